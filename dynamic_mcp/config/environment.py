@@ -1,0 +1,75 @@
+"""What the world gives to a configured program: inherited variables, env files, places on disk.
+
+Only the variables that a program needs to run are inherited, unless the config asks for more.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Literal
+
+Inherit = Literal["safe", "all"] | tuple[str, ...]
+
+_SAFE_NAMES = """
+HOME PATH USER LOGNAME SHELL TERM COLORTERM TZ TMPDIR TEMP TMP LANG LANGUAGE
+DISPLAY WAYLAND_DISPLAY XAUTHORITY
+HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY FTP_PROXY
+http_proxy https_proxy all_proxy no_proxy ftp_proxy
+SSL_CERT_FILE SSL_CERT_DIR REQUESTS_CA_BUNDLE CURL_CA_BUNDLE NODE_EXTRA_CA_CERTS
+"""
+_SAFE_NAMES_ON_WINDOWS = """
+SYSTEMROOT SYSTEMDRIVE WINDIR COMSPEC PATHEXT APPDATA LOCALAPPDATA PROGRAMDATA
+PROGRAMFILES PROGRAMFILES(X86) PROGRAMW6432 USERPROFILE USERNAME HOMEDRIVE HOMEPATH
+PROCESSOR_ARCHITECTURE NUMBER_OF_PROCESSORS PSMODULEPATH
+"""
+_SAFE_PREFIXES = ("LC_", "XDG_")
+
+
+def inherited(environment: Mapping[str, str], choice: Inherit, *, platform: str) -> dict[str, str]:
+    """The variables that a program gets from ours; names in `choice` are globs, beside the safe ones."""
+    fold = str.upper if platform == "win32" else str
+    safe = frozenset((_SAFE_NAMES + (_SAFE_NAMES_ON_WINDOWS if platform == "win32" else "")).split())
+    globs = _globs(choice, fold)
+
+    def may_inherit(name: str) -> bool:
+        return name in safe or name.startswith(_SAFE_PREFIXES) or any(fnmatchcase(name, glob) for glob in globs)
+
+    # a value that starts so is a function that a shell exported
+    return {n: value for n, value in environment.items() if may_inherit(fold(n)) and not value.startswith("()")}
+
+
+def merged(layers: Iterable[Mapping[str, str]], *, platform: str) -> dict[str, str]:
+    """All layers in one, later ones first; Windows does not tell `Path` from `PATH`."""
+    if platform != "win32":
+        return {name: value for layer in layers for name, value in layer.items()}
+    folded = {name.upper(): (name, value) for layer in layers for name, value in layer.items()}
+    return dict(folded.values())
+
+
+def env_file(path: Path) -> dict[str, str]:
+    """The variables of an env file, taken literally. Raises OSError, or ValueError when it is not UTF-8."""
+    from io import StringIO
+
+    from dotenv import dotenv_values
+
+    text = path.read_text(encoding="utf-8-sig")
+    values = dotenv_values(stream=StringIO(text), interpolate=False)
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def place(text: str, environment: Mapping[str, str], *, base: Path) -> Path:
+    """The path that a person wrote: `~` is their home, anything relative starts at `base`."""
+    head, tail = text[:1], text[1:]
+    home = environment.get("HOME") or environment.get("USERPROFILE")
+    if head == "~" and home and (not tail or tail[0] in "/\\"):
+        return Path(home) / tail.lstrip("/\\")
+    return base / text
+
+
+def _globs(choice: Inherit, fold: Callable[[str], str]) -> tuple[str, ...]:
+    match choice:
+        case "safe":
+            return ()
+        case "all":
+            return ("*",)
+    return tuple(map(fold, choice))

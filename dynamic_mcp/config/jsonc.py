@@ -1,0 +1,106 @@
+"""JSON as people write it: comments and trailing commas are allowed, and nothing else that JSON forbids.
+
+A position in an error is a position in the text as it was given. The time taken is linear in the text.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from json import JSONDecodeError
+from typing import NoReturn
+
+from dynamic_mcp.config.keys import Keys
+
+_STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+'
+_COMMENT = rf"(?s:{_STRING}|(?P<line>//[^\r\n]*+)|(?P<block>/\*.*?(?P<end>\*/|\Z)))"
+_COMMA = rf"(?s:{_STRING}|[\[{{:,][ \t\r\n]*+,|(?P<trailing>,(?=[ \t\r\n]*+[\]}}])))"
+_CONSTANT = rf"(?s:{_STRING}|(?P<constant>NaN|-?Infinity))"
+_HALF = r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(?P<half>\\u[dD][89a-fA-F]..)|\\."
+_LONGEST_INTEGER = 400
+
+
+class DuplicateKeyError(ValueError):
+    """An object has the same key twice; `paths` are the places, in the order of the text."""
+
+    def __init__(self, paths: list[Keys]) -> None:
+        super().__init__(f"{len(paths)} duplicate keys")
+        self.paths = paths
+
+
+def loads(text: str) -> object:
+    """The value in `text`. Raises JSONDecodeError with line and column, or DuplicateKeyError."""
+    try:
+        return _parse(text)
+    except JSONDecodeError:
+        return _parse(blanked(text))
+
+
+def blanked(text: str) -> str:
+    """The text with spaces in the place of comments and trailing commas; lines and columns stay."""
+    return re.sub(_COMMA, _without_comma, re.sub(_COMMENT, _without_comment, text))
+
+
+def _without_comment(match: re.Match[str]) -> str:
+    if match["block"] is not None and not match["end"]:
+        raise JSONDecodeError("Unterminated comment", match.string, match.start())
+    if match["block"] is None and match["line"] is None:
+        return match[0]
+    return re.sub(r"[^\r\n]", " ", match[0])
+
+
+def _without_comma(match: re.Match[str]) -> str:
+    return " " if match["trailing"] else match[0]
+
+
+def _parse(text: str) -> object:
+    doubled: list[tuple[object, str]] = []
+
+    def build(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        value = dict(pairs)
+        if len(value) < len(pairs):
+            counts = Counter(key for key, _ in pairs)
+            doubled.extend((value, key) for key, count in counts.items() if count > 1)
+        return value
+
+    def refuse(name: str) -> NoReturn:
+        found = (match.start() for match in re.finditer(_CONSTANT, text) if match["constant"])
+        raise JSONDecodeError(f"`{name}`", text, next(found))
+
+    try:
+        value: object = json.loads(text, object_pairs_hook=build, parse_constant=refuse, parse_int=_integer)
+    except RecursionError:
+        raise JSONDecodeError("Nested too deeply", text, 0) from None
+    if doubled:
+        raise DuplicateKeyError(_paths(value, doubled))
+    _refuse_half_characters(text)
+    return value
+
+
+def _paths(root: object, doubled: list[tuple[object, str]]) -> list[Keys]:
+    keys_of: dict[int, list[str]] = {}
+    for value, key in doubled:
+        keys_of.setdefault(id(value), []).append(key)
+    return [(*path, key) for value, path in _walk(root) for key in keys_of.get(id(value), ())]
+
+
+def _refuse_half_characters(text: str) -> None:
+    # json takes one half of a surrogate pair, and no program, file or terminal does
+    for escape in re.finditer(_HALF, text) if "\\u" in text else ():
+        if escape["half"]:
+            raise JSONDecodeError("Half of a surrogate pair", text, escape.start())
+
+
+def _integer(digits: str) -> int | float:
+    # int() takes quadratic time and refuses some thousands of digits with an error of its own
+    return int(digits) if len(digits) < _LONGEST_INTEGER else float(digits)
+
+
+def _walk(root: object) -> Iterator[tuple[object, Keys]]:
+    waiting: list[tuple[object, Keys]] = [(root, ())]
+    while waiting:
+        value, path = waiting.pop()
+        yield value, path
+        if isinstance(value, (dict, list)):
+            children = value.items() if isinstance(value, dict) else enumerate(value)
+            waiting.extend(reversed([(child, (*path, key)) for key, child in children]))

@@ -1,0 +1,16 @@
+"""Where something is in the config: the keys that lead to it, and how a person writes them."""
+
+import json
+import re
+
+Keys = tuple[str | int, ...]
+
+
+def path(keys: Keys) -> str:
+    """The keys as text: `mcpServers.github.args[0]`, `mcpServers["a b"].url`."""
+    return "".join(map(_step, keys)).removeprefix(".")
+
+
+def _step(key: str | int) -> str:
+    is_plain = isinstance(key, str) and re.fullmatch(r"[\w$@/-]+", key)
+    return f".{key}" if is_plain else f"[{json.dumps(key)}]"

@@ -1,0 +1,120 @@
+"""Every problem of a config in plain words: where it is, what is wrong, how to go on.
+
+Only imported when there is a problem. A value is repeated only where it cannot be a secret.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from dynamic_mcp.config import model
+from dynamic_mcp.config.keys import Keys, path
+from dynamic_mcp.errors import ConfigError
+
+_KINDS: dict[str, type[model.Section]] = {"stdio": model.Program, "remote": model.Remote}
+_SECTIONS: dict[str, type[model.Section]] = {
+    "features": model.Features,
+    "timeout": model.Timeout,
+    "tools": model.Tools,
+    "retry": model.Retry,
+    "oauth": model.OAuth,
+    "settings": model.Settings,
+}
+_KIND_HINT = "a server has either `command`, if it is a program, or `url`, if it is remote"
+_MESSAGES = {
+    "string_type": "must be a string",
+    "bool_type": "must be true or false",
+    "int_type": "must be a whole number",
+    "list_type": "must be a list",
+    "dict_type": "must be an object",
+    "model_type": "must be an object",
+}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing to put right; `where` is a path as `mcpServers.github.url`."""
+
+    where: str
+    message: str
+    hint: str = ""
+
+
+def problems(error: ValidationError) -> list[Problem]:
+    """What the model finds wrong, server by server."""
+    return [_problem(details) for details in error.errors(include_url=False, include_input=False)]
+
+
+def duplicates(paths: Sequence[Keys]) -> list[Problem]:
+    """The keys that an object has twice."""
+    return [Problem(path(keys), "is there more than once", "rename or remove all but one") for keys in paths]
+
+
+def failure(file: Path, found: Sequence[Problem]) -> ConfigError:
+    """All problems as one error: the first with its place, each of the others on a line of its own."""
+    first, *others = found
+    if not others:
+        return ConfigError(str(file), first.where, first.message, hint=first.hint)
+    lines = [f"\n  `{other.where}`: {_with_hint(other)}" for other in others]
+    return ConfigError(str(file), first.where, _with_hint(first) + "".join(lines))
+
+
+def _with_hint(problem: Problem) -> str:
+    return f"{problem.message} ({problem.hint})" if problem.hint else problem.message
+
+
+def _problem(details: ErrorDetails) -> Problem:
+    keys = details["loc"]
+    where = path(_in_file(keys))
+    context = details.get("ctx", {})
+    match details["type"]:
+        case "value_error":
+            return Problem(where, str(context["error"]), getattr(context["error"], "hint", ""))
+        case "extra_forbidden":
+            return _unknown_field(keys)
+        case "missing":
+            return Problem(where, "is missing", _KIND_HINT if keys[-1] == "command" else "")
+        case "union_tag_not_found":
+            hint = "`http` is streamable HTTP, `sse` the older transport; leave it out to have it found out"
+            return Problem(f"{where}.type", "must be `stdio`, `http` or `sse`", hint)
+        case "literal_error":
+            return Problem(where, "must be " + str(context["expected"]).replace("'", "`"))
+        case "greater_than_equal":
+            return Problem(where, f"must be at least {context['ge']}")
+        case "less_than_equal":
+            return Problem(where, f"must be at most {context['le']}")
+        case kind:
+            return Problem(where, _MESSAGES.get(kind) or details["msg"].lower())
+
+
+def _in_file(keys: Keys) -> Keys:
+    # below a server's name stands the tag of its kind, or a mark that the name itself is wrong
+    return keys[:2] + keys[3:] if keys[:1] == ("mcpServers",) else keys
+
+
+def _unknown_field(keys: Keys) -> Problem:
+    name = str(keys[-1])
+    fields = _fields(_section(keys[:-1]))
+    near = get_close_matches(name, fields, 1)
+    hint = "the fields here are " + ", ".join(f"`{field}`" for field in fields)
+    if len(keys) == 4 and keys[0] == "mcpServers" and any(name in _fields(kind) for kind in _KINDS.values()):
+        hint = f"{_KIND_HINT}; {hint}"
+    elif near:
+        hint = f"did you mean `{near[0]}`? {hint}"
+    return Problem(path(_in_file(keys)), "is an unknown field", hint)
+
+
+def _section(keys: Keys) -> type[model.Section]:
+    if not keys:
+        return model.Root
+    if keys[0] == "mcpServers" and len(keys) == 3:
+        return _KINDS[str(keys[2])]
+    return _SECTIONS[str(keys[-1])]
+
+
+def _fields(section: type[model.Section]) -> list[str]:
+    return [field.alias or name for name, field in section.model_fields.items()]

@@ -1,0 +1,94 @@
+"""The one way from a config file to a `Config`.
+
+All of the file is valid, or one ConfigError names everything in it that is not.
+"""
+
+import sys
+from collections.abc import Mapping
+from json import JSONDecodeError
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from dynamic_mcp.config import jsonc
+from dynamic_mcp.config.environment import place
+from dynamic_mcp.config.model import Root
+from dynamic_mcp.config.resolve import resolve
+from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.config.upstream import Surroundings
+from dynamic_mcp.errors import ConfigError
+
+FILE_NAME = "dynamic-mcp.json"
+VARIABLE = "DYNAMIC_MCP_CONFIG"
+
+_SMALLEST = '`{"mcpServers": {}}`'
+
+
+def find(argument: str | None, environment: Mapping[str, str], *, cwd: Path, user_dir: Path) -> Path:
+    """The config to use: the argument, else DYNAMIC_MCP_CONFIG, else the file in `cwd`, else in `user_dir`.
+
+    Raises ConfigError when nothing is named and neither place has the file.
+    """
+    named = argument or environment.get(VARIABLE)
+    if named:
+        return place(named, environment, base=cwd)
+    for directory in (cwd, user_dir):
+        if _is_file(directory / FILE_NAME):
+            return directory / FILE_NAME
+    raise ConfigError(
+        FILE_NAME,
+        "",
+        f"is neither in `{cwd}` nor in `{user_dir}`",
+        hint=f"give the path of a config, set `{VARIABLE}`, or start with {_SMALLEST} in one of these",
+    )
+
+
+def read(file: Path, environment: Mapping[str, str], *, platform: str = sys.platform) -> Config:
+    """The config in `file`, with the variables of `environment` filled in. Raises ConfigError."""
+    document = _document(file, _text(file))
+    try:
+        root = Root.model_validate(document)
+    except ValidationError as exc:
+        from dynamic_mcp.config.problems import failure, problems
+
+        raise failure(file, problems(exc)) from exc
+    directory = file.absolute().parent
+    return resolve(root, file, surroundings=Surroundings(environment, platform, directory))
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a directory that we may not look into
+        return False
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError as exc:
+        raise ConfigError(str(file), "", "does not exist", hint=f"create it, starting with {_SMALLEST}") from exc
+    except IsADirectoryError as exc:
+        raise ConfigError(str(file), "", "is a directory", hint=f"did you mean `{file / FILE_NAME}`?") from exc
+    except OSError as exc:
+        raise ConfigError(str(file), "", f"cannot be read: {(exc.strerror or str(exc)).lower()}") from exc
+    except UnicodeDecodeError as exc:
+        raise ConfigError(str(file), f"byte {exc.start + 1}", "is not UTF-8", hint="save the file as UTF-8") from exc
+
+
+def _document(file: Path, text: str) -> object:
+    if not text.strip():
+        raise ConfigError(str(file), "", "is empty", hint=f"the smallest config is {_SMALLEST}")
+    try:
+        return jsonc.loads(text)
+    except JSONDecodeError as exc:
+        raise ConfigError(str(file), f"line {exc.lineno}, column {exc.colno}", _in_plain_words(exc)) from exc
+    except jsonc.DuplicateKeyError as exc:
+        from dynamic_mcp.config.problems import duplicates, failure
+
+        raise failure(file, duplicates(exc.paths)) from exc
+
+
+def _in_plain_words(error: JSONDecodeError) -> str:
+    message = error.msg.removesuffix(" at").removesuffix(" starting").replace("'", "`")
+    return f"is not JSON: {message[:1].lower()}{message[1:]}"

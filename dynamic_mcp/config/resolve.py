@@ -1,0 +1,85 @@
+"""From the form of the file to what the program uses.
+
+A server's own value is taken, else that of the settings, else the default; the defaults stand here alone.
+"""
+
+from math import inf
+from pathlib import Path
+from typing import TypeVar
+
+from dynamic_mcp.config import model
+from dynamic_mcp.config.resolved import Config, Features, GroupConfig, Timeouts, ToolFilter
+from dynamic_mcp.config.upstream import Surroundings, upstream
+
+T = TypeVar("T")
+
+
+def resolve(root: model.Root, file: Path, *, surroundings: Surroundings) -> Config:
+    """The config of the enabled servers; each warning once."""
+    settings = root.settings or model.Settings.model_construct()
+    warnings: dict[str, None] = {}
+    groups: list[GroupConfig] = []
+    for name, server in root.servers.items():
+        if _first(server.enabled, settings.enabled, default=True):
+            group, found = _group(name, server, settings, surroundings=surroundings)
+            groups.append(group)
+            warnings.update(dict.fromkeys(found))
+    return Config(file, tuple(groups), tuple(warnings), _max_message_bytes(settings))
+
+
+def _group(
+    name: str, server: model.Server, settings: model.Settings, *, surroundings: Surroundings
+) -> tuple[GroupConfig, list[str]]:
+    made, warnings = upstream(("mcpServers", name), server, settings=settings, surroundings=surroundings)
+    idle_s = _first(server.idle_timeout, settings.idle_timeout, default=1800.0)
+    own, shared = (section.retry or model.Retry.model_construct() for section in (server, settings))
+    group = GroupConfig(
+        name=name,
+        description=server.description,
+        features=_features(server, settings),
+        timeouts=_timeouts(server, settings),
+        tools=_tools(server, settings),
+        eager=_first(server.connect, settings.connect, default="lazy") == "eager",
+        idle_after_s=None if idle_s == inf else idle_s,
+        attempts=_first(own.attempts, shared.attempts, default=3),
+        max_message_bytes=_max_message_bytes(settings),
+        upstream=made,
+    )
+    return group, warnings
+
+
+def _max_message_bytes(settings: model.Settings) -> int:
+    return _first(settings.max_message_bytes, None, default=64 * 1024 * 1024)
+
+
+def _features(server: model.Server, settings: model.Settings) -> Features:
+    own, shared = (section.features or model.Features.model_construct() for section in (server, settings))
+    return Features(
+        tools=_first(own.tools, shared.tools, default=True),
+        resources=_first(own.resources, shared.resources, default=True),
+        prompts=_first(own.prompts, shared.prompts, default=True),
+    )
+
+
+def _timeouts(server: model.Server, settings: model.Settings) -> Timeouts:
+    own, shared = (section.timeout or model.Timeout.model_construct() for section in (server, settings))
+    return Timeouts(
+        connect_s=_first(own.connect, shared.connect, default=30.0),
+        tools_s=_first(own.tools, shared.tools, default=60.0),
+        resources_s=_first(own.resources, shared.resources, default=10.0),
+        prompts_s=_first(own.prompts, shared.prompts, default=10.0),
+    )
+
+
+def _tools(server: model.Server, settings: model.Settings) -> ToolFilter:
+    own, shared = (section.tools or model.Tools.model_construct() for section in (server, settings))
+    return ToolFilter(
+        include=tuple(_first(own.include, shared.include, default=["*"])),
+        exclude=tuple(_first(own.exclude, shared.exclude, default=[])),
+    )
+
+
+def _first(own: T | None, shared: T | None, *, default: T) -> T:
+    if own is not None:
+        return own
+    return default if shared is None else shared

@@ -1,0 +1,126 @@
+"""The config as the program uses it: every default and every variable is filled in.
+
+A `repr` shows nothing that a variable may have filled in.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Timeouts:
+    """How long to wait for an upstream, in seconds."""
+
+    connect_s: float
+    tools_s: float
+    resources_s: float
+    prompts_s: float
+
+
+@dataclass(frozen=True)
+class Features:
+    """What a group may offer."""
+
+    tools: bool
+    resources: bool
+    prompts: bool
+
+
+@dataclass(frozen=True)
+class ToolFilter:
+    """Globs over tool names; `exclude` wins, and no `include` at all lets nothing through."""
+
+    include: tuple[str, ...]
+    exclude: tuple[str, ...]
+
+    def allows(self, name: str) -> bool:
+        """Whether the tool may be listed and called."""
+        return _matches(name, self.include) and not _matches(name, self.exclude)
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program to start; `env` is the whole of its environment. `cwd` None is the proxy's own directory."""
+
+    command: str
+    args: tuple[str, ...] = field(repr=False)
+    env: Mapping[str, str] = field(repr=False)
+    cwd: str | None
+
+
+@dataclass(frozen=True)
+class OAuth:
+    """What the config knows about logging in; the rest is found out."""
+
+    client_id: str | None
+    client_secret: str | None = field(repr=False)
+    scopes: tuple[str, ...]
+    redirect_port: int | None
+    metadata_url: str | None = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A server to reach; `kind` None is for the transport to find out."""
+
+    kind: Literal["http", "sse"] | None
+    url: str = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False)
+    oauth: OAuth | None
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A server that cannot be started as things are, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class GroupConfig:
+    """One enabled server of the config file; `idle_after_s` None is never."""
+
+    name: str
+    description: str | None
+    features: Features
+    timeouts: Timeouts
+    tools: ToolFilter
+    eager: bool
+    idle_after_s: float | None
+    attempts: int
+    max_message_bytes: int
+    upstream: Program | Remote | Broken
+
+    @property
+    def label(self) -> str:
+        """What stands behind the group in a word: the program's name, or the host."""
+        match self.upstream:
+            case Program(command=command):
+                return command.replace("\\", "/").rstrip("/").rpartition("/")[2]
+            case Remote(url=url):
+                return _host(url)
+            case Broken():
+                return self.name
+
+
+@dataclass(frozen=True)
+class Config:
+    """The whole config: the enabled groups in the order of the file, and what a person should know."""
+
+    file: Path
+    groups: tuple[GroupConfig, ...]
+    warnings: tuple[str, ...]
+    max_message_bytes: int
+
+
+def _matches(name: str, globs: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, glob) for glob in globs)
+
+
+def _host(url: str) -> str:
+    from urllib.parse import unquote, urlsplit
+
+    return unquote(urlsplit(url).hostname or "")

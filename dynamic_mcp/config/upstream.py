@@ -1,0 +1,162 @@
+"""What to start or reach for one server, with its variables filled in.
+
+What the surroundings lack is collected with its place: as a warning where the server can still be tried,
+as the reason of a `Broken` where it cannot.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from dynamic_mcp.config import environment, model, values
+from dynamic_mcp.config.keys import Keys, path
+from dynamic_mcp.config.resolved import Broken, OAuth, Program, Remote
+from dynamic_mcp.config.substitute import expand
+
+
+class Surroundings(Struct, frozen=True):
+    """Where the config is read: the proxy's own variables, its platform, and the directory of the file."""
+
+    environment: Mapping[str, str]
+    platform: str
+    directory: Path
+
+
+def upstream(
+    at: Keys, server: model.Server, *, settings: model.Settings, surroundings: Surroundings
+) -> tuple[Program | Remote | Broken, list[str]]:
+    """What stands behind the server at these keys, and the warnings about it."""
+    texts = _Texts(surroundings.environment)
+    made: Program | Remote
+    match server:
+        case model.Program():
+            made = _program(at, server, settings, texts=texts, surroundings=surroundings)
+        case model.Remote():
+            made = _remote(at, server, texts)
+    return (Broken("; ".join(texts.failures)) if texts.failures else made), texts.warnings
+
+
+class _Texts:
+    """Fills in the variables of texts and keeps what was found on the way."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+        self.warnings: list[str] = []
+        self.failures: list[str] = []
+
+    def fail(self, at: Keys, message: str) -> None:
+        self.failures.append(f"{path(at)}: {message}")
+
+    def filled(self, at: Keys, text: str, *, is_required: bool = False) -> str:
+        expansion = expand(text, self._environment)
+        for name in expansion.undefined:
+            if is_required:
+                self.fail(at, f"`${{{name}}}` is not set")
+            else:
+                self.warnings.append(f"{path(at)}: `${{{name}}}` is not set and stays as it is")
+        for failure in expansion.failures:
+            self.fail(at, failure)
+        if "\0" in expansion.text:
+            self.fail(at, "holds a NUL character")
+        return expansion.text
+
+    def filled_if_any(self, at: Keys, text: str | None) -> str | None:
+        return None if text is None else self.filled(at, text)
+
+    def header(self, at: Keys, text: str) -> str:
+        value = self.filled(at, text)
+        if "\r" in value or "\n" in value:
+            self.fail(at, "holds a line break")
+        return value
+
+    def url(self, at: Keys, text: str) -> str:
+        known = len(self.failures)
+        url = self.filled(at, text, is_required=True)
+        if len(self.failures) == known:
+            try:
+                values.url(url)
+            except values.FlawError:  # its message would show what the variables hold
+                self.fail(at, "is not a URL once its variables are filled in")
+        return url
+
+
+def _program(
+    at: Keys, server: model.Program, settings: model.Settings, *, texts: _Texts, surroundings: Surroundings
+) -> Program:
+    command = texts.filled((*at, "command"), server.command, is_required=True)
+    if not command:
+        texts.fail((*at, "command"), "is empty")
+    cwd_at, cwd = (("settings",), settings.cwd) if server.cwd is None else (at, server.cwd)
+    directory = texts.filled_if_any((*cwd_at, "cwd"), cwd)
+    return Program(
+        command=command,
+        args=tuple(texts.filled((*at, "args", i), arg) for i, arg in enumerate(server.args or ())),
+        env=_env(at, server, settings, texts=texts, surroundings=surroundings),
+        cwd=None if directory is None else str(_place(directory, surroundings)),
+    )
+
+
+def _env(
+    at: Keys, server: model.Program, settings: model.Settings, *, texts: _Texts, surroundings: Surroundings
+) -> Mapping[str, str]:
+    choice = server.inherit_env if server.inherit_env is not None else settings.inherit_env
+    platform = surroundings.platform
+    own = {name: ((*at, "env", name), text) for name, text in (server.env or {}).items()}
+    shared = {name: (("settings", "env", name), text) for name, text in (settings.env or {}).items()}
+    layers = [
+        environment.inherited(surroundings.environment, choice or "safe", platform=platform),
+        *_env_files(at, server, settings, texts=texts, surroundings=surroundings),
+        {name: texts.filled(where, text) for name, (where, text) in (shared | own).items()},
+    ]
+    return environment.merged(layers, platform=platform)
+
+
+def _env_files(
+    at: Keys, server: model.Program, settings: model.Settings, *, texts: _Texts, surroundings: Surroundings
+) -> Iterator[Mapping[str, str]]:
+    files_at, files = (("settings",), settings.env_file) if server.env_file is None else (at, server.env_file)
+    for i, text in enumerate(files or ()):
+        where: Keys = (*files_at, "env_file", i)
+        file = _place(texts.filled(where, text), surroundings)
+        try:
+            yield environment.env_file(file)
+        except OSError as exc:
+            texts.fail(where, f"cannot read `{file}`: {(exc.strerror or str(exc)).lower()}")
+        except ValueError:
+            texts.fail(where, f"cannot read `{file}`: it is not UTF-8")
+
+
+def _place(text: str, surroundings: Surroundings) -> Path:
+    return environment.place(text, surroundings.environment, base=surroundings.directory)
+
+
+def _remote(at: Keys, server: model.Remote, texts: _Texts) -> Remote:
+    headers = (server.headers or {}).items()
+    return Remote(
+        kind=server.type,
+        url=texts.url((*at, "url"), server.url),
+        headers={name: texts.header((*at, "headers", name), text) for name, text in headers},
+        oauth=_oauth(at, server, texts),
+    )
+
+
+def _oauth(at: Keys, server: model.Remote, texts: _Texts) -> OAuth | None:
+    if server.oauth is None and server.oauth_client_id is None and server.oauth_scopes is None:
+        return None
+    own = server.oauth or model.OAuth.model_construct()
+    inside = (*at, "oauth")
+    id_at, client_id = (*inside, "client_id"), own.client_id
+    if client_id is None:
+        id_at, client_id = (*at, "oauth_client_id"), server.oauth_client_id
+    scopes_at, scopes = (*inside, "scopes"), own.scopes
+    if scopes is None:
+        scopes_at, scopes = (*at, "oauth_scopes"), server.oauth_scopes
+    metadata = own.metadata_url
+    return OAuth(
+        client_id=texts.filled_if_any(id_at, client_id),
+        client_secret=texts.filled_if_any((*inside, "client_secret"), own.client_secret),
+        scopes=tuple(texts.filled((*scopes_at, i), scope) for i, scope in enumerate(scopes or ())),
+        redirect_port=own.redirect_port,
+        metadata_url=None if metadata is None else texts.url((*inside, "metadata_url"), metadata),
+    )

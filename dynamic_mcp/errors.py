@@ -1,0 +1,125 @@
+"""Everything that can go wrong on purpose, split by who must act; anything else that is raised is a bug.
+
+Each class fixes the exit code of a command and the JSON-RPC code of an answer. Only the command line
+and the session, which every face shares, catch the root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+# JSON-RPC 2.0, section 5.1; REQUEST_TIMEOUT is the code that MCP's SDKs use.
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+REQUEST_TIMEOUT = -32001
+
+
+class DynamicMcpError(Exception):
+    """Something that a person, a model or a server can put right; `hint` says how."""
+
+    exit_code: ClassVar[int] = 1
+    rpc_code: ClassVar[int] = INTERNAL_ERROR
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\nhint: {self.hint}" if self.hint else self.message
+
+
+class ConfigError(DynamicMcpError):
+    """The config file cannot be used: `where` is the path in it, as `mcpServers.github.url`, or a line and column."""
+
+    exit_code = 2
+
+    def __init__(self, file: str, where: str, message: str, *, hint: str = "") -> None:
+        place = f"{file}: `{where}`" if where else file
+        super().__init__(f"{place}: {message}", hint=hint)
+        self.file = file
+        self.where = where
+
+
+class NotFound(DynamicMcpError):
+    """A name that nothing has; `near` holds the closest names, best first."""
+
+    exit_code = 2
+    rpc_code = INVALID_PARAMS
+
+    def __init__(self, kind: str, name: str, near: Sequence[str] = (), *, hint: str = "") -> None:
+        guess = "did you mean " + " or ".join(f"`{n}`" for n in near) + "?" if near else ""
+        super().__init__(f"no {kind} is named `{name}`", hint="; ".join(filter(None, (guess, hint))))
+        self.name = name
+        self.near = tuple(near)
+
+
+class Disabled(DynamicMcpError):
+    """A feature that the config switches off for a group."""
+
+    exit_code = 2
+    rpc_code = METHOD_NOT_FOUND
+
+    def __init__(self, feature: str, group: str) -> None:
+        super().__init__(f"the {feature} feature is disabled for group `{group}`")
+
+
+class InvalidArguments(DynamicMcpError):
+    """A request whose params are not what the method takes."""
+
+    exit_code = 2
+    rpc_code = INVALID_PARAMS
+
+
+class LoginNeeded(DynamicMcpError):
+    """A group that wants a login; `command` starts one."""
+
+    exit_code = 4
+
+    def __init__(self, group: str, command: str) -> None:
+        super().__init__(f"group `{group}` needs a login", hint=f"run `{command}`")
+
+
+class UpstreamError(DynamicMcpError):
+    """What went wrong with the server behind a group."""
+
+    exit_code = 5
+
+    def __init__(self, group: str, message: str, *, hint: str = "") -> None:
+        super().__init__(f"group `{group}`: {message}", hint=hint)
+        self.group = group
+        self.reason = message
+
+
+class Unreachable(UpstreamError):
+    """No link could be opened; `final` when another attempt cannot end otherwise."""
+
+    def __init__(self, group: str, message: str, *, hint: str = "", final: bool = False) -> None:
+        super().__init__(group, message, hint=hint)
+        self.final = final
+
+
+class LinkLost(UpstreamError):
+    """The link ended while the request was under way."""
+
+
+class NotSent(LinkLost):
+    """The link was over before the request was written: it certainly did not run."""
+
+
+class TimedOut(UpstreamError):
+    """No answer in time."""
+
+    rpc_code = REQUEST_TIMEOUT
+
+
+class ProtocolViolation(UpstreamError):
+    """The server sent something that the protocol does not allow."""
+
+
+class Refused(UpstreamError):
+    """The server answered a request of the proxy's own with a JSON-RPC error."""

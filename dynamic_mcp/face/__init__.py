@@ -1,0 +1,1 @@
+"""The ways in. A face decides nothing: it reads and writes frames."""

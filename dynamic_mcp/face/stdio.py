@@ -1,0 +1,88 @@
+"""The stdio face: one client on stdin and stdout, until stdin ends or a signal comes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import Callable, Iterator
+
+from dynamic_mcp import wire
+from dynamic_mcp.pipes import Sink, Source, open_sink, open_source
+from dynamic_mcp.proxy import Proxy
+from dynamic_mcp.session import Session
+
+# How long what is in flight may take to end, after the end of input and after a signal.
+FINISH_WITHIN_S = 4.0
+FINISH_AFTER_SIGNAL_S = 1.0
+# Answers that the client has not read yet, beyond which no more is read from it.
+_UNREAD_BYTES = 4 << 20
+
+
+async def serve(proxy: Proxy, stdin: int, stdout: int, max_message_bytes: int) -> None:
+    """Serve one client on two file descriptors; returns when it is gone and every child has ended."""
+    face = StdioFace(max_message_bytes)
+    with _signals(face.ended) as signalled:
+        await face.open(proxy, stdin, stdout)
+        await face.ended.wait()
+        await face.session.finish(FINISH_AFTER_SIGNAL_S if signalled() else FINISH_WITHIN_S)
+        await proxy.close()
+        await face.sink.close()
+
+
+class StdioFace:
+    """Lines from a source to a session, and from the session to a sink. `ended` is set when either is over."""
+
+    def __init__(self, max_message_bytes: int) -> None:
+        self.ended = asyncio.Event()
+        self.session: Session
+        self.sink: Sink
+        self._source: Source | None = None
+        self._lines = wire.Lines(max_message_bytes)
+
+    async def open(self, proxy: Proxy, stdin: int, stdout: int) -> None:
+        """Begin to serve."""
+        self.sink = await open_sink(
+            stdout, high=_UNREAD_BYTES, full=self._pause, drained=self._resume, ended=self.ended.set
+        )
+        self.session = proxy.connect(self.sink.write)
+        self._source = await open_source(stdin, self._receive, self._input_ended)
+
+    def _receive(self, data: bytes) -> None:
+        for line in self._lines.feed(data):
+            self.session.receive(line)
+
+    def _input_ended(self) -> None:
+        if rest := self._lines.rest():
+            self.session.receive(rest)
+        self.ended.set()
+
+    def _pause(self) -> None:
+        """While the client does not read its answers, read nothing from it either."""
+        if self._source is not None and not self.ended.is_set():
+            self._source.pause_reading()
+
+    def _resume(self) -> None:
+        if self._source is not None and not self.ended.is_set():
+            self._source.resume_reading()
+
+
+@contextlib.contextmanager
+def _signals(ended: asyncio.Event) -> Iterator[Callable[[], bool]]:
+    """End on a signal as on the end of input; tell whether one came."""
+    came: list[signal.Signals] = []
+
+    def end(number: signal.Signals) -> None:
+        came.append(number)
+        ended.set()
+
+    loop = asyncio.get_running_loop()
+    numbers = [] if sys.platform == "win32" else [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
+    for number in numbers:
+        loop.add_signal_handler(number, end, number)
+    try:
+        yield lambda: bool(came)
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)

@@ -1,0 +1,49 @@
+"""Where config, state and cache are kept. A private file is written whole or not at all."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import platformdirs
+
+_APP = "dynamic-mcp"
+
+
+def config_dir() -> Path:
+    """Where a person keeps a config of their own."""
+    return platformdirs.user_config_path(_APP, appauthor=False)
+
+
+def state_dir() -> Path:
+    """What must outlive a restart: tokens, approvals."""
+    return platformdirs.user_state_path(_APP, appauthor=False)
+
+
+def cache_dir() -> Path:
+    """What can be found out again: catalogs."""
+    return platformdirs.user_cache_path(_APP, appauthor=False)
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Replace what is at `path`, for the owner alone; who reads it meanwhile sees the old or the new, whole.
+
+    A symbolic link at `path` is replaced, not followed. Raises OSError and then leaves nothing behind.
+    """
+    _make_private(path.parent)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")  # O_EXCL and 0600
+    written = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        written.replace(path)
+    except BaseException:
+        written.unlink()
+        raise
+
+
+def _make_private(directory: Path) -> None:
+    if not directory.is_dir():
+        _make_private(directory.parent)
+        directory.mkdir(mode=0o700, exist_ok=True)

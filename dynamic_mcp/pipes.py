@@ -1,0 +1,220 @@
+"""Pipes to and from the event loop. What it cannot wait for (files, terminals, Windows pipes) gets a thread.
+
+A `Source` hands over what arrives, in order; a `Sink` takes what is written and never blocks the loop on a pipe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import queue
+import stat
+import sys
+import threading
+from collections.abc import Callable
+from typing import Protocol, cast
+
+_FLUSH_WITHIN_S = 0.5
+_CHUNK_BYTES = 1 << 18
+
+
+class Source(Protocol):
+    """A stream that is being read."""
+
+    def pause_reading(self) -> None:
+        """Hand over nothing more for now."""
+        ...
+
+    def resume_reading(self) -> None:
+        """Go on."""
+        ...
+
+    def close(self) -> None:
+        """Read no more."""
+        ...
+
+
+class Sink(Protocol):
+    """A stream that is being written."""
+
+    def write(self, data: bytes) -> None:
+        """Take all of `data`."""
+        ...
+
+    def unwritten(self) -> int:
+        """How many bytes the other side has not taken yet."""
+        ...
+
+    def is_closing(self) -> bool:
+        """Tell whether more can be written."""
+        ...
+
+    async def close(self) -> None:
+        """Write out what is left, within a bound, and close."""
+        ...
+
+
+async def open_source(fd: int, receive: Callable[[bytes], None], ended: Callable[[], None]) -> Source:
+    """Read `fd`, which is closed in the end: every chunk goes to `receive`, then `ended` is called once."""
+    if not _can_be_awaited(fd):
+        return _ThreadSource(fd, receive, ended)
+    reader = _Reader(receive, ended)
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: reader, os.fdopen(fd, "rb", 0))
+    return transport
+
+
+async def open_sink(
+    fd: int, *, high: int, full: Callable[[], None], drained: Callable[[], None], ended: Callable[[], None]
+) -> Sink:
+    """Write `fd`, which is closed in the end.
+
+    `full` is called when more than `high` bytes wait to be taken, `drained` when few do again, and
+    `ended` when the other side has gone.
+    """
+    if not _can_be_awaited(fd):
+        return _ThreadSink(fd)
+    writer = _Writer(high, full, drained, ended)
+    await asyncio.get_running_loop().connect_write_pipe(lambda: writer, os.fdopen(fd, "wb", 0))
+    return writer
+
+
+def _can_be_awaited(fd: int) -> bool:
+    mode = os.fstat(fd).st_mode
+    return sys.platform != "win32" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode))
+
+
+class _Reader(asyncio.Protocol):
+    def __init__(self, receive: Callable[[bytes], None], ended: Callable[[], None]) -> None:
+        self._receive = receive
+        self._ended = ended
+
+    def data_received(self, data: bytes) -> None:
+        self._receive(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._ended()
+
+
+class _Writer(asyncio.BaseProtocol):
+    def __init__(
+        self, high: int, full: Callable[[], None], drained: Callable[[], None], ended: Callable[[], None]
+    ) -> None:
+        self._high = high
+        self._ended = ended
+        self._closed = asyncio.Event()
+        self._pipe: asyncio.WriteTransport
+        self._full = full
+        self._drained = drained
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._pipe = cast(asyncio.WriteTransport, transport)  # uvloop's own class is one by its methods only
+        self._pipe.set_write_buffer_limits(high=self._high)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closed.set()
+        self._ended()
+
+    def pause_writing(self) -> None:
+        self._full()
+
+    def resume_writing(self) -> None:
+        self._drained()
+
+    def write(self, data: bytes) -> None:
+        self._pipe.write(data)
+
+    def unwritten(self) -> int:
+        return self._pipe.get_write_buffer_size()
+
+    def is_closing(self) -> bool:
+        return self._pipe.is_closing()
+
+    async def close(self) -> None:
+        self._pipe.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_FLUSH_WITHIN_S):  # wait_for may swallow a cancellation before 3.12
+                await self._closed.wait()
+        self._pipe.abort()
+
+
+class _ThreadSource:
+    """Reads in a thread, a chunk at a time: the next one is read when the loop has taken the last."""
+
+    def __init__(self, fd: int, receive: Callable[[bytes], None], ended: Callable[[], None]) -> None:
+        self._fd = fd
+        self._receive = receive
+        self._ended = ended
+        self._loop = asyncio.get_running_loop()
+        self._may_read = threading.Event()
+        self._may_read.set()
+        self._closed = False
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def pause_reading(self) -> None:
+        self._may_read.clear()
+
+    def resume_reading(self) -> None:
+        self._may_read.set()
+
+    def close(self) -> None:
+        self._closed = True
+        self._may_read.set()
+
+    def _read(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the program ends
+            with contextlib.suppress(OSError):
+                while chunk := os.read(self._fd, _CHUNK_BYTES):
+                    taken = threading.Event()
+                    self._loop.call_soon_threadsafe(self._take, chunk, taken)
+                    taken.wait()
+                    self._may_read.wait()
+            self._loop.call_soon_threadsafe(self._ended)
+
+    def _take(self, chunk: bytes, taken: threading.Event) -> None:
+        if not self._closed:
+            self._receive(chunk)
+        taken.set()
+
+
+class _ThreadSink:
+    """Writes in a thread, so that a reader who has stopped reading stops nobody else."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._loop = asyncio.get_running_loop()
+        self._queue: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._unwritten = 0
+        self._closing = False
+        self._closed = asyncio.Event()
+        threading.Thread(target=self._write, daemon=True).start()
+
+    def write(self, data: bytes) -> None:
+        if not self._closing:
+            self._unwritten += len(data)
+            self._queue.put(data)
+
+    def unwritten(self) -> int:
+        return self._unwritten
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    async def close(self) -> None:
+        self._closing = True
+        self._queue.put(b"")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_FLUSH_WITHIN_S):  # wait_for may swallow a cancellation before 3.12
+                await self._closed.wait()
+
+    def _write(self) -> None:
+        with contextlib.suppress(OSError):
+            while data := self._queue.get():
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(self._fd, view) :]
+                self._unwritten -= len(data)
+        with contextlib.suppress(OSError):
+            os.close(self._fd)
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._closed.set)

@@ -1,0 +1,339 @@
+"""One live connection to an upstream: answers are matched to requests by id, and requests go both ways.
+
+A link never reconnects. An answer that nobody waits for is counted and dropped; it meets no other call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Mapping
+from typing import Protocol
+
+from msgspec import Raw
+
+from dynamic_mcp import wire
+from dynamic_mcp.errors import (
+    INTERNAL_ERROR,
+    METHOD_NOT_FOUND,
+    DynamicMcpError,
+    LinkLost,
+    NotSent,
+    ProtocolViolation,
+    TimedOut,
+)
+from dynamic_mcp.wire import ABSENT, Frame
+
+log = logging.getLogger(__name__)
+
+# A call whose upstream reports progress may take this many times its timeout, and no longer.
+PROGRESS_EXTENDS_TO = 60
+_LONGEST_GARBAGE_SHOWN = 200
+
+
+class Caller(Protocol):
+    """For whom a request is made; hears what the upstream sends back because of it."""
+
+    def notify(self, frame: Frame) -> None:
+        """Pass on a notification."""
+        ...
+
+    async def ask(self, frame: Frame) -> Frame:
+        """Pass on a request and return its answer."""
+        ...
+
+
+class Listener(Protocol):
+    """The group behind a link."""
+
+    def heard(self, frame: Frame) -> None:
+        """Take a notification that belongs to no call."""
+        ...
+
+    def lost(self, link: Link, error: LinkLost) -> None:
+        """Learn that a link is over."""
+        ...
+
+
+class Transport(Protocol):
+    """What carries a link's lines."""
+
+    def send(self, line: bytes) -> None:
+        """Write one line; raises NotSent when it cannot be taken."""
+        ...
+
+    async def close(self) -> None:
+        """End the connection and whatever it started; bounded in time."""
+        ...
+
+
+class _Call:
+    """A request that waits for its answer."""
+
+    __slots__ = ("caller", "deadline", "future", "last_deadline", "timeout_s", "timer", "token", "what")
+
+    def __init__(self, what: str, caller: Caller | None, timeout_s: float, loop: asyncio.AbstractEventLoop) -> None:
+        now = loop.time()
+        self.what = what
+        self.caller = caller
+        self.token = ABSENT
+        self.timeout_s = timeout_s
+        self.deadline = now + timeout_s
+        self.last_deadline = now + timeout_s * PROGRESS_EXTENDS_TO
+        self.future: asyncio.Future[Frame] = loop.create_future()
+        self.timer: asyncio.TimerHandle
+
+    def extend(self, now: float) -> None:
+        """Start the timeout anew, because the upstream says that it is working."""
+        self.deadline = min(now + self.timeout_s, self.last_deadline)
+
+    def fail(self, error: DynamicMcpError) -> None:
+        """Raise `error` where the answer is awaited, unless the answer is there."""
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+class Link:
+    """A connection to the upstream of `group`, opened for `home`, the session that unprompted requests go to."""
+
+    def __init__(self, group: str, transport: Transport, listener: Listener, home: Caller | None) -> None:
+        self.group = group
+        self.dropped = 0
+        self.loss: LinkLost | None = None
+        self._transport = transport
+        self._listener = listener
+        self._home = home
+        self._loop = asyncio.get_running_loop()
+        self._ids = itertools.count(1)
+        self._calls: dict[bytes, _Call] = {}
+        self._asked: dict[bytes, asyncio.Task[None]] = {}
+        self._garbage = 0
+        self._pretty = wire.Pretty()
+
+    @property
+    def calls(self) -> int:
+        """How many requests wait for an answer."""
+        return len(self._calls)
+
+    # --- to the upstream -------------------------------------------------------------------------------
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Raw] | None = None,
+        *,
+        timeout_s: float,
+        caller: Caller | None = None,
+        what: str = "",
+    ) -> Frame:
+        """Send a request and return the answer, be it a result or an error.
+
+        `what` names the request in messages. A progress token in `params` is replaced on the way out and
+        put back into what comes in. When the awaiting task is cancelled, and on timeout, the upstream is told.
+        Raises TimedOut, LinkLost, NotSent and ProtocolViolation.
+        """
+        if self.loss is not None:
+            raise NotSent(self.group, self.loss.reason)
+        number = next(self._ids)
+        key = b"%d" % number
+        call = _Call(what or method, caller, timeout_s, self._loop)
+        body = b"" if params is None else wire.encode(self._tokens_mapped(params, key, call))
+        self._transport.send(wire.request_line(number, method, body))
+        self._calls[key] = call
+        call.timer = self._loop.call_at(call.deadline, self._expire, key)
+        try:
+            return await call.future
+        except asyncio.CancelledError:
+            self._abandon(key, "the request was cancelled")
+            raise
+        finally:
+            call.timer.cancel()
+            self._calls.pop(key, None)
+
+    def notify(self, method: str, params: bytes | Raw = ABSENT) -> None:
+        """Send a notification; a lost link takes none."""
+        if self.loss is None:
+            try:
+                self._transport.send(wire.notification_line(method, params))
+            except NotSent as exc:
+                log.debug("group %s: %s was not sent: %s", self.group, method, exc.reason)
+
+    async def close(self) -> None:
+        """End the link; requests in flight fail, with the way in which the upstream ended where that is known."""
+        try:
+            await self._transport.close()
+        finally:
+            self._end(LinkLost(self.group, "the link was closed"))
+
+    def _tokens_mapped(self, params: Mapping[str, Raw], key: bytes, call: _Call) -> Mapping[str, Raw]:
+        if "_meta" not in params:
+            return params
+        try:
+            meta = wire.members(params["_meta"])
+        except wire.Malformed:
+            return params
+        if "progressToken" not in meta:
+            return params
+        call.token = meta["progressToken"]
+        return {**params, "_meta": Raw(wire.encode({**meta, "progressToken": Raw(key)}))}
+
+    def _expire(self, key: bytes) -> None:
+        call = self._calls.get(key)
+        if call is None:
+            return
+        if call.deadline > self._loop.time():
+            call.timer = self._loop.call_at(call.deadline, self._expire, key)
+            return
+        self._abandon(key, "the request timed out")
+        call.fail(
+            TimedOut(
+                self.group,
+                f"{call.what} was not answered within {call.timeout_s:g} s",
+                hint="it was cancelled, but it may have run; `timeout` in the config allows more time",
+            )
+        )
+
+    def _abandon(self, key: bytes, reason: str) -> None:
+        if self._calls.pop(key, None) is not None:
+            body = wire.encode({"requestId": int(key), "reason": reason})
+            self.notify("notifications/cancelled", body)
+
+    # --- from the upstream -----------------------------------------------------------------------------
+
+    def receive(self, line: bytes) -> None:
+        """Take one line from the transport, whatever it holds."""
+        whole = self._pretty.feed(line)
+        if not whole:
+            return
+        line = whole
+        if isinstance(line, wire.Oversized):
+            self._unreadable(line, f"sent a message of {line.size} bytes, over `max_message_bytes`")
+            return
+        try:
+            if wire.is_batch(line):
+                for element in wire.elements(line):
+                    self._dispatch(wire.parse(bytes(element)))
+            else:
+                self._dispatch(wire.parse(line))
+        except wire.Malformed as exc:
+            self._unreadable(line, f"sent a message that cannot be read: {exc}")
+
+    def lost(self, error: LinkLost) -> None:
+        """Fail what is in flight at once, because the connection has ended."""
+        if self.loss is None:
+            self._end(error)
+            self._listener.lost(self, error)
+
+    def _end(self, error: LinkLost) -> None:
+        if self.loss is not None:
+            return
+        self.loss = error
+        for call in self._calls.values():
+            call.fail(LinkLost(self.group, error.reason, hint=f"{call.what} may have run; it was not sent again"))
+        self._calls.clear()
+        for task in self._asked.values():
+            task.cancel()
+
+    def _dispatch(self, frame: Frame) -> None:
+        if not frame.method:
+            self._answered(frame)
+        elif len(frame.id):
+            self._requested(frame)
+        elif frame.method == "notifications/progress":
+            self._progressed(frame)
+        elif frame.method == "notifications/cancelled":
+            self._withdrawn(frame)
+        else:
+            self._listener.heard(frame)
+
+    def _answered(self, frame: Frame) -> None:
+        call = self._calls.pop(bytes(frame.id), None)
+        if call is None or call.future.done():
+            self.dropped += 1
+            log.debug("group %s: dropped an answer that nobody waits for (%d so far)", self.group, self.dropped)
+        elif bool(len(frame.result)) == bool(len(frame.error)):
+            call.fail(ProtocolViolation(self.group, f"answered {call.what} with neither or both of result and error"))
+        else:
+            call.future.set_result(frame)
+
+    def _progressed(self, frame: Frame) -> None:
+        try:
+            params = wire.members(frame.params)
+        except wire.Malformed:
+            return
+        call = self._calls.get(bytes(params.get("progressToken", ABSENT)))
+        if call is None or not len(call.token):
+            return
+        call.extend(self._loop.time())
+        if call.caller is not None:
+            params["progressToken"] = call.token
+            call.caller.notify(Frame(method=frame.method, params=Raw(wire.encode(params))))
+
+    def _unreadable(self, line: bytes, reason: str) -> None:
+        """Fail the call that a broken line answers, when it says which; otherwise skip the line."""
+        id = wire.guess_id(line)
+        call = self._calls.pop(bytes(id), None) if id is not None else None
+        if call is not None:
+            call.fail(ProtocolViolation(self.group, reason, hint=f"{call.what} has run, but its answer is lost"))
+            return
+        self._garbage += 1
+        if self._garbage & (self._garbage - 1) == 0:  # the first, second, fourth, eighth, …
+            shown = line[:_LONGEST_GARBAGE_SHOWN].decode("utf-8", "replace")
+            log.warning(
+                "group %s: skipped a line that is no MCP message (%d so far): %r",
+                self.group,
+                self._garbage,
+                shown,
+            )
+
+    # --- requests of the upstream ----------------------------------------------------------------------
+
+    def _requested(self, frame: Frame) -> None:
+        if frame.method == "ping":
+            self._reply(frame.id, wire.result_frame(b"{}"))
+            return
+        caller = self._caller()
+        if caller is None:
+            self._reply(frame.id, wire.error_frame(METHOD_NOT_FOUND, f"no client takes `{frame.method}`"))
+            return
+        key = bytes(frame.id)
+        if key in self._asked:
+            log.debug("group %s: dropped a second request with the id %s", self.group, key)
+            return
+        self._asked[key] = self._loop.create_task(self._pass_on(caller, frame))
+
+    def _caller(self) -> Caller | None:
+        """Whoever an upstream's request is for: the latest caller in flight, else who opened the link."""
+        for call in reversed(self._calls.values()):
+            if call.caller is not None:
+                return call.caller
+        return self._home
+
+    async def _pass_on(self, caller: Caller, frame: Frame) -> None:
+        try:
+            self._reply(frame.id, await caller.ask(frame))
+        except DynamicMcpError as exc:
+            self._reply(frame.id, wire.error_frame(exc.rpc_code, str(exc)))
+        except Exception:
+            log.exception("group %s: passing on %s failed", self.group, frame.method)
+            self._reply(frame.id, wire.error_frame(INTERNAL_ERROR, "internal error of the proxy"))
+        finally:
+            self._asked.pop(bytes(frame.id), None)
+
+    def _reply(self, id: Raw, answer: Frame) -> None:
+        if self.loss is None:
+            try:
+                self._transport.send(wire.answer_line(id, answer))
+            except NotSent as exc:
+                log.debug("group %s: an answer was not sent: %s", self.group, exc.reason)
+
+    def _withdrawn(self, frame: Frame) -> None:
+        """The upstream no longer wants the answer to a request of its own."""
+        try:
+            key = bytes(wire.members(frame.params).get("requestId", ABSENT))
+        except wire.Malformed:
+            return
+        task = self._asked.get(key)
+        if task is not None:
+            task.cancel()

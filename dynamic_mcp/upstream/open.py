@@ -1,0 +1,109 @@
+"""The one switch on the kind of an upstream, and the handshake that every kind shares."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from msgspec import Raw
+
+from dynamic_mcp import __version__, wire
+from dynamic_mcp.config.resolved import Broken, GroupConfig, Program, Remote
+from dynamic_mcp.errors import ProtocolViolation, Refused, Unreachable
+from dynamic_mcp.upstream.link import Caller, Link, Listener
+from dynamic_mcp.upstream.stdio import StdioTransport
+
+# Newest first: an upstream is offered the first, unless the client spoke an older one.
+PROTOCOL_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+
+
+@dataclass(frozen=True)
+class Greeting:
+    """What an upstream is told at its start: the session it is opened for, and what that client can do."""
+
+    version: str = PROTOCOL_VERSIONS[0]
+    capabilities: Raw = field(default_factory=lambda: wire.EMPTY_OBJECT)
+    home: Caller | None = None
+
+
+@dataclass(frozen=True)
+class Welcome:
+    """What an upstream said of itself: the members of its `initialize` result, as bytes."""
+
+    result: dict[str, Raw]
+
+    @property
+    def capabilities(self) -> dict[str, Raw]:
+        """What the upstream can do, by the capability's name."""
+        try:
+            return wire.members(self.result.get("capabilities", wire.EMPTY_OBJECT))
+        except wire.Malformed:
+            return {}
+
+    @property
+    def instructions(self) -> str:
+        """The upstream's own words on how to use it."""
+        return wire.text(self.result.get("instructions")) or ""
+
+    @property
+    def title(self) -> str:
+        """The upstream's name for people, else its name."""
+        try:
+            info = wire.members(self.result.get("serverInfo", wire.EMPTY_OBJECT))
+        except wire.Malformed:
+            return ""
+        return wire.text(info.get("title")) or ""
+
+
+async def open_link(config: GroupConfig, listener: Listener, greeting: Greeting) -> tuple[Link, Welcome]:
+    """Connect and shake hands, within the group's connect timeout; what was begun is ended on failure.
+
+    Raises Unreachable, LinkLost, TimedOut, ProtocolViolation and Refused.
+    """
+    link = await _connect(config, listener, greeting)
+    try:
+        return link, await greet(link, greeting, config.timeouts.connect_s)
+    except BaseException:
+        await asyncio.shield(link.close())
+        raise
+
+
+async def _connect(config: GroupConfig, listener: Listener, greeting: Greeting) -> Link:
+    match config.upstream:
+        case Program() as program:
+            transport = StdioTransport(config.name, config.max_message_bytes)
+            link = Link(config.name, transport, listener, greeting.home)
+            transport.receive, transport.lost = link.receive, link.lost
+            await transport.start(program)
+            return link
+        case Remote():
+            why = "this version connects to servers that it starts, not yet to a `url`"
+            raise Unreachable(config.name, why, final=True)
+        case Broken(reason=reason):
+            raise Unreachable(config.name, reason, final=True)
+
+
+async def greet(link: Link, greeting: Greeting, timeout_s: float) -> Welcome:
+    """Initialize as the lifecycle of the MCP specification says."""
+    params = {
+        "protocolVersion": Raw(wire.encode(greeting.version)),
+        "capabilities": greeting.capabilities,
+        "clientInfo": Raw(wire.encode({"name": "dynamic-mcp", "version": __version__})),
+    }
+    answer = await link.request("initialize", params, timeout_s=timeout_s)
+    result = result_of(answer, link.group, "initialize")
+    version = wire.text(result.get("protocolVersion"))
+    if version not in PROTOCOL_VERSIONS:
+        raise ProtocolViolation(link.group, f"speaks protocol version `{version}`, which is not supported")
+    link.notify("notifications/initialized")
+    return Welcome(result)
+
+
+def result_of(answer: wire.Frame, group: str, what: str) -> dict[str, Raw]:
+    """Return the members of a result that the proxy itself must read. Raises Refused and ProtocolViolation."""
+    if len(answer.error):
+        raise Refused(group, f"answered {what} with the error {bytes(answer.error).decode('utf-8', 'replace')}")
+    try:
+        return wire.members(answer.result)
+    except wire.Malformed:
+        raise ProtocolViolation(group, f"answered {what} with something other than an object") from None

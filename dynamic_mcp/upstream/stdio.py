@@ -1,0 +1,159 @@
+"""An upstream that is a child process: lines over its stdin and stdout, its stderr kept as a ring.
+
+Whatever is started here is ended here: the whole process group, within a bound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+from dynamic_mcp import wire
+from dynamic_mcp.config.resolved import Program
+from dynamic_mcp.errors import LinkLost, NotSent, Unreachable
+from dynamic_mcp.upstream.process import Process, start
+
+log = logging.getLogger(__name__)
+
+STDERR_LINES = 200
+STDERR_LINE_BYTES = 2000
+REASON_LINES = 5
+# How long a child may take to end after its stdin is closed, and again after SIGTERM.
+GRACE_S = 2.0
+# What was written before the end may still be in the pipe when the exit is known.
+_DRAIN_S = 0.05
+# Unread input of a child beyond this means that it has stopped reading.
+_UNREAD_BYTES = 16 << 20
+_SIGKILL = getattr(signal, "SIGKILL", signal.SIGTERM)
+
+
+class StdioTransport:
+    """One child process of one link.
+
+    `receive` takes each line and `lost` the end; both are set before `start`, so that no byte is missed.
+    """
+
+    def __init__(self, group: str, max_message_bytes: int) -> None:
+        self.group = group
+        self.receive: Callable[[bytes], None]
+        self.lost: Callable[[LinkLost], None]
+        self._lines = wire.Lines(max_message_bytes)
+        self._stderr = wire.Lines(STDERR_LINE_BYTES)
+        self._ring: deque[str] = deque(maxlen=STDERR_LINES)
+        self._process: Process
+        self._is_ending = False
+        self._max_unread = max(_UNREAD_BYTES, 2 * max_message_bytes)
+        self._loop = asyncio.get_running_loop()
+
+    async def start(self, program: Program) -> None:
+        """Start the program, without a shell. Raises Unreachable with what the system says."""
+        if not program.command:
+            raise Unreachable(self.group, "`command` is empty")
+        try:
+            self._process = await start(program)
+        except (OSError, ValueError) as exc:
+            raise Unreachable(self.group, _why_not_started(program, exc), hint=_how_to_start(exc)) from exc
+        await self._process.open_pipes(
+            self._wrote, self._complained, stdout_ended=self._stdout_ended, exited=self._over_soon
+        )
+
+    # --- Transport -------------------------------------------------------------------------------------
+
+    def send(self, line: bytes) -> None:
+        """Write one line to the child; raises NotSent when it is ending or has stopped reading."""
+        stdin = self._process.stdin
+        if self._is_ending or stdin.is_closing():
+            raise NotSent(self.group, self.ending())
+        if stdin.unwritten() > self._max_unread:
+            raise NotSent(self.group, "the server has stopped reading its input")
+        stdin.write(line)
+
+    async def close(self) -> None:
+        """Close the child's stdin, then SIGTERM, then SIGKILL its process group; returns when it is gone."""
+        process = self._process
+        await process.stdin.close()
+        if not await process.ends_within(GRACE_S):
+            process.signal_group(signal.SIGTERM)
+            if not await process.ends_within(GRACE_S):
+                process.signal_group(_SIGKILL)
+                if not await process.ends_within(GRACE_S):
+                    log.error("group %s: process %s does not end", self.group, process.pid)
+        process.close_pipes()
+
+    def ending(self) -> str:
+        """Say how the child ended, with the last lines of its stderr."""
+        code = self._process.returncode
+        if code is None:
+            how = "the server closed its output"
+        elif code < 0:
+            how = f"the server was ended by signal {_signal_name(-code)}"
+        else:
+            how = f"the server exited with code {code}"
+        said = list(self._ring)[-REASON_LINES:]
+        return f"{how}; its last words: {' | '.join(said)}" if said else how
+
+    # --- what the child does ---------------------------------------------------------------------------
+
+    def _wrote(self, data: bytes) -> None:
+        for line in self._lines.feed(data):
+            self.receive(line)
+
+    def _complained(self, data: bytes) -> None:
+        for line in self._stderr.feed(data):
+            self._said(line)
+
+    def _stdout_ended(self) -> None:
+        """Treat the end of stdout as the end of the link; a last message without its line end still counts."""
+        rest = self._lines.rest()
+        with contextlib.suppress(wire.Malformed):  # half a message says less than how the server ended
+            wire.parse(rest)
+            self.receive(rest)
+        self._over_soon()  # the exit code, when there is one, comes a moment later and makes the better reason
+
+    def _over_soon(self) -> None:
+        """End the link in a moment; a grandchild may hold the pipes open, so their ends are not waited for."""
+        self._is_ending = True
+        self._loop.call_later(_DRAIN_S, self._over)
+
+    def _over(self) -> None:
+        self._said(self._stderr.rest())
+        self.lost(LinkLost(self.group, self.ending()))
+
+    def _said(self, line: bytes) -> None:
+        words = line.decode("utf-8", "replace").rstrip()
+        if words:
+            shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in words)
+            self._ring.append(shown)
+            log.debug("%s: %s", self.group, shown)
+
+
+def _why_not_started(program: Program, exc: Exception) -> str:
+    if program.cwd and isinstance(exc, FileNotFoundError | NotADirectoryError) and not Path(program.cwd).is_dir():
+        return f"the directory `{program.cwd}` does not exist"
+    match exc:
+        case FileNotFoundError():
+            return f"the command `{program.command}` was not found"
+        case PermissionError():
+            return f"the command `{program.command}` is not executable"
+        case OSError(strerror=str(why)):
+            return f"the command `{program.command}` cannot be started: {why.lower()}"
+        case _:
+            return f"the command `{program.command}` cannot be started: {exc}"
+
+
+def _how_to_start(exc: Exception) -> str:
+    if isinstance(exc, FileNotFoundError):
+        return "install it, or give its full path; the `PATH` of the AI tool may not be that of your shell"
+    return ""
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)

@@ -1,0 +1,372 @@
+"""JSON-RPC frames whose payloads stay the bytes that arrived, and lines split within a bound, in linear time.
+
+Nothing here decodes `params`, `result` or `error`; what is not understood passes on as it came.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from json.decoder import scanstring  # type: ignore[attr-defined]  # public in practice, absent from typeshed
+
+import msgspec
+from msgspec import Raw
+
+from dynamic_mcp.errors import INVALID_REQUEST, PARSE_ERROR
+
+ABSENT = Raw()
+NULL = Raw(b"null")
+EMPTY_OBJECT = Raw(b"{}")
+
+
+class Frame(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """One JSON-RPC message; a member that is not there is `ABSENT` or an empty string."""
+
+    jsonrpc: str = ""
+    id: Raw = ABSENT
+    method: str = ""
+    params: Raw = ABSENT
+    result: Raw = ABSENT
+    error: Raw = ABSENT
+
+
+class VendorFrame(Frame, gc=False):
+    """A frame with members beside those of JSON-RPC, which are kept for the other side."""
+
+    extra: dict[str, Raw] = {}
+
+
+class Malformed(ValueError):
+    """A line that is no frame. `code` is JSON-RPC's for it; `id` is the request's where it can be told."""
+
+    def __init__(self, reason: str, code: int = PARSE_ERROR, id: Raw = NULL) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.id = id
+
+
+_decode = msgspec.json.Decoder(Frame).decode
+_decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
+_decode_elements = msgspec.json.Decoder(list[Raw]).decode
+_decode_text = msgspec.json.Decoder(str).decode
+encode = msgspec.json.Encoder().encode
+
+
+# --- reading -----------------------------------------------------------------------------------------
+
+
+def parse(line: bytes) -> Frame:
+    """Read one message.
+
+    Invalid UTF-8 is replaced by U+FFFD, so that what is passed on is always valid; lone surrogate
+    escapes, which msgspec refuses, pass. Raises Malformed.
+    """
+    if not line.isascii():
+        line = _valid_utf8(line)
+    try:
+        return _decode(line)
+    except (msgspec.DecodeError, RecursionError):
+        return _frame_of(members(line))
+
+
+def is_batch(line: bytes) -> bool:
+    """Tell whether a line holds a JSON array, which only protocol 2025-03-26 gives a meaning."""
+    return line.lstrip()[:1] == b"["
+
+
+def members(data: bytes | Raw) -> dict[str, Raw]:
+    """Split a JSON object into its members, each value's bytes untouched. Raises Malformed."""
+    try:
+        return _decode_members(data)
+    except (msgspec.DecodeError, RecursionError):
+        found = _split(bytes(data))
+        if not isinstance(found, dict):
+            raise Malformed("not a JSON object", INVALID_REQUEST) from None
+        return found
+
+
+def elements(data: bytes | Raw) -> list[Raw]:
+    """Split a JSON array into its elements, each one's bytes untouched. Raises Malformed."""
+    try:
+        return _decode_elements(data)
+    except (msgspec.DecodeError, RecursionError):
+        found = _split(bytes(data))
+        if not isinstance(found, list):
+            raise Malformed("not a JSON array", INVALID_REQUEST) from None
+        return found
+
+
+def text(data: Raw | None) -> str | None:
+    """Return the string that `data` holds, or None where it holds anything else."""
+    if data is None:
+        return None
+    try:
+        return _decode_text(data)
+    except msgspec.DecodeError:
+        try:
+            value = json.loads(bytes(data))
+        except (ValueError, RecursionError):
+            return None
+        # a lone surrogate cannot be written as UTF-8 again
+        return value.encode("utf-8", "replace").decode() if isinstance(value, str) else None
+
+
+def is_request_id(id: Raw) -> bool:
+    """Tell whether these bytes are an id that MCP allows: a string or a number."""
+    return bytes(id)[:1] in _ID_START
+
+
+_ID_START = frozenset([b'"', b"-", *(b"%d" % digit for digit in range(10))])
+
+
+def _valid_utf8(line: bytes) -> bytes:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        line = line.decode("utf-8", "replace").encode()
+    return line.removeprefix(b"\xef\xbb\xbf")
+
+
+def _frame_of(found: dict[str, Raw]) -> Frame:
+    """Build a frame from members among which are unknown ones, or known ones of the wrong type."""
+    id = found.pop("id", ABSENT)
+    frame = VendorFrame(id=id, jsonrpc=text(found.pop("jsonrpc", None)) or "")
+    if "method" in found:
+        method = text(found.pop("method"))
+        if not method:
+            raise Malformed("`method` is not a string", INVALID_REQUEST, id if is_request_id(id) else NULL)
+        frame.method = method
+    frame.params = found.pop("params", ABSENT)
+    frame.result = found.pop("result", ABSENT)
+    frame.error = found.pop("error", ABSENT)
+    frame.extra = found
+    return frame
+
+
+# --- the slow way in: what msgspec refuses though it is JSON --------------------------------------------
+
+_SPACE = re.compile(r"[ \t\n\r]*")
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+_scan = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_refuse).raw_decode
+
+
+def _split(data: bytes) -> dict[str, Raw] | list[Raw] | None:
+    """Cut a JSON object or array into the texts of its parts with the standard library's scanner."""
+    source = data.decode("utf-8", "replace")
+    start = _skip(source, 0)
+    try:
+        if source[start : start + 1] == "{":
+            found, end = _cut_object(source, start + 1)
+        elif source[start : start + 1] == "[":
+            found, end = _cut_array(source, start + 1)
+        else:
+            _, end = _scan(source, start)
+            found = None
+    except (ValueError, IndexError) as exc:
+        raise Malformed(f"not JSON: {exc}") from None
+    except RecursionError:
+        raise Malformed("nested too deeply") from None
+    if _skip(source, end) != len(source):
+        raise Malformed("not JSON: something follows the end of the message")
+    return found
+
+
+def _skip(source: str, at: int) -> int:
+    match = _SPACE.match(source, at)
+    return match.end() if match else at
+
+
+def _cut_object(source: str, at: int) -> tuple[dict[str, Raw] | list[Raw] | None, int]:
+    found: dict[str, Raw] = {}
+    at = _skip(source, at)
+    if source[at] == "}":
+        return found, at + 1
+    while True:
+        if source[at] != '"':
+            raise ValueError(f"a key was expected at character {at}")
+        key, at = scanstring(source, at + 1, True)  # noqa: FBT003 - takes no keyword
+        at = _skip(source, at)
+        if source[at] != ":":
+            raise ValueError(f"`:` was expected at character {at}")
+        found[key.encode("utf-8", "replace").decode()], at, more = _cut_value(source, at + 1, "}")
+        if not more:
+            return found, at
+
+
+def _cut_array(source: str, at: int) -> tuple[dict[str, Raw] | list[Raw] | None, int]:
+    found: list[Raw] = []
+    at = _skip(source, at)
+    if source[at] == "]":
+        return found, at + 1
+    while True:
+        value, at, more = _cut_value(source, at, "]")
+        found.append(value)
+        if not more:
+            return found, at
+
+
+def _cut_value(source: str, at: int, closing: str) -> tuple[Raw, int, bool]:
+    """Return the value at `at`, where the next part begins, and whether there is one."""
+    start = _skip(source, at)
+    _, end = _scan(source, start)
+    value = Raw(source[start:end].encode())
+    at = _skip(source, end)
+    if source[at] == closing:
+        return value, at + 1, False
+    if source[at] != ",":
+        raise ValueError(f"`,` or `{closing}` was expected at character {at}")
+    return value, _skip(source, at + 1), True
+
+
+# --- writing -------------------------------------------------------------------------------------------
+
+
+def request_line(id: int, method: str, params: bytes | Raw = ABSENT) -> bytes:
+    """Write a request of our own; `params` is JSON already."""
+    head = b'{"jsonrpc":"2.0","id":%d,"method":%s' % (id, encode(method))
+    return b"".join((head, b',"params":', params, b"}\n")) if len(params) else head + b"}\n"
+
+
+def notification_line(method: str, params: bytes | Raw = ABSENT) -> bytes:
+    """Write a notification; `params` is JSON already."""
+    head = b'{"jsonrpc":"2.0","method":%s' % encode(method)
+    return b"".join((head, b',"params":', params, b"}\n")) if len(params) else head + b"}\n"
+
+
+def answer_line(id: Raw, answer: Frame) -> bytes:
+    """Write an answer: all of `answer` but its id, which becomes the one that was asked with."""
+    kind, payload = (b',"result":', answer.result) if len(answer.result) else (b',"error":', answer.error)
+    if type(answer) is Frame:
+        return b"".join((b'{"jsonrpc":"2.0","id":', id, kind, payload, b"}\n"))
+    return b"".join((b'{"jsonrpc":"2.0","id":', id, kind, payload, _extra(answer), b"}\n"))
+
+
+def _extra(frame: Frame) -> bytes:
+    if not isinstance(frame, VendorFrame) or not frame.extra:
+        return b""
+    return b"," + encode(frame.extra)[1:-1]
+
+
+def error_frame(code: int, message: str, data: object = None) -> Frame:
+    """Return an answer that is a JSON-RPC error."""
+    error: dict[str, object] = {"code": code, "message": message}
+    if data is not None:
+        error["data"] = data
+    return Frame(error=Raw(encode(error)))
+
+
+def result_frame(result: Mapping[str, object] | bytes) -> Frame:
+    """Return an answer with this result, which is JSON already when it is bytes."""
+    return Frame(result=Raw(result if isinstance(result, bytes) else encode(result)))
+
+
+def compact(data: Raw) -> bytes:
+    """Take the white space out of a JSON text and change nothing else: no number, no order, no escape."""
+    try:
+        return msgspec.json.format(bytes(data), indent=-1)
+    except (msgspec.DecodeError, RecursionError):
+        return bytes(data)
+
+
+# --- lines ---------------------------------------------------------------------------------------------
+
+_EDGE = 4096
+_ID_EARLY = re.compile(rb'\A\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(-?\d+|"[^"\\]{0,200}")\s*,')
+# beside `jsonrpc` only: an `id` at the end of a broken line may as well be some nested object's
+_ID_LATE = re.compile(rb',\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(-?\d+|"[^"\\]{0,200}")\s*\}\s*\Z')
+
+
+class Oversized(bytes):
+    """The first and last few kilobytes of a line that was longer than the bound; `size` counts all of it."""
+
+    size: int = 0
+
+
+class Lines:
+    """Cut a stream of bytes into lines. One longer than `limit` bytes is skipped to its end, as Oversized."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Return the lines that `data` completes, without their ends."""
+        if b"\n" not in data:
+            self._keep(data)
+            return []
+        first, *lines, rest = data.split(b"\n")
+        if self._parts:
+            self._keep(first)
+            first = self._take()
+        lines.insert(0, first)
+        self._keep(rest)
+        return lines if self._limit >= len(data) else [self._bounded(line) for line in lines]
+
+    def rest(self) -> bytes:
+        """Return what came after the last line end, once the stream is over."""
+        return self._take()
+
+    def _keep(self, data: bytes) -> None:
+        if not data:
+            return
+        self._parts.append(data)
+        self._size += len(data)
+        if self._size > self._limit and len(self._parts) > 2:
+            tail = b"".join(self._parts[1:])[-_EDGE:]
+            self._parts[:] = [self._parts[0][:_EDGE], tail]
+
+    def _take(self) -> bytes:
+        line, size = b"".join(self._parts), self._size
+        self._parts.clear()
+        self._size = 0
+        return self._bounded(line, size)
+
+    def _bounded(self, line: bytes, size: int = 0) -> bytes:
+        size = max(size, len(line))
+        if size <= self._limit:
+            return line
+        cut = Oversized(line[:_EDGE] + b"\n" + line[-_EDGE:])
+        cut.size = size
+        return cut
+
+
+class Pretty:
+    """Put messages together again that a writer spread over lines: from a lone `{` to a lone `}`."""
+
+    def __init__(self, limit: int = 1 << 20) -> None:
+        self._limit = limit
+        self._lines: list[bytes] = []
+        self._size = 0
+
+    def feed(self, line: bytes) -> bytes:
+        """Return the message that `line` is or ends; nothing inside of one and for blank lines."""
+        if not self._lines:
+            if line.strip() != b"{":
+                return line if line.strip() else b""
+        elif line.startswith(b'{"') or self._size > self._limit:
+            self._lines.clear()  # what began with a brace was no message
+            return line
+        self._lines.append(line)
+        self._size = self._size + len(line) if len(self._lines) > 1 else len(line)
+        if line.rstrip() != b"}":
+            return b""
+        lines, self._lines = self._lines, []
+        return b" ".join(lines)
+
+
+def guess_id(line: bytes) -> Raw | None:
+    """Find the id of a message that cannot be parsed, where it stands first or last as writers put it."""
+    match = _ID_EARLY.search(line[: _EDGE * 2]) or _ID_LATE.search(line[-_EDGE * 2 :])
+    return Raw(match[1]) if match else None
+
+
+def joined(lines: Iterable[bytes]) -> bytes:
+    """Write answers as one batch, the array of protocol 2025-03-26."""
+    return b"[" + b",".join(line.rstrip(b"\n") for line in lines) + b"]\n"

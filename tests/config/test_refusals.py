@@ -1,0 +1,305 @@
+"""What is no config, and in which words."""
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dynamic_mcp.config.read import read
+from dynamic_mcp.errors import ConfigError
+
+Refuse = Callable[..., ConfigError]
+
+FIELDS = (
+    "type command args env env_file cwd inherit_env url headers oauth client_id scopes metadata_url redirect_port"
+    " oauth_client_id enabled features tools timeout connect idle_timeout retry attempts include settings x-a bogus"
+)
+VALUES = st.recursive(
+    st.sampled_from(
+        [None, True, 0, -1, 3, 1.5, 10**400, "", "30s", "never", "all", "http", "stdio", "lazy", "http://h"]
+    )
+    | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(FIELDS.split()) | st.text(max_size=3), inner)
+    ),
+    max_leaves=12,
+)
+
+
+def server(**fields: object) -> object:
+    return {"mcpServers": {"git": fields}}
+
+
+@pytest.mark.parametrize(
+    ("document", "where", "message"),
+    [
+        ([], "", "must be an object"),
+        ({}, "mcpServers", "is missing"),
+        ({"mcpServers": None}, "mcpServers", "must be an object"),
+        ({"mcpServers": []}, "mcpServers", "must be an object"),
+        ({"mcpServers": {"git": "x"}}, "mcpServers.git", "must be an object"),
+        ({"mcpServers": {"a.b": {"command": 1}}}, 'mcpServers["a.b"].command', "must be a string"),
+        (server(), "mcpServers.git.command", "is missing"),
+        (server(command=None), "mcpServers.git.command", "must be a string"),
+        (server(type="stdio"), "mcpServers.git.command", "is missing"),
+        (server(type="http"), "mcpServers.git.url", "is missing"),
+        (server(type="ws", url="http://h"), "mcpServers.git.type", "must be `stdio`, `http` or `sse`"),
+        (server(type=["http"], url="http://h"), "mcpServers.git.type", "must be `stdio`, `http` or `sse`"),
+        (server(command="x", args="y"), "mcpServers.git.args", "must be a list"),
+        (server(command="x", args=["y", 1]), "mcpServers.git.args[1]", "must be a string"),
+        (server(command="x", env={"A": 1}), "mcpServers.git.env.A", "must be a string"),
+        (server(command="x", env={"A": None}), "mcpServers.git.env.A", "must be a string"),
+        (server(command="x", env=[]), "mcpServers.git.env", "must be an object"),
+        (server(command="x", enabled="false"), "mcpServers.git.enabled", "must be true or false"),
+        (server(command="x", enabled=0), "mcpServers.git.enabled", "must be true or false"),
+        (server(command="x", features={"tools": 1}), "mcpServers.git.features.tools", "must be true or false"),
+        (server(command="x", features=[]), "mcpServers.git.features", "must be an object"),
+        (server(command="x", timeout="30s"), "mcpServers.git.timeout", "must be an object"),
+        (server(command="x", retry={"attempts": 0}), "mcpServers.git.retry.attempts", "must be at least 1"),
+        (server(command="x", retry={"attempts": 21}), "mcpServers.git.retry.attempts", "must be at most 20"),
+        (server(command="x", retry={"attempts": 2.5}), "mcpServers.git.retry.attempts", "must be a whole number"),
+        (server(command="x", retry={"attempts": True}), "mcpServers.git.retry.attempts", "must be a whole number"),
+        (server(command="x", connect="soon"), "mcpServers.git.connect", "must be `lazy` or `eager`"),
+        (server(command="x", tools={"include": "a"}), "mcpServers.git.tools.include", "must be a list"),
+        (server(command="x", env_file=1), "mcpServers.git.env_file", "must be a string or a list of strings"),
+        (server(command="x", env_file=["a", 1]), "mcpServers.git.env_file[1]", "must be a string"),
+        (server(command="x", description=1), "mcpServers.git.description", "must be a string"),
+        (
+            server(command="x", inherit_env="none"),
+            "mcpServers.git.inherit_env",
+            "must be `safe`, `all` or a list of names of variables",
+        ),
+        (server(url="http://h", headers={"A": 1}), "mcpServers.git.headers.A", "must be a string"),
+        (
+            server(url="http://h", oauth={"redirect_port": 0}),
+            "mcpServers.git.oauth.redirect_port",
+            "must be at least 1",
+        ),
+        (server(url="http://h", oauth="me"), "mcpServers.git.oauth", "must be an object"),
+        (
+            {"mcpServers": {}, "settings": {"max_message_bytes": 65535}},
+            "settings.max_message_bytes",
+            "must be at least 65536",
+        ),
+        ({"mcpServers": {}, "settings": {"env": {"A": 1}}}, "settings.env.A", "must be a string"),
+    ],
+)
+def test_a_value_of_the_wrong_form_is_named_with_what_it_must_be(
+    refuse: Refuse, document: object, where: str, message: str
+) -> None:
+    error = refuse(document)
+
+    assert error.where == where
+    assert error.message.endswith(f": {message}")
+
+
+@pytest.mark.parametrize(
+    ("document", "where", "hint"),
+    [
+        (server(command="x", comand="y"), "mcpServers.git.comand", "did you mean `command`?"),
+        (server(command="x", envFile=".env"), "mcpServers.git.envFile", "did you mean `env_file`?"),
+        (server(command="x", bogus=1), "mcpServers.git.bogus", "the fields here are `enabled`, "),
+        (server(command="x", timeout={"tool": 1}), "mcpServers.git.timeout.tool", "did you mean `tools`?"),
+        (server(command="x", features={"x": 1}), "mcpServers.git.features.x", "are `tools`, `resources`, `prompts`"),
+        (server(command="x", tools={"only": []}), "mcpServers.git.tools.only", "are `include`, `exclude`"),
+        (server(command="x", retry={"delay": 1}), "mcpServers.git.retry.delay", "are `attempts`"),
+        (server(url="http://h", oauth={"scope": []}), "mcpServers.git.oauth.scope", "did you mean `scopes`?"),
+        (
+            server(url="http://h", command="x"),
+            "mcpServers.git.command",
+            "either `command`, if it is a program, or `url`",
+        ),
+        (server(url="http://h", cwd="x"), "mcpServers.git.cwd", "either `command`, if it is a program, or `url`"),
+        ({"mcpServers": {}, "setings": {}}, "setings", "did you mean `settings`?"),
+        ({"mcpServers": {}, "settings": {"headers": {}}}, "settings.headers", "`max_message_bytes`"),
+    ],
+)
+def test_an_unknown_field_comes_with_the_known_ones(refuse: Refuse, document: object, where: str, hint: str) -> None:
+    error = refuse(document)
+
+    assert error.where == where
+    assert error.message.endswith("is an unknown field")
+    assert hint in error.hint
+
+
+@pytest.mark.parametrize(
+    ("duration", "message"),
+    [
+        ("5 parsecs", "is not a duration: `5 parsecs`"),
+        ("1m30s", "is not a duration: `1m30s`"),
+        ("s", "is not a duration: `s`"),
+        ("1e3", "is not a duration: `1e3`"),
+        ("nan", "is not a duration: `nan`"),
+        ("inf", "is not a duration: `inf`"),
+        ("never", "is not a duration: `never`"),
+        ("\u0661s", "is not a duration: `\u0661s`"),
+        ("\x1b[31m", "is not a duration: `\ufffd[31m`"),
+        ("-1s", "must not be negative"),
+        (-0.5, "must not be negative"),
+        (10**9, "must not be longer than ten years"),
+        ("9" * 5000, "must not be longer than ten years"),
+        (True, "must be a duration"),
+        ([], "must be a duration"),
+    ],
+)
+def test_what_is_no_duration_says_so(refuse: Refuse, duration: object, message: str) -> None:
+    error = refuse(server(command="x", timeout={"tools": duration}))
+
+    assert error.where == "mcpServers.git.timeout.tools"
+    assert error.message.endswith(f": {message}")
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "9" * 5000])
+def test_a_number_beyond_all_bounds_is_no_duration(refuse: Refuse, number: str) -> None:
+    error = refuse('{"mcpServers": {"git": {"command": "x", "idle_timeout": ' + number + "}}}")
+
+    assert error.where == "mcpServers.git.idle_timeout"
+
+
+@pytest.mark.parametrize(
+    ("url", "hint"),
+    [
+        ("htp://x", "did you mean `http://x` or `https://x`?"),
+        ("https:/x.dev/mcp", "did you mean `https://x.dev/mcp`?"),
+        ("https//x.dev", "did you mean `https://x.dev`?"),
+        ("example.com/mcp", "did you mean `https://example.com/mcp`?"),
+        ("localhost:3000/mcp", "did you mean `http://localhost:3000/mcp`?"),
+        ("ws://x", "write `https://host/path` or `http://host/path`"),
+        ("http://", "write `https://host/path` or `http://host/path`"),
+        ("http://a b", "write `https://host/path` or `http://host/path`"),
+        ("http://x:99999", "write `https://host/path` or `http://host/path`"),
+        ("http://[::1", "write `https://host/path` or `http://host/path`"),
+        ("file:///etc/passwd", "write `https://host/path` or `http://host/path`"),
+        ("", "write `https://host/path` or `http://host/path`"),
+    ],
+)
+def test_what_is_no_url_comes_with_the_nearest_one(refuse: Refuse, url: str, hint: str) -> None:
+    error = refuse(server(url=url))
+
+    assert error.where == "mcpServers.git.url"
+    assert error.message.endswith(f"is not a URL: `{url}`")
+    assert error.hint == hint
+
+
+@pytest.mark.parametrize("name", ["", " ", "a\nb", "a\x1b[2J", "a\u202eb", "a\u200bb", "n" * 65])
+def test_a_server_needs_a_name_that_can_be_shown(refuse: Refuse, name: str) -> None:
+    error = refuse({"mcpServers": {name: {"command": "x"}}})
+
+    assert error.where == (f"mcpServers.{name}" if len(name) == 65 else f"mcpServers[{json.dumps(name)}]")
+    assert error.message.endswith("the name of a server must be 1 to 64 printable characters")
+
+
+def test_all_problems_are_told_at_once(refuse: Refuse, tmp_path: Path) -> None:
+    error = refuse(
+        {
+            "mcpServers": {
+                "a": {"command": "x", "timeout": {"tools": "soon"}},
+                "b": {"url": "htp://x", "enabled": 1},
+                "c": {"type": "tcp"},
+                "d": {},
+            },
+            "settings": {"conect": "lazy"},
+        }
+    )
+
+    first, *others = str(error).splitlines()
+    assert first.startswith(
+        f"{tmp_path / 'dynamic-mcp.json'}: `mcpServers.a.timeout.tools`: is not a duration: `soon` ("
+    )
+    assert [line.split(":")[0] for line in others] == [
+        "  `mcpServers.b.enabled`",
+        "  `mcpServers.b.url`",
+        "  `mcpServers.c.type`",
+        "  `mcpServers.d.command`",
+        "  `settings.conect`",
+    ]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        server(command="x", env={"A": ["SECRET"]}),
+        server(command="x", env={"A=SECRET": "x"}),
+        server(url="http://h", headers={"A": ["SECRET"]}),
+        server(url="http://h", headers={"Authorization: SECRET": ""}),
+        server(url="htp://h/mcp?key=SECRET"),
+        server(url="htp://me:SECRET@h/mcp#SECRET"),
+        server(url="http://h", oauth={"client_secret": ["SECRET"]}),
+        server(command="x", type="SECRET"),
+    ],
+)
+def test_a_message_never_shows_a_secret(refuse: Refuse, document: object) -> None:
+    assert "SECRET" not in str(refuse(document))
+
+
+@given(VALUES, VALUES)
+def test_any_document_is_a_config_or_a_config_error(servers: object, settings: object) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory) / "c.json"
+        file.write_text(json.dumps({"mcpServers": {"a": servers, "b": settings}, "settings": settings}))
+        try:
+            config = read(file, {"A": "1"})
+        except ConfigError as exc:
+            str(exc).encode()
+        else:
+            repr(config).encode()
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "message"),
+    [
+        ("", "", "is empty"),
+        (" \n\t", "", "is empty"),
+        ("{", "line 1, column 2", "is not JSON: expecting property name enclosed in double quotes"),
+        ('{\n  "mcpServers": {\n    "a" {}\n  }\n}', "line 3, column 9", "is not JSON: expecting `:` delimiter"),
+        ('{"mcpServers": {}} x', "line 1, column 20", "is not JSON: extra data"),
+        ('{"mcpServers": {} /* }', "line 1, column 19", "is not JSON: unterminated comment"),
+        ('{"a": "x', "line 1, column 7", "is not JSON: unterminated string"),
+        ('{"a": NaN}', "line 1, column 7", "is not JSON: `NaN`"),
+        ("[" * 100_000, "line 1, column 1", "is not JSON: nested too deeply"),
+        ('{"mcpServers": {"\\ud800": {}}}', "line 1, column 18", "is not JSON: half of a surrogate pair"),
+        (
+            '{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}',
+            "mcpServers.a",
+            "is there more than once",
+        ),
+    ],
+)
+def test_broken_json_is_shown_where_it_breaks(refuse: Refuse, text: str, where: str, message: str) -> None:
+    error = refuse(text)
+
+    assert error.where == where
+    assert error.message.endswith(f": {message}")
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"gone\.json: does not exist"):
+        read(tmp_path / "gone.json", {})
+
+
+def test_a_directory_is_no_config(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is a directory"):
+        read(tmp_path, {})
+
+
+def test_a_file_that_is_not_utf_8_says_at_which_byte(tmp_path: Path) -> None:
+    file = tmp_path / "c.json"
+    file.write_bytes('{"mcpServers": {"é": 1}}'.encode("latin-1"))
+
+    with pytest.raises(ConfigError, match="`byte 18`: is not UTF-8"):
+        read(file, {})
+
+
+@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "c.json"
+    file.touch(mode=0o000)
+
+    with pytest.raises(ConfigError, match="cannot be read: permission denied"):
+        read(file, {})

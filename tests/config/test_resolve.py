@@ -1,0 +1,173 @@
+"""Own values, shared values, defaults."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dynamic_mcp.config.resolved import Config, Features, GroupConfig, Program, Timeouts, ToolFilter
+
+ReadConfig = Callable[..., Config]
+
+
+def one(config: Config) -> GroupConfig:
+    (group,) = config.groups
+    return group
+
+
+def program(config: Config) -> Program:
+    upstream = one(config).upstream
+    assert isinstance(upstream, Program)
+    return upstream
+
+
+def test_a_program_needs_no_more_than_its_command(read_config: ReadConfig, tmp_path: Path) -> None:
+    config = read_config({"mcpServers": {"git": {"command": "uvx"}}}, PATH="/bin", SECRET="s")
+
+    assert config == Config(
+        file=tmp_path / "dynamic-mcp.json",
+        groups=(
+            GroupConfig(
+                name="git",
+                description=None,
+                features=Features(tools=True, resources=True, prompts=True),
+                timeouts=Timeouts(connect_s=30, tools_s=60, resources_s=10, prompts_s=10),
+                tools=ToolFilter(include=("*",), exclude=()),
+                eager=False,
+                idle_after_s=1800,
+                attempts=3,
+                max_message_bytes=67_108_864,
+                upstream=Program(command="uvx", args=(), env={"PATH": "/bin"}, cwd=None),
+            ),
+        ),
+        warnings=(),
+        max_message_bytes=67_108_864,
+    )
+
+
+def test_groups_come_in_the_order_of_the_file(read_config: ReadConfig) -> None:
+    names = ["zeta", "alpha", "Mu", "x-own", "ünï", "with space", "日本", "n" * 64]
+
+    config = read_config({"mcpServers": {name: {"command": "x"} for name in names}})
+
+    assert [group.name for group in config.groups] == names
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("500ms", 0.5),
+        ("30s", 30),
+        ("1.5s", 1.5),
+        ("2m", 120),
+        ("2min", 120),
+        ("1h", 3600),
+        (" 2 Min ", 120),
+        ("1H", 3600),
+        ("45", 45),
+        ("0.5", 0.5),
+        (7, 7),
+        (0.25, 0.25),
+        (0, 0),
+        ("0", 0),
+        ("0ms", 0),
+        ("87600h", 315_360_000),
+        ("", 60),
+        ("  ", 60),
+        (None, 60),
+    ],
+)
+def test_a_duration_has_many_forms(read_config: ReadConfig, text: object, seconds: float) -> None:
+    config = read_config({"mcpServers": {"a": {"command": "x", "timeout": {"tools": text}}}})
+
+    assert one(config).timeouts.tools_s == seconds
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("never", None), (" Never ", None), ("1m", 60), (0, 0), ("", 1800)])
+def test_idle_time_may_be_never(read_config: ReadConfig, text: object, seconds: float | None) -> None:
+    config = read_config({"mcpServers": {"a": {"command": "x", "idle_timeout": text}}})
+
+    assert one(config).idle_after_s == seconds
+
+
+def test_settings_stand_in_for_what_a_server_leaves_out(read_config: ReadConfig) -> None:
+    config = read_config(
+        {
+            "mcpServers": {"a": {"command": "x"}},
+            "settings": {
+                "features": {"prompts": False},
+                "timeout": {"connect": 1, "tools": 2},
+                "tools": {"include": ["read_*"], "exclude": ["*_all"]},
+                "connect": "eager",
+                "idle_timeout": "never",
+                "retry": {"attempts": 20},
+                "max_message_bytes": 65536,
+                "cwd": "/srv",
+                "inherit_env": ["KEEP"],
+                "env": {"A": "1"},
+            },
+        },
+        KEEP="k",
+        DROP="d",
+    )
+
+    group = one(config)
+    assert group.features == Features(tools=True, resources=True, prompts=False)
+    assert group.timeouts == Timeouts(connect_s=1, tools_s=2, resources_s=10, prompts_s=10)
+    assert group.tools == ToolFilter(include=("read_*",), exclude=("*_all",))
+    assert (group.eager, group.idle_after_s, group.attempts) == (True, None, 20)
+    assert config.max_message_bytes == group.max_message_bytes == 65536
+    assert program(config).cwd == "/srv"
+    assert program(config).env == {"KEEP": "k", "A": "1"}
+
+
+def test_a_servers_own_values_win_one_by_one(read_config: ReadConfig) -> None:
+    config = read_config(
+        {
+            "mcpServers": {
+                "a": {
+                    "command": "x",
+                    "features": {"tools": True},
+                    "timeout": {"tools": 5},
+                    "tools": {"exclude": []},
+                    "connect": "lazy",
+                    "idle_timeout": 9,
+                    "retry": {"attempts": 1},
+                    "cwd": "/own",
+                    "inherit_env": "all",
+                    "env": {"A": "own"},
+                }
+            },
+            "settings": {
+                "features": {"tools": False, "prompts": False},
+                "timeout": {"tools": 1, "prompts": 2},
+                "tools": {"include": ["a*"], "exclude": ["ab"]},
+                "connect": "eager",
+                "idle_timeout": "never",
+                "retry": {"attempts": 20},
+                "cwd": "/srv",
+                "inherit_env": ["KEEP"],
+                "env": {"A": "shared", "B": "shared"},
+            },
+        },
+        DROP="kept",
+    )
+
+    group = one(config)
+    assert group.features == Features(tools=True, resources=True, prompts=False)
+    assert group.timeouts == Timeouts(connect_s=30, tools_s=5, resources_s=10, prompts_s=2)
+    assert group.tools == ToolFilter(include=("a*",), exclude=())
+    assert (group.eager, group.idle_after_s, group.attempts) == (False, 9, 1)
+    assert program(config).cwd == "/own"
+    assert program(config).env == {"DROP": "kept", "A": "own", "B": "shared"}
+
+
+def test_settings_may_switch_all_off_but_some(read_config: ReadConfig) -> None:
+    config = read_config(
+        {
+            "mcpServers": {"a": {"command": "x"}, "b": {"command": "x", "enabled": True}},
+            "settings": {"enabled": False},
+        }
+    )
+
+    assert [group.name for group in config.groups] == ["b"]

@@ -1,0 +1,121 @@
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from dynamic_mcp.config.schema import schema, text
+from dynamic_mcp.errors import ConfigError
+
+ROOT = Path(__file__).parents[2]
+PUBLISHED = ROOT / "schemas" / "dynamic-mcp.schema.json"
+
+
+def server(**fields: object) -> object:
+    return {"mcpServers": {"a": fields}}
+
+
+def program(**fields: object) -> object:
+    return server(command="x", **fields)
+
+
+def remote(**fields: object) -> object:
+    return server(url="https://h", **fields)
+
+
+def test_the_published_schema_is_the_one_of_the_model() -> None:
+    assert PUBLISHED.read_text(encoding="utf-8") == text()
+
+
+def test_the_module_prints_the_schema() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "dynamic_mcp.config.schema"], capture_output=True, check=True, cwd=ROOT
+    )
+
+    assert done.stdout.decode() == text()
+
+
+def test_the_schema_is_a_schema() -> None:
+    Draft202012Validator.check_schema(schema())
+
+
+def test_every_field_is_described_for_an_editor() -> None:
+    definitions = schema()["$defs"]
+    assert isinstance(definitions, dict)
+    fields = {(name, field): made for name, part in definitions.items() for field, made in part["properties"].items()}
+
+    assert [where for where, made in fields.items() if not made.get("description")] == []
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"mcpServers": {}},
+        {"mcpServers": {}, "$schema": "x", "settings": {}, "x-own": [1]},
+        {"mcpServers": {}, "settings": None},
+        {"mcpServers": {}, "settings": {"max_message_bytes": 65536, "env_file": ["a"], "enabled": False, "x-a": 1}},
+        {"mcpServers": {"x-a": {"command": ""}, "日本": {"url": "http://h"}}},
+        program(type="stdio"),
+        program(type=None),
+        remote(type="sse"),
+        remote(type=None),
+        server(url="${HOST}"),
+        program(**{"x-a": 1}),
+        *(program(timeout={"tools": form}) for form in ("", " ", "5", "5 MIN ", "1.5s", "+2h", 0, 0.5, None)),
+        *(program(idle_timeout=form) for form in ("never", "NEVER", "", "500ms", 9, None)),
+        *(program(inherit_env=form) for form in ("safe", "all", [], ["AWS_*"], None)),
+        *(program(env_file=form) for form in (".env", [], ["a", "b"], None)),
+        program(env={"A": ""}, retry={"attempts": 20}, connect="eager"),
+        program(tools={"include": [], "exclude": None}, features={"tools": False}),
+        remote(headers={"x-key": "k"}, oauth_client_id="x", oauth_scopes=["y"]),
+        remote(oauth={"redirect_port": 65535, "scopes": []}),
+    ],
+)
+def test_schema_and_reader_accept_the_same(read_config: Callable[..., object], document: object) -> None:
+    assert [error.message for error in Draft202012Validator(schema()).iter_errors(document)] == []
+    read_config(document)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        [],
+        {},
+        {"mcpServers": []},
+        {"mcpServers": {}, "servers": {}},
+        {"mcpServers": {}, "settings": {"command": "x"}},
+        {"mcpServers": {}, "settings": {"max_message_bytes": 65535}},
+        {"mcpServers": {"": {"command": "x"}}},
+        {"mcpServers": {"n" * 65: {"command": "x"}}},
+        server(),
+        server(command="x", url="http://h"),
+        server(command=1),
+        server(url=None),
+        program(type="http"),
+        remote(type="stdio"),
+        remote(type="ws"),
+        program(bogus=1),
+        program(headers={}),
+        remote(env={}),
+        *(program(timeout={"tools": form}) for form in ("x", "1m30s", "-1s", -1, 10**9, True, "never")),
+        *(program(timeout=form) for form in ("30s", {"all": 1})),
+        *(program(inherit_env=form) for form in ("none", [1])),
+        *(program(env_file=form) for form in (1, [1])),
+        *(program(env=form) for form in ({"A": 1}, {"A=B": ""}, {"": ""})),
+        program(env=[]),
+        *(remote(headers=form) for form in ({"a b": ""}, {"A": None})),
+        *(program(retry={"attempts": form}) for form in (0, 21, 1.5, "3", True)),
+        *(remote(oauth=form) for form in ({"redirect_port": 0}, {"secret": ""}, "x")),
+        program(idle_timeout="ever"),
+        program(enabled="false"),
+        program(features={"tool": True}),
+        program(connect="x"),
+    ],
+)
+def test_schema_and_reader_refuse_the_same(read_config: Callable[..., object], document: object) -> None:
+    assert not Draft202012Validator(schema()).is_valid(document), json.dumps(document)
+    with pytest.raises(ConfigError):
+        read_config(document)

@@ -1,0 +1,224 @@
+"""What stands behind a server once its variables are filled in."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dynamic_mcp.config.read import read
+from dynamic_mcp.config.resolved import Broken, Config, GroupConfig, OAuth, Program, Remote
+
+ReadConfig = Callable[..., Config]
+
+
+def one(config: Config) -> GroupConfig:
+    (group,) = config.groups
+    return group
+
+
+def program(config: Config) -> Program:
+    upstream = one(config).upstream
+    assert isinstance(upstream, Program)
+    return upstream
+
+
+def remote(config: Config) -> Remote:
+    upstream = one(config).upstream
+    assert isinstance(upstream, Remote)
+    return upstream
+
+
+def reason(config: Config) -> str:
+    upstream = one(config).upstream
+    assert isinstance(upstream, Broken)
+    return upstream.reason
+
+
+@pytest.mark.parametrize(("kind", "expected"), [(None, None), ("http", "http"), ("sse", "sse")])
+def test_a_remote_server_needs_no_more_than_its_url(read_config: ReadConfig, kind: object, expected: object) -> None:
+    config = read_config({"mcpServers": {"docs": {"type": kind, "url": "https://example.com/mcp"}}})
+
+    assert remote(config).kind == expected
+    assert (remote(config).url, remote(config).headers, remote(config).oauth) == ("https://example.com/mcp", {}, None)
+
+
+def test_variables_are_filled_in_wherever_a_program_is_described(read_config: ReadConfig) -> None:
+    config = read_config(
+        {
+            "mcpServers": {
+                "${A}": {
+                    "description": "${A}",
+                    "command": "${A}/run",
+                    "args": ["--x=${A}", "$A", "${NOPE:-none}"],
+                    "env": {"${A}": "${A}"},
+                    "cwd": "${A}",
+                }
+            }
+        },
+        A="/opt",
+    )
+
+    assert program(config) == Program(
+        command="/opt/run", args=("--x=/opt", "$A", "none"), env={"${A}": "/opt"}, cwd="/opt"
+    )
+    assert (one(config).name, one(config).description) == ("${A}", "${A}")
+
+
+def test_variables_are_filled_in_wherever_a_remote_server_is_described(read_config: ReadConfig) -> None:
+    config = read_config(
+        {
+            "mcpServers": {
+                "a": {
+                    "url": "http://${A}/mcp",
+                    "headers": {"X": "${A}"},
+                    "oauth": {
+                        "client_id": "${A}1",
+                        "client_secret": "${A}2",
+                        "scopes": ["${A}3"],
+                        "redirect_port": 8123,
+                        "metadata_url": "https://${A}/meta",
+                    },
+                }
+            }
+        },
+        A="aa",
+    )
+
+    assert remote(config) == Remote(
+        kind=None,
+        url="http://aa/mcp",
+        headers={"X": "aa"},
+        oauth=OAuth("aa1", "aa2", ("aa3",), 8123, "https://aa/meta"),
+    )
+
+
+def test_the_oauth_object_wins_over_the_short_fields(read_config: ReadConfig) -> None:
+    config = read_config(
+        {
+            "mcpServers": {
+                "a": {
+                    "url": "http://h",
+                    "oauth": {"client_id": "long"},
+                    "oauth_client_id": "short",
+                    "oauth_scopes": ["short"],
+                }
+            }
+        }
+    )
+
+    assert remote(config).oauth == OAuth("long", None, ("short",), None, None)
+
+
+def test_a_variable_that_is_not_set_is_a_warning_with_its_place(read_config: ReadConfig) -> None:
+    config = read_config(
+        {
+            "mcpServers": {
+                "github": {"command": "x", "args": ["-v", "${ONE}"], "env": {"TOKEN": "${TWO}-${SET}"}},
+                "my.docs": {"url": "http://h", "headers": {"X": "${THREE}"}},
+                "off": {"command": "x", "args": ["${UNSEEN}"], "enabled": False},
+            },
+            "settings": {"env": {"ALL": "${FOUR}"}},
+        },
+        SET="very secret",
+    )
+
+    assert config.warnings == (
+        "mcpServers.github.args[1]: `${ONE}` is not set and stays as it is",
+        "settings.env.ALL: `${FOUR}` is not set and stays as it is",
+        "mcpServers.github.env.TOKEN: `${TWO}` is not set and stays as it is",
+        'mcpServers["my.docs"].headers.X: `${THREE}` is not set and stays as it is',
+    )
+    assert isinstance(config.groups[0].upstream, Program)
+    assert config.groups[0].upstream.args == ("-v", "${ONE}")
+
+
+@pytest.mark.parametrize(
+    ("server", "expected"),
+    [
+        ({"command": "${NOPE}"}, "mcpServers.a.command: `${NOPE}` is not set"),
+        ({"command": ""}, "mcpServers.a.command: is empty"),
+        ({"command": "${EMPTY}"}, "mcpServers.a.command: is empty"),
+        ({"command": "x\0"}, "mcpServers.a.command: holds a NUL character"),
+        ({"url": "${NOPE}"}, "mcpServers.a.url: `${NOPE}` is not set"),
+        ({"url": "${SECRET}"}, "mcpServers.a.url: is not a URL once its variables are filled in"),
+        (
+            {"url": "http://h", "oauth": {"metadata_url": "x${SECRET}"}},
+            "mcpServers.a.oauth.metadata_url: is not a URL once its variables are filled in",
+        ),
+        ({"url": "http://h", "headers": {"X": "${LINES}"}}, "mcpServers.a.headers.X: holds a line break"),
+        (
+            {"command": "x", "env": {"T": "${NOPE:?log in}"}, "args": ["${EMPTY:?}"]},
+            "mcpServers.a.args[0]: `${EMPTY}` is not set; mcpServers.a.env.T: `${NOPE}` is not set: log in",
+        ),
+    ],
+)
+def test_a_server_that_cannot_start_says_why_and_shows_no_value(
+    read_config: ReadConfig, server: object, expected: str
+) -> None:
+    config = read_config(
+        {"mcpServers": {"a": server, "b": {"command": "x"}}}, EMPTY="", SECRET="secret", LINES="secret\nX: y"
+    )
+
+    broken, fine = config.groups
+    assert broken.upstream == Broken(expected)
+    assert isinstance(fine.upstream, Program)
+
+
+def test_env_files_are_layers_between_what_is_inherited_and_env(read_config: ReadConfig, tmp_path: Path) -> None:
+    (tmp_path / "one.env").write_text("A=one\nB=one\nC=one\nHOME=/one\n")
+    (tmp_path / "two.env").write_text("B=two\nC=two\n")
+
+    config = read_config(
+        {"mcpServers": {"a": {"command": "x", "env_file": ["one.env", "${DIR}/two.env"], "env": {"C": "env"}}}},
+        HOME="/home/me",
+        TERM="xterm",
+        DIR=str(tmp_path),
+    )
+
+    assert program(config).env == {"HOME": "/one", "TERM": "xterm", "A": "one", "B": "two", "C": "env"}
+
+
+def test_one_env_file_needs_no_list(read_config: ReadConfig, tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("A=one\n")
+
+    own = read_config({"mcpServers": {"a": {"command": "x", "env_file": "~/.env"}}}, HOME=str(tmp_path))
+    shared = read_config({"mcpServers": {"a": {"command": "x"}}, "settings": {"env_file": ".env"}})
+
+    assert program(own).env["A"] == program(shared).env["A"] == "one"
+
+
+def test_an_env_file_that_cannot_be_read_is_named(read_config: ReadConfig, tmp_path: Path) -> None:
+    (tmp_path / "latin.env").write_bytes(b"A=\xe9\n")
+    files = ["gone.env", ".", "latin.env"]
+
+    config = read_config({"mcpServers": {"a": {"command": "x", "env_file": files}}})
+
+    assert reason(config).split("; ") == [
+        f"mcpServers.a.env_file[0]: cannot read `{tmp_path / 'gone.env'}`: no such file or directory",
+        f"mcpServers.a.env_file[1]: cannot read `{tmp_path}`: is a directory",
+        f"mcpServers.a.env_file[2]: cannot read `{tmp_path / 'latin.env'}`: it is not UTF-8",
+    ]
+
+
+@pytest.mark.parametrize(("cwd", "expected"), [("sub", "sub"), ("./sub/..", "sub/.."), (".", "")])
+def test_a_directory_is_relative_to_the_file(
+    read_config: ReadConfig, tmp_path: Path, cwd: str, expected: str
+) -> None:
+    assert program(read_config({"mcpServers": {"a": {"command": "x", "cwd": cwd}}})).cwd == str(tmp_path / expected)
+
+
+def test_a_directory_is_relative_to_the_file_even_if_that_was_named_relatively(
+    read_config: ReadConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_config({"mcpServers": {"a": {"command": "x", "cwd": "sub"}}})
+    monkeypatch.chdir(tmp_path)
+
+    assert program(read(Path("dynamic-mcp.json"), {})).cwd == str(tmp_path / "sub")
+
+
+def test_windows_variables_reach_a_program_once(read_config: ReadConfig) -> None:
+    config = read_config(
+        {"mcpServers": {"a": {"command": "x", "env": {"PATH": "C:\\own"}}}}, platform="win32", Path="C:\\bin"
+    )
+
+    assert program(config).env == {"PATH": "C:\\own"}

@@ -1,0 +1,337 @@
+"""Our own stand-ins for the edges: an upstream that answers as told, a clock that is moved, a client in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from dynamic_mcp import wire
+from dynamic_mcp.config.resolved import Config, Features, GroupConfig, Program, Timeouts, ToolFilter
+from dynamic_mcp.errors import DynamicMcpError, LinkLost
+from dynamic_mcp.group import Group
+from dynamic_mcp.proxy import Proxy
+from dynamic_mcp.session import Session
+from dynamic_mcp.upstream.link import Caller, Link, Listener
+from dynamic_mcp.upstream.open import Greeting, Welcome, greet
+from dynamic_mcp.wire import Frame
+
+Json = Any  # whatever JSON a test writes down
+BOUND_S = 5.0
+
+
+def group_config(name: str = "up", **changes: Any) -> GroupConfig:  # Any: fields of GroupConfig
+    """Return the config of a group with every default."""
+    config = GroupConfig(
+        name=name,
+        description=None,
+        features=Features(tools=True, resources=True, prompts=True),
+        timeouts=Timeouts(connect_s=5, tools_s=5, resources_s=5, prompts_s=5),
+        tools=ToolFilter(include=("*",), exclude=()),
+        eager=False,
+        idle_after_s=1800,
+        attempts=3,
+        max_message_bytes=1 << 20,
+        upstream=Program(command="fake", args=(), env={}, cwd=None),
+    )
+    return replace(config, **changes)
+
+
+def config_of(*groups: GroupConfig) -> Config:
+    """Return a config of these groups."""
+    return Config(file=Path("dynamic-mcp.json"), groups=groups, warnings=(), max_message_bytes=1 << 20)
+
+
+def tool(name: str, **members: Json) -> dict[str, Json]:
+    """Return a tool as upstreams list it."""
+    return {"name": name, "inputSchema": {"type": "object"}, **members}
+
+
+class FakeUpstream:
+    """The far side of a link, and its transport: keeps what it is sent, answers what it is told to.
+
+    `answers` maps a method to its result, or to a function of the params that returns one; a result that
+    is bytes is JSON already. A method without an entry is left unanswered, until the test calls `say`.
+    """
+
+    def __init__(self, answers: Mapping[str, Json] | None = None, tools: Iterable[str] = ("echo",)) -> None:
+        self.sent: list[dict[str, Json]] = []
+        self.lines: list[bytes] = []
+        self.deaf = ""  # why it takes no more lines
+        self.closed = False
+        self.answers: dict[str, Json] = {
+            "initialize": {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {"tools": {"listChanged": True}},
+                "serverInfo": {"name": "fake", "version": "1"},
+            },
+            "tools/list": {"tools": [tool(name) for name in tools]},
+            **(answers or {}),
+        }
+        self.link: Link
+        self._arrived = asyncio.Event()
+
+    def send(self, line: bytes) -> None:
+        if self.deaf:
+            raise LinkLost(self.link.group, self.deaf)
+        message = json.loads(line)
+        self.sent.append(message)
+        self.lines.append(line)
+        method = message.get("method", "an answer")
+        self._arrived.set()
+        self._arrived = asyncio.Event()
+        if "id" in message and method in self.answers:
+            asyncio.get_running_loop().call_soon(self._answer, message)
+
+    async def close(self) -> None:
+        self.closed = True
+
+    def heard(self, method: str) -> list[dict[str, Json]]:
+        """Return the messages with this method that have come."""
+        return [message for message in self.sent if message.get("method", "an answer") == method]
+
+    async def hears(self, method: str, times: int = 1) -> dict[str, Json]:
+        """Wait until so many messages with this method have come, and return the latest."""
+        async with asyncio.timeout(BOUND_S):
+            while len(self.heard(method)) < times:
+                await self._arrived.wait()
+        return self.heard(method)[-1]
+
+    def say(self, message: Json) -> None:
+        """Send a message, or a line as it is."""
+        self.link.receive(message if isinstance(message, bytes) else json.dumps(message).encode())
+
+    def die(self, reason: str = "the server exited with code 1") -> None:
+        """End the connection."""
+        self.link.lost(LinkLost(self.link.group, reason))
+
+    def _answer(self, message: dict[str, Json]) -> None:
+        answer = self.answers[message["method"]]
+        result = answer(message.get("params")) if callable(answer) else answer
+        text = result if isinstance(result, bytes) else json.dumps(result).encode()
+        self.say(b'{"jsonrpc":"2.0","id":%d,"result":%s}' % (message["id"], text))
+
+
+def link_to(upstream: FakeUpstream, *, listener: Listener | None = None, home: Caller | None = None) -> Link:
+    """Return an open link to this upstream, without a handshake."""
+    upstream.link = Link("up", upstream, listener or Ear(), home)
+    return upstream.link
+
+
+class Ear:
+    """Stands where a group would listen to its link."""
+
+    def __init__(self) -> None:
+        self.frames: list[Frame] = []
+        self.losses: list[LinkLost] = []
+
+    def heard(self, frame: Frame) -> None:
+        self.frames.append(frame)
+
+    def lost(self, error: LinkLost) -> None:
+        self.losses.append(error)
+
+
+class FakeCaller:
+    """Stands where a session would: keeps what it is told, and answers what it is asked when `answer` is set."""
+
+    def __init__(self) -> None:
+        self.told: list[Frame] = []
+        self.asked: list[Frame] = []
+        self.answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
+
+    def notify(self, frame: Frame) -> None:
+        self.told.append(frame)
+
+    async def ask(self, frame: Frame) -> Frame:
+        self.asked.append(frame)
+        return await self.answer
+
+
+class Opener:
+    """Opens links to fake upstreams: `plan` gives, for each attempt at a group, an upstream or an error."""
+
+    def __init__(self, **plan: list[FakeUpstream | DynamicMcpError]) -> None:
+        self.plan = plan
+        self.opened: list[str] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def __call__(self, config: GroupConfig, listener: Listener, greeting: Greeting) -> tuple[Link, Welcome]:
+        self.opened.append(config.name)
+        await self.gate.wait()
+        planned = self.plan[config.name]
+        upstream = planned.pop(0) if len(planned) > 1 else planned[0]
+        if isinstance(upstream, DynamicMcpError):
+            raise upstream
+        upstream.link = Link(config.name, upstream, listener, greeting.home)
+        return upstream.link, await greet(upstream.link, greeting, config.timeouts.connect_s)
+
+
+class FakeClock:
+    """Time that passes when a test says so."""
+
+    def __init__(self) -> None:
+        self.time = 1000.0
+        self._sleepers: list[tuple[float, asyncio.Future[None]]] = []
+        self._new_sleeper = asyncio.Event()
+
+    def now(self) -> float:
+        return self.time
+
+    async def sleep(self, seconds: float) -> None:
+        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._sleepers.append((self.time + seconds, woken))
+        self._new_sleeper.set()
+        await woken
+
+    def sleeps(self) -> list[float]:
+        """How long each sleeper has still to sleep."""
+        return [until - self.time for until, woken in self._sleepers if not woken.done()]
+
+    async def pass_(self, seconds: float) -> None:
+        """Let time pass, and all that was due happen."""
+        self.time += seconds
+        for until, woken in self._sleepers:
+            if until <= self.time and not woken.done():
+                woken.set_result(None)
+        self._sleepers = [(until, woken) for until, woken in self._sleepers if not woken.done()]
+        await settled()
+
+
+async def settled() -> None:
+    """Let everything run that can run without time passing."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+class Watcher:
+    """Sees what a group does."""
+
+    def __init__(self) -> None:
+        self.states: list[str] = []
+        self.frames: list[Frame] = []
+        self._change = asyncio.Event()
+
+    def changed(self, group: Group) -> None:
+        if not self.states or self.states[-1] != group.state.name:
+            self.states.append(group.state.name)
+        self._change.set()
+        self._change = asyncio.Event()
+
+    def heard(self, group: Group, frame: Frame) -> None:
+        self.frames.append(frame)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for a change after which the condition holds."""
+        async with asyncio.timeout(BOUND_S):
+            while not condition():
+                await self._change.wait()
+
+
+class Host(Protocol):
+    """What a client connects to: the proxy, or a test's stand-in for it."""
+
+    def connect(self, send: Callable[[bytes], None]) -> Session: ...
+
+
+@contextlib.asynccontextmanager
+async def client_of(opener: Opener, *configs: GroupConfig) -> AsyncIterator[Client]:
+    """Run a proxy in front of these groups, else of one for each name in the opener's plan, for one client."""
+    groups = configs or tuple(group_config(name) for name in opener.plan)
+    proxy = Proxy(config_of(*groups), opener=opener)
+    try:
+        yield Client(proxy)
+    finally:
+        await proxy.close()
+
+
+class Client:
+    """A client in memory, in front of a proxy with fake upstreams."""
+
+    def __init__(self, host: Host) -> None:
+        self.lines: list[bytes] = []
+        self.session = host.connect(self._take)
+        self._ids = 0
+        self._arrived = asyncio.Event()
+
+    def send(self, message: Json) -> None:
+        """Send a message, or a line as it is."""
+        self.session.receive(message if isinstance(message, bytes) else json.dumps(message).encode())
+
+    async def request(self, method: str, params: Json = None) -> dict[str, Json]:
+        """Send a request and return the answer."""
+        return json.loads(await self.exchange(method, params))  # type: ignore[no-any-return]
+
+    async def exchange(self, method: str, params: Json = None) -> bytes:
+        """Send a request and return the line that answers it."""
+        self._ids += 1
+        id = f"c{self._ids}"
+        body = {} if params is None else {"params": params}
+        self.send({"jsonrpc": "2.0", "id": id, "method": method, **body})
+        return await self.line(lambda message: message.get("id") == id and "method" not in message)
+
+    async def call(self, group: str, name: str, args: Json = None, **params: Json) -> dict[str, Json]:
+        """Call a tool through `call_dynamic_tool` and return the result."""
+        arguments = {"group": group, "name": name, **({} if args is None else {"args": args})}
+        answer = await self.request("tools/call", {"name": "call_dynamic_tool", "arguments": arguments, **params})
+        result: dict[str, Json] = answer["result"]
+        return result
+
+    async def initialize(self, version: str = "2025-11-25", capabilities: Json = None) -> dict[str, Json]:
+        """Shake hands."""
+        hello = {"protocolVersion": version, "capabilities": capabilities or {}, "clientInfo": {"name": "t"}}
+        answer = await self.request("initialize", hello)
+        self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        return answer
+
+    async def line(self, wanted: Callable[[dict[str, Json]], bool]) -> bytes:
+        """Wait for a message like this and return its line."""
+        async with asyncio.timeout(BOUND_S):
+            while True:
+                for line in self.lines:
+                    message = json.loads(line)
+                    if isinstance(message, dict) and wanted(message):
+                        return line
+                await self._arrived.wait()
+
+    def heard(self, method: str) -> list[dict[str, Json]]:
+        """Return the messages with this method that have come."""
+        messages = [json.loads(line) for line in self.lines]
+        return [each for each in messages if isinstance(each, dict) and each.get("method") == method]
+
+    async def hears(self, method: str, times: int = 1) -> dict[str, Json]:
+        """Wait until so many messages with this method have come, and return the latest."""
+        async with asyncio.timeout(BOUND_S):
+            while len(self.heard(method)) < times:
+                await self._arrived.wait()
+        return self.heard(method)[-1]
+
+    async def next_line(self, after: int) -> bytes:
+        """Wait for the line that follows the first `after` ones."""
+        async with asyncio.timeout(BOUND_S):
+            while len(self.lines) <= after:
+                await self._arrived.wait()
+        return self.lines[after]
+
+    def _take(self, line: bytes) -> None:
+        assert line.endswith(b"\n")
+        assert line.count(b"\n") == 1
+        self.lines.append(line)
+        self._arrived.set()
+        self._arrived = asyncio.Event()
+
+
+def text_of(result: Mapping[str, Json]) -> str:
+    """Return the text of a tool's result."""
+    text: str = result["content"][0]["text"]
+    return text
+
+
+def frame(**members: bytes) -> Frame:
+    """Return a frame with these members, given as JSON."""
+    return wire.parse(b"{" + b",".join(b'"%s":%s' % (key.encode(), value) for key, value in members.items()) + b"}")

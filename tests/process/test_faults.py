@@ -1,0 +1,205 @@
+"""What an upstream does wrong costs that one call at most: its group lives on, and the others notice nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.program import Json, Program, odd, serving, text_of
+
+SERVERS = {"odd": odd(), "good": odd()}
+QUICK = {"settings": {"timeout": {"tools": "2s"}}}
+
+
+async def assert_alive(program: Program, *groups: str) -> None:
+    """Each group answers with the nonce that it was given."""
+    for nonce, group in enumerate(groups, start=41):
+        result = await program.call(group, "echo", {"text": f"nonce {nonce}"})
+        assert text_of(result) == f"nonce {nonce}"
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "twice",
+        "no_jsonrpc",
+        "vendor_envelope",
+        "garbage_before",
+        "invalid_utf8",
+        "lone_surrogate",
+        "crlf",
+        "bom",
+        "pieces",
+        "pretty",
+        "big_int",
+        "stderr_flood",
+        "flood",
+    ],
+)
+async def test_an_answer_that_is_only_oddly_written_arrives(tmp_path: Path, kind: str) -> None:
+    async with serving(tmp_path, SERVERS, **QUICK) as program:
+        line = await program.call_line("odd", "fault", {"kind": kind})
+        answer = json.loads(line, parse_int=str)
+        assert not answer["result"].get("isError"), answer
+        line.decode()  # what we write is UTF-8, whatever was read
+        await assert_alive(program, "odd", "good")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["never", "wrong_id", "string_id", "null_id_error", "neither", "both", "odd_result", "odd_numbers", "deep"],
+)
+async def test_an_answer_that_cannot_be_used_fails_its_call_alone(tmp_path: Path, kind: str) -> None:
+    async with serving(tmp_path, SERVERS, **QUICK) as program:
+        faulty = asyncio.create_task(program.call("odd", "fault", {"kind": kind}))
+        await assert_alive(program, "good", "odd")
+        result = await faulty
+        assert result["isError"] is True
+        assert "odd" in text_of(result)
+        await assert_alive(program, "odd", "good")
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("exit", "code 0"),
+        ("exit_code", "code 3"),
+        ("half_answer_then_exit", "exited"),
+        ("close_stdout", "closed its output"),
+    ],
+)
+async def test_a_server_that_ends_in_mid_call_fails_it_at_once_and_is_there_for_the_next(
+    tmp_path: Path, kind: str, said: str
+) -> None:
+    async with serving(tmp_path, SERVERS, settings={"timeout": {"tools": "1h"}}) as program:
+        first = text_of(await program.call("odd", "pid"))
+        result = await program.call("odd", "fault", {"kind": kind})
+        assert result["isError"] is True
+        assert said in text_of(result)
+        assert "may have run" in text_of(result)
+        await assert_alive(program, "good", "odd")
+        assert text_of(await program.call("odd", "pid")) != first
+
+
+async def test_the_last_words_of_a_server_are_part_of_the_reason(tmp_path: Path) -> None:
+    async with serving(tmp_path, SERVERS) as program:
+        result = await program.call("odd", "fault", {"kind": "exit_code"})
+        assert "its last words: " in text_of(result)
+
+
+async def test_an_answer_without_its_newline_counts_when_the_server_ends(tmp_path: Path) -> None:
+    async with serving(tmp_path, SERVERS) as program:
+        result = await program.call("odd", "fault", {"kind": "answer_without_newline_then_exit"})
+        assert not result.get("isError")
+        await assert_alive(program, "odd", "good")
+
+
+async def test_an_answer_over_the_bound_is_skipped_to_its_end_and_fails_its_call_alone(tmp_path: Path) -> None:
+    async with serving(tmp_path, SERVERS, settings={"max_message_bytes": 1_000_000}) as program:
+        result = await program.call("odd", "fault", {"kind": "big_line", "size": 50_000_000})
+        assert result["isError"] is True
+        assert "max_message_bytes" in text_of(result)
+        await assert_alive(program, "odd", "good")
+
+
+async def test_an_answer_of_fifty_megabytes_arrives_whole_within_the_bound(tmp_path: Path) -> None:
+    async with serving(tmp_path, SERVERS) as program:
+        line = await program.call_line("odd", "big", {"bytes": 50_000_000})
+        assert len(text_of(json.loads(line)["result"])) == 50_000_000
+
+
+async def test_a_timeout_cancels_upstream_and_the_late_answer_meets_nobody(tmp_path: Path) -> None:
+    async with serving(tmp_path, SERVERS, **QUICK) as program:
+        result = await program.call("odd", "fault", {"kind": "late"})
+        assert result["isError"] is True
+        assert "2 s" in text_of(result)
+        await assert_alive(program, "odd")
+        received = json.loads(text_of(await program.call("odd", "record")))
+        cancelled = [json.loads(line) for line in received if "notifications/cancelled" in line]
+        calls = [json.loads(line) for line in received if '"late"' in line]
+        assert [note["params"]["requestId"] for note in cancelled] == [call["id"] for call in calls]
+
+
+async def test_the_error_of_an_upstream_shows_its_code_message_and_data(tmp_path: Path) -> None:
+    async with serving(tmp_path, SERVERS) as program:
+        result = await program.call("odd", "fault", {"kind": "rpc_error"})
+        assert result["isError"] is True
+        text = text_of(result)
+        assert "-3" in text
+        assert "data: " in text
+
+
+@pytest.mark.parametrize("mode", ["banner", "stderr_first", "paged", "bad_tools"])
+async def test_a_server_with_an_odd_start_works(tmp_path: Path, mode: str) -> None:
+    async with serving(tmp_path, {"odd": odd(mode), "good": odd()}) as program:
+        await assert_alive(program, "odd", "good")
+
+
+@pytest.mark.parametrize(
+    ("mode", "reason"),
+    [
+        ("exit_at_start", "code 3"),
+        ("exit_in_init", "code"),
+        ("init_error", "error"),
+        ("wrong_version", "protocol version"),
+        ("hang_init", "initialize was not answered"),
+    ],
+)
+async def test_a_server_that_cannot_start_is_down_with_the_reason_and_the_others_serve(
+    tmp_path: Path, mode: str, reason: str
+) -> None:
+    servers = {"odd": odd(mode, timeout={"connect": "2s"}), "good": odd()}
+    async with serving(tmp_path, servers) as program:
+        await assert_alive(program, "good")
+        result = await program.call("odd", "echo", {"text": "x"})
+        assert result["isError"] is True
+        assert reason in text_of(result)
+        await assert_alive(program, "good")
+
+
+async def test_a_command_that_does_not_exist_or_cannot_run_is_named(tmp_path: Path) -> None:
+    plain = tmp_path / "plain.txt"
+    plain.write_text("not a program")
+    servers: Json = {
+        "missing": {"command": "no-such-command-anywhere"},
+        "plain": {"command": str(plain)},
+        "nowhere": odd(cwd="/no/such/folder"),
+        "good": odd(),
+    }
+    async with serving(tmp_path, servers) as program:
+        expected = {"missing": "was not found", "plain": "not executable", "nowhere": "/no/such/folder"}
+        for group, words in expected.items():
+            assert words in text_of(await program.call(group, "echo"))
+        await assert_alive(program, "good")
+        listed = json.loads(await program.exchange("tools/list"))["result"]["tools"][0]["description"]
+        available, unavailable = listed.split("Unavailable groups")
+        assert "- good" in available
+        assert all(f"- {group}" in unavailable for group in expected)
+
+
+async def test_lists_that_never_end_are_cut(tmp_path: Path) -> None:
+    async with serving(tmp_path, {"odd": odd("endless_pages"), "good": odd()}) as program:
+        await assert_alive(program, "good")
+        tools = {"name": "get_dynamic_tools", "arguments": {"group": "odd"}}
+        listed = json.loads(text_of((await program.request("tools/call", tools))["result"]))
+        assert [tool["name"] for tool in listed] == [f"tool_{n}" for n in range(1, 101)]
+
+
+async def test_one_slow_call_delays_nothing_else(tmp_path: Path) -> None:
+    async with serving(tmp_path, SERVERS) as program:
+        held = asyncio.create_task(program.call("odd", "hold", {"key": "k"}))
+        await asyncio.gather(*(assert_alive(program, "odd", "good") for _ in range(20)))
+        assert not held.done()
+        await program.call("odd", "release", {"key": "k"})
+        assert not (await held).get("isError")
+
+
+async def test_a_thousand_calls_at_once_get_each_its_own_answer(tmp_path: Path) -> None:
+    async with serving(tmp_path, SERVERS) as program:
+        results = await asyncio.gather(
+            *(program.call(("odd", "good")[n % 2], "echo", {"text": f"nonce {n}"}) for n in range(1000))
+        )
+        assert [text_of(result) for result in results] == [f"nonce {n}" for n in range(1000)]
