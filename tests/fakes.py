@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from dynamic_mcp import wire
 from dynamic_mcp.config.resolved import Config, Features, GroupConfig, Program, Timeouts, ToolFilter
-from dynamic_mcp.errors import DynamicMcpError, LinkLost
+from dynamic_mcp.errors import DynamicMcpError, LinkLost, NotSent
 from dynamic_mcp.group import Group
 from dynamic_mcp.proxy import Proxy
 from dynamic_mcp.session import Session
@@ -77,7 +77,7 @@ class FakeUpstream:
 
     def send(self, line: bytes) -> None:
         if self.deaf:
-            raise LinkLost(self.link.group, self.deaf)
+            raise NotSent(self.link.group, self.deaf)
         message = json.loads(line)
         self.sent.append(message)
         self.lines.append(line)
@@ -132,7 +132,7 @@ class Ear:
     def heard(self, frame: Frame) -> None:
         self.frames.append(frame)
 
-    def lost(self, error: LinkLost) -> None:
+    def lost(self, link: Link, error: LinkLost) -> None:
         self.losses.append(error)
 
 

@@ -15,7 +15,7 @@ from dynamic_mcp import wire
 from dynamic_mcp.errors import INVALID_REQUEST, PARSE_ERROR
 from dynamic_mcp.wire import Lines, Malformed, Oversized, Pretty
 
-# --- JSON as texts, since parsing and writing it again would lose what must not be lost -------------------
+# --- JSON as texts, since parsing and writing it again would lose what must not be lost ----------------
 
 _SPACE = st.text(alphabet=" \t\r", max_size=2)
 _NUMBERS = st.one_of(
@@ -66,7 +66,7 @@ odd_bytes = st.one_of(
     ),
 )
 
-# --- reading ----------------------------------------------------------------------------------------------
+# --- reading -------------------------------------------------------------------------------------------
 
 
 @given(json_texts, st.sampled_from([b"7", b'"a b"', b"-1.50"]))
@@ -256,7 +256,7 @@ def test_text_is_the_string_or_none(data: bytes, text: str | None) -> None:
     assert wire.text(None) is None
 
 
-# --- the id of a message that cannot be read ----------------------------------------------------------------
+# --- the id of a message that cannot be read -----------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -280,7 +280,7 @@ def test_the_id_of_a_broken_message_is_found_where_writers_put_it(line: bytes, i
     assert (None if found is None else bytes(found)) == id
 
 
-# --- lines --------------------------------------------------------------------------------------------------
+# --- lines ---------------------------------------------------------------------------------------------
 
 
 def _fed(lines: Lines, chunks: list[bytes]) -> list[bytes]:
@@ -334,7 +334,7 @@ def test_a_line_of_just_the_bound_passes() -> None:
     assert _fed(lines, [b"12345\n123", b"45\n12345"]) == [b"12345", b"12345", b"12345"]
 
 
-# --- messages over several lines ------------------------------------------------------------------------------
+# --- messages over several lines -----------------------------------------------------------------------
 
 
 def test_a_pretty_printed_message_is_one_message() -> None:
@@ -371,7 +371,7 @@ def test_a_brace_without_an_end_is_given_up_at_the_limit() -> None:
     assert pretty.feed(b"banner") == b"banner"
 
 
-# --- writing --------------------------------------------------------------------------------------------------
+# --- writing -------------------------------------------------------------------------------------------
 
 
 def test_messages_of_our_own_are_one_line_of_json() -> None:

@@ -67,6 +67,14 @@ class Process:
             else:
                 os.killpg(self.pid, number)
 
+    async def exits_within(self, seconds: float) -> bool:
+        """Wait until the child itself has ended."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.exited.wait()
+                return True
+        return False
+
     async def ends_within(self, seconds: float) -> bool:
         """Wait until the child and, where there are process groups, all of its group have ended."""
         with contextlib.suppress(TimeoutError):

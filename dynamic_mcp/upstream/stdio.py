@@ -77,12 +77,12 @@ class StdioTransport:
         """Close the child's stdin, then SIGTERM, then SIGKILL its process group; returns when it is gone."""
         process = self._process
         await process.stdin.close()
+        await process.exits_within(GRACE_S)
+        process.signal_group(signal.SIGTERM)  # its children too, who may not have noticed
         if not await process.ends_within(GRACE_S):
-            process.signal_group(signal.SIGTERM)
+            process.signal_group(_SIGKILL)
             if not await process.ends_within(GRACE_S):
-                process.signal_group(_SIGKILL)
-                if not await process.ends_within(GRACE_S):
-                    log.error("group %s: process %s does not end", self.group, process.pid)
+                log.error("group %s: process %s does not end", self.group, process.pid)
         process.close_pipes()
 
     def ending(self) -> str:

@@ -1,6 +1,6 @@
 """Measure the core: start, latency, throughput, payload sizes and memory, with 1 to 100 groups.
 
-    python tests/benchmarks/core.py [--rounds 5] [--calls 2000] [--groups 1,10,100]
+    python -m tests.benchmarks.core [--rounds 5] [--calls 2000] [--groups 1,10,100]
 
 Beside dynamic-mcp stands the upstream alone, and the reference (`dmcp`) and FastMCP's proxy (`fastmcp`) where
 their commands are on the PATH. Rounds are interleaved; each figure is the median over the rounds. It judges
@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from driver import Json, Peer
+from tests.benchmarks.driver import Json, Peer
 
 SERVER = [sys.executable, str(Path(__file__).with_name("echo_server.py"))]
 PAYLOADS = (100, 10_000, 100_000, 1_000_000)

@@ -1,0 +1,52 @@
+"""How the program ends: nothing that it started is left, whatever a server does."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.program import Program, odd, serving, text_of
+
+
+async def pids_of(program: Program, group: str) -> list[int]:
+    """Return the process ids of a group's server and of its grandchild."""
+    told = json.loads(text_of(await program.call(group, "process")))
+    return [pid for pid in (told["pid"], told.get("grandchild")) if pid]
+
+
+def is_running(pid: int) -> bool:
+    """Tell whether a process is there and no zombie."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False
+    return "State:\tZ" not in status
+
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc, to look for survivors")
+
+
+@pytest.mark.parametrize("mode", ["ok", "ignore_eof", "ignore_term", "grandchild"])
+@pytest.mark.parametrize("end", ["eof", "SIGTERM", "SIGINT"])
+async def test_no_server_survives_the_program(tmp_path: Path, mode: str, end: str) -> None:
+    async with serving(tmp_path, {"odd": odd(mode), "good": odd()}) as program:
+        pids = await pids_of(program, "odd") + await pids_of(program, "good")
+        assert all(map(is_running, pids))
+        if end == "eof":
+            program.end_input()
+        else:
+            os.kill(program.process.pid, signal.Signals[end])
+        assert await program.ends() == 0
+        assert not [pid for pid in pids if is_running(pid)]
+
+
+async def test_a_server_that_is_replaced_leaves_nothing_behind(tmp_path: Path) -> None:
+    async with serving(tmp_path, {"odd": odd("grandchild")}) as program:
+        pids = await pids_of(program, "odd")
+        await program.call("odd", "fault", {"kind": "exit"})
+        assert await pids_of(program, "odd") != pids
+        assert not [pid for pid in pids if is_running(pid)]

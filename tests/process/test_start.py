@@ -1,0 +1,164 @@
+"""How the program starts: what it loads, what it says, and what it does with a config that is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.program import odd, running, serving
+
+PROGRAM = [sys.executable, "-m", "dynamic_mcp"]
+
+
+def run(*args: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run the program with an empty stdin."""
+    clean = {name: value for name, value in os.environ.items() if name != "DYNAMIC_MCP_CONFIG"}
+    home = {"XDG_CONFIG_HOME": str(cwd / "config")}
+    return subprocess.run(
+        [*PROGRAM, *args],
+        cwd=cwd,
+        env={**clean, **home, **env},
+        input="",
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"mcpServers": {"github": {"command": "x", "timeout": {"tools": "5 parsecs"}}}}', "github.timeout.tools"),
+        ('{"mcpServers": {"a": {"command": "x", "descripton": "d"}}}', "description"),
+        ('{"mcpServers": {"a": {}}}', "mcpServers.a"),
+        ('{"mcpServers": {\n  "a": oops }}', "line 2"),
+        ("", "empty"),
+        ("[]", "object"),
+    ],
+)
+def test_a_wrong_config_is_named_on_stderr_with_exit_code_2(tmp_path: Path, text: str, said: str) -> None:
+    file = tmp_path / "wrong.json"
+    file.write_text(text)
+    done = run(str(file), cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "wrong.json" in done.stderr
+    assert said in done.stderr
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    done = run("nowhere.json", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "nowhere.json" in done.stderr
+
+
+def test_without_an_argument_the_config_is_found_in_the_usual_places(tmp_path: Path) -> None:
+    nothing = run(cwd=tmp_path)
+    assert nothing.returncode == 2
+    assert "dynamic-mcp.json" in nothing.stderr
+    (tmp_path / "config" / "dynamic-mcp").mkdir(parents=True)
+    (tmp_path / "config" / "dynamic-mcp" / "dynamic-mcp.json").write_text('{"mcpServers": {}}')
+    assert run(cwd=tmp_path).returncode == 0
+    (tmp_path / "dynamic-mcp.json").write_text("broken")
+    assert run(cwd=tmp_path).returncode == 2
+    named = tmp_path / "named.json"
+    named.write_text('{"mcpServers": {}}')
+    assert run(cwd=tmp_path, DYNAMIC_MCP_CONFIG=str(named)).returncode == 0
+
+
+def test_version_and_help_go_to_stdout(tmp_path: Path) -> None:
+    assert run("--version", cwd=tmp_path).stdout.startswith("dynamic-mcp ")
+    assert "dynamic-mcp" in run("--help", cwd=tmp_path).stdout
+
+
+def test_serving_stdio_servers_imports_neither_the_sdk_nor_an_http_client(tmp_path: Path) -> None:
+    config = tmp_path / "c.json"
+    config.write_text(json.dumps({"mcpServers": {"good": odd()}}))
+    code = (
+        "import sys; from dynamic_mcp.cli.main import commands\n"
+        f"commands([{str(config)!r}], standalone_mode=False)\n"
+        "print(*sorted(sys.modules), file=sys.stderr)"
+    )
+    hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25"}}
+    asked = {"name": "get_dynamic_tools", "arguments": {"group": "good"}}
+    tools = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": asked}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        input=f"{json.dumps(hello)}\n{json.dumps(tools)}\n",
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    assert '"echo' in done.stdout.replace("\\", "")
+    loaded = set(done.stderr.splitlines()[-1].split())
+    assert "dynamic_mcp.upstream.stdio" in loaded
+    unwanted = {"mcp", "mcp_types", "httpx2", "authlib", "rich", "questionary", "watchdog"}
+    assert not loaded & unwanted
+
+
+async def test_initialize_is_answered_while_every_server_hangs(tmp_path: Path) -> None:
+    async with serving(tmp_path, {f"h{n}": odd("hang_init") for n in range(5)}) as program:
+        listed = await program.request("tools/list")
+        assert [tool["name"] for tool in listed["result"]["tools"]] == ["get_dynamic_tools", "call_dynamic_tool"]
+
+
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
+async def test_every_known_protocol_version_is_spoken(tmp_path: Path, version: str) -> None:
+    file = tmp_path / "c.json"
+    file.write_text('{"mcpServers": {}}')
+    async with running(str(file)) as program:
+        assert (await program.initialize(version=version))["result"]["protocolVersion"] == version
+
+
+async def test_on_a_terminal_it_says_what_it_is_and_serves_all_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "c.json"
+    file.write_text('{"mcpServers": {}}')
+    ours, theirs = pty.openpty()
+    process = await asyncio.create_subprocess_exec(
+        *PROGRAM, str(file), stdin=theirs, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    os.close(theirs)
+    async with asyncio.timeout(30):
+        said = await process.stderr.readline()
+        assert b"dynamic-mcp is an MCP server" in said
+        os.write(ours, b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+        assert json.loads(await process.stdout.readline())["id"] == 1
+        os.write(ours, b"\x04")
+        assert await process.wait() == 0
+    os.close(ours)
+
+
+async def test_a_stray_print_cannot_break_the_protocol(tmp_path: Path) -> None:
+    config = tmp_path / "c.json"
+    config.write_text('{"mcpServers": {}}')
+    code = (
+        "import os, dynamic_mcp.proxy as p\n"
+        "answer = p.Proxy._ping\n"
+        "async def chatty(*args):\n"
+        "    print('stray', flush=True); os.write(1, b'stray')\n"
+        "    return await answer(*args)\n"
+        "p.Proxy._ping = chatty\n"
+        "from dynamic_mcp.cli.main import commands\n"
+        f"commands([{str(config)!r}])"
+    )
+    done = subprocess.run(  # noqa: ASYNC221 - nothing else runs in this test
+        [sys.executable, "-c", code],
+        input='{"jsonrpc":"2.0","id":1,"method":"ping"}\n',
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert json.loads(done.stdout) == {"jsonrpc": "2.0", "id": 1, "result": {}}
+    assert done.stderr.count("stray") == 2

@@ -1,0 +1,100 @@
+"""What the documents say is true: their JSON loads, their commands exist, their diagram and schema match the code."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from dynamic_mcp.config import jsonc, schema
+from dynamic_mcp.config.read import read
+from dynamic_mcp.group import TRANSITIONS
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLES = sorted((ROOT / "examples").glob("*.json"))
+
+
+def blocks(document: Path, *languages: str) -> list[str]:
+    """Return the fenced blocks in these languages."""
+    found = re.findall(r"^```(\w+)\n(.*?)^```", document.read_text(), re.MULTILINE | re.DOTALL)
+    return [text for language, text in found if language in languages]
+
+
+JSON_BLOCKS = [
+    pytest.param(text, id=f"{file.name}-{n}")
+    for file in DOCUMENTS
+    for n, text in enumerate(blocks(file, "json", "jsonc"), start=1)
+]
+
+
+@pytest.mark.parametrize("text", JSON_BLOCKS)
+def test_every_json_in_the_documents_is_a_config_or_an_entry_that_starts_one(text: str, tmp_path: Path) -> None:
+    document = jsonc.loads(text)
+    assert isinstance(document, dict)
+    entry = (document.get("servers") or document["mcpServers"]).get("dynamic-mcp")
+    if entry is None:
+        file = tmp_path / "dynamic-mcp.json"
+        file.write_text(text)
+        assert read(file, {}).groups
+        return
+    assert entry["command"] == "dynamic-mcp"
+    args = [str(ROOT / "examples" / "quickstart.json") if arg.endswith(".json") else arg for arg in entry["args"]]
+    ping = '{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
+    command = [sys.executable, "-m", "dynamic_mcp", *args]
+    done = subprocess.run(command, input=ping, capture_output=True, text=True, timeout=30, check=True)
+    assert json.loads(done.stdout)["id"] == 1
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.name)
+def test_every_example_config_is_valid_and_its_programs_exist(file: Path) -> None:
+    config = read(file, {})
+    assert config.groups
+    assert not config.warnings
+
+
+def test_the_quickstart_shows_groups_a_tool_found_and_a_tool_called() -> None:
+    script = ROOT / "examples" / "quickstart.py"
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    for shown in ("get_dynamic_tools", "notes", "dates", "add_working_days", "2026-12-31"):
+        assert shown in done.stdout
+
+
+def test_the_two_first_shell_blocks_of_the_readme_are_one_command_line_each() -> None:
+    first, second = blocks(ROOT / "README.md", "sh")[:2]
+    assert first.count("\n") == second.count("\n") == 1
+    assert first.rstrip().endswith("python examples/quickstart.py")
+    assert second.rstrip().endswith("pytest")
+
+
+def test_files_that_commands_and_links_name_exist() -> None:
+    for document in DOCUMENTS:
+        for target in re.findall(r"\]\(([^)#]+)", document.read_text()):
+            if "://" not in target:
+                assert (document.parent / target).exists(), f"{document.name}: {target}"
+        for command in re.findall(r"`(python [^`]+)`", document.read_text()):
+            words = shlex.split(command.split(">")[0])
+            named = f"{words[2].replace('.', '/')}.py" if words[1] == "-m" else words[1]
+            assert (ROOT / named).exists() or (ROOT / named.removesuffix(".py")).is_dir(), f"{document.name}: {command}"
+
+
+def test_the_schema_file_is_what_the_model_says() -> None:
+    assert (ROOT / "schemas" / "dynamic-mcp.schema.json").read_text() == schema.text()
+
+
+def test_the_diagram_shows_every_transition_of_the_table() -> None:
+    (diagram,) = blocks(ROOT / "docs" / "architecture.md", "mermaid")
+    drawn = set(re.findall(r"(\w+) --> (\w+)", diagram))
+    assert drawn == {(before.name, after.name) for before, afters in TRANSITIONS.items() for after in afters}
+
+
+def test_the_changelog_has_its_newest_version_first() -> None:
+    versions = re.findall(r"^## \[?([\d.]+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert all(tuple(map(int, a.split("."))) > tuple(map(int, b.split("."))) for a, b in pairwise(versions))

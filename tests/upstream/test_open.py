@@ -1,0 +1,164 @@
+"""Opening a link: the handshake, and what is said of an upstream that fails it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from msgspec import Raw
+
+from dynamic_mcp.config.resolved import Broken, Program, Remote
+from dynamic_mcp.errors import LinkLost, ProtocolViolation, Refused, TimedOut, Unreachable
+from dynamic_mcp.upstream.link import Link
+from dynamic_mcp.upstream.open import PROTOCOL_VERSIONS, Greeting, Welcome, greet, open_link
+from tests.fakes import BOUND_S, Ear, FakeUpstream, Json, group_config, link_to
+
+
+def _upstream(**initialize: Json) -> FakeUpstream:
+    """Return an upstream that answers `initialize` with these members."""
+    return FakeUpstream({"initialize": {"protocolVersion": "2025-06-18", "capabilities": {}, **initialize}})
+
+
+async def test_an_upstream_is_greeted_with_our_name_and_what_the_client_can_do() -> None:
+    upstream = _upstream()
+    greeting = Greeting(version="2025-06-18", capabilities=Raw(b'{"sampling":{}}'))
+
+    await greet(link_to(upstream), greeting, 5)
+
+    params = upstream.sent[0]["params"]
+    assert (params["protocolVersion"], params["capabilities"]) == ("2025-06-18", {"sampling": {}})
+    assert params["clientInfo"]["name"] == "dynamic-mcp"
+    assert [message["method"] for message in upstream.sent] == ["initialize", "notifications/initialized"]
+
+
+@pytest.mark.parametrize("version", PROTOCOL_VERSIONS)
+async def test_every_version_that_the_proxy_speaks_is_fine(version: str) -> None:
+    upstream = _upstream(protocolVersion=version)
+
+    await greet(link_to(upstream), Greeting(), 5)
+
+    await upstream.hears("notifications/initialized")
+
+
+@pytest.mark.parametrize("version", ["1999-01-01", "", None, 5, {}])
+async def test_a_version_that_the_proxy_does_not_speak_is_a_violation(version: Json) -> None:
+    upstream = _upstream(protocolVersion=version)
+
+    with pytest.raises(ProtocolViolation):
+        await greet(link_to(upstream), Greeting(), 5)
+
+    assert upstream.heard("notifications/initialized") == []
+
+
+async def test_the_welcome_is_what_the_upstream_said_of_itself() -> None:
+    upstream = _upstream(
+        capabilities={"tools": {"listChanged": True}, "x": 1},
+        instructions="Be kind.",
+        serverInfo={"name": "n", "title": "The Title"},
+    )
+
+    welcome = await greet(link_to(upstream), Greeting(), 5)
+
+    assert bytes(welcome.capabilities["tools"]) == b'{"listChanged": true}'
+    assert (welcome.instructions, welcome.title) == ("Be kind.", "The Title")
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        {},
+        {"capabilities": None, "instructions": None, "serverInfo": None},
+        {"capabilities": [], "instructions": 5, "serverInfo": "me"},
+        {"serverInfo": {"name": "n", "title": []}},
+    ],
+)
+def test_a_poor_welcome_is_an_empty_one(result: Json) -> None:
+    welcome = Welcome({key: Raw(json.dumps(value).encode()) for key, value in result.items()})
+
+    assert (welcome.capabilities, welcome.instructions, welcome.title) == ({}, "", "")
+
+
+async def test_an_upstream_that_answers_with_an_error_has_refused() -> None:
+    upstream = FakeUpstream()
+    del upstream.answers["initialize"]
+    greeted = asyncio.create_task(greet(link_to(upstream), Greeting(), 5))
+    hello = await upstream.hears("initialize")
+
+    upstream.say({"jsonrpc": "2.0", "id": hello["id"], "error": {"code": -32000, "message": "no licence"}})
+
+    with pytest.raises(Refused, match="no licence"):
+        await greeted
+
+
+async def test_a_result_that_is_no_object_is_a_violation() -> None:
+    with pytest.raises(ProtocolViolation):
+        await greet(link_to(FakeUpstream({"initialize": []})), Greeting(), 5)
+
+
+async def test_an_upstream_that_says_nothing_times_out_and_initialize_is_not_cancelled() -> None:
+    upstream = FakeUpstream()
+    del upstream.answers["initialize"]
+
+    with pytest.raises(TimedOut):
+        await greet(link_to(upstream), Greeting(), 0.01)
+
+    # the specification (basic/utilities/cancellation) forbids it for this one request
+    assert upstream.heard("notifications/cancelled") == []
+
+
+async def test_an_upstream_that_dies_during_the_handshake_is_a_lost_link() -> None:
+    upstream = FakeUpstream()
+    del upstream.answers["initialize"]
+    greeted = asyncio.create_task(greet(link_to(upstream), Greeting(), 5))
+    await upstream.hears("initialize")
+
+    upstream.die("the server exited with code 3")
+
+    with pytest.raises(LinkLost, match="exited with code 3"):
+        await greeted
+
+
+# --- the switch on the kind ----------------------------------------------------------------------------
+
+
+async def test_a_group_that_cannot_be_started_says_why_and_is_not_worth_another_attempt() -> None:
+    config = group_config("api", upstream=Broken("`API_URL` in `command` is not defined"))
+
+    with pytest.raises(Unreachable, match="`API_URL` in `command` is not defined") as raised:
+        await open_link(config, Ear(), Greeting())
+
+    assert raised.value.final
+
+
+async def test_a_remote_group_is_refused_in_plain_words() -> None:
+    config = group_config("api", upstream=Remote(kind="http", url="https://api.test/mcp", headers={}, oauth=None))
+
+    with pytest.raises(Unreachable, match="`url`") as raised:
+        await open_link(config, Ear(), Greeting())
+
+    assert raised.value.final
+
+
+async def test_a_command_that_does_not_exist_is_named() -> None:
+    program = Program(command="no-such-command-anywhere", args=(), env={}, cwd=None)
+
+    async with asyncio.timeout(BOUND_S):
+        with pytest.raises(Unreachable, match="`no-such-command-anywhere` was not found"):
+            await open_link(group_config(upstream=program), Ear(), Greeting())
+
+
+def test_a_greeting_offers_the_newest_version_unless_told_otherwise() -> None:
+    assert Greeting().version == max(PROTOCOL_VERSIONS)
+    assert bytes(Greeting().capabilities) == b"{}"
+
+
+async def test_a_link_that_was_closed_takes_no_handshake() -> None:
+    upstream = FakeUpstream()
+    link: Link = link_to(upstream)
+    await link.close()
+
+    with pytest.raises(LinkLost):
+        await greet(link, Greeting(), 5)
+
+    assert upstream.closed
