@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -155,9 +155,10 @@ class FakeCaller:
 class Opener:
     """Opens links to fake upstreams: `plan` gives, for each attempt at a group, an upstream or an error."""
 
-    def __init__(self, **plan: list[FakeUpstream | DynamicMcpError]) -> None:
-        self.plan = plan
+    def __init__(self, **plan: Sequence[FakeUpstream | DynamicMcpError]) -> None:
+        self.plan = {name: list(attempts) for name, attempts in plan.items()}
         self.opened: list[str] = []
+        self.upstreams: list[FakeUpstream] = []
         self.gate = asyncio.Event()
         self.gate.set()
 
@@ -168,6 +169,7 @@ class Opener:
         upstream = planned.pop(0) if len(planned) > 1 else planned[0]
         if isinstance(upstream, DynamicMcpError):
             raise upstream
+        self.upstreams.append(upstream)
         upstream.link = Link(config.name, upstream, listener, greeting.home)
         return upstream.link, await greet(upstream.link, greeting, config.timeouts.connect_s)
 
@@ -194,7 +196,8 @@ class FakeClock:
         return [until - self.time for until, woken in self._sleepers if not woken.done()]
 
     async def pass_(self, seconds: float) -> None:
-        """Let time pass, and all that was due happen."""
+        """Let all happen that is due, then time pass, and then what is due by that."""
+        await settled()
         self.time += seconds
         for until, woken in self._sleepers:
             if until <= self.time and not woken.done():
@@ -254,6 +257,7 @@ class Client:
     """A client in memory, in front of a proxy with fake upstreams."""
 
     def __init__(self, host: Host) -> None:
+        self.host = host
         self.lines: list[bytes] = []
         self.session = host.connect(self._take)
         self._ids = 0

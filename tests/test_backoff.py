@@ -6,7 +6,7 @@ import asyncio
 from itertools import islice
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dynamic_mcp.backoff import LoopClock, delays
@@ -28,6 +28,7 @@ def test_each_delay_is_twice_the_one_before_up_to_the_longest(
     assert list(islice(without_jitter, len(expected))) == expected
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(0, 1, exclude_max=True), min_size=1, max_size=20))
 def test_jitter_moves_a_delay_by_a_fifth_at_most(jitters: list[float]) -> None:
     source, steady = iter(jitters), delays(2, 8, lambda: 0.5)

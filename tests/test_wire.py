@@ -7,13 +7,15 @@ import json
 from collections.abc import Callable
 
 import pytest
-from hypothesis import example, given
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
 from dynamic_mcp import wire
 from dynamic_mcp.errors import INVALID_REQUEST, PARSE_ERROR
 from dynamic_mcp.wire import Lines, Malformed, Oversized, Pretty
+
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 # --- JSON as texts, since parsing and writing it again would lose what must not be lost ----------------
 
@@ -69,6 +71,7 @@ odd_bytes = st.one_of(
 # --- reading -------------------------------------------------------------------------------------------
 
 
+@unhurried
 @given(json_texts, st.sampled_from([b"7", b'"a b"', b"-1.50"]))
 def test_a_result_passes_byte_for_byte(payload: bytes, id: bytes) -> None:
     arrived = b'{"jsonrpc": "2.0", "id": 12 ,"result": ' + payload + b"}\r"
@@ -78,6 +81,7 @@ def test_a_result_passes_byte_for_byte(payload: bytes, id: bytes) -> None:
     assert sent == b'{"jsonrpc":"2.0","id":' + id + b',"result":' + payload + b"}\n"
 
 
+@unhurried
 @given(json_texts)
 def test_an_error_passes_byte_for_byte(payload: bytes) -> None:
     frame = wire.parse(b'{"error":' + payload + b',"id":1,"jsonrpc":"2.0"}')
@@ -85,6 +89,7 @@ def test_an_error_passes_byte_for_byte(payload: bytes) -> None:
     assert wire.answer_line(Raw(b"2"), frame) == b'{"jsonrpc":"2.0","id":2,"error":' + payload + b"}\n"
 
 
+@unhurried
 @given(json_texts)
 def test_params_pass_byte_for_byte(payload: bytes) -> None:
     frame = wire.parse(b'{"id":"x","method":"tools/call","params":' + payload + b"}")
@@ -94,6 +99,7 @@ def test_params_pass_byte_for_byte(payload: bytes) -> None:
     assert line == b'{"jsonrpc":"2.0","id":3,"method":"tools/call","params":' + payload + b"}\n"
 
 
+@unhurried
 @given(st.dictionaries(st.text(st.characters(exclude_categories=["Cs"]), max_size=5), json_texts, max_size=4))
 def test_members_are_the_bytes_that_arrived(values: dict[str, bytes]) -> None:
     text = b" {" + b" ,".join(json.dumps(key).encode() + b" :" + value for key, value in values.items()) + b"} "
@@ -104,6 +110,7 @@ def test_members_are_the_bytes_that_arrived(values: dict[str, bytes]) -> None:
     assert list(found) == list(values)
 
 
+@unhurried
 @given(st.lists(json_texts, max_size=4))
 def test_elements_are_the_bytes_that_arrived(values: list[bytes]) -> None:
     text = b" [" + b" , ".join(values) + b"] "
@@ -121,6 +128,7 @@ def _without_white_space(text: bytes) -> bytes:
     return bytes(kept)
 
 
+@unhurried
 @given(json_texts_without_lone_surrogates)
 def test_compact_takes_out_white_space_and_nothing_else(text: bytes) -> None:
     assert wire.compact(Raw(text)) == _without_white_space(text)
@@ -132,6 +140,7 @@ def test_compact_leaves_alone_what_it_cannot_read() -> None:
     assert wire.compact(Raw(text)) in (text, _without_white_space(text))
 
 
+@unhurried
 @given(odd_bytes)
 @example(b"")
 @example(b"[")
@@ -150,7 +159,9 @@ def test_a_line_is_a_frame_of_valid_json_or_malformed(line: bytes) -> None:
             json.loads(bytes(payload).decode("utf-8"), parse_int=str, parse_constant=pytest.fail)
 
 
+@unhurried
 @given(odd_bytes)
+@example(b'{"\x80":1}')
 def test_splitting_raises_nothing_but_malformed(data: bytes) -> None:
     for split in (wire.members, wire.elements):
         with contextlib.suppress(Malformed):
@@ -249,7 +260,15 @@ def test_an_id_is_a_string_or_a_number(id: bytes, is_one: bool) -> None:
 
 @pytest.mark.parametrize(
     ("data", "text"),
-    [(b'"caf\\u00e9"', "café"), (b'"a\\ud800b"', "a?b"), (b"1", None), (b"null", None), (b'{"a":"\\ud800"}', None)],
+    [
+        (b'"caf\\u00e9"', "café"),
+        (b'"a\\ud800b"', "a?b"),
+        (b"1", None),
+        (b"null", None),
+        (b'{"a":"\\ud800"}', None),
+        (b"9" * 5000, None),
+    ],
+    ids=["escapes", "a lone surrogate", "a number", "null", "an object", "a long number"],
 )
 def test_text_is_the_string_or_none(data: bytes, text: str | None) -> None:
     assert wire.text(Raw(data)) == text
@@ -288,6 +307,7 @@ def _fed(lines: Lines, chunks: list[bytes]) -> list[bytes]:
     return [*cut, lines.rest()]
 
 
+@unhurried
 @given(st.lists(st.text(alphabet="ab\r\n", max_size=30).map(str.encode), max_size=8), st.integers(1, 20))
 @example([b"aaaa", b"aaaa\nbb\nb"], 3)
 def test_any_split_of_a_stream_gives_the_same_lines_in_order(chunks: list[bytes], limit: int) -> None:

@@ -362,6 +362,26 @@ async def test_closing_ends_the_transport_and_fails_what_is_in_flight() -> None:
     assert link.loss is not None
 
 
+class Leaving(FakeUpstream):
+    """An upstream that says how it ended when it is closed."""
+
+    async def close(self) -> None:
+        await super().close()
+        self.die("the server was ended by signal SIGTERM")
+
+
+async def test_what_is_in_flight_at_the_end_hears_how_the_upstream_ended_where_that_is_known() -> None:
+    upstream = Leaving()
+    link = link_to(upstream)
+    request = _request(link)
+    await upstream.hears("tools/call")
+
+    await link.close()
+
+    with pytest.raises(LinkLost, match="signal SIGTERM"):
+        await request
+
+
 # --- progress ------------------------------------------------------------------------------------------
 
 
@@ -567,6 +587,20 @@ async def test_requests_of_two_upstreams_with_equal_ids_do_not_mix() -> None:
     callers[0].answer.set_result(wire.result_frame(b'"first"'))
     assert (await upstreams[0].hears("an answer"))["result"] == "first"
     assert [message["result"] for message in upstreams[1].sent] == ["second"]
+
+
+async def test_a_second_request_with_an_id_that_is_in_flight_is_dropped() -> None:
+    upstream, caller = FakeUpstream(), FakeCaller()
+    link_to(upstream, home=caller)
+    _ask(upstream, 1)
+    _ask(upstream, 1)
+    await settled()
+
+    caller.answer.set_result(wire.result_frame(b"{}"))
+    await settled()
+
+    assert len(caller.asked) == 1
+    assert upstream.sent == [{"jsonrpc": "2.0", "id": 1, "result": {}}]
 
 
 async def test_an_upstream_may_withdraw_its_request() -> None:
