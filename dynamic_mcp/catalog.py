@@ -1,17 +1,21 @@
-"""What a group offers, read once from its lists and kept as the bytes that arrived.
+"""What a group offers, read from its lists and kept as the bytes that arrived.
 
 An entry that cannot be used is left out by itself; the others stay, in the upstream's order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from functools import cached_property
 
 from msgspec import Raw
 
 from dynamic_mcp import wire
+from dynamic_mcp.errors import DynamicMcpError
 
 MAX_PAGES = 100
 MAX_BYTES = 64 << 20
@@ -22,13 +26,81 @@ Ask = Callable[[str, Mapping[str, Raw]], Awaitable[dict[str, Raw]]]
 _SHOWN = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 
 
+class Kind(Enum):
+    """A list of an upstream: its method, the result's member, what tells its entries apart, and the capability."""
+
+    TOOLS = ("tools/list", "tools", "name", "tools")
+    RESOURCES = ("resources/list", "resources", "uri", "resources")
+    TEMPLATES = ("resources/templates/list", "resourceTemplates", "uriTemplate", "resources")
+    PROMPTS = ("prompts/list", "prompts", "name", "prompts")
+
+    def __init__(self, method: str, member: str, key: str, capability: str) -> None:
+        self.method = method
+        self.member = member
+        self.key = key
+        self.capability = capability
+
+    @property
+    def noun(self) -> str:
+        """One entry, in words."""
+        return self.member.removesuffix("s").replace("resourceT", "resource t")
+
+
+# Which lists a `notifications/<capability>/list_changed` is about.
+CHANGED_BY = {
+    f"notifications/{capability}/list_changed": frozenset(kind for kind in Kind if kind.capability == capability)
+    for capability in ("tools", "resources", "prompts")
+}
+
+
+@dataclass(frozen=True)
+class Listing:
+    """One list, all pages of it: entries by key, and the result's other members. `complaints` is what was wrong."""
+
+    entries: Mapping[str, Raw] = field(default_factory=dict)
+    rest: Mapping[str, Raw] = field(default_factory=dict)
+    complaints: tuple[str, ...] = field(default=(), compare=False)
+
+
 @dataclass(frozen=True)
 class Catalog:
-    """The tools of a group, by name and in the upstream's order, and what the upstream says of itself."""
+    """What a group offers, as far as it is known, and what the upstream says of itself."""
 
-    tools: Mapping[str, Raw]
+    lists: Mapping[Kind, Listing] = field(default_factory=dict)
+    capabilities: Mapping[str, Raw] = field(default_factory=dict)
     instructions: str = ""
     title: str = ""
+
+    @cached_property
+    def tools(self) -> Mapping[str, Raw]:
+        """The tools by name."""
+        return self.entries(Kind.TOOLS)
+
+    def entries(self, kind: Kind) -> Mapping[str, Raw]:
+        """Return the entries of a list by key; none while it is not known."""
+        listing = self.lists.get(kind)
+        return listing.entries if listing else {}
+
+    def knows(self, kinds: Iterable[Kind]) -> bool:
+        """Tell whether these lists have been read."""
+        return all(kind in self.lists for kind in kinds)
+
+    def complaint(self, kinds: Iterable[Kind]) -> str | None:
+        """Say what is missing from these lists; None when they are not known."""
+        if not self.knows(kinds):
+            return None
+        return "; ".join(line for kind in kinds for line in self.lists[kind].complaints)
+
+    def with_lists(self, lists: Mapping[Kind, Listing]) -> Catalog:
+        """Return the catalog with these lists instead of those that it had."""
+        return replace(self, lists={**self.lists, **lists})
+
+    def may(self, capability: str, *part: str) -> bool:
+        """Tell whether the upstream declared a capability, or a part of one as `subscribe` of `resources`."""
+        if not part:
+            return capability in self.capabilities
+        declared = wire.member(self.capabilities.get(capability, wire.EMPTY_OBJECT), *part)
+        return bytes(declared) not in (b"", b"null", b"false")
 
     @cached_property
     def tools_text(self) -> str:
@@ -41,64 +113,80 @@ class Catalog:
         return one_line(self.title) or one_line(_first_sentence(self.instructions))
 
 
-async def read_catalog(ask: Ask, catalog: Catalog, allows: Callable[[str], bool]) -> tuple[Catalog, list[str]]:
-    """Return `catalog` with the tools that the upstream lists now, and what was wrong with its list.
+async def read_lists(
+    ask: Ask, kinds: Iterable[Kind], known: Catalog, allows: Callable[[str], bool]
+) -> dict[Kind, Listing]:
+    """Read several lists at once; one that cannot be read stays what it was, and says so."""
 
-    `ask` sends one request and returns its result's members; what it raises passes.
+    async def read_or_keep(kind: Kind) -> tuple[Kind, Listing]:
+        try:
+            return kind, await read_list(ask, kind, allows)
+        except DynamicMcpError as exc:
+            complaint = f"{kind.method} could not be read: {exc.message}"
+            return kind, replace(known.lists.get(kind, Listing()), complaints=(complaint,))
+
+    return dict(await asyncio.gather(*map(read_or_keep, kinds)))
+
+
+async def read_list(ask: Ask, kind: Kind, allows: Callable[[str], bool]) -> Listing:
+    """Read all pages of a list, with what was wrong with it.
+
+    `ask` sends one request and returns its result's members; what it raises passes. `allows` filters tools.
     """
-    entries, complaints = await _all_pages(ask, "tools/list", "tools")
-    tools: dict[str, Raw] = {}
-    for entry in entries:
-        name = _name(entry)
-        if name is None:
-            complaints.append("a tool without a name was left out")
-        elif name in tools:
-            complaints.append(f"a second tool named `{name}` was left out")
-        elif allows(name):
-            tools[name] = entry
-    return replace(catalog, tools=tools), complaints
+    found, rest, complaints = await _all_pages(ask, kind)
+    entries: dict[str, Raw] = {}
+    for entry in found:
+        key = _key(entry, kind)
+        if key is None:
+            complaints.append(f"a {kind.noun} without a {kind.key} was left out")
+        elif key in entries:
+            complaints.append(f"a second {kind.noun} with the {kind.key} `{key}` was left out")
+        elif kind is not Kind.TOOLS or allows(key):
+            entries[key] = entry
+    return Listing(entries, rest, tuple(complaints))
 
 
-async def _all_pages(ask: Ask, method: str, member: str) -> tuple[list[Raw], list[str]]:
+async def _all_pages(ask: Ask, kind: Kind) -> tuple[list[Raw], dict[str, Raw], list[str]]:
     """Fetch a list within bounds on pages and bytes; a cursor that comes again ends it."""
     entries: list[Raw] = []
+    rest: dict[str, Raw] = {}
     complaints: list[str] = []
     seen, size = set[bytes](), 0
     params: dict[str, Raw] = {}
     while len(seen) < MAX_PAGES and size <= MAX_BYTES:
-        page = await ask(method, params)
-        try:
-            entries += wire.elements(page.get(member, Raw(b"[]")))
-        except wire.Malformed:
-            complaints.append(f"`{member}` in the answer to {method} is not a list")
+        page = await ask(kind.method, params)
         size += sum(len(value) for value in page.values())
-        cursor = bytes(page.get("nextCursor", wire.NULL))
+        cursor = bytes(page.pop("nextCursor", wire.NULL))
+        try:
+            entries += wire.elements(page.pop(kind.member, wire.EMPTY_ARRAY))
+        except wire.Malformed:
+            complaints.append(f"`{kind.member}` in the answer to {kind.method} is not a list")
+        rest |= page
         if cursor == b"null":
-            return entries, complaints
+            return entries, rest, complaints
         if cursor in seen:
             break
         seen.add(cursor)
         params = {"cursor": Raw(cursor)}
-    complaints.append(f"{method} does not end: stopped after {len(seen)} pages and {size} bytes")
-    return entries, complaints
+    complaints.append(f"{kind.method} does not end: stopped after {len(seen)} pages and {size} bytes")
+    return entries, rest, complaints
 
 
-def _name(entry: Raw) -> str | None:
+def _key(entry: Raw, kind: Kind) -> str | None:
     try:
-        return wire.text(wire.members(entry).get("name")) or None
+        return wire.text(wire.members(entry).get(kind.key)) or None
     except wire.Malformed:
         return None
 
 
-def one_line(text: str) -> str:
-    """Make foreign text fit into one line of a list: no control characters, no line ends, bounded."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in text[: MAX_DESCRIPTION * 10]).split())
-    return line if len(line) <= MAX_DESCRIPTION else line[: MAX_DESCRIPTION - 1].rstrip() + "…"
+def one_line(text: str, longest: int = MAX_DESCRIPTION) -> str:
+    """Make foreign text fit into one line: no control characters, no line ends, so many characters at most."""
+    line = " ".join("".join(c if c.isprintable() else " " for c in text[: longest * 10]).split())
+    return line if len(line) <= longest else line[: longest - 1].rstrip() + "…"
 
 
 def _first_sentence(text: str) -> str:
-    head = text.strip().split("\n\n", 1)[0]
-    return head.split(". ", 1)[0].rstrip(".")
+    return re.split(r"(?<=[.!?])\s|\n\n", text.strip(), maxsplit=1)[0].removesuffix(".")
 
 
 def _shown(tool: Raw) -> str:

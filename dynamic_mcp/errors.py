@@ -16,6 +16,7 @@ METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 REQUEST_TIMEOUT = -32001
+RESOURCE_NOT_FOUND = -32002  # MCP 2025-11-25, server/resources
 
 
 class DynamicMcpError(Exception):
@@ -56,6 +57,15 @@ class NotFound(DynamicMcpError):
         super().__init__(f"no {kind} is named `{name}`", hint="; ".join(filter(None, (guess, hint))))
         self.name = name
         self.near = tuple(near)
+
+
+class ResourceNotFound(NotFound):
+    """A URI that no group has."""
+
+    rpc_code = RESOURCE_NOT_FOUND
+
+    def __init__(self, uri: str) -> None:
+        super().__init__("resource", uri)
 
 
 class Disabled(DynamicMcpError):

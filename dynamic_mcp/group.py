@@ -10,54 +10,26 @@ import asyncio
 import logging
 import math
 import random
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from enum import Enum
-from itertools import chain, islice
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 from typing import Protocol
 
 from msgspec import Raw
 
-from dynamic_mcp.backoff import Clock, LoopClock, delays
-from dynamic_mcp.catalog import Catalog, one_line, read_catalog
+from dynamic_mcp.backoff import Attempts, Clock, LoopClock
+from dynamic_mcp.catalog import CHANGED_BY, Catalog, Kind, Listing, one_line, read_list, read_lists
 from dynamic_mcp.config.resolved import GroupConfig
 from dynamic_mcp.errors import DynamicMcpError, LinkLost, NotSent, Unreachable, UpstreamError
+from dynamic_mcp.states import DOWN, TRANSITIONS, State
 from dynamic_mcp.upstream.link import Caller, Link
 from dynamic_mcp.upstream.open import Greeting, Welcome, open_link, result_of
 from dynamic_mcp.wire import Frame
 
 log = logging.getLogger(__name__)
 
-FIRST_RETRY_S, LONGEST_RETRY_S = 2.0, 8.0
-FIRST_REVIVAL_S, LONGEST_REVIVAL_S = 30.0, 300.0
-# A group that has just failed is not tried again by every call that comes along.
-COOL_DOWN_S = 1.0
 # A storm of list_changed makes one reading of the lists a second.
 REREAD_S = 1.0
-
-
-class State(Enum):
-    """Where a group is in its life."""
-
-    COLD = "not connected"
-    CONNECTING = "connecting"
-    READY = "connected"
-    WAITING = "waiting to try again"
-    NEEDS_LOGIN = "needs a login"
-    FAILED = "failed"
-    CLOSED = "closed"
-
-
-# From each state to those that may follow; an absent entry is a bug.
-TRANSITIONS: Mapping[State, frozenset[State]] = {
-    State.COLD: frozenset({State.CONNECTING, State.CLOSED}),
-    State.CONNECTING: frozenset({State.READY, State.WAITING, State.NEEDS_LOGIN, State.FAILED, State.CLOSED}),
-    State.READY: frozenset({State.COLD, State.WAITING, State.CLOSED}),
-    State.WAITING: frozenset({State.CONNECTING, State.CLOSED}),
-    State.NEEDS_LOGIN: frozenset({State.CONNECTING, State.CLOSED}),
-    State.FAILED: frozenset({State.CONNECTING, State.CLOSED}),
-    State.CLOSED: frozenset(),
-}
-DOWN = frozenset({State.WAITING, State.NEEDS_LOGIN, State.FAILED})
+LONGEST_REASON = 500
 
 
 class Observer(Protocol):
@@ -65,6 +37,10 @@ class Observer(Protocol):
 
     def changed(self, group: Group) -> None:
         """Learn that a group's state or catalog is another one now."""
+        ...
+
+    def opened(self, group: Group) -> None:
+        """Learn that a group has a new link, whose upstream knows nothing yet of what sessions have asked for."""
         ...
 
     def heard(self, group: Group, frame: Frame) -> None:
@@ -93,10 +69,11 @@ class Group:
         self.error: DynamicMcpError | None = None
         self.known: Catalog | None = None
         self.in_flight = 0
+        self.is_subscribed = False
         self._observer = observer
         self._open = opener
         self._clock = clock or LoopClock()
-        self._jitter = jitter
+        self._attempts = Attempts(config.attempts, jitter)
         self._greeting = Greeting()
         self._link: Link | None = None
         self._supervisor: asyncio.Task[None] | None = None
@@ -104,13 +81,10 @@ class Group:
         self._attempt_over = asyncio.Event()
         self._read_over = asyncio.Event()
         self._wanted = False
-        self._stale = False
+        self._stale: frozenset[Kind] = frozenset()
         self._served = False
         self._last_used = 0.0
         self._read_at = float("-inf")
-        self._failed_at = float("-inf")
-        self._retries = 0
-        self._delays = self._fresh_delays()
 
     def __repr__(self) -> str:
         parts = [f"{self.name} {self.state.name}"]
@@ -141,8 +115,8 @@ class Group:
 
     def start(self, greeting: Greeting) -> None:
         """Begin the group's life; one whose catalog is not known connects in the background to learn it."""
-        if self._supervisor is None:
-            self._greeting = greeting
+        self._greeting = greeting
+        if self._supervisor is None and self.state is not State.CLOSED:
             self._wanted = self.known is None or self.config.eager
             self._supervisor = asyncio.create_task(self._live(), name=f"group {self.name}")
 
@@ -151,8 +125,9 @@ class Group:
         if self._supervisor is not None:
             self._supervisor.cancel()
             await asyncio.wait([self._supervisor])
-        elif self.state is not State.CLOSED:
+        if self.state is not State.CLOSED:  # never started, or cancelled before its first step
             self._enter(State.CLOSED)
+            self._end_attempt()
 
     async def request(
         self,
@@ -188,35 +163,51 @@ class Group:
             self.in_flight -= 1
             self._last_used = self._clock.now()
 
-    async def catalog(self) -> Catalog:
-        """Return what the group offers, connecting to learn it only if that is not known. Raises UpstreamError."""
-        if self.known is None:
-            await self._connected()
-        assert self.known is not None, "a link is not ready before its catalog is read"
+    def notify(self, method: str, params: Raw) -> None:
+        """Send a notification to the upstream, if it is connected."""
+        if self._link is not None:
+            self._link.notify(method, params)
+
+    async def catalog(self, kinds: Iterable[Kind] = (Kind.TOOLS,)) -> Catalog:
+        """Return what the group offers, connecting to learn these lists only if they are not known.
+
+        Raises UpstreamError.
+        """
+        while self.known is None or not self.known.knows(kinds):
+            read_over = self._read_over
+            if self._link is None:
+                await self._connected()
+            else:
+                await read_over.wait()
         return self.known
 
-    async def reread(self) -> Catalog:
-        """Read the lists of a connected upstream again, for a name that is not among them."""
+    async def reread(self, kinds: Iterable[Kind] = (Kind.TOOLS,)) -> Catalog:
+        """Read these lists of a connected upstream again, for a name that is not among them."""
         if self._link is not None:
             read_over = self._read_over
-            self._heard_list_changed()
+            self._lists_changed(kinds)
             await read_over.wait()
-        return await self.catalog()
+        return await self.catalog(kinds)
+
+    def complaint(self, kinds: Iterable[Kind]) -> str:
+        """Say what is missing from these lists and why; empty when they are whole."""
+        known = self.known.complaint(kinds) if self.known else None
+        return (self.reason or "not connected yet") if known is None else known
 
     async def _connected(self) -> Link:
         """Wait for the attempt in flight or start one; a group that has just failed is left alone for a moment."""
-        if self.state is State.CLOSED or (self.state in DOWN and self._is_cooling_down()):
+        self.start(self._greeting)  # a client may call before it initializes
+        cooling_down = self._is_final() or self._attempts.are_cooling_down(self._clock.now())
+        if self.state is State.CLOSED or (self.state in DOWN and cooling_down):
             raise self._failure()
         attempt_over = self._attempt_over
-        self._wanted = True
-        self._wake.set()
+        if self.state is not State.CONNECTING:
+            self._wanted = True
+            self._wake.set()
         await attempt_over.wait()
         if self._link is None:
             raise self._failure()
         return self._link
-
-    def _is_cooling_down(self) -> bool:
-        return self._is_final() or self._clock.now() - self._failed_at < COOL_DOWN_S
 
     def _failure(self) -> DynamicMcpError:
         """Say why there is no link; a new error each time, since each caller raises its own."""
@@ -232,8 +223,8 @@ class Group:
 
     def heard(self, frame: Frame) -> None:
         """Take a notification that belongs to no call."""
-        if frame.method == "notifications/tools/list_changed":
-            self._heard_list_changed()
+        if frame.method in CHANGED_BY:
+            self._lists_changed(CHANGED_BY[frame.method])
         else:
             self._observer.heard(self, frame)
 
@@ -243,9 +234,15 @@ class Group:
             self._link_failed(error)
             self._wake.set()
 
-    def _heard_list_changed(self) -> None:
-        self._stale = True
+    def _lists_changed(self, kinds: Iterable[Kind]) -> None:
+        self._stale |= frozenset(kinds)
         self._wake.set()
+
+    def _offered(self, catalog: Catalog) -> frozenset[Kind]:
+        """Which lists the upstream has and the config lets through."""
+        return frozenset(
+            kind for kind in Kind if catalog.may(kind.capability) and self.config.features.allows(kind.capability)
+        )
 
     # --- the supervisor --------------------------------------------------------------------------------
 
@@ -268,13 +265,14 @@ class Group:
 
     async def _until_wanted(self) -> None:
         """Wait for a use; between attempts also for the delay to pass."""
-        pause_s = next(self._delays) if self.state in DOWN and not self._is_final() else math.inf
+        pause_s = self._attempts.pause_s() if self.state in DOWN and not self._is_final() else math.inf
         wake_at = self._clock.now() + pause_s
         while not self._wanted and self._clock.now() < wake_at:
             await self._wait(wake_at - self._clock.now())
 
     async def _connect(self) -> Link | None:
         self._wanted = False
+        self._stale = frozenset()
         self._enter(State.CONNECTING)
         began = self._clock.now()
         try:
@@ -283,25 +281,33 @@ class Group:
             self._attempt_failed(exc)
             return None
         self._link, self.known, self.error = link, catalog, None
-        self._stale = self._served = False
+        self._stale |= self._offered(catalog) - {Kind.TOOLS}
+        self._served = False
         self._read_at = float("-inf")
         self._last_used = self._clock.now()
         self._enter(State.READY, f"{len(catalog.tools)} tools, after {self._last_used - began:.1f} s")
         self._end_attempt()
+        self._observer.opened(self)
         return link
 
     async def _opened(self) -> tuple[Link, Catalog]:
+        """Open a link and read the tools; the other lists are read once the group is in use."""
         link, welcome = await self._open(self.config, self, self._greeting)
         try:
-            catalog = Catalog({}, instructions=welcome.instructions, title=welcome.title)
-            if self.config.features.tools and "tools" in welcome.capabilities:
-                catalog = await self._read(link, catalog)
+            catalog = Catalog({}, welcome.capabilities, welcome.instructions, welcome.title)
+            offered = self._offered(catalog)
+            known = self.known.lists if self.known else {}
+            lists = {kind: known[kind] for kind in offered if kind in known}
+            lists |= {kind: Listing() for kind in Kind if kind not in offered}
+            if Kind.TOOLS in offered:
+                tools = await read_list(partial(self._ask, link), Kind.TOOLS, self.config.tools.allows)
+                lists |= self._complained({Kind.TOOLS: tools})
             if link.loss is not None:
                 raise link.loss
         except BaseException:
             await asyncio.shield(link.close())
             raise
-        return link, catalog
+        return link, catalog.with_lists(lists)
 
     async def _keep(self) -> None:
         """Watch over the link until it is lost or idle, and read its lists again when they change."""
@@ -310,30 +316,27 @@ class Group:
             if reread_left_s <= 0:
                 await self._reread(self._link)
             elif self._idle_left_s() <= 0:
-                self._link = None
-                self._enter(State.COLD, "idle")
+                self._went_idle()
             else:
                 await self._wait(min(reread_left_s, self._idle_left_s()))
 
     async def _reread(self, link: Link) -> None:
-        self._stale = False
-        try:
-            self.known = await self._read(link, self.known or Catalog({}))
-        except DynamicMcpError as exc:
-            log.warning("group %s keeps the tools it had: %s", self.name, exc.message)
+        assert self.known is not None, "a link is not ready before its tools are read"
+        kinds, self._stale = self._stale & self._offered(self.known), frozenset()
+        lists = await read_lists(partial(self._ask, link), kinds, self.known, self.config.tools.allows)
+        self.known = self.known.with_lists(self._complained(lists))
         self._read_at = self._clock.now()
         self._end_reading()
         self._observer.changed(self)
 
-    async def _read(self, link: Link, catalog: Catalog) -> Catalog:
-        async def ask(method: str, params: Mapping[str, Raw]) -> dict[str, Raw]:
-            answer = await link.request(method, params or None, timeout_s=self.config.timeouts.connect_s)
-            return result_of(answer, self.name, method)
+    async def _ask(self, link: Link, method: str, params: Mapping[str, Raw]) -> dict[str, Raw]:
+        answer = await link.request(method, params or None, timeout_s=self.config.timeouts.connect_s)
+        return result_of(answer, self.name, method)
 
-        catalog, complaints = await read_catalog(ask, catalog, self.config.tools.allows)
-        for complaint in complaints:
+    def _complained(self, lists: dict[Kind, Listing]) -> dict[Kind, Listing]:
+        for complaint in (complaint for listing in lists.values() for complaint in listing.complaints):
             log.warning("group %s: %s", self.name, complaint)
-        return catalog
+        return lists
 
     async def _wait(self, seconds: float) -> None:
         """Wait to be woken, for so many seconds at most."""
@@ -360,22 +363,28 @@ class Group:
 
     def _attempt_failed(self, error: DynamicMcpError) -> None:
         self.error = error
-        self._failed_at = self._clock.now()
-        self._retries += 1
-        spent = self._is_final() or self._retries > self.config.attempts
+        self._attempts.failed(self._clock.now())
+        spent = self._is_final() or self._attempts.are_spent()
         self._enter(State.FAILED if spent else State.WAITING, _reason(error))
         self._end_attempt()
+
+    def _went_idle(self) -> None:
+        self._link = None
+        if self._served:
+            self._attempts.forget()
+        self._end_reading()
+        self._enter(State.COLD, "idle")
 
     def _link_failed(self, error: LinkLost) -> None:
         """Leave READY: a link that has served may be replaced at once, one that never did counts as a failure."""
         self._link = None
         self.error = error
         if self._served:
-            self._delays = self._fresh_delays()
+            self._attempts.forget()
         else:
-            self._failed_at = self._clock.now()
-            self._retries += 1
-        self._enter(State.WAITING, error.reason)
+            self._attempts.failed(self._clock.now())
+        self._end_reading()
+        self._enter(State.WAITING, _reason(error))
 
     def _end_attempt(self) -> None:
         self._attempt_over.set()
@@ -386,18 +395,13 @@ class Group:
         self._read_over.set()
         self._read_over = asyncio.Event()
 
-    def _fresh_delays(self) -> Iterator[float]:
-        self._retries = 0
-        retries = islice(delays(FIRST_RETRY_S, LONGEST_RETRY_S, self._jitter), self.config.attempts)
-        return chain(retries, delays(FIRST_REVIVAL_S, LONGEST_REVIVAL_S, self._jitter))
-
     def _is_final(self) -> bool:
         return isinstance(self.error, Unreachable) and self.error.final
 
     def _idle_left_s(self) -> float:
         after_s = math.inf if self.config.idle_after_s is None else self.config.idle_after_s
-        return after_s if self.in_flight else self._last_used + after_s - self._clock.now()
+        return after_s if self.in_flight or self.is_subscribed else self._last_used + after_s - self._clock.now()
 
 
 def _reason(error: DynamicMcpError) -> str:
-    return error.reason if isinstance(error, UpstreamError) else error.message
+    return one_line(error.reason if isinstance(error, UpstreamError) else error.message, LONGEST_REASON)

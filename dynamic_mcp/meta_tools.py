@@ -18,9 +18,10 @@ class Row:
     reason: str = ""
 
 
-def tools(rows: Sequence[Row]) -> dict[str, object]:
-    """Return the result of `tools/list`."""
-    return {"tools": [_get(rows), _call(rows)]}
+def tools(rows: Sequence[Row], *, with_tasks: bool = False) -> dict[str, object]:
+    """Return the result of `tools/list`; `with_tasks` where a call may be made as a task of MCP 2025-11-25."""
+    call = _call(rows)
+    return {"tools": [_get(rows), {**call, "execution": {"taskSupport": "optional"}} if with_tasks else call]}
 
 
 def instructions(rows: Sequence[Row]) -> str:

@@ -22,13 +22,17 @@ from dynamic_mcp.errors import (
     METHOD_NOT_FOUND,
     DynamicMcpError,
 )
-from dynamic_mcp.wire import ABSENT, NULL, Frame
+from dynamic_mcp.lines import Oversized, answered_id, asked_id
+from dynamic_mcp.wire import NULL, Frame
 
 log = logging.getLogger(__name__)
 
 BATCHES = "2025-03-26"  # the one protocol version that has batches
-# What a client must have declared to be asked this.
-_NEEDS = {"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
+# What a client must have declared to be asked this; what is not here it may be asked without.
+_NEEDS = {"sampling": "sampling", "elicitation": "elicitation", "roots": "roots", "tasks": "tasks"}
+
+# Tasks of the client whose askers are remembered.
+_MAX_TASKS = 1000
 
 
 class Server(Protocol):
@@ -43,6 +47,17 @@ class Server(Protocol):
         ...
 
 
+class _Question:
+    """A request to the client that waits for its answer."""
+
+    __slots__ = ("future", "heard", "token")
+
+    def __init__(self, future: asyncio.Future[Frame], token: Raw, heard: Callable[[Frame], None]) -> None:
+        self.future = future
+        self.token = token
+        self.heard = heard
+
+
 class Session:
     """A client that writes to `receive` and is written to with `send`, a line at a time."""
 
@@ -54,7 +69,8 @@ class Session:
         self._server = server
         self._serving: dict[bytes, asyncio.Task[bytes]] = {}
         self._batches: set[asyncio.Task[None]] = set()
-        self._asked: dict[bytes, asyncio.Future[Frame]] = {}
+        self._asked: dict[bytes, _Question] = {}
+        self._tasks: dict[bytes, Callable[[Frame], None]] = {}
         self._ids = itertools.count(1)
         self._loop = asyncio.get_running_loop()
 
@@ -70,7 +86,7 @@ class Session:
         if frame.method and len(frame.id):
             self._begin(frame, self._send)
         else:
-            self._heard(frame)
+            self._heard(frame, self._send)
 
     async def finish(self, within_s: float) -> None:
         """Let what is in flight end, within a bound; then cancel it."""
@@ -79,19 +95,28 @@ class Session:
             await asyncio.wait(tasks, timeout=within_s)
         for task in tasks:
             task.cancel()
-        for future in self._asked.values():
-            future.cancel()
+        for question in self._asked.values():
+            question.future.cancel()
 
     def _receive_odd(self, line: bytes, exc: wire.Malformed) -> None:
         if not line.strip():
             return
-        if isinstance(line, wire.Oversized):
+        if isinstance(line, Oversized):
             why = f"a message of {line.size} bytes is over `max_message_bytes`"
-            self._fail(wire.guess_id(line) or NULL, INVALID_REQUEST, why)
+            self._refuse_oversized(line, why)
         elif wire.is_batch(line) and exc.code == INVALID_REQUEST:
             self._receive_batch(wire.elements(line))
         else:
             self._fail(exc.id, exc.code, str(exc))
+
+    def _refuse_oversized(self, line: bytes, why: str) -> None:
+        """Answer a request that is too long, and fail the question that an answer which is too long was for."""
+        answered = answered_id(line)
+        question = self._asked.get(bytes(answered)) if answered is not None else None
+        if question is not None:
+            question.future.set_result(wire.error_frame(INVALID_REQUEST, why))
+        else:
+            self._fail(asked_id(line) or NULL, INVALID_REQUEST, why)
 
     def _receive_batch(self, items: list[Raw]) -> None:
         if self.version != BATCHES or not items:
@@ -110,7 +135,7 @@ class Session:
                 task = self._begin(frame, lines.append)
                 tasks += [task] if task else []
             else:
-                self._heard(frame)
+                self._heard(frame, lines.append)
         batch = self._loop.create_task(self._answer_batch(tasks, lines))
         self._batches.add(batch)
         batch.add_done_callback(self._batches.discard)
@@ -153,28 +178,34 @@ class Session:
             log.exception("a bug: answering %s failed", frame.method)
             answer = wire.error_frame(INTERNAL_ERROR, "internal error of dynamic-mcp; its log says more")
         finally:
-            self._serving.pop(key, None)
+            if self._serving.get(key) is asyncio.current_task():
+                del self._serving[key]
         line = wire.answer_line(frame.id, answer)
         reply(line)
         return line
 
-    def _heard(self, frame: Frame) -> None:
+    def _heard(self, frame: Frame, reply: Callable[[bytes], None]) -> None:
         """Take a notification, or the answer to a request that was made to the client."""
         if frame.method == "notifications/cancelled":
-            task = self._serving.get(_member(frame.params, "requestId"))
+            task = self._serving.pop(_member(frame.params, "requestId"), None)
             if task is not None:
                 task.cancel()
+        elif frame.method == "notifications/progress":
+            self._progressed(frame)
+        elif frame.method == "notifications/tasks/status" and _member(frame.params, "taskId") in self._tasks:
+            self._tasks[_member(frame.params, "taskId")](frame)
         elif frame.method:
             self._server.hear(self, frame)
         elif len(frame.result) or len(frame.error):
-            future = self._asked.pop(bytes(frame.id), None)
-            if future is None or future.done():
+            question = self._asked.pop(bytes(frame.id), None)
+            if question is None or question.future.done():
                 self.dropped += 1
                 log.debug("dropped an answer that nobody waits for (%d so far)", self.dropped)
             else:
-                future.set_result(frame)
+                question.future.set_result(frame)
         else:
-            self._fail(NULL, INVALID_REQUEST, "neither a request, a notification nor an answer")
+            why = "neither a request, a notification nor an answer"
+            reply(wire.answer_line(NULL, wire.error_frame(INVALID_REQUEST, why)))
 
     def _fail(self, id: Raw, code: int, why: str) -> None:
         self._send(wire.answer_line(id, wire.error_frame(code, why)))
@@ -185,30 +216,44 @@ class Session:
         """Send a notification."""
         self._send(wire.notification_line(frame.method, frame.params))
 
-    async def ask(self, frame: Frame) -> Frame:
-        """Send a request and return the client's answer; one that it cannot take is refused at once."""
-        if _NEEDS.get(frame.method) not in self.capabilities:
+    async def ask(self, frame: Frame, heard: Callable[[Frame], None]) -> Frame:
+        """Send a request and return the client's answer; one that it cannot take is refused at once.
+
+        `heard` takes the client's progress on it, and the status of a task that it becomes.
+        """
+        need = _NEEDS.get(frame.method.partition("/")[0])
+        if need is not None and need not in self.capabilities:
             return wire.error_frame(METHOD_NOT_FOUND, f"the client does not take `{frame.method}`")
         number = next(self._ids)
         key = b"%d" % number
-        future: asyncio.Future[Frame] = self._loop.create_future()
-        self._asked[key] = future
-        self._send(wire.request_line(number, frame.method, frame.params))
+        token = wire.member(frame.params, "_meta", "progressToken")
+        params = wire.with_member(frame.params, number, "_meta", "progressToken") if len(token) else frame.params
+        question = self._asked[key] = _Question(self._loop.create_future(), token, heard)
+        self._send(wire.request_line(number, frame.method, params))
         try:
-            return await future
+            answer = await question.future
         except asyncio.CancelledError:
             body = wire.encode({"requestId": number, "reason": "the server no longer needs the answer"})
             self._send(wire.notification_line("notifications/cancelled", body))
             raise
         finally:
             self._asked.pop(key, None)
+        if task := bytes(wire.member(answer.result, "task", "taskId")):
+            self._tasks[task] = heard
+            if len(self._tasks) > _MAX_TASKS:
+                del self._tasks[next(iter(self._tasks))]
+        return answer
+
+    def _progressed(self, frame: Frame) -> None:
+        """Pass the client's progress on to the upstream that asked, with the token that it asked with."""
+        question = self._asked.get(_member(frame.params, "progressToken"))
+        if question is not None and len(question.token):
+            params = wire.with_member(frame.params, question.token, "progressToken")
+            question.heard(Frame(method=frame.method, params=params))
 
 
 def _member(params: Raw, name: str) -> bytes:
-    try:
-        return bytes(wire.members(params).get(name, ABSENT))
-    except wire.Malformed:
-        return b""
+    return bytes(wire.member(params, name))
 
 
 def _failure(frame: Frame, exc: DynamicMcpError) -> Frame:

@@ -1,4 +1,4 @@
-"""JSON-RPC frames whose payloads stay the bytes that arrived, and lines split within a bound, in linear time.
+"""JSON-RPC frames whose payloads stay the bytes that arrived.
 
 Nothing here decodes `params`, `result` or `error`; what is not understood passes on as it came.
 """
@@ -18,6 +18,7 @@ from dynamic_mcp.errors import INVALID_REQUEST, PARSE_ERROR
 ABSENT = Raw()
 NULL = Raw(b"null")
 EMPTY_OBJECT = Raw(b"{}")
+EMPTY_ARRAY = Raw(b"[]")
 
 
 class Frame(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -51,6 +52,8 @@ _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_elements = msgspec.json.Decoder(list[Raw]).decode
 _decode_text = msgspec.json.Decoder(str).decode
 encode = msgspec.json.Encoder().encode
+# What msgspec raises for what it does not take; not all of it is refused by JSON, so a slower look follows.
+_NOT_TAKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 # --- reading -----------------------------------------------------------------------------------------
@@ -66,7 +69,7 @@ def parse(line: bytes) -> Frame:
         line = _valid_utf8(line)
     try:
         return _decode(line)
-    except (msgspec.DecodeError, RecursionError):
+    except _NOT_TAKEN:
         return _frame_of(members(line))
 
 
@@ -79,18 +82,37 @@ def members(data: bytes | Raw) -> dict[str, Raw]:
     """Split a JSON object into its members, each value's bytes untouched. Raises Malformed."""
     try:
         return _decode_members(data)
-    except (msgspec.DecodeError, RecursionError):
+    except _NOT_TAKEN:
         found = _split(bytes(data))
         if not isinstance(found, dict):
             raise Malformed("not a JSON object", INVALID_REQUEST) from None
         return found
 
 
+def member(data: bytes | Raw, *path: str) -> Raw:
+    """Return what stands at a path of names, or `ABSENT` where there is nothing."""
+    found = data if isinstance(data, Raw) else Raw(data)
+    for name in path:
+        try:
+            found = members(found).get(name, ABSENT)
+        except Malformed:
+            return ABSENT
+    return found
+
+
+def with_member(data: bytes | Raw, value: object, *path: str) -> Raw:
+    """Return the object with another value at a path of names; all else keeps its bytes and its order."""
+    found = members(data)
+    name, *deeper = path
+    inner = with_member(found.get(name, EMPTY_OBJECT), value, *deeper) if deeper else value
+    return Raw(encode({**found, name: inner}))
+
+
 def elements(data: bytes | Raw) -> list[Raw]:
     """Split a JSON array into its elements, each one's bytes untouched. Raises Malformed."""
     try:
         return _decode_elements(data)
-    except (msgspec.DecodeError, RecursionError):
+    except _NOT_TAKEN:
         found = _split(bytes(data))
         if not isinstance(found, list):
             raise Malformed("not a JSON array", INVALID_REQUEST) from None
@@ -99,11 +121,11 @@ def elements(data: bytes | Raw) -> list[Raw]:
 
 def text(data: Raw | None) -> str | None:
     """Return the string that `data` holds, or None where it holds anything else."""
-    if data is None:
+    if data is None or not len(data):
         return None
     try:
         return _decode_text(data)
-    except msgspec.DecodeError:
+    except _NOT_TAKEN:
         try:
             value = json.loads(bytes(data))
         except (ValueError, RecursionError):
@@ -270,101 +292,8 @@ def compact(data: Raw) -> bytes:
     """Take the white space out of a JSON text and change nothing else: no number, no order, no escape."""
     try:
         return msgspec.json.format(bytes(data), indent=-1)
-    except (msgspec.DecodeError, RecursionError):
+    except _NOT_TAKEN:
         return bytes(data)
-
-
-# --- lines ---------------------------------------------------------------------------------------------
-
-_EDGE = 4096
-_ID_EARLY = re.compile(rb'\A\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(-?\d+|"[^"\\]{0,200}")\s*,')
-# beside `jsonrpc` only: an `id` at the end of a broken line may as well be some nested object's
-_ID_LATE = re.compile(rb',\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*(-?\d+|"[^"\\]{0,200}")\s*\}\s*\Z')
-
-
-class Oversized(bytes):
-    """The first and last few kilobytes of a line that was longer than the bound; `size` counts all of it."""
-
-    size: int = 0
-
-
-class Lines:
-    """Cut a stream of bytes into lines. One longer than `limit` bytes is skipped to its end, as Oversized."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._parts: list[bytes] = []
-        self._size = 0
-
-    def feed(self, data: bytes) -> list[bytes]:
-        """Return the lines that `data` completes, without their ends."""
-        if b"\n" not in data:
-            self._keep(data)
-            return []
-        first, *lines, rest = data.split(b"\n")
-        if self._parts:
-            self._keep(first)
-            first = self._take()
-        lines.insert(0, first)
-        self._keep(rest)
-        return lines if self._limit >= len(data) else [self._bounded(line) for line in lines]
-
-    def rest(self) -> bytes:
-        """Return what came after the last line end, once the stream is over."""
-        return self._take()
-
-    def _keep(self, data: bytes) -> None:
-        if not data:
-            return
-        self._parts.append(data)
-        self._size += len(data)
-        if self._size > self._limit and len(self._parts) > 2:
-            tail = b"".join(self._parts[1:])[-_EDGE:]
-            self._parts[:] = [self._parts[0][:_EDGE], tail]
-
-    def _take(self) -> bytes:
-        line, size = b"".join(self._parts), self._size
-        self._parts.clear()
-        self._size = 0
-        return self._bounded(line, size)
-
-    def _bounded(self, line: bytes, size: int = 0) -> bytes:
-        size = max(size, len(line))
-        if size <= self._limit:
-            return line
-        cut = Oversized(line[:_EDGE] + b"\n" + line[-_EDGE:])
-        cut.size = size
-        return cut
-
-
-class Pretty:
-    """Put messages together again that a writer spread over lines: from a lone `{` to a lone `}`."""
-
-    def __init__(self, limit: int = 1 << 20) -> None:
-        self._limit = limit
-        self._lines: list[bytes] = []
-        self._size = 0
-
-    def feed(self, line: bytes) -> bytes:
-        """Return the message that `line` is or ends; nothing inside of one and for blank lines."""
-        if not self._lines:
-            if line.strip() != b"{":
-                return line if line.strip() else b""
-        elif line.startswith(b'{"') or self._size > self._limit:
-            self._lines.clear()  # what began with a brace was no message
-            return line
-        self._lines.append(line)
-        self._size = self._size + len(line) if len(self._lines) > 1 else len(line)
-        if line.rstrip() != b"}":
-            return b""
-        lines, self._lines = self._lines, []
-        return b" ".join(lines)
-
-
-def guess_id(line: bytes) -> Raw | None:
-    """Find the id of a message that cannot be parsed, where it stands first or last as writers put it."""
-    match = _ID_EARLY.search(line[: _EDGE * 2]) or _ID_LATE.search(line[-_EDGE * 2 :])
-    return Raw(match[1]) if match else None
 
 
 def joined(lines: Iterable[bytes]) -> bytes:

@@ -68,8 +68,8 @@ def start(command: list[str], log: TextIO, folder: Path | None = None) -> Client
 
 
 def text(result: CallToolResult) -> str:
-    """The text of a tool's answer."""
-    answer = "\n".join(block.text for block in result.content if isinstance(block, TextContent))
+    """The first text of a tool's answer; of `get_dynamic_tools` it is the list, and what follows are remarks."""
+    answer = next(block.text for block in result.content if isinstance(block, TextContent))
     if result.is_error:
         raise RuntimeError(answer)
     return answer

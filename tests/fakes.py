@@ -147,7 +147,7 @@ class FakeCaller:
     def notify(self, frame: Frame) -> None:
         self.told.append(frame)
 
-    async def ask(self, frame: Frame) -> Frame:
+    async def ask(self, frame: Frame, heard: Callable[[Frame], None]) -> Frame:
         self.asked.append(frame)
         return await self.answer
 
@@ -218,6 +218,7 @@ class Watcher:
     def __init__(self) -> None:
         self.states: list[str] = []
         self.frames: list[Frame] = []
+        self.opened_links = 0
         self._change = asyncio.Event()
 
     def changed(self, group: Group) -> None:
@@ -225,6 +226,9 @@ class Watcher:
             self.states.append(group.state.name)
         self._change.set()
         self._change = asyncio.Event()
+
+    def opened(self, group: Group) -> None:
+        self.opened_links += 1
 
     def heard(self, group: Group, frame: Frame) -> None:
         self.frames.append(frame)

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 from msgspec import Raw
 
 from dynamic_mcp import wire
-from dynamic_mcp.catalog import MAX_DESCRIPTION, MAX_PAGES, Catalog, one_line, read_catalog
+from dynamic_mcp.catalog import (
+    MAX_DESCRIPTION,
+    MAX_PAGES,
+    Ask,
+    Catalog,
+    Kind,
+    Listing,
+    one_line,
+    read_list,
+    read_lists,
+)
 from dynamic_mcp.errors import TimedOut
 from tests.fakes import Json, tool
 
@@ -32,8 +42,17 @@ def everything(name: str) -> bool:
     return True
 
 
-async def _read(*pages: Json) -> tuple[Catalog, list[str]]:
-    return await read_catalog(Pages(*pages), Catalog({}), everything)
+def holding(tools: Mapping[str, Raw], instructions: str = "", title: str = "") -> Catalog:
+    return Catalog({Kind.TOOLS: Listing(tools)}, instructions=instructions, title=title)
+
+
+async def _read(*pages: Json) -> tuple[Catalog, tuple[str, ...]]:
+    return await _read_from(Pages(*pages))
+
+
+async def _read_from(ask: Ask, allows: Callable[[str], bool] = everything) -> tuple[Catalog, tuple[str, ...]]:
+    listing = await read_list(ask, Kind.TOOLS, allows)
+    return Catalog({Kind.TOOLS: listing}), listing.complaints
 
 
 async def test_tools_are_kept_as_the_bytes_that_arrived_in_the_upstreams_order() -> None:
@@ -46,7 +65,7 @@ async def test_tools_are_kept_as_the_bytes_that_arrived_in_the_upstreams_order()
         "a": b'{"inputSchema":{},"name":"a"}',
     }
     assert list(catalog.tools) == ["b", "a"]
-    assert complaints == []
+    assert complaints == ()
 
 
 async def test_all_pages_are_read_with_the_cursor_as_it_came() -> None:
@@ -56,17 +75,17 @@ async def test_all_pages_are_read_with_the_cursor_as_it_came() -> None:
         {"tools": [tool("c")]},
     )
 
-    catalog, complaints = await read_catalog(pages, Catalog({}), everything)
+    catalog, complaints = await _read_from(pages)
 
     assert list(catalog.tools) == ["a", "b", "c"]
     assert pages.cursors == [b"", b'"\\u0031+/="', b'"2"']
-    assert complaints == []
+    assert complaints == ()
 
 
 async def test_a_cursor_that_comes_again_ends_the_list() -> None:
     pages = Pages({"tools": [tool("a")], "nextCursor": "same"}, {"tools": [tool("b")], "nextCursor": "same"})
 
-    catalog, complaints = await read_catalog(pages, Catalog({}), everything)
+    catalog, complaints = await _read_from(pages)
 
     assert list(catalog.tools) == ["a", "b"]
     assert len(pages.cursors) == 2
@@ -76,7 +95,7 @@ async def test_a_cursor_that_comes_again_ends_the_list() -> None:
 async def test_a_list_without_an_end_is_cut() -> None:
     pages = Pages(*({"tools": [tool(f"t{n}")], "nextCursor": str(n)} for n in range(10 * MAX_PAGES)))
 
-    catalog, complaints = await read_catalog(pages, Catalog({}), everything)
+    catalog, complaints = await _read_from(pages)
 
     assert len(catalog.tools) == len(pages.cursors) <= MAX_PAGES
     assert complaints
@@ -112,18 +131,18 @@ async def test_a_list_that_is_none_is_complained_of(tools: bytes) -> None:
 
 
 async def test_what_the_filter_does_not_allow_is_left_out_without_a_word() -> None:
-    catalog, complaints = await read_catalog(
-        Pages({"tools": [tool("read"), tool("delete"), tool("list")]}), Catalog({}), lambda name: name != "delete"
+    catalog, complaints = await _read_from(
+        Pages({"tools": [tool("read"), tool("delete"), tool("list")]}), lambda name: name != "delete"
     )
 
     assert list(catalog.tools) == ["read", "list"]
-    assert complaints == []
+    assert complaints == ()
 
 
 async def test_reading_again_keeps_what_the_upstream_said_of_itself() -> None:
-    before = Catalog({"old": Raw(b"{}")}, instructions="Use me.", title="Me")
+    before = holding({"old": Raw(b"{}")}, instructions="Use me.", title="Me")
 
-    catalog, _ = await read_catalog(Pages({"tools": [tool("new")]}), before, everything)
+    catalog = before.with_lists(await read_lists(Pages({"tools": [tool("new")]}), [Kind.TOOLS], before, everything))
 
     assert (list(catalog.tools), catalog.instructions, catalog.title) == (["new"], "Use me.", "Me")
 
@@ -133,14 +152,14 @@ async def test_what_the_question_raises_passes() -> None:
         raise TimedOut("up", "too late")
 
     with pytest.raises(TimedOut):
-        await read_catalog(ask, Catalog({}), everything)
+        await _read_from(ask)
 
 
 # --- the text for a model ------------------------------------------------------------------------------
 
 
 def _text(*tools: bytes) -> str:
-    return Catalog({str(n): Raw(each) for n, each in enumerate(tools)}).tools_text
+    return holding({str(n): Raw(each) for n, each in enumerate(tools)}).tools_text
 
 
 def test_the_text_is_one_compact_array_with_the_members_that_a_model_can_use() -> None:

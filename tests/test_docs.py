@@ -14,7 +14,7 @@ import pytest
 
 from dynamic_mcp.config import jsonc, schema
 from dynamic_mcp.config.read import read
-from dynamic_mcp.group import TRANSITIONS
+from dynamic_mcp.states import TRANSITIONS
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -82,7 +82,9 @@ def test_files_that_commands_and_links_name_exist() -> None:
         for command in re.findall(r"`(python [^`]+)`", document.read_text()):
             words = shlex.split(command.split(">")[0])
             named = f"{words[2].replace('.', '/')}.py" if words[1] == "-m" else words[1]
-            assert (ROOT / named).exists() or (ROOT / named.removesuffix(".py")).is_dir(), f"{document.name}: {command}"
+            assert (ROOT / named).exists() or (ROOT / named.removesuffix(".py")).is_dir(), (
+                f"{document.name}: {command}"
+            )
 
 
 def test_the_schema_file_is_what_the_model_says() -> None:

@@ -15,7 +15,8 @@ from msgspec import Raw
 
 from dynamic_mcp.config.resolved import Broken, Features, Program, ToolFilter
 from dynamic_mcp.errors import LinkLost, TimedOut, Unreachable, UpstreamError
-from dynamic_mcp.group import DOWN, TRANSITIONS, Group, State
+from dynamic_mcp.group import Group
+from dynamic_mcp.states import DOWN, TRANSITIONS, State
 from dynamic_mcp.upstream.open import Greeting
 from dynamic_mcp.wire import Frame
 from tests.fakes import BOUND_S, FakeClock, FakeUpstream, Json, Opener, Watcher, group_config, settled, tool

@@ -12,9 +12,14 @@ from msgspec import Raw
 
 from dynamic_mcp import wire
 from dynamic_mcp.errors import Disabled, NotFound, TimedOut
+from dynamic_mcp.lines import Lines
 from dynamic_mcp.session import BATCHES, Session
 from dynamic_mcp.wire import Frame
 from tests.fakes import BOUND_S, Client, Json, settled
+
+
+def _unheard(frame: Frame) -> None:
+    """Take what a client says of a request that it was asked, and forget it."""
 
 
 class Desk:
@@ -38,7 +43,7 @@ class Desk:
             case "hold":
                 return await self._held(frame)
             case "ask":
-                return await session.ask(Frame(method="sampling/createMessage", params=frame.params))
+                return await session.ask(Frame(method="sampling/createMessage", params=frame.params), _unheard)
             case "members":
                 return wire.result_frame({"count": len(wire.members(frame.params))})
             case "tools/call" | "missing":
@@ -121,7 +126,7 @@ async def test_a_blank_line_is_no_message(line: bytes) -> None:
 
 
 def _oversized(line: bytes) -> bytes:
-    return wire.Lines(limit=10).feed(line + b"\n")[0]
+    return Lines(limit=10).feed(line + b"\n")[0]
 
 
 @pytest.mark.parametrize(
@@ -414,7 +419,7 @@ async def test_a_request_of_a_batch_that_is_cancelled_is_not_in_the_array() -> N
 async def test_a_client_is_asked_what_it_can_do(method: str, capability: str) -> None:
     client, _ = _client()
     client.session.capabilities = {capability: Raw(b"{}")}
-    asking = asyncio.create_task(client.session.ask(Frame(method=method, params=Raw(b'{"n": 1.50}'))))
+    asking = asyncio.create_task(client.session.ask(Frame(method=method, params=Raw(b'{"n": 1.50}')), _unheard))
 
     asked = await client.hears(method)
     client.send(b'{"jsonrpc":"2.0","id":%d,"result":{"ok": 1.50}}' % asked["id"])
@@ -427,7 +432,7 @@ async def test_a_client_is_asked_what_it_can_do(method: str, capability: str) ->
 async def test_a_client_is_not_asked_what_it_cannot_do(method: str) -> None:
     client, _ = _client()
 
-    answer = await client.session.ask(Frame(method=method))
+    answer = await client.session.ask(Frame(method=method), _unheard)
 
     assert wire.members(answer.error)["code"] == Raw(b"-32601")
     assert client.lines == []
@@ -450,7 +455,7 @@ async def test_answers_of_the_client_are_matched_by_id_in_any_order() -> None:
 async def test_a_client_is_told_when_its_answer_is_no_longer_needed() -> None:
     client, _ = _client()
     client.session.capabilities = {"sampling": Raw(b"{}")}
-    asking = asyncio.create_task(client.session.ask(Frame(method="sampling/createMessage")))
+    asking = asyncio.create_task(client.session.ask(Frame(method="sampling/createMessage"), _unheard))
     asked = await client.hears("sampling/createMessage")
 
     asking.cancel()
@@ -493,7 +498,7 @@ async def test_finishing_cancels_what_does_not_end_within_the_bound() -> None:
     client.session.capabilities = {"sampling": Raw(b"{}")}
     client.send({"jsonrpc": "2.0", "id": 1, "method": "hold"})
     client.send([{"jsonrpc": "2.0", "id": 2, "method": "hold"}])
-    asking = asyncio.create_task(client.session.ask(Frame(method="sampling/createMessage")))
+    asking = asyncio.create_task(client.session.ask(Frame(method="sampling/createMessage"), _unheard))
     await settled()
 
     async with asyncio.timeout(BOUND_S):

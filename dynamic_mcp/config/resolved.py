@@ -28,6 +28,10 @@ class Features:
     resources: bool
     prompts: bool
 
+    def allows(self, feature: str) -> bool:
+        """Tell whether a feature is offered; what has no switch is."""
+        return bool(getattr(self, feature, True))
+
 
 @dataclass(frozen=True)
 class ToolFilter:

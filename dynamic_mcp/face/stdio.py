@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 
-from dynamic_mcp import wire
+from dynamic_mcp import lines
 from dynamic_mcp.pipes import Sink, Source, open_sink, open_source
 from dynamic_mcp.proxy import Proxy
 from dynamic_mcp.session import Session
@@ -39,7 +39,7 @@ class StdioFace:
         self.session: Session
         self.sink: Sink
         self._source: Source | None = None
-        self._lines = wire.Lines(max_message_bytes)
+        self._lines = lines.Lines(max_message_bytes)
 
     async def open(self, proxy: Proxy, stdin: int, stdout: int) -> None:
         """Begin to serve."""

@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+
+from msgspec import Raw
 
 from dynamic_mcp import __version__, meta_tools, wire
+from dynamic_mcp.catalog import Kind
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.errors import METHOD_NOT_FOUND
+from dynamic_mcp.errors import METHOD_NOT_FOUND, DynamicMcpError
 from dynamic_mcp.group import Group, OpenLink
 from dynamic_mcp.groups import Groups
+from dynamic_mcp.proxy.completion import Completion
+from dynamic_mcp.proxy.prompts import Prompts
+from dynamic_mcp.proxy.resources import Resources
+from dynamic_mcp.proxy.tasks import Tasks
 from dynamic_mcp.proxy.tools import Tools
 from dynamic_mcp.session import Session
-from dynamic_mcp.upstream.open import PROTOCOL_VERSIONS, Greeting, open_link
+from dynamic_mcp.states import State
+from dynamic_mcp.upstream.open import OURSELVES, PROTOCOL_VERSIONS, Greeting, open_link
 from dynamic_mcp.wire import Frame
 
 log = logging.getLogger(__name__)
 
 # Changes that come together are announced together.
 SETTLE_S = 0.05
+# In `_meta` of a request that is no other use case: the group that it is for.
+GROUP = "dynamic-mcp/group"
 
 UseCase = Callable[[Session, Frame], Awaitable[Frame]]
 
@@ -30,14 +40,33 @@ class Proxy:
     def __init__(self, config: Config, *, opener: OpenLink = open_link) -> None:
         self.groups = Groups(config, self, opener=opener)
         self._sessions: list[Session] = []
-        self._tools = Tools(self.groups)
-        self._announced = b""
+        self._tasks = Tasks(self.groups)
+        self._tools = Tools(self.groups, self._tasks)
+        self._resources = Resources(self.groups)
+        self._prompts = Prompts(self.groups)
+        self._completion = Completion(self._prompts, self._resources)
+        self._level: Raw | None = None
+        self._announced: dict[str, object] = {}
         self._announcing: asyncio.TimerHandle | None = None
+        self._background: set[asyncio.Task[None]] = set()
         self._use_cases: dict[str, UseCase] = {
             "initialize": self._initialize,
             "ping": self._ping,
             "tools/list": self._list_tools,
             "tools/call": self._tools.call,
+            "resources/list": self._resources.list_all,
+            "resources/templates/list": self._resources.list_templates,
+            "resources/read": self._resources.read,
+            "resources/subscribe": self._resources.subscribe,
+            "resources/unsubscribe": self._resources.unsubscribe,
+            "prompts/list": self._prompts.list_all,
+            "prompts/get": self._prompts.get,
+            "completion/complete": self._completion.complete,
+            "logging/setLevel": self._set_level,
+            "tasks/get": self._tasks.get,
+            "tasks/cancel": self._tasks.get,
+            "tasks/result": self._tasks.result,
+            "tasks/list": self._tasks.list_all,
         }
 
     def connect(self, send: Callable[[bytes], None]) -> Session:
@@ -50,38 +79,74 @@ class Proxy:
         """End every group."""
         if self._announcing is not None:
             self._announcing.cancel()
+        for task in self._background:
+            task.cancel()
         self._sessions.clear()
         await self.groups.close()
 
     # --- Server: what a session asks -------------------------------------------------------------------
 
     async def answer(self, session: Session, frame: Frame) -> Frame:
-        """Answer a request by its method."""
+        """Answer a request by its method; what has no use case goes to the group that its `_meta` names."""
         use_case = self._use_cases.get(frame.method)
-        if use_case is None:
+        if use_case is not None:
+            return await use_case(session, frame)
+        name = wire.text(wire.member(frame.params, "_meta", GROUP))
+        if name is None:
             return wire.error_frame(METHOD_NOT_FOUND, f"method not found: `{frame.method}`")
-        return await use_case(session, frame)
+        group = self.groups[name]
+        return await group.request(
+            frame.method,
+            wire.members(frame.params),
+            timeout_s=group.config.timeouts.tools_s,
+            caller=session,
+            what=frame.method,
+        )
 
     def hear(self, session: Session, frame: Frame) -> None:
-        """Take a notification of a client; those that need an answer from nobody end here."""
-        log.debug("the client sent %s", frame.method)
+        """Take a notification of a client: for every group, or for the one that its `_meta` names."""
+        name = wire.text(wire.member(frame.params, "_meta", GROUP))
+        for group in self.groups:
+            if frame.method == "notifications/roots/list_changed" or group.name == name:
+                group.notify(frame.method, frame.params)
 
     async def _initialize(self, session: Session, frame: Frame) -> Frame:
         """Negotiate as the lifecycle of the MCP specification says, and let the groups begin."""
         params = wire.members(frame.params)
         asked = wire.text(params.get("protocolVersion"))
         session.version = asked if asked in PROTOCOL_VERSIONS else PROTOCOL_VERSIONS[0]
-        session.capabilities = wire.members(params.get("capabilities", wire.EMPTY_OBJECT))
-        self.groups.start(Greeting(session.version, home=session))
-        self._announced = self._tools.listed()
+        declared = params.get("capabilities", wire.EMPTY_OBJECT)
+        session.capabilities = wire.members(declared)
+        self.groups.start(Greeting(session.version, declared, _client_info(params), session))
+        self._announced = self._shown()
         return wire.result_frame(
             {
                 "protocolVersion": session.version,
-                "capabilities": {"tools": {"listChanged": True}},
+                "capabilities": self._capabilities(session.version),
                 "serverInfo": {"name": "dynamic-mcp", "version": __version__},
                 "instructions": meta_tools.instructions(self._tools.rows()),
             }
         )
+
+    def _capabilities(self, version: str) -> dict[str, object]:
+        """Return the union of what the groups can do; a group that is not known yet may be able to do all."""
+
+        def some(feature: str, *part: str) -> bool:
+            return any(
+                group.config.features.allows(feature) and (group.known is None or group.known.may(feature, *part))
+                for group in self.groups
+            )
+
+        found: dict[str, object] = {"tools": {"listChanged": True}}
+        if some("resources"):
+            subscribe = {"subscribe": True} if some("resources", "subscribe") else {}
+            found["resources"] = {**subscribe, "listChanged": True}
+        if some("prompts"):
+            found["prompts"] = {"listChanged": True}
+        found |= {name: {} for name in ("completions", "logging") if some(name)}
+        if version >= "2025-11-25" and some("tasks"):
+            found["tasks"] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
+        return found
 
     async def _ping(self, session: Session, frame: Frame) -> Frame:
         return wire.result_frame(b"{}")
@@ -89,22 +154,104 @@ class Proxy:
     async def _list_tools(self, session: Session, frame: Frame) -> Frame:
         return wire.result_frame(self._tools.listed())
 
+    async def _set_level(self, session: Session, frame: Frame) -> Frame:
+        """Tell every group that logs, and remember it for those that connect later."""
+        level = wire.member(frame.params, "level")
+        if not len(level):
+            raise wire.Malformed("`level` is missing")
+        self._level = level
+        for group in self.groups:
+            if group.state is State.READY:
+                self._tell_level(group, session)
+        return wire.result_frame(b"{}")
+
     # --- Observer: what a group does -------------------------------------------------------------------
 
     def changed(self, group: Group) -> None:
-        """Tell the sessions when what `tools/list` answers is another answer now."""
+        """Tell the sessions when what a list answers is another answer now."""
         if self._announcing is None and self._sessions:
             self._announcing = asyncio.get_running_loop().call_later(SETTLE_S, self._announce)
 
+    def opened(self, group: Group) -> None:
+        """Ask a new link for what sessions have asked of the one before: the log level, and subscriptions."""
+        self._tell_level(group, None)
+        for uri, session in self._resources.subscriptions(group).items():
+            params = {"uri": Raw(wire.encode(uri))}
+            self._in_background(self._repeat(group, session, "resources/subscribe", params))
+
     def heard(self, group: Group, frame: Frame) -> None:
-        """Take a notification of an upstream that belongs to no call."""
-        log.debug("group %s sent %s", group.name, frame.method)
+        """Pass a notification of an upstream on to whom it concerns; one that nobody knows goes to every session."""
+        if frame.method == "notifications/resources/updated":
+            self._resources.updated(group, frame)
+            return
+        if frame.method == "notifications/tasks/status" and (known := self._tasks.status(group, frame)):
+            session, frame = known
+            session.notify(frame)
+            return
+        if frame.method == "notifications/message":
+            frame = _with_group_in_logger(group.name, frame)
+        for session in self._sessions:
+            if session.version:
+                session.notify(frame)
 
     def _announce(self) -> None:
         self._announcing = None
-        listed = self._tools.listed()
-        if listed != self._announced:
-            self._announced = listed
-            for session in self._sessions:
-                if session.version:
-                    session.notify(Frame(method="notifications/tools/list_changed"))
+        shown = self._shown()
+        before, self._announced = self._announced, shown
+        for feature in shown:
+            if shown[feature] != before.get(feature):
+                for session in self._sessions:
+                    if session.version:
+                        session.notify(Frame(method=f"notifications/{feature}/list_changed"))
+
+    def _shown(self) -> dict[str, object]:
+        """Return what the lists answer now, to tell whether it changes."""
+
+        def entries(*kinds: Kind) -> object:
+            return [
+                (group.name, kind, {key: bytes(entry) for key, entry in group.known.entries(kind).items()})
+                for group in self.groups
+                for kind in kinds
+                if group.known and group.known.entries(kind)
+            ]
+
+        return {
+            "tools": self._tools.listed(),
+            "resources": entries(Kind.RESOURCES, Kind.TEMPLATES),
+            "prompts": entries(Kind.PROMPTS),
+        }
+
+    # --- what groups are told in the background --------------------------------------------------------
+
+    def _tell_level(self, group: Group, session: Session | None) -> None:
+        if self._level is not None and group.known is not None and group.known.may("logging"):
+            self._in_background(self._repeat(group, session, "logging/setLevel", {"level": self._level}))
+
+    async def _repeat(self, group: Group, session: Session | None, method: str, params: dict[str, Raw]) -> None:
+        try:
+            timeout_s = group.config.timeouts.resources_s
+            await group.request(method, params, timeout_s=timeout_s, caller=session, what=method)
+        except DynamicMcpError as exc:
+            log.warning("%s: %s", method, exc.message)
+
+    def _in_background(self, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+
+def _client_info(params: Mapping[str, Raw]) -> Raw:
+    """Return who the client says it is, or who we are where it says less than servers insist on."""
+    info = params.get("clientInfo", wire.EMPTY_OBJECT)
+    complete = all(wire.text(wire.member(info, name)) for name in ("name", "version"))
+    return info if complete else OURSELVES
+
+
+def _with_group_in_logger(group: str, frame: Frame) -> Frame:
+    """Put the group in front of the logger's name, so that a client can tell whose words these are."""
+    logger = wire.text(wire.member(frame.params, "logger"))
+    try:
+        params = wire.with_member(frame.params, f"{group}/{logger}" if logger else group, "logger")
+    except wire.Malformed:
+        return frame
+    return Frame(method=frame.method, params=params)

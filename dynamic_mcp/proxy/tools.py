@@ -11,6 +11,7 @@ from dynamic_mcp.errors import Disabled, InvalidArguments, NotFound, ProtocolVio
 from dynamic_mcp.group import Group
 from dynamic_mcp.groups import Groups, closest
 from dynamic_mcp.meta_tools import CALL, GET, Row
+from dynamic_mcp.proxy.tasks import Tasks
 from dynamic_mcp.session import Session
 from dynamic_mcp.wire import EMPTY_OBJECT, Frame
 
@@ -23,8 +24,9 @@ _BRACE = ord("{")
 class Tools:
     """The tools of all groups behind two."""
 
-    def __init__(self, groups: Groups) -> None:
+    def __init__(self, groups: Groups, tasks: Tasks) -> None:
         self._groups = groups
+        self._tasks = tasks
 
     def rows(self) -> list[Row]:
         """Return the groups as a model sees them."""
@@ -34,7 +36,10 @@ class Tools:
 
     def listed(self) -> bytes:
         """Return the result of `tools/list`."""
-        return wire.encode(meta_tools.tools(self.rows()))
+        with_tasks = any(
+            group.known and group.known.may("tasks", "requests", "tools", "call") for group in self._groups
+        )
+        return wire.encode(meta_tools.tools(self.rows(), with_tasks=with_tasks))
 
     async def call(self, session: Session, frame: Frame) -> Frame:
         """Answer `tools/call`."""
@@ -55,7 +60,8 @@ class Tools:
     async def _get_dynamic(self, params: Mapping[str, Raw]) -> Frame:
         group = self._group(_arguments(params))
         catalog = await group.catalog()
-        return wire.result_frame({"content": [{"type": "text", "text": catalog.tools_text}]})
+        texts = [catalog.tools_text, *filter(None, [catalog.instructions])]
+        return wire.result_frame({"content": [{"type": "text", "text": text} for text in texts]})
 
     async def _call_dynamic(self, session: Session, params: Mapping[str, Raw]) -> Frame:
         arguments = _arguments(params)
@@ -95,7 +101,7 @@ class Tools:
             return _refusal(answer, group, name)
         if memoryview(answer.result)[0] != _BRACE:
             raise ProtocolViolation(group.name, f"answered `{name}` with a result that is not an object")
-        return answer
+        return self._tasks.began(session, group, answer) if "task" in params else answer
 
     async def _look_again(self, group: Group, name: str) -> None:
         """Read the group's list once more before a name is called wrong. Raises NotFound."""

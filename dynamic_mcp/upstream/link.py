@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from msgspec import Raw
 
-from dynamic_mcp import wire
+from dynamic_mcp import lines, wire
 from dynamic_mcp.errors import (
     INTERNAL_ERROR,
     METHOD_NOT_FOUND,
@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 # A call whose upstream reports progress may take this many times its timeout, and no longer.
 PROGRESS_EXTENDS_TO = 60
 _LONGEST_GARBAGE_SHOWN = 200
+_NEVER_CANCELLED = "initialize"  # MCP 2025-11-25, basic/utilities/cancellation
 
 
 class Caller(Protocol):
@@ -39,8 +40,8 @@ class Caller(Protocol):
         """Pass on a notification."""
         ...
 
-    async def ask(self, frame: Frame) -> Frame:
-        """Pass on a request and return its answer."""
+    async def ask(self, frame: Frame, heard: Callable[[Frame], None]) -> Frame:
+        """Pass on a request and return its answer; `heard` takes what the client says of it meanwhile and later."""
         ...
 
 
@@ -109,7 +110,7 @@ class Link:
         self._calls: dict[bytes, _Call] = {}
         self._asked: dict[bytes, asyncio.Task[None]] = {}
         self._garbage = 0
-        self._pretty = wire.Pretty()
+        self._pretty = lines.Pretty()
 
     @property
     def calls(self) -> int:
@@ -169,14 +170,11 @@ class Link:
     def _tokens_mapped(self, params: Mapping[str, Raw], key: bytes, call: _Call) -> Mapping[str, Raw]:
         if "_meta" not in params:
             return params
-        try:
-            meta = wire.members(params["_meta"])
-        except wire.Malformed:
+        token = wire.member(params["_meta"], "progressToken")
+        if not len(token):
             return params
-        if "progressToken" not in meta:
-            return params
-        call.token = meta["progressToken"]
-        return {**params, "_meta": Raw(wire.encode({**meta, "progressToken": Raw(key)}))}
+        call.token = token
+        return {**params, "_meta": wire.with_member(params["_meta"], Raw(key), "progressToken")}
 
     def _expire(self, key: bytes) -> None:
         call = self._calls.get(key)
@@ -195,7 +193,8 @@ class Link:
         )
 
     def _abandon(self, key: bytes, reason: str) -> None:
-        if self._calls.pop(key, None) is not None:
+        call = self._calls.pop(key, None)
+        if call is not None and call.what != _NEVER_CANCELLED:
             body = wire.encode({"requestId": int(key), "reason": reason})
             self.notify("notifications/cancelled", body)
 
@@ -207,17 +206,23 @@ class Link:
         if not whole:
             return
         line = whole
-        if isinstance(line, wire.Oversized):
+        if isinstance(line, lines.Oversized):
             self._unreadable(line, f"sent a message of {line.size} bytes, over `max_message_bytes`")
             return
         try:
-            if wire.is_batch(line):
-                for element in wire.elements(line):
-                    self._dispatch(wire.parse(bytes(element)))
-            else:
-                self._dispatch(wire.parse(line))
+            messages = map(bytes, wire.elements(line)) if wire.is_batch(line) else (line,)
+        except wire.Malformed:
+            messages = (line,)
+        for message in messages:
+            self._receive_one(message)
+
+    def _receive_one(self, message: bytes) -> None:
+        try:
+            frame = wire.parse(message)
         except wire.Malformed as exc:
-            self._unreadable(line, f"sent a message that cannot be read: {exc}")
+            self._unreadable(message, f"sent a message that cannot be read: {exc}")
+        else:
+            self._dispatch(frame)
 
     def lost(self, error: LinkLost) -> None:
         """Fail what is in flight at once, because the connection has ended."""
@@ -258,21 +263,17 @@ class Link:
             call.future.set_result(frame)
 
     def _progressed(self, frame: Frame) -> None:
-        try:
-            params = wire.members(frame.params)
-        except wire.Malformed:
-            return
-        call = self._calls.get(bytes(params.get("progressToken", ABSENT)))
+        call = self._calls.get(bytes(wire.member(frame.params, "progressToken")))
         if call is None or not len(call.token):
             return
         call.extend(self._loop.time())
         if call.caller is not None:
-            params["progressToken"] = call.token
-            call.caller.notify(Frame(method=frame.method, params=Raw(wire.encode(params))))
+            params = wire.with_member(frame.params, call.token, "progressToken")
+            call.caller.notify(Frame(method=frame.method, params=params))
 
     def _unreadable(self, line: bytes, reason: str) -> None:
         """Fail the call that a broken line answers, when it says which; otherwise skip the line."""
-        id = wire.guess_id(line)
+        id = lines.answered_id(line)
         call = self._calls.pop(bytes(id), None) if id is not None else None
         if call is not None:
             call.fail(ProtocolViolation(self.group, reason, hint=f"{call.what} has run, but its answer is lost"))
@@ -312,14 +313,18 @@ class Link:
 
     async def _pass_on(self, caller: Caller, frame: Frame) -> None:
         try:
-            self._reply(frame.id, await caller.ask(frame))
+            self._reply(frame.id, await caller.ask(frame, self._told))
         except DynamicMcpError as exc:
             self._reply(frame.id, wire.error_frame(exc.rpc_code, str(exc)))
         except Exception:
             log.exception("group %s: passing on %s failed", self.group, frame.method)
             self._reply(frame.id, wire.error_frame(INTERNAL_ERROR, "internal error of the proxy"))
         finally:
-            self._asked.pop(bytes(frame.id), None)
+            if self._asked.get(bytes(frame.id)) is asyncio.current_task():
+                del self._asked[bytes(frame.id)]
+
+    def _told(self, frame: Frame) -> None:
+        self.notify(frame.method, frame.params)
 
     def _reply(self, id: Raw, answer: Frame) -> None:
         if self.loss is None:
@@ -330,10 +335,6 @@ class Link:
 
     def _withdrawn(self, frame: Frame) -> None:
         """The upstream no longer wants the answer to a request of its own."""
-        try:
-            key = bytes(wire.members(frame.params).get("requestId", ABSENT))
-        except wire.Malformed:
-            return
-        task = self._asked.get(key)
+        task = self._asked.pop(bytes(wire.member(frame.params, "requestId")), None)
         if task is not None:
             task.cancel()

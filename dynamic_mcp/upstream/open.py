@@ -17,12 +17,16 @@ from dynamic_mcp.upstream.stdio import StdioTransport
 PROTOCOL_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 
 
+OURSELVES = Raw(wire.encode({"name": "dynamic-mcp", "version": __version__}))
+
+
 @dataclass(frozen=True)
 class Greeting:
-    """What an upstream is told at its start: the session it is opened for, and what that client can do."""
+    """What an upstream is told at its start: what the client is and can do, word for word, and for whom it starts."""
 
     version: str = PROTOCOL_VERSIONS[0]
     capabilities: Raw = field(default_factory=lambda: wire.EMPTY_OBJECT)
+    client_info: Raw = field(default_factory=lambda: OURSELVES)
     home: Caller | None = None
 
 
@@ -47,7 +51,7 @@ class Welcome:
 
     @property
     def title(self) -> str:
-        """The upstream's name for people, else its name."""
+        """The upstream's name for people."""
         try:
             info = wire.members(self.result.get("serverInfo", wire.EMPTY_OBJECT))
         except wire.Malformed:
@@ -88,7 +92,7 @@ async def greet(link: Link, greeting: Greeting, timeout_s: float) -> Welcome:
     params = {
         "protocolVersion": Raw(wire.encode(greeting.version)),
         "capabilities": greeting.capabilities,
-        "clientInfo": Raw(wire.encode({"name": "dynamic-mcp", "version": __version__})),
+        "clientInfo": greeting.client_info,
     }
     answer = await link.request("initialize", params, timeout_s=timeout_s)
     result = result_of(answer, link.group, "initialize")

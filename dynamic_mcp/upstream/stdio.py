@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-from dynamic_mcp import wire
+from dynamic_mcp import lines, wire
 from dynamic_mcp.config.resolved import Program
 from dynamic_mcp.errors import LinkLost, NotSent, Unreachable
 from dynamic_mcp.upstream.process import Process, start
@@ -42,8 +42,8 @@ class StdioTransport:
         self.group = group
         self.receive: Callable[[bytes], None]
         self.lost: Callable[[LinkLost], None]
-        self._lines = wire.Lines(max_message_bytes)
-        self._stderr = wire.Lines(STDERR_LINE_BYTES)
+        self._lines = lines.Lines(max_message_bytes)
+        self._stderr = lines.Lines(STDERR_LINE_BYTES)
         self._ring: deque[str] = deque(maxlen=STDERR_LINES)
         self._process: Process
         self._is_ending = False

@@ -6,9 +6,9 @@ and `pip install mcp-server-time mcp-server-git`.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -71,7 +71,7 @@ async def test_memory_keeps_what_it_is_told(tmp_path: Path) -> None:
 
 async def test_time_and_git_from_pypi_serve_side_by_side(tmp_path: Path) -> None:
     repository = tmp_path / "repository"
-    subprocess.run(["git", "init", "-q", str(repository)], check=True)
+    await (await asyncio.create_subprocess_exec("git", "init", "-q", str(repository))).wait()
     servers = {
         "time": {"command": command("mcp-server-time"), "args": ["--local-timezone", "UTC"]},
         "git": {"command": command("mcp-server-git"), "args": ["--repository", str(repository)]},

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 from msgspec import Raw
 
 from dynamic_mcp import wire
 from dynamic_mcp.errors import LinkLost, NotFound, NotSent, ProtocolViolation, TimedOut
+from dynamic_mcp.lines import Lines
 from dynamic_mcp.upstream import link as link_module
 from dynamic_mcp.upstream.link import Caller, Link
 from dynamic_mcp.wire import Frame
@@ -179,7 +180,7 @@ async def test_an_answer_with_neither_or_both_of_result_and_error_fails_that_cal
 
 
 def _oversized(line: bytes) -> bytes:
-    return wire.Lines(limit=10).feed(line + b"\n")[0]
+    return Lines(limit=10).feed(line + b"\n")[0]
 
 
 @pytest.mark.parametrize(
@@ -649,7 +650,7 @@ class Broken(FakeCaller):
         super().__init__()
         self.error = error
 
-    async def ask(self, frame: Frame) -> Frame:
+    async def ask(self, frame: Frame, heard: Callable[[Frame], None]) -> Frame:
         raise self.error
 
 

@@ -1,0 +1,38 @@
+"""Names for things of a group among those of all groups: readable, unique, and within what every client takes."""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+from urllib.parse import quote, unquote
+
+_ALLOWED = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_NOT_ALLOWED = re.compile(r"[^A-Za-z0-9_-]")
+_DIGEST = 8
+_SCHEME = "dynamic-mcp://"
+
+
+def listed_name(group: str, name: str) -> str:
+    """Return `<group>__<name>`, or where clients do not take that, a shortened form that is always the same."""
+    full = f"{group}__{name}"
+    return full if _ALLOWED.fullmatch(full) else hashed_name(group, name)
+
+
+def hashed_name(group: str, name: str) -> str:
+    """Return the shortened form: what is allowed of the name, and a digest that keeps it apart from others."""
+    digest = sha256(f"{group}\0{name}".encode()).hexdigest()[:_DIGEST]
+    readable = _NOT_ALLOWED.sub("_", f"{group}__{name}")[: 64 - _DIGEST - 1]
+    return f"{readable}_{digest}"
+
+
+def group_uri(group: str, uri: str) -> str:
+    """Return a URI that names a resource by its group: `dynamic-mcp://<group>/<encoded uri>`."""
+    return f"{_SCHEME}{quote(group, safe='')}/{quote(uri, safe='')}"
+
+
+def split_group_uri(uri: str) -> tuple[str, str] | None:
+    """Return the group and the upstream's own URI that a group URI names, or None where it is another URI."""
+    if not uri.startswith(_SCHEME):
+        return None
+    group, slash, encoded = uri.removeprefix(_SCHEME).partition("/")
+    return (unquote(group), unquote(encoded)) if slash and group and encoded else None

@@ -1,0 +1,102 @@
+"""Lists of all groups as one: in config order, paged, never emptied by one group, and saying what is missing."""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Iterable, Iterator
+
+from msgspec import Raw
+
+from dynamic_mcp import wire
+from dynamic_mcp.catalog import Kind
+from dynamic_mcp.errors import Disabled, DynamicMcpError, InvalidArguments
+from dynamic_mcp.group import Group
+from dynamic_mcp.groups import Groups
+from dynamic_mcp.states import DOWN
+from dynamic_mcp.wire import Frame
+
+# A list waits for groups that are about to tell what they have, but not for long.
+WAIT_S = 2.0
+PAGE_ENTRIES = 1000
+MISSING = "dynamic-mcp/missing"
+
+# A group's entry under its key there.
+Item = tuple[Group, str, Raw]
+# Gives entries their place in the common list: what is listed for each.
+Rename = Callable[[list[Item]], list[Raw]]
+
+
+async def listed(groups: Groups, kind: Kind, frame: Frame, rename: Rename) -> Frame:
+    """Answer a list request: one group's entries where `group` names one, else those of all."""
+    params = wire.members(frame.params) if len(frame.params) else {}
+    chosen = _chosen(groups, kind, wire.text(params.get("group")))
+    start = _offset(wire.text(params.get("cursor")))
+    await learned(chosen, [kind], WAIT_S)
+    entries = rename([(group, key, entry) for group in chosen for key, entry in _entries(group, kind)])
+    if start > len(entries):
+        raise wire.Malformed("the cursor is not one of this list, or the list has changed: begin again")
+    result: dict[str, object] = {kind.member: entries[start : start + PAGE_ENTRIES], **_rest(chosen, kind)}
+    if start + PAGE_ENTRIES < len(entries):
+        result["nextCursor"] = urlsafe_b64encode(b"%d" % (start + PAGE_ENTRIES)).decode()
+    return wire.result_frame(result)
+
+
+async def learned(groups: Iterable[Group], kinds: Iterable[Kind], within_s: float) -> None:
+    """Wait until these lists of the groups are known, but not for groups that are down, nor longer than this."""
+    waiting = [
+        asyncio.ensure_future(group.catalog(kinds))
+        for group in groups
+        if group.state not in DOWN and not (group.known and group.known.knows(kinds))
+    ]
+    if waiting:
+        done, late = await asyncio.wait(waiting, timeout=within_s)
+        for task in late:
+            task.cancel()
+        for task in done:
+            if not isinstance(task.exception(), DynamicMcpError | None):
+                task.result()
+
+
+def offering(groups: Iterable[Group], feature: str) -> list[Group]:
+    """Return the groups whose config lets this feature through."""
+    return [group for group in groups if group.config.features.allows(feature)]
+
+
+def _chosen(groups: Groups, kind: Kind, name: str | None) -> list[Group]:
+    if name is None:
+        return offering(groups, kind.capability)
+    group = groups[name]
+    if not group.config.features.allows(kind.capability):
+        raise Disabled(kind.capability, name)
+    return [group]
+
+
+def _entries(group: Group, kind: Kind) -> Iterator[tuple[str, Raw]]:
+    return iter(group.known.entries(kind).items() if group.known else ())
+
+
+def _rest(groups: list[Group], kind: Kind) -> dict[str, object]:
+    """Return the lists' other members, the first group's where two have one, and in `_meta` what is missing."""
+    rest: dict[str, Raw] = {}
+    for group in reversed(groups):
+        listing = group.known.lists.get(kind) if group.known else None
+        rest |= listing.rest if listing else {}
+    missing = {group.name: complaint for group in groups if (complaint := group.complaint([kind]))}
+    if not missing:
+        return dict(rest)
+    meta = wire.members(rest["_meta"]) if "_meta" in rest and _is_object(rest["_meta"]) else {}
+    return {**rest, "_meta": {**meta, MISSING: missing}}
+
+
+def _is_object(data: Raw) -> bool:
+    return bytes(data).startswith(b"{")
+
+
+def _offset(cursor: str | None) -> int:
+    if cursor is None:
+        return 0
+    try:
+        return int(urlsafe_b64decode(cursor.encode()))
+    except ValueError:
+        raise InvalidArguments("the cursor is not one of this list", hint="begin again without one") from None

@@ -1,0 +1,211 @@
+"""Resources of all groups: who owns a URI, and the requests that go to the owner.
+
+A URI stays as it is and belongs to the first group that lists it, then to the first whose template may make it.
+The same URI of a later group is listed as `dynamic-mcp://<group>/<encoded uri>`; either can be read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from msgspec import Raw
+
+from dynamic_mcp import names, uri_template, wire
+from dynamic_mcp.catalog import Kind
+from dynamic_mcp.errors import Disabled, DynamicMcpError, ResourceNotFound
+from dynamic_mcp.group import Group
+from dynamic_mcp.groups import Groups
+from dynamic_mcp.proxy.lists import WAIT_S, Item, learned, listed, offering
+from dynamic_mcp.session import Session
+from dynamic_mcp.states import DOWN
+from dynamic_mcp.wire import Frame
+
+_BOTH = (Kind.RESOURCES, Kind.TEMPLATES)
+# A group that stands earlier in the config gets this much longer to say that it has a resource too.
+_EARLIER_S = 0.5
+
+
+class Resources:
+    """The use cases of resources."""
+
+    def __init__(self, groups: Groups) -> None:
+        self._groups = groups
+        # (group, its own URI) -> each subscribed session, and the URI as that session wrote it
+        self._subscribed: dict[tuple[str, str], dict[Session, str]] = {}
+
+    async def list_all(self, session: Session, frame: Frame) -> Frame:
+        """Answer `resources/list`."""
+        return await listed(self._groups, Kind.RESOURCES, frame, self._listed)
+
+    async def list_templates(self, session: Session, frame: Frame) -> Frame:
+        """Answer `resources/templates/list`."""
+        return await listed(self._groups, Kind.TEMPLATES, frame, lambda items: [entry for _, _, entry in items])
+
+    async def read(self, session: Session, frame: Frame) -> Frame:
+        """Answer `resources/read`: the owner's result as it is; where nobody lists the URI, whoever has it."""
+        params, uri = _params(frame)
+        owner = await self.owner(uri)
+        if owner is not None:
+            return await self._send(session, owner, frame.method, params)
+        return await self._first_that_has(session, uri, params)
+
+    async def subscribe(self, session: Session, frame: Frame) -> Frame:
+        """Answer `resources/subscribe`, and remember it for the group's next link too."""
+        params, uri = _params(frame)
+        group, own = await self._owner_or_not_found(uri)
+        answer = await self._send(session, (group, own), frame.method, params)
+        if not len(answer.error):
+            self._subscribed.setdefault((group.name, own), {})[session] = uri
+            group.is_subscribed = True
+        return answer
+
+    async def unsubscribe(self, session: Session, frame: Frame) -> Frame:
+        """Answer `resources/unsubscribe`; the upstream hears of it when nobody is subscribed any more."""
+        params, uri = _params(frame)
+        group, own = await self._owner_or_not_found(uri)
+        sessions = self._subscribed.get((group.name, own), {})
+        sessions.pop(session, None)
+        if sessions:
+            return wire.result_frame(b"{}")
+        self._subscribed.pop((group.name, own), None)
+        group.is_subscribed = any(name == group.name for name, _ in self._subscribed)
+        return await self._send(session, (group, own), frame.method, params)
+
+    def updated(self, group: Group, frame: Frame) -> None:
+        """Tell those who subscribed, by the URI that each of them wrote; a part of a resource goes to all of them."""
+        uri = wire.text(wire.member(frame.params, "uri")) or ""
+        exact = self._subscribed.get((group.name, uri))
+        if exact is not None:
+            for session, written in exact.items():
+                params = frame.params if written == uri else wire.with_member(frame.params, written, "uri")
+                session.notify(Frame(method=frame.method, params=params))
+            return
+        for session in {each for (name, _), all_ in self._subscribed.items() if name == group.name for each in all_}:
+            session.notify(frame)
+
+    def subscriptions(self, group: Group) -> dict[str, Session]:
+        """Return the group's own URIs that somebody is subscribed to, each with one of those sessions."""
+        return {
+            uri: next(iter(sessions))
+            for (name, uri), sessions in self._subscribed.items()
+            if name == group.name and sessions
+        }
+
+    def forget(self, session: Session) -> None:
+        """Drop the subscriptions of a session that is gone."""
+        for sessions in self._subscribed.values():
+            sessions.pop(session, None)
+
+    # --- owners ----------------------------------------------------------------------------------------
+
+    async def owner(self, uri: str) -> tuple[Group, str] | None:
+        """Return the group that a URI belongs to and the URI as that group knows it. Raises NotFound, Disabled."""
+        named = names.split_group_uri(uri)
+        if named is not None:
+            group = self._groups[named[0]]
+            if not group.config.features.resources:
+                raise Disabled("resources", group.name)
+            return group, named[1]
+        groups = offering(self._groups, "resources")
+        found = _listing(groups, uri)
+        if found is None:
+            await learned(groups, _BOTH, WAIT_S)
+            found = _listing(groups, uri) or _templating(groups, uri)
+        return None if found is None else (found, uri)
+
+    async def template_owner(self, uri: str) -> tuple[Group, str] | None:
+        """Return the group that lists this very template, else the owner of the URI."""
+        groups = offering(self._groups, "resources")
+        await learned(groups, [Kind.TEMPLATES], WAIT_S)
+        for group in groups:
+            if group.known and uri in group.known.entries(Kind.TEMPLATES):
+                return group, uri
+        return await self.owner(uri)
+
+    async def _owner_or_not_found(self, uri: str) -> tuple[Group, str]:
+        owner = await self.owner(uri)
+        if owner is None:
+            raise ResourceNotFound(uri)
+        return owner
+
+    def _listed(self, items: list[Item]) -> list[Raw]:
+        groups = offering(self._groups, "resources")
+        return [
+            entry
+            if _listing(groups, uri) is group
+            else wire.with_member(entry, names.group_uri(group.name, uri), "uri")
+            for group, uri, entry in items
+        ]
+
+    # --- requests --------------------------------------------------------------------------------------
+
+    async def _send(
+        self, session: Session, owner: tuple[Group, str], method: str, params: Mapping[str, Raw]
+    ) -> Frame:
+        group, uri = owner
+        return await group.request(
+            method,
+            params if wire.text(params["uri"]) == uri else {**params, "uri": Raw(wire.encode(uri))},
+            timeout_s=group.config.timeouts.resources_s,
+            caller=session,
+            what=f"{method} of `{uri}`",
+        )
+
+    async def _first_that_has(self, session: Session, uri: str, params: Mapping[str, Raw]) -> Frame:
+        """Ask all that could know an unlisted URI at once; among those that have it, the earliest group counts."""
+        asked = [
+            asyncio.ensure_future(self._send(session, (group, uri), "resources/read", params))
+            for group in offering(self._groups, "resources")
+            if group.state not in DOWN and (group.known is None or group.known.may("resources"))
+        ]
+        try:
+            return await _earliest_result(asked, uri)
+        finally:
+            for task in asked:
+                task.cancel()
+
+
+async def _earliest_result(asked: Sequence[asyncio.Future[Frame]], uri: str) -> Frame:
+    """Return the first result that comes, unless a group that stands earlier has one too, a moment later."""
+    pending = set(asked)
+    patience_s: float | None = None
+    while pending:
+        done, pending = await asyncio.wait(pending, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
+        found = next((task for task in asked if _has_result(task)), None)
+        if found is not None:
+            if not done or pending.isdisjoint(asked[: asked.index(found)]):
+                return found.result()
+            patience_s = _EARLIER_S
+    raise ResourceNotFound(uri)
+
+
+def _has_result(task: asyncio.Future[Frame]) -> bool:
+    if not task.done() or task.cancelled():
+        return False
+    if task.exception() is not None:
+        return not isinstance(task.exception(), DynamicMcpError)  # anything else is a bug and is raised
+    return len(task.result().error) == 0
+
+
+def _params(frame: Frame) -> tuple[dict[str, Raw], str]:
+    params = wire.members(frame.params)
+    uri = wire.text(params.get("uri"))
+    if not uri:
+        raise wire.Malformed("`uri` of the resource is missing")
+    return params, uri
+
+
+def _listing(groups: list[Group], uri: str) -> Group | None:
+    return next((group for group in groups if group.known and uri in group.known.entries(Kind.RESOURCES)), None)
+
+
+def _templating(groups: list[Group], uri: str) -> Group | None:
+    return next(
+        (
+            group
+            for group in groups
+            if group.known and any(uri_template.matches(each, uri) for each in group.known.entries(Kind.TEMPLATES))
+        ),
+        None,
+    )

@@ -1,0 +1,147 @@
+"""Tasks (MCP 2025-11-25): every request about a task goes to the group that runs it.
+
+A task keeps its id, unless a task of another group has the same one: then it becomes `<group>__<id>`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from msgspec import Raw
+
+from dynamic_mcp import wire
+from dynamic_mcp.errors import DynamicMcpError, NotFound
+from dynamic_mcp.group import Group
+from dynamic_mcp.groups import Groups
+from dynamic_mcp.session import Session
+from dynamic_mcp.states import DOWN
+from dynamic_mcp.upstream.link import PROGRESS_EXTENDS_TO
+from dynamic_mcp.wire import ABSENT, Frame
+
+# Tasks that are remembered; the oldest is forgotten first, and found again by asking.
+_MAX_TASKS = 10_000
+_RELATED = ("_meta", "io.modelcontextprotocol/related-task", "taskId")
+
+
+@dataclass(frozen=True)
+class _Task:
+    """A task that a group runs for a session, under its own id there."""
+
+    group: Group
+    own_id: str
+    session: Session
+
+
+class Tasks:
+    """The use cases of tasks."""
+
+    def __init__(self, groups: Groups) -> None:
+        self._groups = groups
+        self._tasks: dict[str, _Task] = {}
+        self._ids: dict[tuple[str, str], str] = {}
+
+    def began(self, session: Session, group: Group, answer: Frame) -> Frame:
+        """Note the task that an answer to a task-augmented request speaks of, and give it its id here."""
+        return self._renamed(session, group, answer, "task", "taskId")
+
+    async def get(self, session: Session, frame: Frame) -> Frame:
+        """Answer `tasks/get` and `tasks/cancel`."""
+        group, answer = await self._to_owner(session, frame, patience=1)
+        return self._renamed(session, group, answer, "taskId")
+
+    async def result(self, session: Session, frame: Frame) -> Frame:
+        """Answer `tasks/result`, which the upstream answers when the task is over."""
+        group, answer = await self._to_owner(session, frame, patience=PROGRESS_EXTENDS_TO)
+        return self._renamed(session, group, answer, *_RELATED)
+
+    async def list_all(self, session: Session, frame: Frame) -> Frame:
+        """Answer `tasks/list` with the tasks of every group that lists them, all pages of each."""
+        groups = [group for group in self._running() if group.known and group.known.may("tasks", "list")]
+        pages = await asyncio.gather(*(self._all_of(session, group) for group in groups))
+        return wire.result_frame({"tasks": [task for tasks in pages for task in tasks]})
+
+    def status(self, group: Group, frame: Frame) -> tuple[Session, Frame] | None:
+        """Return for whom a `notifications/tasks/status` is, and what that session hears."""
+        own_id = _id(wire.member(frame.params, "taskId"))
+        id = self._ids.get((group.name, own_id))
+        if id is None:
+            return None
+        params = frame.params if id == own_id else wire.with_member(frame.params, id, "taskId")
+        return self._tasks[id].session, Frame(method=frame.method, params=params)
+
+    def forget(self, session: Session) -> None:
+        """Drop the tasks of a session that is gone."""
+        self._tasks = {id: task for id, task in self._tasks.items() if task.session is not session}
+        self._ids = {key: id for key, id in self._ids.items() if id in self._tasks}
+
+    # --- owners ----------------------------------------------------------------------------------------
+
+    async def _to_owner(self, session: Session, frame: Frame, *, patience: float) -> tuple[Group, Frame]:
+        id = _id(wire.member(frame.params, "taskId"))
+        if not id:
+            raise wire.Malformed("`taskId` is missing")
+        task = self._tasks.get(id)
+        if task is not None:
+            params = frame.params if id == task.own_id else wire.with_member(frame.params, task.own_id, "taskId")
+            return task.group, await self._send(session, task.group, frame.method, params, patience)
+        for group in self._running():
+            if group.known and group.known.may("tasks"):
+                answer = await self._send(session, group, frame.method, frame.params, patience)
+                if not len(answer.error):
+                    return group, answer
+        raise NotFound("task", id)
+
+    async def _send(self, session: Session, group: Group, method: str, params: Raw, patience: float) -> Frame:
+        return await group.request(
+            method,
+            wire.members(params),
+            timeout_s=group.config.timeouts.tools_s * patience,
+            caller=session,
+            what=method,
+        )
+
+    async def _all_of(self, session: Session, group: Group) -> list[Raw]:
+        """Return a group's tasks; none of a group that fails, which never empties the list."""
+        tasks: list[Raw] = []
+        cursors: set[bytes] = set()
+        cursor = ABSENT
+        try:
+            while bytes(cursor) not in cursors:
+                cursors.add(bytes(cursor))
+                params = Raw(wire.encode({"cursor": cursor} if len(cursor) else {}))
+                answer = await self._send(session, group, "tasks/list", params, 1)
+                tasks += wire.elements(wire.member(answer.result, "tasks"))
+                cursor = wire.member(answer.result, "nextCursor")
+        except (DynamicMcpError, wire.Malformed):
+            return []
+        return [self._renamed(session, group, Frame(result=task), "taskId").result for task in tasks]
+
+    def _running(self) -> Iterable[Group]:
+        return (group for group in self._groups if group.state not in DOWN)
+
+    # --- ids -------------------------------------------------------------------------------------------
+
+    def _renamed(self, session: Session, group: Group, answer: Frame, *path: str) -> Frame:
+        """Give the task that stands at `path` of a result its id here."""
+        own_id = _id(wire.member(answer.result, *path))
+        if not own_id:
+            return answer
+        id = self._noted(session, group, own_id)
+        return answer if id == own_id else Frame(result=wire.with_member(answer.result, id, *path))
+
+    def _noted(self, session: Session, group: Group, own_id: str) -> str:
+        key = (group.name, own_id)
+        if key not in self._ids:
+            id = own_id if own_id not in self._tasks else f"{group.name}__{own_id}"
+            self._ids[key] = id
+            self._tasks[id] = _Task(group, own_id, session)
+            if len(self._tasks) > _MAX_TASKS:
+                oldest = self._tasks.pop(next(iter(self._tasks)))
+                del self._ids[oldest.group.name, oldest.own_id]
+        return self._ids[key]
+
+
+def _id(task: Raw) -> str:
+    return wire.text(task) or ""
