@@ -28,8 +28,10 @@ from dynamic_mcp.wire import NULL, Frame
 log = logging.getLogger(__name__)
 
 BATCHES = "2025-03-26"  # the one protocol version that has batches
-# What a client must have declared to be asked this; what is not here it may be asked without.
-_NEEDS = {"sampling": "sampling", "elicitation": "elicitation", "roots": "roots", "tasks": "tasks"}
+# What a client must have declared to be asked this: by the first word of the method.
+_NEEDS = {"sampling": {"sampling"}, "elicitation": {"elicitation"}, "roots": {"roots"}, "tasks": {"tasks"}}
+# What it must have declared, one or the other, to be asked what the protocol does not know.
+_EXTENDED = {"experimental", "extensions"}
 
 # Tasks of the client whose askers are remembered.
 _MAX_TASKS = 1000
@@ -221,8 +223,7 @@ class Session:
 
         `heard` takes the client's progress on it, and the status of a task that it becomes.
         """
-        need = _NEEDS.get(frame.method.partition("/")[0])
-        if need is not None and need not in self.capabilities:
+        if _NEEDS.get(frame.method.partition("/")[0], _EXTENDED).isdisjoint(self.capabilities):
             return wire.error_frame(METHOD_NOT_FOUND, f"the client does not take `{frame.method}`")
         number = next(self._ids)
         key = b"%d" % number

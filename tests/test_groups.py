@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from dynamic_mcp.errors import NotFound
-from dynamic_mcp.group import State
 from dynamic_mcp.groups import Groups, closest
+from dynamic_mcp.states import State
 from dynamic_mcp.upstream.open import Greeting
 from tests.fakes import BOUND_S, FakeUpstream, Opener, Watcher, config_of, group_config
 
