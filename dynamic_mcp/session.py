@@ -72,7 +72,7 @@ class Session:
         self._serving: dict[bytes, asyncio.Task[bytes]] = {}
         self._batches: set[asyncio.Task[None]] = set()
         self._asked: dict[bytes, _Question] = {}
-        self._tasks: dict[bytes, Callable[[Frame], None]] = {}
+        self._tasks: dict[bytes, _Question] = {}
         self._ids = itertools.count(1)
         self._loop = asyncio.get_running_loop()
 
@@ -191,23 +191,31 @@ class Session:
         if frame.method == "notifications/cancelled":
             task = self._serving.pop(_member(frame.params, "requestId"), None)
             if task is not None:
-                task.cancel()
+                task.cancel(wire.text(wire.member(frame.params, "reason")))
         elif frame.method == "notifications/progress":
             self._progressed(frame)
         elif frame.method == "notifications/tasks/status" and _member(frame.params, "taskId") in self._tasks:
-            self._tasks[_member(frame.params, "taskId")](frame)
+            self._tasks[_member(frame.params, "taskId")].heard(frame)
         elif frame.method:
             self._server.hear(self, frame)
         elif len(frame.result) or len(frame.error):
-            question = self._asked.pop(bytes(frame.id), None)
-            if question is None or question.future.done():
-                self.dropped += 1
-                log.debug("dropped an answer that nobody waits for (%d so far)", self.dropped)
-            else:
-                question.future.set_result(frame)
+            self._answered(frame)
         else:
             why = "neither a request, a notification nor an answer"
             reply(wire.answer_line(NULL, wire.error_frame(INVALID_REQUEST, why)))
+
+    def _answered(self, frame: Frame) -> None:
+        question = self._asked.pop(bytes(frame.id), None)
+        if question is None or question.future.done():
+            self.dropped += 1
+            log.debug("dropped an answer that nobody waits for (%d so far)", self.dropped)
+            return
+        question.future.set_result(frame)
+        if task := bytes(wire.member(frame.result, "task", "taskId")):
+            # by its id for its status, and by the token for its progress: a string and a number
+            self._tasks |= {task: question, bytes(frame.id): question}
+            while len(self._tasks) > 2 * _MAX_TASKS:
+                del self._tasks[next(iter(self._tasks))]
 
     def _fail(self, id: Raw, code: int, why: str) -> None:
         self._send(wire.answer_line(id, wire.error_frame(code, why)))
@@ -232,22 +240,19 @@ class Session:
         question = self._asked[key] = _Question(self._loop.create_future(), token, heard)
         self._send(wire.request_line(number, frame.method, params))
         try:
-            answer = await question.future
-        except asyncio.CancelledError:
-            body = wire.encode({"requestId": number, "reason": "the server no longer needs the answer"})
+            return await question.future
+        except asyncio.CancelledError as exc:
+            reason = exc.args[0] if exc.args else "the server no longer needs the answer"
+            body = wire.encode({"requestId": number, "reason": reason})
             self._send(wire.notification_line("notifications/cancelled", body))
             raise
         finally:
             self._asked.pop(key, None)
-        if task := bytes(wire.member(answer.result, "task", "taskId")):
-            self._tasks[task] = heard
-            if len(self._tasks) > _MAX_TASKS:
-                del self._tasks[next(iter(self._tasks))]
-        return answer
 
     def _progressed(self, frame: Frame) -> None:
         """Pass the client's progress on to the upstream that asked, with the token that it asked with."""
-        question = self._asked.get(_member(frame.params, "progressToken"))
+        token = _member(frame.params, "progressToken")
+        question = self._asked.get(token) or self._tasks.get(token)
         if question is not None and len(question.token):
             params = wire.with_member(frame.params, question.token, "progressToken")
             question.heard(Frame(method=frame.method, params=params))

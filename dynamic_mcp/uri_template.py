@@ -23,7 +23,7 @@ class _Form:
 
 
 _GEN_DELIMS = ":/?#[]@"
-_SUB_DELIMS = "!$&'()*+;="  # without the comma, which joins values
+_SUB_DELIMS = "!$&'()*+;"  # without the comma and the equals sign, which join values and, exploded, pairs
 _SIMPLE = frozenset(_GEN_DELIMS + _SUB_DELIMS)
 # RFC 6570, section 3.2 and appendix A; an exploded list repeats the lead between its items
 _FORMS = {

@@ -19,6 +19,7 @@ from dynamic_mcp.session import Session
 from dynamic_mcp.upstream.link import Caller, Link, Listener
 from dynamic_mcp.upstream.open import Greeting, Welcome, greet
 from dynamic_mcp.wire import Frame
+from tests.upstreams.full import Options, Server
 
 Json = Any  # whatever JSON a test writes down
 BOUND_S = 5.0
@@ -114,6 +115,23 @@ class FakeUpstream:
         result = answer(message.get("params")) if callable(answer) else answer
         text = result if isinstance(result, bytes) else json.dumps(result).encode()
         self.say(b'{"jsonrpc":"2.0","id":%d,"result":%s}' % (message["id"], text))
+
+
+class FullUpstream(FakeUpstream):
+    """The server of tests/upstreams/full.py on the far side of a link, without a process."""
+
+    def __init__(self, **options: Any) -> None:  # Any: fields of Options
+        super().__init__()
+        self.answers = {}
+        self.server = Server(Options(**options), self._write)
+        self.server.crash = self.die
+
+    def send(self, line: bytes) -> None:
+        super().send(line)
+        asyncio.get_running_loop().call_soon(self.server.receive, line.rstrip(b"\n"))
+
+    def _write(self, line: bytes) -> None:
+        self.link.receive(line.rstrip(b"\n"))
 
 
 def link_to(upstream: FakeUpstream, *, listener: Listener | None = None, home: Caller | None = None) -> Link:
@@ -272,15 +290,15 @@ class Client:
         self.session.receive(message if isinstance(message, bytes) else json.dumps(message).encode())
 
     async def request(self, method: str, params: Json = None) -> dict[str, Json]:
-        """Send a request and return the answer."""
+        """Send a request and return the answer; params that are bytes are JSON already."""
         return json.loads(await self.exchange(method, params))  # type: ignore[no-any-return]
 
     async def exchange(self, method: str, params: Json = None) -> bytes:
         """Send a request and return the line that answers it."""
         self._ids += 1
         id = f"c{self._ids}"
-        body = {} if params is None else {"params": params}
-        self.send({"jsonrpc": "2.0", "id": id, "method": method, **body})
+        body = b"" if params is None else b',"params":' + _json(params)
+        self.send(b'{"jsonrpc":"2.0","id":"%s","method":%s%s}' % (id.encode(), _json(method), body))
         return await self.line(lambda message: message.get("id") == id and "method" not in message)
 
     async def call(self, group: str, name: str, args: Json = None, **params: Json) -> dict[str, Json]:
@@ -289,6 +307,10 @@ class Client:
         answer = await self.request("tools/call", {"name": "call_dynamic_tool", "arguments": arguments, **params})
         result: dict[str, Json] = answer["result"]
         return result
+
+    def reply(self, question: Mapping[str, Json], result: Json) -> None:
+        """Answer a request of the server; a result that is bytes is JSON already."""
+        self.send(b'{"jsonrpc":"2.0","id":%s,"result":%s}' % (_json(question["id"]), _json(result)))
 
     async def initialize(self, version: str = "2025-11-25", capabilities: Json = None) -> dict[str, Json]:
         """Shake hands."""
@@ -332,6 +354,15 @@ class Client:
         self.lines.append(line)
         self._arrived.set()
         self._arrived = asyncio.Event()
+
+
+def _json(value: Json) -> bytes:
+    return value if isinstance(value, bytes) else json.dumps(value).encode()
+
+
+def part(line: bytes, *path: str) -> bytes:
+    """Return the bytes of what stands at a path of names in a message."""
+    return bytes(wire.member(line, *path))
 
 
 def text_of(result: Mapping[str, Json]) -> str:

@@ -22,12 +22,21 @@ def odd(*args: str, **members: Json) -> dict[str, Json]:
     return {"command": sys.executable, "args": [str(UPSTREAMS / "odd.py"), *args], **members}
 
 
+def full(*args: str, **members: Json) -> dict[str, Json]:
+    """Return the config of a server that can do all that the protocol has, with these options."""
+    return {"command": sys.executable, "args": [str(UPSTREAMS / "full.py"), *args], **members}
+
+
 class Program:
-    """A running proxy."""
+    """A running proxy, or any other server that speaks over stdin and stdout.
+
+    `answers` are the results, as JSON, with which its own requests are answered by their method.
+    """
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
         self.lines: list[bytes] = []
+        self.answers: dict[str, bytes] = {}
         self._ids = 0
         self._arrived = asyncio.Event()
         self._reader = asyncio.create_task(self._read())
@@ -40,33 +49,48 @@ class Program:
         self.process.stdin.write(data)
 
     async def request(self, method: str, params: Json = None) -> dict[str, Json]:
-        """Send a request and return the answer."""
+        """Send a request and return the answer; params that are bytes are JSON already."""
         return json.loads(await self.exchange(method, params))  # type: ignore[no-any-return]
 
     async def exchange(self, method: str, params: Json = None) -> bytes:
         """Send a request and return the line that answers it."""
         self._ids += 1
         id = f"p{self._ids}"
-        body = {} if params is None else {"params": params}
-        self.send({"jsonrpc": "2.0", "id": id, "method": method, **body})
+        body = b"" if params is None else b',"params":' + to_json(params)
+        self.send(b'{"jsonrpc":"2.0","id":"%s","method":%s%s}\n' % (id.encode(), to_json(method), body))
         marker = b'"id":"%s"' % id.encode()
         return await self.line(lambda line: marker in line)
 
     async def initialize(self, version: str = "2025-11-25", capabilities: Json = None) -> dict[str, Json]:
         """Shake hands."""
-        hello = {"protocolVersion": version, "capabilities": capabilities or {}, "clientInfo": {"name": "test"}}
+        client = {"name": "test", "version": "1"}
+        hello = {"protocolVersion": version, "capabilities": capabilities or {}, "clientInfo": client}
         answer = await self.request("initialize", hello)
         self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
         return answer
 
-    async def call(self, group: str, name: str, args: Json = None) -> dict[str, Json]:
+    async def call(self, group: str, name: str, args: Json = None, **params: Json) -> dict[str, Json]:
         """Call a tool through `call_dynamic_tool` and return the result."""
-        return json.loads(await self.call_line(group, name, args))["result"]  # type: ignore[no-any-return]
+        return json.loads(await self.call_line(group, name, args, **params))["result"]  # type: ignore[no-any-return]
 
-    async def call_line(self, group: str, name: str, args: Json = None) -> bytes:
+    async def call_line(self, group: str, name: str, args: Json = None, **params: Json) -> bytes:
         """Call a tool through `call_dynamic_tool` and return the line that answers."""
         arguments = {"group": group, "name": name, "args": args or {}}
-        return await self.exchange("tools/call", {"name": "call_dynamic_tool", "arguments": arguments})
+        return await self.exchange("tools/call", {"name": "call_dynamic_tool", "arguments": arguments, **params})
+
+    def heard(self, method: str) -> list[dict[str, Json]]:
+        """Return the messages with this method that have come."""
+        messages = [json.loads(line) for line in self.lines]
+        return [each for each in messages if isinstance(each, dict) and each.get("method") == method]
+
+    async def hears(self, method: str, times: int = 1) -> dict[str, Json]:
+        """Wait until so many messages with this method have come, and return the latest."""
+        await self.line(lambda line: len(self.heard(method)) >= times)
+        return self.heard(method)[-1]
+
+    def reply(self, question: Mapping[str, Json], result: Json) -> None:
+        """Answer a request of the program; a result that is bytes is JSON already."""
+        self.send(b'{"jsonrpc":"2.0","id":%s,"result":%s}\n' % (to_json(question["id"]), to_json(result)))
 
     async def line(self, wanted: Callable[[bytes], bool]) -> bytes:
         """Wait for a line like this."""
@@ -98,9 +122,15 @@ class Program:
         try:
             async for line in self.process.stdout:
                 self.lines.append(line)
+                self._answer(line)
                 self._wake()
         finally:
             self._wake()
+
+    def _answer(self, line: bytes) -> None:
+        message = json.loads(line) if self.answers else {}
+        if "id" in message and message.get("method") in self.answers:
+            self.reply(message, self.answers[message["method"]])
 
     def _wake(self) -> None:
         self._arrived.set()
@@ -112,19 +142,16 @@ class Program:
 
 
 @contextlib.asynccontextmanager
-async def running(
-    *args: str, env: Mapping[str, str] | None = None, cwd: Path | None = None
+async def started(
+    *command: str, env: Mapping[str, str] | None = None, cwd: Path | None = None, terminate: bool = False
 ) -> AsyncIterator[Program]:
-    """Run `dynamic-mcp` with these arguments; it is gone afterwards."""
+    """Run a server in this environment, by default ours; it is gone afterwards, by a signal if it must be."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "dynamic_mcp",
-        *args,
+        *command,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, **(env or {})},
+        env=None if env is None else dict(env),
         cwd=cwd,
         limit=_LINE_BYTES,
     )
@@ -133,6 +160,9 @@ async def running(
         yield program
     finally:
         program.end_input()
+        if terminate:
+            with contextlib.suppress(ProcessLookupError):
+                process.terminate()
         try:
             await program.ends()
         except TimeoutError:
@@ -142,13 +172,28 @@ async def running(
 
 
 @contextlib.asynccontextmanager
-async def serving(folder: Path, servers: Json, **root: Json) -> AsyncIterator[Program]:
-    """Run the program on a config with these servers, shaken hands with."""
+async def running(
+    *args: str, env: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> AsyncIterator[Program]:
+    """Run `dynamic-mcp` with these arguments; it is gone afterwards."""
+    command = (sys.executable, "-m", "dynamic_mcp", *args)
+    async with started(*command, env={**os.environ, **(env or {})}, cwd=cwd) as program:
+        yield program
+
+
+@contextlib.asynccontextmanager
+async def serving(folder: Path, servers: Json, *, capabilities: Json = None, **root: Json) -> AsyncIterator[Program]:
+    """Run the program on a config with these servers, shaken hands with as a client that can do this."""
     file = folder / "dynamic-mcp.json"
     file.write_text(json.dumps({"mcpServers": servers, **root}))
     async with running(str(file)) as program:
-        await program.initialize()
+        await program.initialize(capabilities=capabilities)
         yield program
+
+
+def to_json(value: Json) -> bytes:
+    """Return JSON as it is when it is bytes, else written down."""
+    return value if isinstance(value, bytes) else json.dumps(value).encode()
 
 
 def text_of(result: Mapping[str, Json]) -> str:

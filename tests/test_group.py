@@ -529,6 +529,7 @@ async def test_other_notifications_of_the_upstream_pass_to_the_observer() -> Non
         await on.until(State.READY)
 
         upstream.say({"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": "x"}})
+        await settled()
 
         assert [frame.method for frame in on.watcher.frames] == ["notifications/message"]
 

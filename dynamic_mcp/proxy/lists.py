@@ -31,7 +31,7 @@ async def listed(groups: Groups, kind: Kind, frame: Frame, rename: Rename) -> Fr
     """Answer a list request: one group's entries where `group` names one, else those of all."""
     params = wire.members(frame.params) if len(frame.params) else {}
     chosen = _chosen(groups, kind, wire.text(params.get("group")))
-    start = _offset(wire.text(params.get("cursor")))
+    start = _offset(params.get("cursor", wire.NULL))
     await learned(chosen, [kind], WAIT_S)
     entries = rename([(group, key, entry) for group in chosen for key, entry in _entries(group, kind)])
     if start > len(entries):
@@ -93,10 +93,13 @@ def _is_object(data: Raw) -> bool:
     return bytes(data).startswith(b"{")
 
 
-def _offset(cursor: str | None) -> int:
-    if cursor is None:
+def _offset(cursor: Raw) -> int:
+    if bytes(cursor) == b"null":
         return 0
     try:
-        return int(urlsafe_b64decode(cursor.encode()))
+        offset = int(urlsafe_b64decode((wire.text(cursor) or "").encode()))
     except ValueError:
-        raise InvalidArguments("the cursor is not one of this list", hint="begin again without one") from None
+        offset = -1
+    if offset < 0:
+        raise InvalidArguments("the cursor is not one of this list", hint="begin again without one")
+    return offset

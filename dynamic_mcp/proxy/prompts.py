@@ -6,7 +6,7 @@ from msgspec import Raw
 
 from dynamic_mcp import names, wire
 from dynamic_mcp.catalog import Kind
-from dynamic_mcp.errors import InvalidArguments, NotFound
+from dynamic_mcp.errors import Disabled, DynamicMcpError, InvalidArguments, NotFound
 from dynamic_mcp.group import Group
 from dynamic_mcp.groups import Groups, closest
 from dynamic_mcp.proxy.lists import WAIT_S, Item, learned, listed, offering
@@ -40,7 +40,7 @@ class Prompts:
         )
 
     async def owner(self, name: str) -> tuple[Group, str]:
-        """Return the group of a prompt and its name there. Raises NotFound and InvalidArguments."""
+        """Return the group of a prompt and its name there. Raises NotFound, Disabled and InvalidArguments."""
         groups = offering(self._groups, "prompts")
         found = self._find(groups, name)
         if not found:
@@ -48,11 +48,16 @@ class Prompts:
             found = self._find(groups, name)
         if len(found) == 1:
             return found[0]
-        listed_names = list(self._by_listed_name(groups))
         if not found:
-            raise NotFound("prompt", name, closest(name, listed_names))
+            raise self._unknown(name, groups)
         candidates = " or ".join(f"`{names.listed_name(group.name, own)}`" for group, own in found)
         raise InvalidArguments(f"more than one group has a prompt named `{name}`", hint=f"ask for {candidates}")
+
+    def _unknown(self, name: str, groups: list[Group]) -> DynamicMcpError:
+        for group in self._groups:
+            if group not in groups and name.startswith(f"{group.name}__"):
+                return Disabled("prompts", group.name)
+        return NotFound("prompt", name, closest(name, list(self._by_listed_name(groups))))
 
     def _find(self, groups: list[Group], name: str) -> list[tuple[Group, str]]:
         named = self._by_listed_name(groups).get(name)

@@ -117,11 +117,11 @@ class Resources:
     async def template_owner(self, uri: str) -> tuple[Group, str] | None:
         """Return the group that lists this very template, else the owner of the URI."""
         groups = offering(self._groups, "resources")
-        await learned(groups, [Kind.TEMPLATES], WAIT_S)
-        for group in groups:
-            if group.known and uri in group.known.entries(Kind.TEMPLATES):
-                return group, uri
-        return await self.owner(uri)
+        found = _listing(groups, uri, Kind.TEMPLATES)
+        if found is None:
+            await learned(groups, [Kind.TEMPLATES], WAIT_S)
+            found = _listing(groups, uri, Kind.TEMPLATES)
+        return await self.owner(uri) if found is None else (found, uri)
 
     async def _owner_or_not_found(self, uri: str) -> tuple[Group, str]:
         owner = await self.owner(uri)
@@ -177,6 +177,8 @@ async def _earliest_result(asked: Sequence[asyncio.Future[Frame]], uri: str) -> 
             if not done or pending.isdisjoint(asked[: asked.index(found)]):
                 return found.result()
             patience_s = _EARLIER_S
+    if len(asked) == 1:
+        return asked[0].result()  # nobody else could know better why not
     raise ResourceNotFound(uri)
 
 
@@ -196,8 +198,8 @@ def _params(frame: Frame) -> tuple[dict[str, Raw], str]:
     return params, uri
 
 
-def _listing(groups: list[Group], uri: str) -> Group | None:
-    return next((group for group in groups if group.known and uri in group.known.entries(Kind.RESOURCES)), None)
+def _listing(groups: list[Group], uri: str, kind: Kind = Kind.RESOURCES) -> Group | None:
+    return next((group for group in groups if group.known and uri in group.known.entries(kind)), None)
 
 
 def _templating(groups: list[Group], uri: str) -> Group | None:

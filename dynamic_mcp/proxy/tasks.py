@@ -6,6 +6,7 @@ A task keeps its id, unless a task of another group has the same one: then it be
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -19,6 +20,8 @@ from dynamic_mcp.session import Session
 from dynamic_mcp.states import DOWN
 from dynamic_mcp.upstream.link import PROGRESS_EXTENDS_TO
 from dynamic_mcp.wire import ABSENT, Frame
+
+log = logging.getLogger(__name__)
 
 # Tasks that are remembered; the oldest is forgotten first, and found again by asking.
 _MAX_TASKS = 10_000
@@ -86,11 +89,19 @@ class Tasks:
         if task is not None:
             params = frame.params if id == task.own_id else wire.with_member(frame.params, task.own_id, "taskId")
             return task.group, await self._send(session, task.group, frame.method, params, patience)
-        for group in self._running():
-            if group.known and group.known.may("tasks"):
+        return await self._first_that_has(session, id, frame, patience)
+
+    async def _first_that_has(self, session: Session, id: str, frame: Frame, patience: float) -> tuple[Group, Frame]:
+        """Ask one group after another for a task that nobody remembers; where there is one, its error counts."""
+        groups = [group for group in self._running() if group.known and group.known.may("tasks")]
+        for group in groups:
+            try:
                 answer = await self._send(session, group, frame.method, frame.params, patience)
-                if not len(answer.error):
-                    return group, answer
+            except DynamicMcpError as exc:
+                log.debug("group %s: %s: %s", group.name, frame.method, exc.message)
+                continue
+            if len(groups) == 1 or not len(answer.error):
+                return group, answer
         raise NotFound("task", id)
 
     async def _send(self, session: Session, group: Group, method: str, params: Raw, patience: float) -> Frame:

@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 # A call whose upstream reports progress may take this many times its timeout, and no longer.
 PROGRESS_EXTENDS_TO = 60
 _LONGEST_GARBAGE_SHOWN = 200
+# Calls that became tasks, whose progress tokens are remembered.
+_MAX_TASKS = 1000
 _NEVER_CANCELLED = "initialize"  # MCP 2025-11-25, basic/utilities/cancellation
 
 
@@ -72,13 +74,14 @@ class Transport(Protocol):
 class _Call:
     """A request that waits for its answer."""
 
-    __slots__ = ("caller", "deadline", "future", "last_deadline", "timeout_s", "timer", "token", "what")
+    __slots__ = ("caller", "deadline", "future", "is_task", "last_deadline", "timeout_s", "timer", "token", "what")
 
     def __init__(self, what: str, caller: Caller | None, timeout_s: float, loop: asyncio.AbstractEventLoop) -> None:
         now = loop.time()
         self.what = what
         self.caller = caller
         self.token = ABSENT
+        self.is_task = False
         self.timeout_s = timeout_s
         self.deadline = now + timeout_s
         self.last_deadline = now + timeout_s * PROGRESS_EXTENDS_TO
@@ -108,6 +111,7 @@ class Link:
         self._loop = asyncio.get_running_loop()
         self._ids = itertools.count(1)
         self._calls: dict[bytes, _Call] = {}
+        self._tasks: dict[bytes, _Call] = {}
         self._asked: dict[bytes, asyncio.Task[None]] = {}
         self._garbage = 0
         self._pretty = lines.Pretty()
@@ -145,8 +149,8 @@ class Link:
         call.timer = self._loop.call_at(call.deadline, self._expire, key)
         try:
             return await call.future
-        except asyncio.CancelledError:
-            self._abandon(key, "the request was cancelled")
+        except asyncio.CancelledError as exc:
+            self._abandon(key, exc.args[0] if exc.args else "the request was cancelled")
             raise
         finally:
             call.timer.cancel()
@@ -174,6 +178,7 @@ class Link:
         if not len(token):
             return params
         call.token = token
+        call.is_task = "task" in params
         return {**params, "_meta": wire.with_member(params["_meta"], Raw(key), "progressToken")}
 
     def _expire(self, key: bytes) -> None:
@@ -250,7 +255,11 @@ class Link:
         elif frame.method == "notifications/cancelled":
             self._withdrawn(frame)
         else:
-            self._listener.heard(frame)
+            self._in_order(self._listener.heard, frame)
+
+    def _in_order(self, take: Callable[[Frame], None], frame: Frame) -> None:
+        """Hand a notification over behind the answers that came before it, which take a turn of the loop."""
+        self._loop.call_soon(take, frame)
 
     def _answered(self, frame: Frame) -> None:
         call = self._calls.pop(bytes(frame.id), None)
@@ -261,15 +270,24 @@ class Link:
             call.fail(ProtocolViolation(self.group, f"answered {call.what} with neither or both of result and error"))
         else:
             call.future.set_result(frame)
+            if call.is_task:
+                self._became_task(bytes(frame.id), call)
+
+    def _became_task(self, key: bytes, call: _Call) -> None:
+        """Keep the progress token of a call that goes on as a task after its answer (MCP 2025-11-25, tasks)."""
+        self._tasks[key] = call
+        if len(self._tasks) > _MAX_TASKS:
+            del self._tasks[next(iter(self._tasks))]
 
     def _progressed(self, frame: Frame) -> None:
-        call = self._calls.get(bytes(wire.member(frame.params, "progressToken")))
+        token = bytes(wire.member(frame.params, "progressToken"))
+        call = self._calls.get(token) or self._tasks.get(token)
         if call is None or not len(call.token):
             return
         call.extend(self._loop.time())
         if call.caller is not None:
             params = wire.with_member(frame.params, call.token, "progressToken")
-            call.caller.notify(Frame(method=frame.method, params=params))
+            self._in_order(call.caller.notify, Frame(method=frame.method, params=params))
 
     def _unreadable(self, line: bytes, reason: str) -> None:
         """Fail the call that a broken line answers, when it says which; otherwise skip the line."""
@@ -337,4 +355,4 @@ class Link:
         """The upstream no longer wants the answer to a request of its own."""
         task = self._asked.pop(bytes(wire.member(frame.params, "requestId")), None)
         if task is not None:
-            task.cancel()
+            task.cancel(wire.text(wire.member(frame.params, "reason")))

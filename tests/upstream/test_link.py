@@ -407,6 +407,7 @@ async def test_a_progress_token_is_replaced_on_the_way_out_and_put_back_as_it_wa
         b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":0.10,"progressToken":%s,"x":[ ]}}'
         % json.dumps(meta["progressToken"]).encode()
     )
+    await settled()
 
     assert (meta["trace"], meta["n"]) == ("t", 1.5)
     [told] = caller.told
@@ -423,6 +424,7 @@ async def test_equal_tokens_of_two_callers_are_told_apart() -> None:
     tokens = [message["params"]["_meta"]["progressToken"] for message in upstream.heard("tools/call")]
 
     _progress(upstream, tokens[1], message="for bob")
+    await settled()
 
     assert tokens[0] != tokens[1]
     assert ann.told == []
@@ -677,6 +679,7 @@ async def test_notifications_that_belong_to_no_call_go_to_the_group() -> None:
 
     upstream.say({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
     upstream.say({"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": "log"}})
+    await settled()
 
     assert [frame.method for frame in ear.frames] == ["notifications/tools/list_changed", "notifications/message"]
     assert caller.told == []
