@@ -15,6 +15,7 @@ from functools import cached_property
 from msgspec import Raw
 
 from dynamic_mcp import wire
+from dynamic_mcp.config.resolved import GroupConfig
 from dynamic_mcp.errors import DynamicMcpError
 
 MAX_PAGES = 100
@@ -95,6 +96,19 @@ class Catalog:
         """Return the catalog with these lists instead of those that it had."""
         return replace(self, lists={**self.lists, **lists})
 
+    def without(self, kinds: Iterable[Kind]) -> Catalog:
+        """Return the catalog as if these lists had not been read."""
+        return replace(self, lists={kind: listing for kind, listing in self.lists.items() if kind not in set(kinds)})
+
+    def let_through(self, config: GroupConfig) -> Catalog:
+        """Return the catalog without the tools and the lists that a config does not offer."""
+        lists = {kind: Listing() for kind in self.lists if not config.features.allows(kind.capability)}
+        if Kind.TOOLS in self.lists and Kind.TOOLS not in lists:
+            allowed = {name: tool for name, tool in self.tools.items() if config.tools.allows(name)}
+            if len(allowed) < len(self.tools):
+                lists[Kind.TOOLS] = replace(self.lists[Kind.TOOLS], entries=allowed)
+        return self.with_lists(lists) if lists else self
+
     def may(self, capability: str, *part: str) -> bool:
         """Tell whether the upstream declared a capability, or a part of one as `subscribe` of `resources`."""
         if not part:
@@ -111,6 +125,18 @@ class Catalog:
     def summary(self) -> str:
         """One line on what this group is, from the upstream's title or instructions; may be empty."""
         return one_line(self.title) or one_line(_first_sentence(self.instructions))
+
+
+def widened(before: GroupConfig, after: GroupConfig) -> frozenset[Kind]:
+    """Return the lists of which another config may let more through than the one before."""
+    kinds = {
+        kind
+        for kind in Kind
+        if after.features.allows(kind.capability) and not before.features.allows(kind.capability)
+    }
+    if after.features.tools and not after.tools.is_within(before.tools):
+        kinds.add(Kind.TOOLS)
+    return frozenset(kinds)
 
 
 async def read_lists(

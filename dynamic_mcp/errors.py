@@ -127,6 +127,13 @@ class TimedOut(UpstreamError):
     rpc_code = REQUEST_TIMEOUT
 
 
+class Busy(UpstreamError):
+    """More calls than may wait; nothing was sent."""
+
+    def __init__(self, group: str, message: str) -> None:
+        super().__init__(group, message, hint="try again when some of them are done")
+
+
 class ProtocolViolation(UpstreamError):
     """The server sent something that the protocol does not allow."""
 

@@ -7,6 +7,7 @@ link; callers only wait for it, and nine of them share one attempt. A call is ne
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 import random
@@ -17,9 +18,12 @@ from typing import Protocol
 from msgspec import Raw
 
 from dynamic_mcp.backoff import Attempts, Clock, LoopClock
-from dynamic_mcp.catalog import CHANGED_BY, Catalog, Kind, Listing, one_line, read_list, read_lists
+from dynamic_mcp.catalog import CHANGED_BY, Catalog, Kind, one_line
 from dynamic_mcp.config.resolved import GroupConfig
-from dynamic_mcp.errors import DynamicMcpError, LinkLost, NotSent, Unreachable, UpstreamError
+from dynamic_mcp.errors import Busy, DynamicMcpError, LinkLost, NotSent, TimedOut, Unreachable, UpstreamError
+from dynamic_mcp.offer import Offer
+from dynamic_mcp.places import Places
+from dynamic_mcp.shelf import Shelf
 from dynamic_mcp.states import DOWN, TRANSITIONS, State
 from dynamic_mcp.upstream.link import Caller, Link
 from dynamic_mcp.upstream.open import Greeting, Welcome, open_link, result_of
@@ -27,9 +31,15 @@ from dynamic_mcp.wire import Frame
 
 log = logging.getLogger(__name__)
 
-# A storm of list_changed makes one reading of the lists a second.
-REREAD_S = 1.0
 LONGEST_REASON = 500
+_GONE = "was removed from the config or is shutting down"
+MAX_IN_FLIGHT = 64
+MAX_QUEUED = 1024
+# A group that connected only to learn what it has is let go after this, if nobody has used it.
+LEARNT_S = 60.0
+# After so many timeouts in a row a server is asked whether it lives, and has this long to answer.
+SUSPICIOUS_TIMEOUTS = 2
+PING_S = 5.0
 
 
 class Observer(Protocol):
@@ -62,29 +72,33 @@ class Group:
         opener: OpenLink = open_link,
         clock: Clock | None = None,
         jitter: Callable[[], float] = random.random,
+        shelf: Shelf | None = None,
     ) -> None:
         self.config = config
         self.name = config.name
         self.state = State.COLD
         self.error: DynamicMcpError | None = None
-        self.known: Catalog | None = None
-        self.in_flight = 0
         self.is_subscribed = False
+        self.successor: Group | None = None
         self._observer = observer
         self._open = opener
         self._clock = clock or LoopClock()
+        self._jitter = jitter
         self._attempts = Attempts(config.attempts, jitter)
+        self._places = Places(MAX_IN_FLIGHT, MAX_QUEUED)
+        self._offer = Offer(config, self._clock, shelf)
         self._greeting = Greeting()
         self._link: Link | None = None
         self._supervisor: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._attempt_over = asyncio.Event()
-        self._read_over = asyncio.Event()
+        self._drained = asyncio.Event()
+        self._is_retired = False
+        self._is_closing = False
         self._wanted = False
-        self._stale: frozenset[Kind] = frozenset()
         self._served = False
+        self._timeouts = 0
         self._last_used = 0.0
-        self._read_at = float("-inf")
 
     def __repr__(self) -> str:
         parts = [f"{self.name} {self.state.name}"]
@@ -107,6 +121,16 @@ class Group:
         return derived or f"Tools from `{one_line(self.config.label)}`"
 
     @property
+    def known(self) -> Catalog | None:
+        """What the group offers, as far as it is known."""
+        return self._offer.known
+
+    @property
+    def in_flight(self) -> int:
+        """How many calls have a place."""
+        return self._places.taken
+
+    @property
     def reason(self) -> str:
         """Why the group is down, in one line; empty while it is not."""
         return _reason(self.error) if self.error is not None and self.state in DOWN else ""
@@ -117,17 +141,43 @@ class Group:
         """Begin the group's life; one whose catalog is not known connects in the background to learn it."""
         self._greeting = greeting
         if self._supervisor is None and self.state is not State.CLOSED:
-            self._wanted = self.known is None or self.config.eager
+            self._wanted = not self._offer.load() or self.config.eager
             self._supervisor = asyncio.create_task(self._live(), name=f"group {self.name}")
 
     async def close(self) -> None:
         """End the group's life and its link, for good."""
         if self._supervisor is not None:
-            self._supervisor.cancel()
+            if not self._is_closing:  # a second cancellation would cut the closing of the link short
+                self._is_closing = True
+                self._supervisor.cancel()
             await asyncio.wait([self._supervisor])
         if self.state is not State.CLOSED:  # never started, or cancelled before its first step
             self._enter(State.CLOSED)
             self._end_attempt()
+
+    def reconfigure(self, config: GroupConfig) -> None:
+        """Go on with another config that has the same upstream; filters and features count at once."""
+        before, self.config = self.config, config
+        if config.attempts != before.attempts:
+            self._attempts = Attempts(config.attempts, self._jitter)
+        self._wanted |= config.eager and not before.eager and self._link is None
+        self._wanted |= self._offer.reconfigure(config) and self.state is State.COLD
+        self._wake.set()
+        self._observer.changed(self)
+
+    def retire(self, successor: Group | None) -> None:
+        """Take no more calls: those that come go to the successor, or fail when there is none."""
+        self._is_retired = True
+        self.successor = successor
+
+    async def drain(self, within_s: float) -> bool:
+        """Wait until no call of a retired group is under way, for so many seconds at most; tell whether none is."""
+        if self._link is not None and self.in_flight:
+            self._drained.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(within_s):
+                    await self._drained.wait()
+        return self._link is None or not self.in_flight
 
     async def request(
         self,
@@ -143,24 +193,40 @@ class Group:
         A link that is found dead before anything was written is replaced once. Raises UpstreamError.
         """
         try:
-            return await self._send(method, params, timeout_s, caller, what)
-        except NotSent:
-            return await self._send(method, params, timeout_s, caller, what)
+            try:
+                return await self._send(method, params, timeout_s, caller, what)
+            except NotSent:
+                return await self._send(method, params, timeout_s, caller, what)
+        except Unreachable:  # nothing was sent
+            if self.successor is None:
+                raise
+            return await self.successor.request(method, params, timeout_s=timeout_s, caller=caller, what=what)
 
     async def _send(
         self, method: str, params: Mapping[str, Raw] | None, timeout_s: float, caller: Caller | None, what: str
     ) -> Frame:
-        link = self._link or await self._connected()
-        self.in_flight += 1
+        if self._places.is_full():
+            raise Busy(self.name, f"{self.in_flight} calls are in flight and {MAX_QUEUED} wait: no more are taken")
+        await self._places.take()
+        link = None if self._is_retired else self._link
         try:
+            link = link or await self._connected()
             answer = await link.request(method, params, timeout_s=timeout_s, caller=caller, what=what)
             self._served = True
+            self._timeouts = 0
             return answer
         except NotSent as exc:
-            self.lost(link, exc)
+            if link is not None:
+                self.lost(link, exc)
+            raise
+        except TimedOut:
+            self._timeouts += 1
+            self._wake.set()
             raise
         finally:
-            self.in_flight -= 1
+            self._places.leave()
+            if not self.in_flight:
+                self._drained.set()
             self._last_used = self._clock.now()
 
     def notify(self, method: str, params: Raw) -> None:
@@ -173,29 +239,30 @@ class Group:
 
         Raises UpstreamError.
         """
-        while self.known is None or not self.known.knows(kinds):
-            read_over = self._read_over
-            if self._link is None:
-                await self._connected()
-            else:
-                await read_over.wait()
+        while self.known is None or not self._offer.knows(kinds):
+            if self.successor is not None:
+                return await self.successor.catalog(kinds)
+            await (self._connected() if self._link is None else self._offer.settles())
         return self.known
 
     async def reread(self, kinds: Iterable[Kind] = (Kind.TOOLS,)) -> Catalog:
         """Read these lists of a connected upstream again, for a name that is not among them."""
-        if self._link is not None:
-            read_over = self._read_over
+        if self._link is None:
+            await self._connected()
+        else:
             self._lists_changed(kinds)
-            await read_over.wait()
+            await self._offer.settles()
         return await self.catalog(kinds)
 
     def complaint(self, kinds: Iterable[Kind]) -> str:
         """Say what is missing from these lists and why; empty when they are whole."""
-        known = self.known.complaint(kinds) if self.known else None
-        return (self.reason or "not connected yet") if known is None else known
+        complaint = self._offer.complaint(kinds)
+        return (self.reason or "not connected yet") if complaint is None else complaint
 
     async def _connected(self) -> Link:
         """Wait for the attempt in flight or start one; a group that has just failed is left alone for a moment."""
+        if self._is_retired:
+            raise Unreachable(self.name, _GONE)
         self.start(self._greeting)  # a client may call before it initializes
         cooling_down = self._is_final() or self._attempts.are_cooling_down(self._clock.now())
         if self.state is State.CLOSED or (self.state in DOWN and cooling_down):
@@ -205,7 +272,7 @@ class Group:
             self._wanted = True
             self._wake.set()
         await attempt_over.wait()
-        if self._link is None:
+        if self._link is None or self._is_retired:
             raise self._failure()
         return self._link
 
@@ -213,7 +280,7 @@ class Group:
         """Say why there is no link; a new error each time, since each caller raises its own."""
         match self.error:
             case None:
-                return Unreachable(self.name, "was removed from the config or is shutting down")
+                return Unreachable(self.name, _GONE)
             case UpstreamError() as error:
                 return Unreachable(self.name, error.reason, hint=error.hint)
             case error:
@@ -235,14 +302,8 @@ class Group:
             self._wake.set()
 
     def _lists_changed(self, kinds: Iterable[Kind]) -> None:
-        self._stale |= frozenset(kinds)
+        self._offer.changed(kinds)
         self._wake.set()
-
-    def _offered(self, catalog: Catalog) -> frozenset[Kind]:
-        """Which lists the upstream has and the config lets through."""
-        return frozenset(
-            kind for kind in Kind if catalog.may(kind.capability) and self.config.features.allows(kind.capability)
-        )
 
     # --- the supervisor --------------------------------------------------------------------------------
 
@@ -272,7 +333,7 @@ class Group:
 
     async def _connect(self) -> Link | None:
         self._wanted = False
-        self._stale = frozenset()
+        self._offer.forget_changes()
         self._enter(State.CONNECTING)
         began = self._clock.now()
         try:
@@ -280,10 +341,9 @@ class Group:
         except DynamicMcpError as exc:
             self._attempt_failed(exc)
             return None
-        self._link, self.known, self.error = link, catalog, None
-        self._stale |= self._offered(catalog) - {Kind.TOOLS}
+        self._offer.adopt(catalog)
+        self._link, self.error = link, None
         self._served = False
-        self._read_at = float("-inf")
         self._last_used = self._clock.now()
         self._enter(State.READY, f"{len(catalog.tools)} tools, after {self._last_used - began:.1f} s")
         self._end_attempt()
@@ -294,49 +354,36 @@ class Group:
         """Open a link and read the tools; the other lists are read once the group is in use."""
         link, welcome = await self._open(self.config, self, self._greeting)
         try:
-            catalog = Catalog({}, welcome.capabilities, welcome.instructions, welcome.title)
-            offered = self._offered(catalog)
-            known = self.known.lists if self.known else {}
-            lists = {kind: known[kind] for kind in offered if kind in known}
-            lists |= {kind: Listing() for kind in Kind if kind not in offered}
-            if Kind.TOOLS in offered:
-                tools = await read_list(partial(self._ask, link), Kind.TOOLS, self.config.tools.allows)
-                lists |= self._complained({Kind.TOOLS: tools})
+            said = Catalog({}, welcome.capabilities, welcome.instructions, welcome.title)
+            catalog = await self._offer.learn(partial(self._ask, link), said)
             if link.loss is not None:
                 raise link.loss
         except BaseException:
             await asyncio.shield(link.close())
             raise
-        return link, catalog.with_lists(lists)
+        return link, catalog
 
     async def _keep(self) -> None:
         """Watch over the link until it is lost or idle, and read its lists again when they change."""
         while self._link is not None:
-            reread_left_s = self._read_at + REREAD_S - self._clock.now() if self._stale else math.inf
-            if reread_left_s <= 0:
-                await self._reread(self._link)
+            reread_left_s = self._offer.due_in_s()
+            if self._timeouts >= SUSPICIOUS_TIMEOUTS:
+                self._timeouts = 0
+                if not await self._link.is_alive(PING_S):
+                    self.lost(self._link, LinkLost(self.name, "the server has stopped answering, and was ended"))
+            elif reread_left_s <= 0:
+                await self._offer.reread(partial(self._ask, self._link))
+                self._observer.changed(self)
+            elif self._offer.is_unsaved():
+                await self._offer.save()
             elif self._idle_left_s() <= 0:
                 self._went_idle()
             else:
                 await self._wait(min(reread_left_s, self._idle_left_s()))
 
-    async def _reread(self, link: Link) -> None:
-        assert self.known is not None, "a link is not ready before its tools are read"
-        kinds, self._stale = self._stale & self._offered(self.known), frozenset()
-        lists = await read_lists(partial(self._ask, link), kinds, self.known, self.config.tools.allows)
-        self.known = self.known.with_lists(self._complained(lists))
-        self._read_at = self._clock.now()
-        self._end_reading()
-        self._observer.changed(self)
-
     async def _ask(self, link: Link, method: str, params: Mapping[str, Raw]) -> dict[str, Raw]:
         answer = await link.request(method, params or None, timeout_s=self.config.timeouts.connect_s)
         return result_of(answer, self.name, method)
-
-    def _complained(self, lists: dict[Kind, Listing]) -> dict[Kind, Listing]:
-        for complaint in (complaint for listing in lists.values() for complaint in listing.complaints):
-            log.warning("group %s: %s", self.name, complaint)
-        return lists
 
     async def _wait(self, seconds: float) -> None:
         """Wait to be woken, for so many seconds at most."""
@@ -372,7 +419,7 @@ class Group:
         self._link = None
         if self._served:
             self._attempts.forget()
-        self._end_reading()
+        self._offer.settle()
         self._enter(State.COLD, "idle")
 
     def _link_failed(self, error: LinkLost) -> None:
@@ -383,23 +430,21 @@ class Group:
             self._attempts.forget()
         else:
             self._attempts.failed(self._clock.now())
-        self._end_reading()
+        self._offer.settle()
         self._enter(State.WAITING, _reason(error))
 
     def _end_attempt(self) -> None:
         self._attempt_over.set()
         self._attempt_over = asyncio.Event()
-        self._end_reading()
-
-    def _end_reading(self) -> None:
-        self._read_over.set()
-        self._read_over = asyncio.Event()
+        self._offer.settle()
 
     def _is_final(self) -> bool:
         return isinstance(self.error, Unreachable) and self.error.final
 
     def _idle_left_s(self) -> float:
         after_s = math.inf if self.config.idle_after_s is None else self.config.idle_after_s
+        if not self._served and not self.config.eager and after_s < math.inf:
+            after_s = min(after_s, LEARNT_S)
         return after_s if self.in_flight or self.is_subscribed else self._last_used + after_s - self._clock.now()
 
 

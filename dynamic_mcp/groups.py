@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
 from collections.abc import Iterator
 
-from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.config.resolved import Config, GroupConfig, Program
 from dynamic_mcp.errors import NotFound
 from dynamic_mcp.group import Group, Observer, OpenLink
+from dynamic_mcp.shelf import Shelf
 from dynamic_mcp.upstream.open import Greeting, open_link
+
+log = logging.getLogger(__name__)
+
+# How long the calls of a group that was changed or removed may take to end.
+DRAIN_S = 5.0
 
 
 class Groups:
-    """The groups of one config."""
+    """The groups of one config, and of each that takes its place."""
 
-    def __init__(self, config: Config, observer: Observer, *, opener: OpenLink = open_link) -> None:
-        self._groups = {each.name: Group(each, observer, opener=opener) for each in config.groups}
+    def __init__(
+        self, config: Config, observer: Observer, *, opener: OpenLink = open_link, shelf: Shelf | None = None
+    ) -> None:
+        self._observer = observer
+        self._opener = opener
+        self._shelf = shelf
+        self._groups = {each.name: self._made(each) for each in config.groups}
+        self._greeting: Greeting | None = None
+        self._retiring: dict[asyncio.Task[None], Group] = {}
+        self._is_closed = False
 
     def __iter__(self) -> Iterator[Group]:
         return iter(self._groups.values())
@@ -38,12 +54,71 @@ class Groups:
 
     def start(self, greeting: Greeting) -> None:
         """Begin every group's life; none is waited for."""
+        self._greeting = greeting
         for group in self:
             group.start(greeting)
 
+    def apply(self, config: Config) -> None:
+        """Take the place of the config before, by difference; nothing is waited for.
+
+        A group whose upstream stays keeps its process, its calls and its catalog. One whose upstream changed
+        starts anew, and the old one ends once its calls have, within DRAIN_S; so does a group that is gone.
+        """
+        if self._is_closed:
+            return
+        before, after = dict(self._groups), dict[str, Group]()
+        for each in config.groups:
+            after[each.name] = self._succeeding(before.pop(each.name, None), each)
+        self._groups = after  # another dict: whoever walks over the old one goes on undisturbed
+        for group in before.values():
+            log.info("group %s is no longer in the config", group.name)
+            self._retire(group, None)
+
     async def close(self) -> None:
         """End every group, all at once."""
-        await asyncio.gather(*(group.close() for group in self))
+        self._is_closed = True
+        await asyncio.gather(*(group.close() for group in (*self, *self._retiring.values())))
+        if self._retiring:
+            await asyncio.wait([*self._retiring])
+
+    def _succeeding(self, old: Group | None, config: GroupConfig) -> Group:
+        if old is None:
+            log.info("group %s is new in the config%s", config.name, _starting(config))
+        elif old.config.upstream != config.upstream:
+            log.info("group %s changed in the config%s", config.name, _starting(config))
+        else:
+            if old.config != config:
+                log.info("group %s changed in the config and goes on", config.name)
+                old.reconfigure(config)
+            return old
+        group = self._made(config)
+        if old is not None:
+            group.is_subscribed = old.is_subscribed
+            self._retire(old, group)
+        if self._greeting is not None:
+            group.start(self._greeting)
+        return group
+
+    def _made(self, config: GroupConfig) -> Group:
+        return Group(config, self._observer, opener=self._opener, shelf=self._shelf)
+
+    def _retire(self, group: Group, successor: Group | None) -> None:
+        group.retire(successor)
+        task = asyncio.create_task(self._end(group), name=f"end of group {group.name}")
+        self._retiring[task] = group
+        task.add_done_callback(self._retiring.pop)
+
+    async def _end(self, group: Group) -> None:
+        if not await group.drain(DRAIN_S):
+            log.warning("group %s: %s calls did not end within %g s", group.name, group.in_flight, DRAIN_S)
+        await group.close()
+
+
+def _starting(config: GroupConfig) -> str:
+    """Say what a reload brings to be started, so that nothing starts unseen."""
+    if not isinstance(config.upstream, Program):
+        return ""
+    return f"; it starts {json.dumps([config.upstream.command, *config.upstream.args])}"
 
 
 def closest(name: str, names: list[str]) -> list[str]:

@@ -135,7 +135,8 @@ class _Writer(asyncio.BaseProtocol):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_FLUSH_WITHIN_S):  # wait_for may swallow a cancellation before 3.12
                 await self._closed.wait()
-        self._pipe.abort()
+        if not self._closed.is_set():  # asyncio's own pipes cannot be closed twice
+            self._pipe.abort()
 
 
 class _ThreadSource:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from dynamic_mcp.config import model
 from dynamic_mcp.config.resolved import Config, Features, GroupConfig, Timeouts, ToolFilter
-from dynamic_mcp.config.upstream import Surroundings, upstream
+from dynamic_mcp.config.upstream import Surroundings, env_files, upstream
 
 T = TypeVar("T")
 
@@ -19,12 +19,14 @@ def resolve(root: model.Root, file: Path, *, surroundings: Surroundings) -> Conf
     settings = root.settings or model.Settings.model_construct()
     warnings: dict[str, None] = {}
     groups: list[GroupConfig] = []
+    files: dict[Path, None] = {}
     for name, server in root.servers.items():
         if _first(server.enabled, settings.enabled, default=True):
             group, found = _group(name, server, settings, surroundings=surroundings)
             groups.append(group)
             warnings.update(dict.fromkeys(found))
-    return Config(file, tuple(groups), tuple(warnings), _max_message_bytes(settings))
+            files.update(dict.fromkeys(env_files(server, settings, surroundings)))
+    return Config(file, tuple(groups), tuple(warnings), _max_message_bytes(settings), tuple(files))
 
 
 def _group(

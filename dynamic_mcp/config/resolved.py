@@ -44,15 +44,24 @@ class ToolFilter:
         """Whether the tool may be listed and called."""
         return _matches(name, self.include) and not _matches(name, self.exclude)
 
+    def is_within(self, other: "ToolFilter") -> bool:
+        """Whether it certainly lets through no more than another; globs are compared by their text."""
+        includes_less = "*" in other.include or set(self.include) <= set(other.include)
+        return includes_less and set(self.exclude) >= set(other.exclude)
+
 
 @dataclass(frozen=True)
 class Program:
-    """A program to start; `env` is the whole of its environment. `cwd` None is the proxy's own directory."""
+    """A program to start. `cwd` None is the proxy's own directory.
+
+    `env` is the whole of its environment, and `own` names what of it the config sets.
+    """
 
     command: str
     args: tuple[str, ...] = field(repr=False)
     env: Mapping[str, str] = field(repr=False)
     cwd: str | None
+    own: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -112,12 +121,13 @@ class GroupConfig:
 
 @dataclass(frozen=True)
 class Config:
-    """The whole config: the enabled groups in the order of the file, and what a person should know."""
+    """The whole config: the enabled groups in the order of the file, what a person should know, the files read."""
 
     file: Path
     groups: tuple[GroupConfig, ...]
     warnings: tuple[str, ...]
     max_message_bytes: int
+    env_files: tuple[Path, ...] = ()
 
 
 def _matches(name: str, globs: tuple[str, ...]) -> bool:

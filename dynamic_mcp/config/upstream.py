@@ -37,6 +37,14 @@ def upstream(
     return (Broken("; ".join(texts.failures)) if texts.failures else made), texts.warnings
 
 
+def env_files(server: model.Server, settings: model.Settings, surroundings: Surroundings) -> list[Path]:
+    """The env files that a server is to read, whether they are there or not."""
+    if not isinstance(server, model.Program):
+        return []
+    files = settings.env_file if server.env_file is None else server.env_file
+    return [_place(expand(text, surroundings.environment).text, surroundings) for text in files or ()]
+
+
 class _Texts:
     """Fills in the variables of texts and keeps what was found on the way."""
 
@@ -89,27 +97,27 @@ def _program(
         texts.fail((*at, "command"), "is empty")
     cwd_at, cwd = (("settings",), settings.cwd) if server.cwd is None else (at, server.cwd)
     directory = texts.filled_if_any((*cwd_at, "cwd"), cwd)
-    return Program(
-        command=command,
-        args=tuple(texts.filled((*at, "args", i), arg) for i, arg in enumerate(server.args or ())),
-        env=_env(at, server, settings, texts=texts, surroundings=surroundings),
-        cwd=None if directory is None else str(_place(directory, surroundings)),
-    )
+    args = tuple(texts.filled((*at, "args", i), arg) for i, arg in enumerate(server.args or ()))
+    env, own = _env(at, server, settings, texts=texts, surroundings=surroundings)
+    cwd = None if directory is None else str(_place(directory, surroundings))
+    return Program(command, args, env, cwd, own)
 
 
 def _env(
     at: Keys, server: model.Program, settings: model.Settings, *, texts: _Texts, surroundings: Surroundings
-) -> Mapping[str, str]:
+) -> tuple[Mapping[str, str], frozenset[str]]:
+    """The whole environment of a program, and the names of what the config itself puts into it."""
     choice = server.inherit_env if server.inherit_env is not None else settings.inherit_env
     platform = surroundings.platform
     own = {name: ((*at, "env", name), text) for name, text in (server.env or {}).items()}
     shared = {name: (("settings", "env", name), text) for name, text in (settings.env or {}).items()}
-    layers = [
-        environment.inherited(surroundings.environment, choice or "safe", platform=platform),
+    configured = [
         *_env_files(at, server, settings, texts=texts, surroundings=surroundings),
         {name: texts.filled(where, text) for name, (where, text) in (shared | own).items()},
     ]
-    return environment.merged(layers, platform=platform)
+    inherited = environment.inherited(surroundings.environment, choice or "safe", platform=platform)
+    names = frozenset(name for layer in configured for name in layer)
+    return environment.merged([inherited, *configured], platform=platform), names
 
 
 def _env_files(

@@ -7,6 +7,7 @@ import contextlib
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from dynamic_mcp import lines
 from dynamic_mcp.pipes import Sink, Source, open_sink, open_source
@@ -20,10 +21,18 @@ FINISH_AFTER_SIGNAL_S = 1.0
 _UNREAD_BYTES = 4 << 20
 
 
-async def serve(proxy: Proxy, stdin: int, stdout: int, max_message_bytes: int) -> None:
+@dataclass(frozen=True)
+class OnSignal:
+    """What to do on SIGHUP, and when a second signal asks to end."""
+
+    reload: Callable[[], None]
+    exit_now: Callable[[], None]
+
+
+async def serve(proxy: Proxy, stdin: int, stdout: int, max_message_bytes: int, on_signal: OnSignal) -> None:
     """Serve one client on two file descriptors; returns when it is gone and every child has ended."""
     face = StdioFace(max_message_bytes)
-    with _signals(face.ended) as signalled:
+    with _signals(face.ended, on_signal) as signalled:
         await face.open(proxy, stdin, stdout)
         await face.ended.wait()
         await face.session.finish(FINISH_AFTER_SIGNAL_S if signalled() else FINISH_WITHIN_S)
@@ -69,18 +78,23 @@ class StdioFace:
 
 
 @contextlib.contextmanager
-def _signals(ended: asyncio.Event) -> Iterator[Callable[[], bool]]:
-    """End on a signal as on the end of input; tell whether one came."""
+def _signals(ended: asyncio.Event, on_signal: OnSignal) -> Iterator[Callable[[], bool]]:
+    """End on a signal as on the end of input, and at once on the next; tell whether one came."""
     came: list[signal.Signals] = []
 
     def end(number: signal.Signals) -> None:
+        if came:
+            on_signal.exit_now()
         came.append(number)
         ended.set()
 
     loop = asyncio.get_running_loop()
-    numbers = [] if sys.platform == "win32" else [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
+    numbers = [] if sys.platform == "win32" else [signal.SIGTERM, signal.SIGINT]
     for number in numbers:
         loop.add_signal_handler(number, end, number)
+    if sys.platform != "win32":
+        numbers.append(signal.SIGHUP)
+        loop.add_signal_handler(signal.SIGHUP, on_signal.reload)
     try:
         yield lambda: bool(came)
     finally:

@@ -20,6 +20,7 @@ from dynamic_mcp.proxy.resources import Resources
 from dynamic_mcp.proxy.tasks import Tasks
 from dynamic_mcp.proxy.tools import Tools
 from dynamic_mcp.session import Session
+from dynamic_mcp.shelf import Shelf
 from dynamic_mcp.states import State
 from dynamic_mcp.upstream.open import OURSELVES, PROTOCOL_VERSIONS, Greeting, open_link
 from dynamic_mcp.wire import Frame
@@ -30,6 +31,7 @@ log = logging.getLogger(__name__)
 SETTLE_S = 0.05
 # In `_meta` of a request that is no other use case: the group that it is for.
 GROUP = "dynamic-mcp/group"
+_WORSE_THAN_ERROR = {"critical", "alert", "emergency"}
 
 UseCase = Callable[[Session, Frame], Awaitable[Frame]]
 
@@ -37,14 +39,15 @@ UseCase = Callable[[Session, Frame], Awaitable[Frame]]
 class Proxy:
     """Answers every session from the groups of one config, and tells the sessions what changes there."""
 
-    def __init__(self, config: Config, *, opener: OpenLink = open_link) -> None:
-        self.groups = Groups(config, self, opener=opener)
+    def __init__(self, config: Config, *, opener: OpenLink = open_link, shelf: Shelf | None = None) -> None:
+        self.groups = Groups(config, self, opener=opener, shelf=shelf)
         self._sessions: list[Session] = []
         self._tasks = Tasks(self.groups)
         self._tools = Tools(self.groups, self._tasks)
         self._resources = Resources(self.groups)
         self._prompts = Prompts(self.groups)
         self._completion = Completion(self._prompts, self._resources)
+        self.begun = asyncio.Event()  # a client has been greeted
         self._level: Raw | None = None
         self._announced: dict[str, object] = {}
         self._announcing: asyncio.TimerHandle | None = None
@@ -74,6 +77,20 @@ class Proxy:
         session = Session(send, self)
         self._sessions.append(session)
         return session
+
+    def apply(self, config: Config) -> None:
+        """Serve another config from now on; the sessions hear of the lists that this changes."""
+        self.groups.apply(config)
+        self._announce_soon()
+
+    def complain(self, text: str) -> None:
+        """Tell every client of an error of the proxy itself, unless it asked for worse only."""
+        if self._level is not None and wire.text(self._level) in _WORSE_THAN_ERROR:
+            return
+        params = {"level": "error", "logger": "dynamic-mcp", "data": text}
+        for session in self._sessions:
+            if session.version:
+                session.notify(Frame(method="notifications/message", params=Raw(wire.encode(params))))
 
     async def close(self) -> None:
         """End every group."""
@@ -119,6 +136,7 @@ class Proxy:
         session.capabilities = wire.members(declared)
         self.groups.start(Greeting(session.version, declared, _client_info(params), session))
         self._announced = self._shown()
+        self.begun.set()
         return wire.result_frame(
             {
                 "protocolVersion": session.version,
@@ -169,8 +187,7 @@ class Proxy:
 
     def changed(self, group: Group) -> None:
         """Tell the sessions when what a list answers is another answer now."""
-        if self._announcing is None and self._sessions:
-            self._announcing = asyncio.get_running_loop().call_later(SETTLE_S, self._announce)
+        self._announce_soon()
 
     def opened(self, group: Group) -> None:
         """Ask a new link for what sessions have asked of the one before: the log level, and subscriptions."""
@@ -193,6 +210,10 @@ class Proxy:
         for session in self._sessions:
             if session.version:
                 session.notify(frame)
+
+    def _announce_soon(self) -> None:
+        if self._announcing is None and self._sessions:
+            self._announcing = asyncio.get_running_loop().call_later(SETTLE_S, self._announce)
 
     def _announce(self) -> None:
         self._announcing = None

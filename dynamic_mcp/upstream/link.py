@@ -156,6 +156,16 @@ class Link:
             call.timer.cancel()
             self._calls.pop(key, None)
 
+    async def is_alive(self, within_s: float) -> bool:
+        """Ask the upstream whether it answers at all."""
+        try:
+            await self.request("ping", timeout_s=within_s)
+        except (TimedOut, LinkLost):
+            return False
+        except ProtocolViolation:
+            log.debug("group %s: an odd answer to ping", self.group)
+        return True
+
     def notify(self, method: str, params: bytes | Raw = ABSENT) -> None:
         """Send a notification; a lost link takes none."""
         if self.loss is None:

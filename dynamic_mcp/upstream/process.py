@@ -1,5 +1,7 @@
 """A child process in a process group of its own, with pipes that nobody else inherits, and its end as an event.
 
+A child that has ended is reaped only when its group is being ended, so that until then its number means its group.
+
 The loops' own subprocesses are not used: uvloop's leave a second copy of each pipe open in the child, so that
 a server which closes its stdout seems to live on, and pass other descriptors down as well.
 """
@@ -8,36 +10,82 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from typing import IO
+from dataclasses import dataclass
 
 from dynamic_mcp.config.resolved import Program
 from dynamic_mcp.pipes import Sink, Source, open_sink, open_source
+from dynamic_mcp.upstream.guardian import guardian
+from dynamic_mcp.upstream.process_group import ProcessGroup
 
 # How often a process group is looked at that raises no event when it ends.
 _POLL_S = 0.02
+SIGKILL = getattr(signal, "SIGKILL", signal.SIGTERM)
+
+_live: set[Process] = set()
+
+
+def hasten(within_s: float) -> None:
+    """Have every child end within so many seconds: SIGTERM after half of them and SIGKILL after all.
+
+    Whoever waits for the end of a child then waits no longer than that, whatever patience it began with.
+    """
+    loop = asyncio.get_running_loop()
+    loop.call_later(within_s / 2, _signal_all, signal.SIGTERM)
+    loop.call_later(within_s, _signal_all, SIGKILL)
+
+
+def kill_all() -> None:
+    """End every child and its group now, without a grace; for an exit that cannot wait."""
+    _signal_all(SIGKILL)
+
+
+def _signal_all(number: signal.Signals) -> None:
+    for process in list(_live):
+        process.signal_group(number)
+
+
+@dataclass(frozen=True)
+class _Launched:
+    """A child that was started: our ends of its pipes, and its pidfd where there is such a thing."""
+
+    child: subprocess.Popen[bytes]
+    stdin: int
+    stdout: int
+    stderr: int
+    handle: int | None
+
+    def discard(self) -> None:
+        """End a child that nobody will use."""
+        descriptors = {self.stdin, self.stdout, self.stderr, self.handle} - {None}
+        for fd in descriptors:
+            assert fd is not None
+            os.close(fd)
+        _kill(self.child)
+        threading.Thread(target=_bury, args=(self.child,), daemon=True).start()
 
 
 class Process:
-    """A running child. `exited` is set when it has ended and was reaped."""
+    """A running child. `exited` is set when it has ended."""
 
-    def __init__(self, child: subprocess.Popen[bytes]) -> None:
-        self.pid = child.pid
+    def __init__(self, launched: _Launched) -> None:
+        self.pid = launched.child.pid
         self.exited = asyncio.Event()
+        self.returncode: int | None = None
+        """The exit code, or minus the signal that ended it; None while it runs."""
         self.stdin: Sink
-        self._child = child
+        self._launched = launched
         self._loop = asyncio.get_running_loop()
         self._sources: list[Source] = []
-
-    @property
-    def returncode(self) -> int | None:
-        """The exit code, or minus the signal that ended it; None while it runs."""
-        return self._child.returncode
+        self._group = ProcessGroup(self.pid)
+        self._is_gone = False
+        _live.add(self)
 
     async def open_pipes(
         self,
@@ -48,22 +96,19 @@ class Process:
         exited: Callable[[], None],
     ) -> None:
         """Begin to read what the child writes, and to wait for its end."""
-        child = self._child
-        assert child.stdin is not None
-        assert child.stdout is not None
-        assert child.stderr is not None
+        ours = self._launched
         self._watch(exited)
-        self.stdin = await open_sink(
-            _detached(child.stdin), high=1 << 20, full=_nothing, drained=_nothing, ended=_nothing
-        )
-        self._sources.append(await open_source(_detached(child.stderr), receive_stderr, _nothing))
-        self._sources.append(await open_source(_detached(child.stdout), receive_stdout, stdout_ended))
+        self.stdin = await open_sink(ours.stdin, high=1 << 20, full=_nothing, drained=_nothing, ended=_nothing)
+        self._sources.append(await open_source(ours.stderr, receive_stderr, _nothing))
+        self._sources.append(await open_source(ours.stdout, receive_stdout, stdout_ended))
 
     def signal_group(self, number: signal.Signals) -> None:
         """Signal the child and all that it started and left in its group; the group may outlive it."""
+        if self._is_gone:
+            return
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if sys.platform == "win32":
-                self._child.terminate()
+                self._launched.child.terminate()
             else:
                 os.killpg(self.pid, number)
 
@@ -76,90 +121,137 @@ class Process:
         return False
 
     async def ends_within(self, seconds: float) -> bool:
-        """Wait until the child and, where there are process groups, all of its group have ended."""
+        """Wait until the child and, where there are process groups, all of its group have ended; reap the child."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self.exited.wait()
-                while self._group_lives():  # noqa: ASYNC110 - a process group's end raises no event
+                self._launched.child.wait()  # it has ended: this only reaps it
+                while self._group.lives():  # noqa: ASYNC110 - a process group's end raises no event
                     await asyncio.sleep(_POLL_S)
-                return True
-        return False
+                self._is_gone = True
+        if self in _live and self._is_gone:
+            _live.discard(self)
+            await asyncio.to_thread(guardian.release, self.pid)
+        return self._is_gone
 
     def close_pipes(self) -> None:
         """Let go of the child's output, which a process that left its group may hold open for ever."""
         for source in self._sources:
             source.close()
 
-    def _group_lives(self) -> bool:
-        if sys.platform == "win32":
-            return False
-        try:
-            os.killpg(self.pid, 0)
-        except (ProcessLookupError, PermissionError):
-            return False
-        return True
-
     def _watch(self, exited: Callable[[], None]) -> None:
+        handle, child = self._launched.handle, self._launched.child
+
         def ended() -> None:
-            self._child.wait()  # it has ended: this reaps it
+            self.returncode = _exit_code(child)
             self.exited.set()
             exited()
 
-        if hasattr(os, "pidfd_open"):
-            handle = os.pidfd_open(self.pid)
-
-            def readable() -> None:
-                self._loop.remove_reader(handle)
-                os.close(handle)
-                ended()
-
-            self._loop.add_reader(handle, readable)
-        else:
+        if handle is None:
             threading.Thread(target=self._wait_in_thread, args=(ended,), daemon=True).start()
+            return
+
+        def readable() -> None:
+            self._loop.remove_reader(handle)
+            os.close(handle)
+            ended()
+
+        self._loop.add_reader(handle, readable)
 
     def _wait_in_thread(self, ended: Callable[[], None]) -> None:
-        self._child.wait()
+        _exit_code(self._launched.child)
         with contextlib.suppress(RuntimeError):  # the loop is closed: the program ends
             self._loop.call_soon_threadsafe(ended)
 
 
 async def start(program: Program) -> Process:
     """Start a program, without a shell. Raises OSError and ValueError as the system does."""
-
-    def popen() -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [program.command, *program.args],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-            env=dict(program.env),
-            cwd=program.cwd,
-            start_new_session=True,
-            creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
-        )
-
     # in a thread: to start a program takes the system some milliseconds
-    starting = asyncio.ensure_future(asyncio.to_thread(popen))
+    starting = asyncio.ensure_future(asyncio.to_thread(_launch, program))
     try:
         return Process(await asyncio.shield(starting))
     except asyncio.CancelledError:
-        starting.add_done_callback(_end_unwanted)
+        starting.add_done_callback(_discard_unwanted)
         raise
 
 
-def _end_unwanted(started: asyncio.Future[subprocess.Popen[bytes]]) -> None:
+def _launch(program: Program) -> _Launched:
+    with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
+        child_in, stdin = _pipe(theirs, ours)
+        stdout, child_out = _pipe(ours, theirs)
+        stderr, child_err = _pipe(ours, theirs)
+        with guardian.starting(child_in) as guard:
+            child = _popen(program, child_in, child_out, child_err)
+            guard(child.pid)
+        try:
+            handle = _handle(child.pid)
+        except OSError:
+            _kill(child)
+            _bury(child)
+            raise
+        ours.pop_all()
+        return _Launched(child, stdin, stdout, stderr, handle)
+
+
+def _popen(program: Program, stdin: int, stdout: int, stderr: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [program.command, *program.args],
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        env=dict(program.env),
+        cwd=program.cwd,
+        start_new_session=True,
+        creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
+    )
+
+
+def _pipe(reads: contextlib.ExitStack, writes: contextlib.ExitStack) -> tuple[int, int]:
+    reader, writer = os.pipe()
+    reads.callback(os.close, reader)
+    writes.callback(os.close, writer)
+    return reader, writer
+
+
+def _handle(pid: int) -> int | None:
+    """Open what becomes readable at the child's end; None where the system has no such thing."""
+    if not hasattr(os, "pidfd_open"):
+        return None
+    try:
+        return os.pidfd_open(pid)
+    except OSError as exc:
+        if exc.errno in (errno.ENOSYS, errno.EPERM):  # an old kernel, or a sandbox
+            return None
+        raise
+
+
+def _discard_unwanted(started: asyncio.Future[_Launched]) -> None:
     if not started.cancelled() and started.exception() is None:
-        child = started.result()
+        started.result().discard()
+
+
+def _kill(child: subprocess.Popen[bytes]) -> None:
+    """Kill a child that was not reaped yet, and its group."""
+    if sys.platform == "win32":
         child.kill()
-        child.wait()
+    else:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, SIGKILL)
 
 
-def _detached(file: IO[bytes]) -> int:
-    """Take a descriptor of its own from a file object, which closes the one that it has."""
-    fd = os.dup(file.fileno())
-    file.close()
-    return fd
+def _bury(child: subprocess.Popen[bytes]) -> None:
+    child.wait()
+    guardian.release(child.pid)
+
+
+def _exit_code(child: subprocess.Popen[bytes]) -> int:
+    """Wait for a child's end and return how it was; the child is left to be reaped where that can be had."""
+    if hasattr(os, "waitid"):
+        with contextlib.suppress(ChildProcessError):
+            info = os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+            if info is not None:
+                return info.si_status if info.si_code == os.CLD_EXITED else -info.si_status
+    return child.wait()
 
 
 def _nothing() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import signal
 from collections import deque
@@ -16,20 +17,22 @@ from pathlib import Path
 from dynamic_mcp import lines, wire
 from dynamic_mcp.config.resolved import Program
 from dynamic_mcp.errors import LinkLost, NotSent, Unreachable
-from dynamic_mcp.upstream.process import Process, start
+from dynamic_mcp.upstream.mask import mask_of
+from dynamic_mcp.upstream.process import SIGKILL, Process, start
 
 log = logging.getLogger(__name__)
 
 STDERR_LINES = 200
 STDERR_LINE_BYTES = 2000
 REASON_LINES = 5
+# How much of either end is kept of a longer line; less than what is cut out here, so that no secret loses its start.
+_EDGE_CHARS = 500
 # How long a child may take to end after its stdin is closed, and again after SIGTERM.
 GRACE_S = 2.0
 # What was written before the end may still be in the pipe when the exit is known.
 _DRAIN_S = 0.05
 # Unread input of a child beyond this means that it has stopped reading.
 _UNREAD_BYTES = 16 << 20
-_SIGKILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 
 class StdioTransport:
@@ -46,6 +49,7 @@ class StdioTransport:
         self._stderr = lines.Lines(STDERR_LINE_BYTES)
         self._ring: deque[str] = deque(maxlen=STDERR_LINES)
         self._process: Process
+        self._mask: Callable[[str], str] = str
         self._is_ending = False
         self._max_unread = max(_UNREAD_BYTES, 2 * max_message_bytes)
         self._loop = asyncio.get_running_loop()
@@ -54,13 +58,23 @@ class StdioTransport:
         """Start the program, without a shell. Raises Unreachable with what the system says."""
         if not program.command:
             raise Unreachable(self.group, "`command` is empty")
+        self._mask = mask_of(program)
         try:
             self._process = await start(program)
         except (OSError, ValueError) as exc:
-            raise Unreachable(self.group, _why_not_started(program, exc), hint=_how_to_start(exc)) from exc
-        await self._process.open_pipes(
-            self._wrote, self._complained, stdout_ended=self._stdout_ended, exited=self._over_soon
+            why = self._mask(_why_not_started(program, exc))
+            raise Unreachable(self.group, why, hint=_how_to_start(exc)) from exc
+        opening = asyncio.ensure_future(
+            self._process.open_pipes(
+                self._wrote, self._complained, stdout_ended=self._stdout_ended, exited=self._over_soon
+            )
         )
+        try:
+            await asyncio.shield(opening)  # it takes a moment only, and half-open pipes cannot be closed well
+        except asyncio.CancelledError:
+            await asyncio.wait([opening])
+            await asyncio.shield(self.close())
+            raise
 
     # --- Transport -------------------------------------------------------------------------------------
 
@@ -80,7 +94,7 @@ class StdioTransport:
         await process.exits_within(GRACE_S)
         process.signal_group(signal.SIGTERM)  # its children too, who may not have noticed
         if not await process.ends_within(GRACE_S):
-            process.signal_group(_SIGKILL)
+            process.signal_group(SIGKILL)
             if not await process.ends_within(GRACE_S):
                 log.error("group %s: process %s does not end", self.group, process.pid)
         process.close_pipes()
@@ -104,7 +118,8 @@ class StdioTransport:
             self.receive(line)
 
     def _complained(self, data: bytes) -> None:
-        for line in self._stderr.feed(data):
+        said = self._stderr.feed(data)
+        for line in said if log.isEnabledFor(logging.DEBUG) else said[-STDERR_LINES:]:
             self._said(line)
 
     def _stdout_ended(self) -> None:
@@ -125,9 +140,11 @@ class StdioTransport:
         self.lost(LinkLost(self.group, self.ending()))
 
     def _said(self, line: bytes) -> None:
-        words = line.decode("utf-8", "replace").rstrip()
+        words = self._mask(line.decode("utf-8", "replace").strip())
+        if len(words) > STDERR_LINE_BYTES:
+            words = f"{words[:_EDGE_CHARS]} … {words[-_EDGE_CHARS:]}"
         if words:
-            shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in words)
+            shown = words if words.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in words)
             self._ring.append(shown)
             log.debug("%s: %s", self.group, shown)
 
@@ -135,21 +152,35 @@ class StdioTransport:
 def _why_not_started(program: Program, exc: Exception) -> str:
     if program.cwd and isinstance(exc, FileNotFoundError | NotADirectoryError) and not Path(program.cwd).is_dir():
         return f"the directory `{program.cwd}` does not exist"
+    command = f"the command `{program.command}`"
     match exc:
         case FileNotFoundError():
-            return f"the command `{program.command}` was not found"
+            return f"{command} was not found"
+        case PermissionError() if Path(program.cwd or "", program.command).is_dir():
+            return f"{command} is a directory"
         case PermissionError():
-            return f"the command `{program.command}` is not executable"
+            return f"{command} is not executable"
+        case OSError(errno=errno.E2BIG):
+            name = max(program.env, key=lambda each: len(program.env[each]), default="")
+            return f"{command} cannot be started: its arguments and environment are too long, above all `{name}`"
+        case OSError(errno=errno.EAGAIN):
+            return f"{command} cannot be started: the system allows no more processes"
         case OSError(strerror=str(why)):
-            return f"the command `{program.command}` cannot be started: {why.lower()}"
+            return f"{command} cannot be started: {why.lower()}"
         case _:
-            return f"the command `{program.command}` cannot be started: {exc}"
+            return f"{command} cannot be started: {exc}"
 
 
 def _how_to_start(exc: Exception) -> str:
-    if isinstance(exc, FileNotFoundError):
-        return "install it, or give its full path; the `PATH` of the AI tool may not be that of your shell"
-    return ""
+    match exc:
+        case FileNotFoundError():
+            return "install it, or give its full path; the `PATH` of the AI tool may not be that of your shell"
+        case OSError(errno=errno.EMFILE | errno.ENFILE):
+            return "let programs have more open files (`ulimit -n`), or enable fewer servers"
+        case OSError(errno=errno.EAGAIN):
+            return "let programs start more processes (`ulimit -u`), or enable fewer servers"
+        case _:
+            return ""
 
 
 def _signal_name(number: int) -> str:

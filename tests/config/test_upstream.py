@@ -59,7 +59,11 @@ def test_variables_are_filled_in_wherever_a_program_is_described(read_config: Re
     )
 
     assert program(config) == Program(
-        command="/opt/run", args=("--x=/opt", "$A", "none"), env={"${A}": "/opt"}, cwd="/opt"
+        command="/opt/run",
+        args=("--x=/opt", "$A", "none"),
+        env={"${A}": "/opt"},
+        cwd="/opt",
+        own=frozenset({"${A}"}),
     )
     assert (one(config).name, one(config).description) == ("${A}", "${A}")
 

@@ -195,3 +195,25 @@ def grandchild(server: Server, argument: str) -> None:
 
     child = subprocess.Popen([sys.executable, "-c", f"import time; time.sleep({FOREVER_S})"])
     server.grandchild = child.pid
+
+
+@mode
+def family(server: Server, argument: str) -> None:
+    """Like `ignore_term`, and has a child that does the same and holds the pipes; `process` tells its pid."""
+    import subprocess
+
+    ignore_term(server, argument)
+    code = (
+        f"import signal, time; signal.signal(15, signal.SIG_IGN); print(end='.', flush=True); time.sleep({FOREVER_S})"
+    )
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    child.stdout.read(1)  # it ignores SIGTERM from here on
+    server.grandchild = child.pid
+
+
+@mode
+def tells(server: Server, argument: str) -> None:
+    """Writes ARGUMENT on stderr, with each `$NAME` in it filled in, and exits with code 3."""
+    sys.stderr.write(os.path.expandvars(argument) + "\n")
+    sys.exit(3)

@@ -1,0 +1,74 @@
+"""Events of directories. Only imported once something is watched: watchdog is costly to load."""
+
+import contextlib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from watchdog.events import (
+    DirCreatedEvent,
+    DirDeletedEvent,
+    DirMovedEvent,
+    FileClosedEvent,
+    FileCreatedEvent,
+    FileDeletedEvent,
+    FileModifiedEvent,
+    FileMovedEvent,
+    FileSystemEvent,
+    FileSystemEventHandler,
+)
+from watchdog.observers import Observer
+from watchdog.observers.api import ObservedWatch
+
+# Without opening and reading: we read the files ourselves.
+_WRITING: list[type[FileSystemEvent]] = [
+    FileClosedEvent,
+    FileCreatedEvent,
+    FileDeletedEvent,
+    FileModifiedEvent,
+    FileMovedEvent,
+    DirCreatedEvent,
+    DirDeletedEvent,
+    DirMovedEvent,
+]
+
+
+class Directories:
+    """Directories that are watched; `happened` is called from another thread."""
+
+    def __init__(self, happened: Callable[[], None]) -> None:
+        self._handler = _Handler(happened)
+        self._observer = Observer()
+        self._observer.daemon = True
+        self._watches: dict[tuple[Path, int], ObservedWatch] = {}
+        self._observer.start()
+
+    def watch(self, directories: Iterable[Path]) -> bool:
+        """Watch these directories, of those that are not there the nearest above; tell whether any is new.
+
+        Raises OSError when the system does not watch any more.
+        """
+        wanted = {(path, path.stat().st_ino) for path in map(_nearest, directories)}
+        for gone in self._watches.keys() - wanted:
+            with contextlib.suppress(KeyError, OSError):  # the directory may have ended its watch itself
+                self._observer.unschedule(self._watches[gone])
+            del self._watches[gone]
+        new = wanted - self._watches.keys()
+        for key in new:
+            self._watches[key] = self._observer.schedule(self._handler, str(key[0]), event_filter=_WRITING)
+        return bool(new)
+
+    def stop(self) -> None:
+        """Watch nothing any more; the threads end on their own."""
+        self._observer.stop()
+
+
+class _Handler(FileSystemEventHandler):
+    def __init__(self, happened: Callable[[], None]) -> None:
+        self._happened = happened
+
+    def on_any_event(self, event: FileSystemEvent) -> None:
+        self._happened()
+
+
+def _nearest(path: Path) -> Path:
+    return next((each for each in (path, *path.parents) if each.is_dir()), Path(path.anchor or "."))

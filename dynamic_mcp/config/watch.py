@@ -1,0 +1,235 @@
+"""Reads the config again when its content changes, or that of its env files, however they are saved.
+
+What counts is content, not events. The last good config stays until there is another good one; a file that is
+missing, empty or half written gets a moment to become whole, and is reported once when it does not.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import stat
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dynamic_mcp.config.read import read
+from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.errors import ConfigError
+
+if TYPE_CHECKING:
+    from dynamic_mcp.config.observer import Directories
+
+log = logging.getLogger(__name__)
+
+# Saves that come together are one: after this much quiet, or at the latest after this long.
+QUIET_S = 0.2
+LATEST_S = 1.0
+# How long a file may stay missing, empty or wrong before it counts as meant.
+PATIENCE_S = 1.0
+# How often content is compared without events: where nothing can be watched, and as a safeguard where it can
+# (network file systems tell nothing).
+POLL_S = 2.0
+SAFEGUARD_S = 10.0
+_MOST_LINKS = 40
+
+# The bytes of each file; None for one that is missing.
+Content = Mapping[Path, bytes | None]
+
+
+class Watch:
+    """Watches the files of a config: `take` gets each new config, `refuse` what is wrong with one."""
+
+    def __init__(
+        self,
+        config: Config,
+        environment: Mapping[str, str],
+        *,
+        take: Callable[[Config], None],
+        refuse: Callable[[ConfigError], None],
+    ) -> None:
+        self._config = config
+        self._environment = environment
+        self._take = take
+        self._refuse = refuse
+        self._files = frozenset({config.file, *config.env_files})
+        self._seen: Content | None = None
+        self._refused: list[Content] = []
+        self._was_asked = False
+        self._poked = asyncio.Event()
+        self._poking = threading.Event()
+        self._loop: asyncio.AbstractEventLoop
+        self._directories: Directories | None = None
+
+    def reload(self) -> None:
+        """Read the config now, whether or not it seems to have changed."""
+        self._was_asked = True
+        self._poked.set()
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        self._loop = asyncio.get_running_loop()
+        if any(map(_is_read_once, self._files)):
+            log.debug("%s is not watched: not all of it can be read twice", self._config.file)
+            return
+        can_watch = await asyncio.to_thread(self._begin)
+        try:
+            while True:
+                can_watch = can_watch and await asyncio.to_thread(self._follow)
+                await self._look()
+                if self._was_asked or await self._is_poked_within(SAFEGUARD_S if can_watch else POLL_S):
+                    await self._quiet()
+        finally:
+            if self._directories is not None:
+                self._directories.stop()
+
+    # --- what happens in directories -------------------------------------------------------------------
+
+    def _begin(self) -> bool:
+        try:
+            from dynamic_mcp.config.observer import Directories
+
+            self._directories = Directories(self._poke)
+        except (ImportError, OSError) as exc:
+            return self._cannot_watch(exc)
+        return True
+
+    def _follow(self) -> bool:
+        """Watch where the files and the links to them are now."""
+        assert self._directories is not None
+        try:
+            if self._directories.watch(directories(self._files)):
+                self._poke()  # what happened before is not told
+        except (FileNotFoundError, NotADirectoryError):
+            self._poke()  # a directory went away just now
+        except OSError as exc:
+            return self._cannot_watch(exc)
+        return True
+
+    def _cannot_watch(self, exc: Exception) -> bool:
+        log.warning("%s cannot be watched (%s): it is read every %g s instead", self._config.file, exc, POLL_S)
+        if self._directories is not None:
+            self._directories.stop()
+        return False
+
+    def _poke(self) -> None:
+        """Wake the loop, from any thread; many calls are one."""
+        if not self._poking.is_set():
+            self._poking.set()
+            with contextlib.suppress(RuntimeError):  # the loop is closed: the program ends
+                self._loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        self._poking.clear()
+        self._poked.set()
+
+    async def _is_poked_within(self, seconds: float) -> bool:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._poked.wait()
+                return True
+        return False
+
+    async def _quiet(self) -> None:
+        """Let a burst of events pass, within a bound."""
+        latest = self._loop.time() + LATEST_S
+        self._poked.clear()
+        while (left_s := latest - self._loop.time()) > 0 and await self._is_poked_within(min(QUIET_S, left_s)):
+            self._poked.clear()
+
+    # --- content ---------------------------------------------------------------------------------------
+
+    async def _look(self) -> None:
+        """Take or refuse what the files hold, if it is not what they held before."""
+        was_asked, self._was_asked = self._was_asked, False
+        content = await asyncio.to_thread(_content, self._files)
+        if content == self._seen and not was_asked:
+            return
+        content, found = await asyncio.to_thread(self._read)
+        is_doubtful = isinstance(found, ConfigError) or self._has_lost(content)
+        if is_doubtful and content != self._seen and await self._changes_soon(content):
+            self._was_asked |= was_asked
+            self._poked.set()
+            return
+        self._seen = content
+        if not isinstance(found, ConfigError):
+            self._taken(found, was_asked=was_asked)
+        elif content not in self._refused:
+            self._refused.append(content)
+            self._refuse(found)
+
+    def _read(self) -> tuple[Content, Config | ConfigError]:
+        """Read the config, and before it all the files that it is made of."""
+        files = self._files
+        while True:
+            content = _content(files)
+            try:
+                config = read(self._config.file, self._environment)
+            except ConfigError as exc:
+                return {file: content[file] for file in self._files}, exc
+            needed = frozenset({config.file, *config.env_files})
+            if needed <= files:
+                return {file: content[file] for file in needed}, config
+            files = files | needed
+
+    def _has_lost(self, content: Content) -> bool:
+        return self._seen is not None and any(self._seen.get(file) and not content[file] for file in content)
+
+    async def _changes_soon(self, content: Content) -> bool:
+        """Tell whether the files become something else in a moment; wherever nothing pokes, look at the end."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE_S):
+                self._poked.clear()
+                while await asyncio.to_thread(_content, content) == content:
+                    await self._poked.wait()
+                    self._poked.clear()
+        return await asyncio.to_thread(_content, content) != content
+
+    def _taken(self, config: Config, *, was_asked: bool) -> None:
+        before, self._config = self._config, config
+        self._files = frozenset({config.file, *config.env_files})
+        was_refused, self._refused = bool(self._refused), []
+        if config != before:
+            self._take(config)
+        elif was_refused:
+            log.info("%s is valid again and as it was before", config.file)
+        elif was_asked:
+            log.info("%s was read again: nothing has changed", config.file)
+
+
+def directories(files: Iterable[Path]) -> set[Path]:
+    """Where something can happen that changes what these paths lead to: their directories, and those of all links."""
+    return {place.parent for file in files for place in _places(file)}
+
+
+def _places(file: Path) -> Iterator[Path]:
+    """Follow a path link by link, and yield each link on the way and the end, without links in their directories."""
+    path = file.absolute()
+    for _ in range(_MOST_LINKS):
+        link = next((each for each in (*reversed(path.parents), path) if each.is_symlink()), None)
+        if link is None:
+            break
+        yield link
+        path = Path(os.path.normpath(link.parent / link.readlink() / path.relative_to(link)))
+    yield path
+
+
+def _content(files: Iterable[Path]) -> Content:
+    return {file: _bytes(file) for file in files}
+
+
+def _bytes(file: Path) -> bytes | None:
+    try:
+        return None if _is_read_once(file) else file.read_bytes()
+    except OSError:
+        return None
+
+
+def _is_read_once(file: Path) -> bool:
+    """Tell whether a file gives its bytes to one reader only, as the pipe of a shell's `<(…)` does."""
+    try:
+        mode = file.stat().st_mode
+    except OSError:
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)

@@ -1,0 +1,139 @@
+"""What one group offers, as far as it is known: from disk, from a new link, and read again when it changes.
+
+The group's supervisor calls what reads and writes; everybody else only looks and waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Iterable
+
+from dynamic_mcp.backoff import Clock
+from dynamic_mcp.catalog import Ask, Catalog, Kind, Listing, read_list, read_lists, widened
+from dynamic_mcp.config.resolved import GroupConfig
+from dynamic_mcp.shelf import Shelf
+
+log = logging.getLogger(__name__)
+
+# A storm of list_changed makes one reading of the lists a second.
+REREAD_S = 1.0
+# A catalog on disk that is older is read again in the background.
+MAX_AGE_S = 7 * 24 * 3600.0
+
+
+class Offer:
+    """The catalog of a group through time; `known` is None until there is one."""
+
+    def __init__(self, config: GroupConfig, clock: Clock, shelf: Shelf | None) -> None:
+        self.config = config
+        self.known: Catalog | None = None
+        self._clock = clock
+        self._shelf = shelf
+        self._on_disk: Catalog | None = None
+        self._stale: frozenset[Kind] = frozenset()
+        self._read_at = float("-inf")
+        self._settled = asyncio.Event()
+
+    # --- for everybody ---------------------------------------------------------------------------------
+
+    def knows(self, kinds: Iterable[Kind]) -> bool:
+        """Tell whether these lists are known."""
+        return self.known is not None and self.known.knows(kinds)
+
+    def complaint(self, kinds: Iterable[Kind]) -> str | None:
+        """Say what is missing from these lists; None when they are not known."""
+        return self.known.complaint(kinds) if self.known else None
+
+    async def settles(self) -> None:
+        """Wait until lists have been read, or will not be."""
+        await self._settled.wait()
+
+    def changed(self, kinds: Iterable[Kind]) -> None:
+        """Note that these lists are others now."""
+        self._stale |= frozenset(kinds)
+
+    def reconfigure(self, config: GroupConfig) -> bool:
+        """Offer at once no more than another config lets through; tell whether there is more to be learnt."""
+        before, self.config = self.config, config
+        more = widened(before, config)
+        if self.known is not None:
+            self.known = self.known.without(more).let_through(config)
+        if more:
+            self._stale |= more
+            self._read_at = float("-inf")
+        return bool(more)
+
+    # --- for the supervisor ----------------------------------------------------------------------------
+
+    def load(self) -> bool:
+        """Take the catalog from disk, and tell whether it will do for now."""
+        kept = self._shelf.load(self.config) if self._shelf is not None else None
+        if kept is None or self._shelf is None or not kept.catalog.knows((Kind.TOOLS,)):
+            return False
+        self.known = self._on_disk = kept.catalog
+        return self._shelf.age_s(kept) < MAX_AGE_S
+
+    def forget_changes(self) -> None:
+        """Begin with a new link, whose lists are all to be read."""
+        self._stale = frozenset()
+        self._read_at = float("-inf")
+
+    async def learn(self, ask: Ask, said: Catalog) -> Catalog:
+        """Read the tools of a new link, whose upstream has `said` this of itself; other lists follow later.
+
+        What `ask` raises passes.
+        """
+        offered = self._offered(said)
+        known = self.known.lists if self.known else {}
+        lists = {kind: known[kind] for kind in offered if kind in known}
+        lists |= {kind: Listing() for kind in Kind if kind not in offered}
+        if Kind.TOOLS in offered:
+            tools = await read_list(ask, Kind.TOOLS, self.config.tools.allows)
+            lists |= self._complained({Kind.TOOLS: tools})
+        return said.with_lists(lists)
+
+    def adopt(self, catalog: Catalog) -> None:
+        """Take over what was learnt, now that the link is there."""
+        self.known = catalog.let_through(self.config)
+        self.changed(self._offered(catalog) - {Kind.TOOLS})
+
+    def due_in_s(self) -> float:
+        """Return how long until lists are to be read again."""
+        return self._read_at + REREAD_S - self._clock.now() if self._stale else math.inf
+
+    async def reread(self, ask: Ask) -> None:
+        """Read the lists that have changed; one that cannot be read stays what it was."""
+        assert self.known is not None, "a link is not ready before its tools are read"
+        kinds, self._stale = self._stale & self._offered(self.known), frozenset()
+        lists = await read_lists(ask, kinds, self.known, self.config.tools.allows)
+        self.known = self.known.with_lists(self._complained(lists)).let_through(self.config)
+        self._read_at = self._clock.now()
+        self.settle()
+
+    def is_unsaved(self) -> bool:
+        """Tell whether everything is read and not on disk yet."""
+        return self._shelf is not None and not self._stale and self.known is not self._on_disk
+
+    async def save(self) -> None:
+        """Keep the catalog on disk, and say which definitions are others than they were."""
+        catalog = self._on_disk = self.known
+        if self._shelf is not None and catalog is not None:
+            for tool in await asyncio.to_thread(self._shelf.save, self.config, catalog):
+                log.warning("group %s: the definition of its tool `%s` has changed", self.config.name, tool)
+
+    def settle(self) -> None:
+        """Let go of those who wait."""
+        self._settled.set()
+        self._settled = asyncio.Event()
+
+    def _offered(self, catalog: Catalog) -> frozenset[Kind]:
+        """Which lists the upstream has and the config lets through."""
+        features = self.config.features
+        return frozenset(kind for kind in Kind if catalog.may(kind.capability) and features.allows(kind.capability))
+
+    def _complained(self, lists: dict[Kind, Listing]) -> dict[Kind, Listing]:
+        for complaint in (complaint for listing in lists.values() for complaint in listing.complaints):
+            log.warning("group %s: %s", self.config.name, complaint)
+        return lists

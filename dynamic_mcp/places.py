@@ -1,0 +1,43 @@
+"""So many at once, so many in a queue, and no more: the places of calls in flight."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+
+class Places:
+    """A bounded number of places with a bounded, fair queue before them."""
+
+    def __init__(self, most: int, longest_queue: int) -> None:
+        self.taken = 0
+        self._most = most
+        self._longest_queue = longest_queue
+        self._queue: deque[asyncio.Future[None]] = deque()
+
+    def is_full(self) -> bool:
+        """Tell whether even the queue is full."""
+        return self.taken >= self._most and len(self._queue) >= self._longest_queue
+
+    async def take(self) -> None:
+        """Take a place, waiting for one if need be. Ask `is_full` first."""
+        if self.taken < self._most:
+            self.taken += 1
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.leave()  # the place came together with the cancellation
+            raise
+
+    def leave(self) -> None:
+        """Give a place back, or on to the first in the queue."""
+        while self._queue:
+            turn = self._queue.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self.taken -= 1

@@ -1,0 +1,298 @@
+"""The watched config: whatever way it is saved, its last content arrives once, and nothing else does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from dynamic_mcp.config import watch
+from dynamic_mcp.config.read import read
+from dynamic_mcp.config.resolved import Config, Program
+from dynamic_mcp.config.watch import Watch, directories
+from dynamic_mcp.errors import ConfigError
+
+BOUND_S = 15.0
+Save = Callable[[Path, str], None]
+
+
+class Heard:
+    """What a watch says of its config."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.taken: list[Config] = []
+        self.refused: list[ConfigError] = []
+        self.watch = Watch(read(file, {}), {}, take=self._take, refuse=self._refuse)
+        self._change = asyncio.Event()
+
+    async def takes(self, name: str) -> Config:
+        """Wait for the config in which there is only this server."""
+        await self.until(lambda: bool(self.taken) and [each.name for each in self.taken[-1].groups] == [name])
+        return self.taken[-1]
+
+    async def refuses(self, times: int = 1) -> None:
+        await self.until(lambda: len(self.refused) >= times)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(BOUND_S):
+            while not condition():
+                await self._change.wait()
+                self._change.clear()
+
+    def _take(self, config: Config) -> None:
+        self.taken.append(config)
+        self._change.set()
+
+    def _refuse(self, error: ConfigError) -> None:
+        self.refused.append(error)
+        self._change.set()
+
+
+@contextlib.asynccontextmanager
+async def watching(file: Path) -> AsyncIterator[Heard]:
+    """Watch a config until the end of the block."""
+    heard = Heard(file)
+    task = asyncio.create_task(heard.watch.run())
+    try:
+        yield heard
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+def servers(*names: str, **members: object) -> str:
+    return json.dumps({"mcpServers": {name: {"command": "x", **members} for name in names}})
+
+
+def in_place(file: Path, text: str) -> None:
+    file.write_text(text)
+
+
+def by_rename(file: Path, text: str) -> None:
+    new = file.with_suffix(".new")
+    new.write_text(text)
+    new.replace(file)
+
+
+def with_backup(file: Path, text: str) -> None:
+    file.replace(file.with_suffix(".bak"))
+    file.write_text(text)
+
+
+def anew(file: Path, text: str) -> None:
+    file.unlink()
+    file.write_text(text)
+
+
+def in_halves(file: Path, text: str) -> None:
+    with file.open("w") as out:
+        for piece in (text[:9], text[9:]):
+            out.write(piece)
+            out.flush()
+
+
+def in_a_new_directory(file: Path, text: str) -> None:
+    file.unlink()
+    file.parent.rmdir()
+    file.parent.mkdir()
+    file.write_text(text)
+
+
+STYLES: list[Save] = [in_place, by_rename, with_backup, anew, in_halves, in_a_new_directory]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Return a config with one server, in a directory of its own."""
+    path = tmp_path / "etc" / "dynamic-mcp.json"
+    path.parent.mkdir()
+    path.write_text(servers("first"))
+    return path
+
+
+@pytest.mark.parametrize("save", STYLES)
+async def test_every_way_to_save_arrives_and_so_does_the_next_save(file: Path, save: Save) -> None:
+    async with watching(file) as heard:
+        for name in ("second", "third", "fourth"):
+            save(file, servers(name))
+            await heard.takes(name)
+        assert heard.refused == []
+        assert len(heard.taken) == 3
+
+
+async def test_of_a_hundred_saves_the_last_wins(file: Path) -> None:
+    async with watching(file) as heard:
+        for number in range(100):
+            STYLES[number % 2](file, servers(f"s{number}"))
+        await heard.takes("s99")
+        assert len(heard.taken) < 10
+        assert heard.refused == []
+
+
+async def test_the_data_link_of_kubernetes_is_followed_swap_after_swap(tmp_path: Path) -> None:
+    def swap(name: str) -> None:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "dynamic-mcp.json").write_text(servers(name))
+        (tmp_path / "..data_tmp").symlink_to(name)
+        (tmp_path / "..data_tmp").replace(tmp_path / "..data")
+
+    swap("one")
+    file = tmp_path / "dynamic-mcp.json"
+    file.symlink_to("..data/dynamic-mcp.json")
+    async with watching(file) as heard:
+        for name in ("two", "three"):
+            swap(name)
+            await heard.takes(name)
+
+
+async def test_a_write_to_what_a_link_leads_to_arrives(tmp_path: Path, file: Path) -> None:
+    link = tmp_path / "home" / "mcp.json"
+    link.parent.mkdir()
+    link.symlink_to(file)
+    async with watching(link) as heard:
+        by_rename(file, servers("second"))
+        await heard.takes("second")
+
+
+async def test_a_directory_that_is_a_link_may_lead_elsewhere(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "c.json").write_text(servers(name))
+    current = tmp_path / "current"
+    current.symlink_to("one")
+    async with watching(current / "c.json") as heard:
+        (tmp_path / "next").symlink_to("two")
+        (tmp_path / "next").replace(current)
+        await heard.takes("two")
+
+
+async def test_an_env_file_counts_as_the_config_does(file: Path) -> None:
+    env = file.parent / "x.env"
+    env.write_text("A=1")
+    in_place(file, servers("first", env_file="x.env"))
+    async with watching(file) as heard:
+        by_rename(env, "A=2")
+        assert _env(await heard.takes("first")) == "2"
+
+
+async def test_an_env_file_that_a_save_names_is_watched_from_then_on(tmp_path: Path, file: Path) -> None:
+    (tmp_path / "other").mkdir()
+    env = tmp_path / "other" / "x.env"
+    env.write_text("A=1")
+    async with watching(file) as heard:
+        in_place(file, servers("second", env_file=str(env)))
+        await heard.takes("second")
+        in_place(env, "A=2")
+        await heard.until(lambda: _env(heard.taken[-1]) == "2")
+
+
+async def test_the_same_content_is_no_change(file: Path) -> None:
+    async with watching(file) as heard:
+        os.chmod(file, 0o600)  # noqa: PTH101 - the Path method is taken for blocking
+        os.utime(file)
+        by_rename(file, servers("first"))
+        in_place(file, servers("second"))
+        await heard.takes("second")
+        assert len(heard.taken) == 1
+
+
+async def test_a_wrong_config_is_refused_once_and_the_next_good_one_is_taken(file: Path) -> None:
+    async with watching(file) as heard:
+        in_place(file, "{")
+        await heard.refuses()
+        os.utime(file)
+        by_rename(file, "{")
+        heard.watch.reload()
+        by_rename(file, servers("second"))
+        await heard.takes("second")
+        assert len(heard.refused) == 1
+        assert len(heard.taken) == 1
+
+
+async def test_each_wrong_content_is_refused_by_itself(file: Path) -> None:
+    async with watching(file) as heard:
+        for times, text in enumerate(("{", '{"mcpServers": 1}', ""), start=1):
+            in_place(file, text)
+            await heard.refuses(times)
+        assert "is empty" in str(heard.refused[-1])
+
+
+async def test_a_config_that_stays_away_is_refused_once_and_may_come_back(file: Path) -> None:
+    async with watching(file) as heard:
+        os.remove(file)  # noqa: PTH107 - the Path method is taken for blocking
+        await heard.refuses()
+        assert "does not exist" in str(heard.refused[0])
+        in_place(file, servers("second"))
+        await heard.takes("second")
+        assert len(heard.refused) == 1
+
+
+async def test_what_was_saved_before_the_watch_began_is_taken(file: Path) -> None:
+    heard = Heard(file)
+    in_place(file, servers("second"))
+    task = asyncio.create_task(heard.watch.run())
+    await heard.takes("second")
+    task.cancel()
+    await asyncio.wait([task])
+
+
+async def test_where_nothing_can_be_watched_the_content_is_read_instead(
+    file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from dynamic_mcp.config import observer
+
+    def no_more(self: object, directories: object) -> bool:
+        raise OSError(28, "inotify watch limit reached")
+
+    monkeypatch.setattr(observer.Directories, "watch", no_more)
+    monkeypatch.setattr(watch, "POLL_S", 0.05)
+    async with watching(file) as heard:
+        for name in ("second", "third"):
+            in_place(file, servers(name))
+            await heard.takes(name)
+    assert caplog.text.count("cannot be watched") == 1
+
+
+async def test_a_config_from_a_pipe_is_not_read_twice(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe.json"
+    os.mkfifo(pipe)
+    config = Config(file=pipe, groups=(), warnings=(), max_message_bytes=1)
+    unheard = Watch(config, {}, take=unexpected, refuse=unexpected)
+    async with asyncio.timeout(BOUND_S):
+        await unheard.run()
+
+
+def test_nothing_is_loaded_before_something_is_watched() -> None:
+    code = "import sys, dynamic_mcp.cli.serve; print('watchdog' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_every_link_on_the_way_has_its_directory_watched(tmp_path: Path) -> None:
+    real = tmp_path.resolve()
+    for name in ("a", "b", "c"):
+        (real / name).mkdir()
+    (real / "c" / "config").write_text("{}")
+    (real / "b" / "dir").symlink_to("../c")
+    (real / "a" / "config").symlink_to(real / "b" / "dir" / "config")
+
+    assert directories([real / "a" / "config"]) == {real / "a", real / "b", real / "c"}
+
+
+def unexpected(what: object) -> None:
+    pytest.fail(f"not to be called: {what}")
+
+
+def _env(config: Config) -> object:
+    program = config.groups[0].upstream
+    assert isinstance(program, Program)
+    return program.env.get("A")

@@ -1,0 +1,158 @@
+"""A group with a kept catalog costs nothing until it is used, and learns anew when it connects."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from dynamic_mcp.errors import Busy, TimedOut
+from dynamic_mcp.group import LEARNT_S, MAX_IN_FLIGHT, MAX_QUEUED, Group
+from dynamic_mcp.offer import MAX_AGE_S
+from dynamic_mcp.shelf import Shelf
+from dynamic_mcp.states import State
+from dynamic_mcp.upstream.open import Greeting
+from tests.fakes import FakeClock, FakeUpstream, Opener, Watcher, group_config, settled
+
+
+def made(
+    opener: Opener, shelf: Shelf | None, clock: FakeClock | None = None, **config: Any
+) -> tuple[Group, Watcher]:
+    watcher = Watcher()
+    group = Group(group_config(**config), watcher, opener=opener, clock=clock or FakeClock(), shelf=shelf)
+    return group, watcher
+
+
+async def learnt(shelf: Shelf, *tools: str) -> None:
+    """Let one life of the group leave its catalog on the shelf."""
+    group, watcher = made(Opener(up=[FakeUpstream(tools=tools)]), shelf)
+    group.start(Greeting())
+    await watcher.until(lambda: group.state is State.READY)
+    async with asyncio.timeout(5):
+        while shelf.load(group.config) is None:  # noqa: ASYNC110 - a thread writes it
+            await asyncio.sleep(0)
+    await group.close()
+
+
+async def test_a_group_whose_catalog_is_kept_connects_to_nothing_and_knows_its_tools(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path)
+    await learnt(shelf, "a", "b")
+    opener = Opener(up=[FakeUpstream()])
+
+    group, _ = made(opener, shelf)
+    group.start(Greeting())
+    await settled()
+
+    assert list((await group.catalog()).tools) == ["a", "b"]
+    assert (group.state, opener.opened) == (State.COLD, [])
+    await group.close()
+
+
+async def test_an_eager_group_connects_all_the_same(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path)
+    await learnt(shelf, "a")
+    group, watcher = made(Opener(up=[FakeUpstream()]), shelf, eager=True)
+
+    group.start(Greeting())
+
+    await watcher.until(lambda: group.state is State.READY)
+    await group.close()
+
+
+async def test_an_old_catalog_serves_while_a_new_one_is_learnt(tmp_path: Path) -> None:
+    time = [0.0]
+    shelf = Shelf(tmp_path, now=lambda: time[0])
+    await learnt(shelf, "old")
+    time[0] = MAX_AGE_S + 1
+    opener = Opener(up=[FakeUpstream(tools=["new"])])
+    opener.gate.clear()
+
+    group, watcher = made(opener, shelf)
+    group.start(Greeting())
+    assert list((await group.catalog()).tools) == ["old"]
+    opener.gate.set()
+    await watcher.until(lambda: group.state is State.READY)
+
+    assert list((await group.catalog()).tools) == ["new"]
+    await group.close()
+
+
+async def test_a_name_that_the_kept_catalog_lacks_is_looked_for_at_the_upstream(tmp_path: Path) -> None:
+    shelf = Shelf(tmp_path)
+    await learnt(shelf, "old")
+    group, _ = made(Opener(up=[FakeUpstream(tools=["old", "new"])]), shelf)
+    group.start(Greeting())
+
+    assert list((await group.reread()).tools) == ["old", "new"]
+    await group.close()
+
+
+async def test_a_group_that_connected_only_to_learn_is_let_go_after_a_minute(tmp_path: Path) -> None:
+    clock = FakeClock()
+    group, watcher = made(Opener(up=[FakeUpstream()]), Shelf(tmp_path), clock)
+    group.start(Greeting())
+    await watcher.until(lambda: group.state is State.READY)
+    await settled()
+
+    await clock.pass_(LEARNT_S)
+    await watcher.until(lambda: group.state is State.COLD)
+
+    await group.close()
+
+
+async def test_more_calls_than_places_wait_and_more_than_may_wait_fail_clearly() -> None:
+    upstream = FakeUpstream()
+    group, watcher = made(Opener(up=[upstream]), None)
+    group.start(Greeting())
+    await watcher.until(lambda: group.state is State.READY)
+
+    calls = [
+        asyncio.create_task(group.request("tools/call", {}, timeout_s=5)) for _ in range(MAX_IN_FLIGHT + MAX_QUEUED)
+    ]
+    await settled()
+
+    assert len([message for message in upstream.sent if message.get("method") == "tools/call"]) == MAX_IN_FLIGHT
+    with pytest.raises(Busy):
+        await group.request("tools/call", {}, timeout_s=5)
+    for call in calls:
+        call.cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
+    assert group.in_flight == 0
+    await group.close()
+
+
+async def test_a_server_that_stops_answering_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dynamic_mcp.group.PING_S", 0.01)
+    silent, healthy = FakeUpstream(), FakeUpstream({"tools/call": {"content": []}})
+    group, watcher = made(Opener(up=[silent, healthy]), None)
+    group.start(Greeting())
+    await watcher.until(lambda: group.state is State.READY)
+    silent.answers["tools/call"] = {"content": []}
+    await group.request("tools/call", {}, timeout_s=1)
+    silent.answers.clear()
+
+    for _ in range(2):
+        with pytest.raises(TimedOut):
+            await group.request("tools/call", {}, timeout_s=0.01)
+    await watcher.until(lambda: group.state is State.WAITING)
+
+    answer = await group.request("tools/call", {}, timeout_s=1)
+    assert bytes(answer.result) == b'{"content": []}'
+    await group.close()
+
+
+async def test_a_slow_server_that_answers_ping_is_kept() -> None:
+    upstream = FakeUpstream({"ping": {}})
+    group, watcher = made(Opener(up=[upstream]), None)
+    group.start(Greeting())
+    await watcher.until(lambda: group.state is State.READY)
+
+    for _ in range(2):
+        with pytest.raises(TimedOut):
+            await group.request("tools/call", {}, timeout_s=0.01)
+    await upstream.hears("ping")
+    await settled()
+
+    assert group.state is State.READY
+    await group.close()
