@@ -1,6 +1,7 @@
 """Time, as something that is passed in: a clock, and how long to wait between attempts."""
 
 import asyncio
+import math
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from typing import Protocol
@@ -44,6 +45,19 @@ def delays(first_s: float, longest_s: float, jitter: Callable[[], float]) -> Ite
     while True:
         yield delay_s * (0.8 + 0.4 * jitter())
         delay_s = min(delay_s * 2, longest_s)
+
+
+async def set_or_passed(event: asyncio.Event, seconds: float, clock: Clock) -> None:
+    """Wait until an event is set, for so many seconds at most; infinity is no bound."""
+    if seconds == math.inf:
+        await event.wait()
+        return
+    waits = [asyncio.ensure_future(event.wait()), asyncio.ensure_future(clock.sleep(seconds))]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()
 
 
 class Attempts:

@@ -7,7 +7,6 @@ link; callers only wait for it, and nine of them share one attempt. A call is ne
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import math
 import random
@@ -17,22 +16,20 @@ from typing import Protocol
 
 from msgspec import Raw
 
-from dynamic_mcp.backoff import Attempts, Clock, LoopClock
-from dynamic_mcp.catalog import CHANGED_BY, Catalog, Kind, one_line
+from dynamic_mcp.backoff import Attempts, Clock, LoopClock, set_or_passed
+from dynamic_mcp.catalog import CHANGED_BY, Catalog, Kind
 from dynamic_mcp.config.resolved import GroupConfig
-from dynamic_mcp.errors import Busy, DynamicMcpError, LinkLost, NotSent, TimedOut, Unreachable, UpstreamError
+from dynamic_mcp.errors import Busy, DynamicMcpError, LinkLost, NotSent, TimedOut, Unreachable
 from dynamic_mcp.offer import Offer
 from dynamic_mcp.places import Places
 from dynamic_mcp.shelf import Shelf
-from dynamic_mcp.states import DOWN, TRANSITIONS, State
+from dynamic_mcp.states import DOWN, Life, State
 from dynamic_mcp.upstream.link import Caller, Link
 from dynamic_mcp.upstream.open import Greeting, Welcome, open_link, result_of
 from dynamic_mcp.wire import Frame
 
 log = logging.getLogger(__name__)
 
-LONGEST_REASON = 500
-_GONE = "was removed from the config or is shutting down"
 MAX_IN_FLIGHT = 64
 MAX_QUEUED = 1024
 # A group that connected only to learn what it has is let go after this, if nobody has used it.
@@ -47,15 +44,15 @@ class Observer(Protocol):
 
     def changed(self, group: Group) -> None:
         """Learn that a group's state or catalog is another one now."""
-        ...
 
     def opened(self, group: Group) -> None:
         """Learn that a group has a new link, whose upstream knows nothing yet of what sessions have asked for."""
-        ...
+
+    def named(self, group: Group, frame: Frame) -> Frame:
+        """Return what the upstream says about a task with the name that the task has for clients."""
 
     def heard(self, group: Group, frame: Frame) -> None:
         """Take a notification of the upstream that belongs to no call."""
-        ...
 
 
 OpenLink = Callable[[GroupConfig, "Group", Greeting], Awaitable[tuple[Link, Welcome]]]
@@ -76,15 +73,13 @@ class Group:
     ) -> None:
         self.config = config
         self.name = config.name
-        self.state = State.COLD
-        self.error: DynamicMcpError | None = None
         self.is_subscribed = False
         self.successor: Group | None = None
         self._observer = observer
         self._open = opener
         self._clock = clock or LoopClock()
         self._jitter = jitter
-        self._attempts = Attempts(config.attempts, jitter)
+        self._life = Life(self.name, Attempts(config.attempts, jitter), self._clock, self._changed)
         self._places = Places(MAX_IN_FLIGHT, MAX_QUEUED)
         self._offer = Offer(config, self._clock, shelf)
         self._greeting = Greeting()
@@ -92,7 +87,6 @@ class Group:
         self._supervisor: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._attempt_over = asyncio.Event()
-        self._drained = asyncio.Event()
         self._is_retired = False
         self._is_closing = False
         self._wanted = False
@@ -106,19 +100,21 @@ class Group:
             parts.append(f"{self.in_flight} calls")
             if self.config.idle_after_s is not None:
                 parts.append(f"idle in {self._idle_left_s():.0f} s")
-        elif self.error is not None and self.state in DOWN:
-            parts.append(_reason(self.error))
+        elif self.reason:
+            parts.append(self.reason)
         return f"<Group {', '.join(parts)}>"
 
     # --- questions -------------------------------------------------------------------------------------
 
     @property
+    def state(self) -> State:
+        """Where the group is in its life."""
+        return self._life.state
+
+    @property
     def description(self) -> str:
         """One line for a model: the config's, else from the upstream's own words, else from how it is started."""
-        if self.config.description:
-            return " ".join(self.config.description.split())
-        derived = self.known.summary if self.known else ""
-        return derived or f"Tools from `{one_line(self.config.label)}`"
+        return self._offer.description()
 
     @property
     def known(self) -> Catalog | None:
@@ -133,7 +129,7 @@ class Group:
     @property
     def reason(self) -> str:
         """Why the group is down, in one line; empty while it is not."""
-        return _reason(self.error) if self.error is not None and self.state in DOWN else ""
+        return self._life.reason()
 
     # --- use -------------------------------------------------------------------------------------------
 
@@ -152,14 +148,14 @@ class Group:
                 self._supervisor.cancel()
             await asyncio.wait([self._supervisor])
         if self.state is not State.CLOSED:  # never started, or cancelled before its first step
-            self._enter(State.CLOSED)
+            self._life.close()
             self._end_attempt()
 
     def reconfigure(self, config: GroupConfig) -> None:
         """Go on with another config that has the same upstream; filters and features count at once."""
         before, self.config = self.config, config
         if config.attempts != before.attempts:
-            self._attempts = Attempts(config.attempts, self._jitter)
+            self._life.attempts = Attempts(config.attempts, self._jitter)
         self._wanted |= config.eager and not before.eager and self._link is None
         self._wanted |= self._offer.reconfigure(config) and self.state is State.COLD
         self._wake.set()
@@ -172,12 +168,7 @@ class Group:
 
     async def drain(self, within_s: float) -> bool:
         """Wait until no call of a retired group is under way, for so many seconds at most; tell whether none is."""
-        if self._link is not None and self.in_flight:
-            self._drained.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(within_s):
-                    await self._drained.wait()
-        return self._link is None or not self.in_flight
+        return self._link is None or await self._places.are_empty_within(within_s)
 
     async def request(
         self,
@@ -225,8 +216,6 @@ class Group:
             raise
         finally:
             self._places.leave()
-            if not self.in_flight:
-                self._drained.set()
             self._last_used = self._clock.now()
 
     def notify(self, method: str, params: Raw) -> None:
@@ -262,31 +251,24 @@ class Group:
     async def _connected(self) -> Link:
         """Wait for the attempt in flight or start one; a group that has just failed is left alone for a moment."""
         if self._is_retired:
-            raise Unreachable(self.name, _GONE)
+            raise self._life.gone()
         self.start(self._greeting)  # a client may call before it initializes
-        cooling_down = self._is_final() or self._attempts.are_cooling_down(self._clock.now())
-        if self.state is State.CLOSED or (self.state in DOWN and cooling_down):
-            raise self._failure()
+        if not self._life.may_be_tried():
+            raise self._life.failure()
         attempt_over = self._attempt_over
         if self.state is not State.CONNECTING:
             self._wanted = True
             self._wake.set()
         await attempt_over.wait()
         if self._link is None or self._is_retired:
-            raise self._failure()
+            raise self._life.failure()
         return self._link
 
-    def _failure(self) -> DynamicMcpError:
-        """Say why there is no link; a new error each time, since each caller raises its own."""
-        match self.error:
-            case None:
-                return Unreachable(self.name, _GONE)
-            case UpstreamError() as error:
-                return Unreachable(self.name, error.reason, hint=error.hint)
-            case error:
-                return error
-
     # --- Listener: what the link says ------------------------------------------------------------------
+
+    def named(self, frame: Frame) -> Frame:
+        """Return what the upstream says about a task with the name that the task has for clients."""
+        return self._observer.named(self, frame)
 
     def heard(self, frame: Frame) -> None:
         """Take a notification that belongs to no call."""
@@ -298,7 +280,9 @@ class Group:
     def lost(self, link: Link, error: LinkLost) -> None:
         """Learn that a link is over; the supervisor closes it."""
         if link is self._link:
-            self._link_failed(error)
+            self._link = None
+            self._offer.settle()
+            self._life.link_failed(error, has_served=self._served)
             self._wake.set()
 
     def _lists_changed(self, kinds: Iterable[Kind]) -> None:
@@ -318,34 +302,35 @@ class Group:
                     await link.close()
                     link = None
         finally:
-            self._link = self.error = None
-            self._enter(State.CLOSED)
+            self._link = None
+            self._life.close()
             self._end_attempt()
             if link is not None:
                 await asyncio.shield(link.close())
 
     async def _until_wanted(self) -> None:
         """Wait for a use; between attempts also for the delay to pass."""
-        pause_s = self._attempts.pause_s() if self.state in DOWN and not self._is_final() else math.inf
+        pause_s = self._life.attempts.pause_s() if self.state in DOWN and not self._life.is_final() else math.inf
         wake_at = self._clock.now() + pause_s
         while not self._wanted and self._clock.now() < wake_at:
-            await self._wait(wake_at - self._clock.now())
+            await self._woken_within(wake_at - self._clock.now())
 
     async def _connect(self) -> Link | None:
         self._wanted = False
         self._offer.forget_changes()
-        self._enter(State.CONNECTING)
+        self._life.enter(State.CONNECTING)
         began = self._clock.now()
         try:
             link, catalog = await self._opened()
         except DynamicMcpError as exc:
-            self._attempt_failed(exc)
+            self._life.attempt_failed(exc)
+            self._end_attempt()
             return None
         self._offer.adopt(catalog)
-        self._link, self.error = link, None
+        self._link, self._life.error = link, None
         self._served = False
         self._last_used = self._clock.now()
-        self._enter(State.READY, f"{len(catalog.tools)} tools, after {self._last_used - began:.1f} s")
+        self._life.enter(State.READY, f"{len(catalog.tools)} tools, after {self._last_used - began:.1f} s")
         self._end_attempt()
         self._observer.opened(self)
         return link
@@ -379,74 +364,35 @@ class Group:
             elif self._idle_left_s() <= 0:
                 self._went_idle()
             else:
-                await self._wait(min(reread_left_s, self._idle_left_s()))
+                await self._woken_within(min(reread_left_s, self._idle_left_s()))
 
     async def _ask(self, link: Link, method: str, params: Mapping[str, Raw]) -> dict[str, Raw]:
         answer = await link.request(method, params or None, timeout_s=self.config.timeouts.connect_s)
         return result_of(answer, self.name, method)
 
-    async def _wait(self, seconds: float) -> None:
-        """Wait to be woken, for so many seconds at most."""
-        if seconds == math.inf:
-            await self._wake.wait()
-        else:
-            woken = asyncio.create_task(self._wake.wait())
-            slept = asyncio.create_task(self._clock.sleep(seconds))
-            try:
-                await asyncio.wait({woken, slept}, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                woken.cancel()
-                slept.cancel()
+    async def _woken_within(self, seconds: float) -> None:
+        await set_or_passed(self._wake, seconds, self._clock)
         self._wake.clear()
 
     # --- state changes: no await below this line ---------------------------------------------------------
 
-    def _enter(self, state: State, why: str = "") -> None:
-        assert state in TRANSITIONS[self.state], f"{self.state.name} does not lead to {state.name}"
-        self.state = state
-        level = logging.WARNING if state in DOWN else logging.DEBUG if state is State.CONNECTING else logging.INFO
-        log.log(level, "group %s %s", self.name, f"{state.value}: {why}" if why else state.value)
-        self._observer.changed(self)
-
-    def _attempt_failed(self, error: DynamicMcpError) -> None:
-        self.error = error
-        self._attempts.failed(self._clock.now())
-        spent = self._is_final() or self._attempts.are_spent()
-        self._enter(State.FAILED if spent else State.WAITING, _reason(error))
-        self._end_attempt()
-
     def _went_idle(self) -> None:
         self._link = None
         if self._served:
-            self._attempts.forget()
+            self._life.attempts.forget()
         self._offer.settle()
-        self._enter(State.COLD, "idle")
-
-    def _link_failed(self, error: LinkLost) -> None:
-        """Leave READY: a link that has served may be replaced at once, one that never did counts as a failure."""
-        self._link = None
-        self.error = error
-        if self._served:
-            self._attempts.forget()
-        else:
-            self._attempts.failed(self._clock.now())
-        self._offer.settle()
-        self._enter(State.WAITING, _reason(error))
+        self._life.enter(State.COLD, "idle")
 
     def _end_attempt(self) -> None:
         self._attempt_over.set()
         self._attempt_over = asyncio.Event()
         self._offer.settle()
 
-    def _is_final(self) -> bool:
-        return isinstance(self.error, Unreachable) and self.error.final
+    def _changed(self) -> None:
+        self._observer.changed(self)
 
     def _idle_left_s(self) -> float:
         after_s = math.inf if self.config.idle_after_s is None else self.config.idle_after_s
         if not self._served and not self.config.eager and after_s < math.inf:
             after_s = min(after_s, LEARNT_S)
         return after_s if self.in_flight or self.is_subscribed else self._last_used + after_s - self._clock.now()
-
-
-def _reason(error: DynamicMcpError) -> str:
-    return one_line(error.reason if isinstance(error, UpstreamError) else error.message, LONGEST_REASON)

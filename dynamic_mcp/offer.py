@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable
 
 from dynamic_mcp.backoff import Clock
-from dynamic_mcp.catalog import Ask, Catalog, Kind, Listing, read_list, read_lists, widened
+from dynamic_mcp.catalog import Ask, Catalog, Kind, Listing, one_line, read_list, read_lists, widened
 from dynamic_mcp.config.resolved import GroupConfig
 from dynamic_mcp.shelf import Shelf
 
@@ -37,6 +37,13 @@ class Offer:
         self._settled = asyncio.Event()
 
     # --- for everybody ---------------------------------------------------------------------------------
+
+    def description(self) -> str:
+        """One line for a model: the config's, else from the upstream's own words, else from how it is started."""
+        if self.config.description:
+            return " ".join(self.config.description.split())
+        derived = self.known.summary if self.known else ""
+        return derived or f"Tools from `{one_line(self.config.label)}`"
 
     def knows(self, kinds: Iterable[Kind]) -> bool:
         """Tell whether these lists are known."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 
 
@@ -13,11 +14,21 @@ class Places:
         self.taken = 0
         self._most = most
         self._longest_queue = longest_queue
+        self._empty = asyncio.Event()
         self._queue: deque[asyncio.Future[None]] = deque()
 
     def is_full(self) -> bool:
         """Tell whether even the queue is full."""
         return self.taken >= self._most and len(self._queue) >= self._longest_queue
+
+    async def are_empty_within(self, seconds: float) -> bool:
+        """Wait until nobody has a place, for so many seconds at most; tell whether nobody has."""
+        if self.taken:
+            self._empty.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._empty.wait()
+        return not self.taken
 
     async def take(self) -> None:
         """Take a place, waiting for one if need be. Ask `is_full` first."""
@@ -41,3 +52,5 @@ class Places:
                 turn.set_result(None)
                 return
         self.taken -= 1
+        if not self.taken:
+            self._empty.set()

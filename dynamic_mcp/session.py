@@ -33,6 +33,8 @@ _NEEDS = {"sampling": {"sampling"}, "elicitation": {"elicitation"}, "roots": {"r
 # What it must have declared, one or the other, to be asked what the protocol does not know.
 _EXTENDED = {"experimental", "extensions"}
 
+# A flood of these must not fill the memory when a client has stopped reading.
+_MAY_BE_MISSED = {"notifications/message", "notifications/progress"}
 # Tasks of the client whose askers are remembered.
 _MAX_TASKS = 1000
 
@@ -63,11 +65,14 @@ class _Question:
 class Session:
     """A client that writes to `receive` and is written to with `send`, a line at a time."""
 
-    def __init__(self, send: Callable[[bytes], None], server: Server) -> None:
+    def __init__(
+        self, send: Callable[[bytes], None], server: Server, is_congested: Callable[[], bool] = lambda: False
+    ) -> None:
         self.version = ""
         self.capabilities: dict[str, Raw] = {}
         self.dropped = 0
         self._send = send
+        self._is_congested = is_congested
         self._server = server
         self._serving: dict[bytes, asyncio.Task[bytes]] = {}
         self._batches: set[asyncio.Task[None]] = set()
@@ -223,7 +228,10 @@ class Session:
     # --- to the client ---------------------------------------------------------------------------------
 
     def notify(self, frame: Frame) -> None:
-        """Send a notification."""
+        """Send a notification; one that may be missed is dropped while the client does not read."""
+        if frame.method in _MAY_BE_MISSED and self._is_congested():
+            self.dropped += 1
+            return
         self._send(wire.notification_line(frame.method, frame.params))
 
     async def ask(self, frame: Frame, heard: Callable[[Frame], None]) -> Frame:

@@ -1,7 +1,16 @@
-"""The states of a group, and which may follow which."""
+"""The states of a group, which may follow which, and the one place where they change."""
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 from enum import Enum
+
+from dynamic_mcp.backoff import Attempts, Clock
+from dynamic_mcp.catalog import one_line
+from dynamic_mcp.errors import DynamicMcpError, Unreachable, UpstreamError
+
+log = logging.getLogger(__name__)
+
+LONGEST_REASON = 500
 
 
 class State(Enum):
@@ -27,3 +36,77 @@ TRANSITIONS: Mapping[State, frozenset[State]] = {
     State.CLOSED: frozenset(),
 }
 DOWN = frozenset({State.WAITING, State.NEEDS_LOGIN, State.FAILED})
+
+
+class Life:
+    """The state of one group and what led to it; every change is logged once, and `changed` is called."""
+
+    def __init__(self, name: str, attempts: Attempts, clock: Clock, changed: Callable[[], None]) -> None:
+        self.state = State.COLD
+        self.error: DynamicMcpError | None = None
+        self.attempts = attempts
+        self._name = name
+        self._clock = clock
+        self._changed = changed
+
+    def enter(self, state: State, why: str = "") -> None:
+        """Go on to another state, which the table must allow."""
+        assert state in TRANSITIONS[self.state], f"{self.state.name} does not lead to {state.name}"
+        self.state = state
+        level = logging.WARNING if state in DOWN else logging.DEBUG if state is State.CONNECTING else logging.INFO
+        log.log(level, "group %s %s", self._name, f"{state.value}: {why}" if why else state.value)
+        self._changed()
+
+    def attempt_failed(self, error: DynamicMcpError) -> None:
+        """Leave CONNECTING without a link."""
+        self.error = error
+        self.attempts.failed(self._clock.now())
+        is_over = self.is_final() or self.attempts.are_spent()
+        self.enter(State.FAILED if is_over else State.WAITING, _in_one_line(error))
+
+    def link_failed(self, error: DynamicMcpError, *, has_served: bool) -> None:
+        """Leave READY: a link that has served may be replaced at once, one that never did counts as a failure."""
+        self.error = error
+        if has_served:
+            self.attempts.forget()
+        else:
+            self.attempts.failed(self._clock.now())
+        self.enter(State.WAITING, _in_one_line(error))
+
+    def close(self) -> None:
+        """End, for good."""
+        self.error = None
+        if self.state is not State.CLOSED:
+            self.enter(State.CLOSED)
+
+    def is_final(self) -> bool:
+        """Tell whether another attempt cannot end otherwise."""
+        return isinstance(self.error, Unreachable) and self.error.final
+
+    def may_be_tried(self) -> bool:
+        """Tell whether a use now may start an attempt, or join the one in flight."""
+        if self.state is State.CLOSED:
+            return False
+        return self.state not in DOWN or not (self.is_final() or self.attempts.are_cooling_down(self._clock.now()))
+
+    def reason(self) -> str:
+        """Say why the group is down, in one line; nothing while it is not."""
+        return _in_one_line(self.error) if self.error is not None and self.state in DOWN else ""
+
+    def gone(self) -> DynamicMcpError:
+        """Say that the group is there no more."""
+        return Unreachable(self._name, "was removed from the config or is shutting down")
+
+    def failure(self) -> DynamicMcpError:
+        """Say why there is no link; a new error each time, since each caller raises its own."""
+        match self.error:
+            case None:
+                return self.gone()
+            case UpstreamError() as error:
+                return Unreachable(self._name, error.reason, hint=error.hint)
+            case error:
+                return error
+
+
+def _in_one_line(error: DynamicMcpError) -> str:
+    return one_line(error.reason if isinstance(error, UpstreamError) else error.message, LONGEST_REASON)

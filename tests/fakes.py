@@ -147,6 +147,9 @@ class Ear:
         self.frames: list[Frame] = []
         self.losses: list[LinkLost] = []
 
+    def named(self, frame: Frame) -> Frame:
+        return frame
+
     def heard(self, frame: Frame) -> None:
         self.frames.append(frame)
 
@@ -247,6 +250,9 @@ class Watcher:
 
     def opened(self, group: Group) -> None:
         self.opened_links += 1
+
+    def named(self, group: Group, frame: Frame) -> Frame:
+        return frame
 
     def heard(self, group: Group, frame: Frame) -> None:
         self.frames.append(frame)

@@ -208,7 +208,6 @@ async def test_a_group_that_failed_comes_back_by_itself() -> None:
 
         assert on.is_(State.READY)
         assert on.group.reason == ""
-        assert on.group.error is None
 
 
 async def test_a_use_just_after_a_failure_hears_why_and_tries_nothing() -> None:

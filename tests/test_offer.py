@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,7 @@ from dynamic_mcp.upstream.open import Greeting
 from tests.fakes import FakeClock, FakeUpstream, Opener, Watcher, group_config, settled
 
 
-def made(
-    opener: Opener, shelf: Shelf | None, clock: FakeClock | None = None, **config: Any
-) -> tuple[Group, Watcher]:
+def made(opener: Opener, shelf: Shelf | None, clock: FakeClock | None = None, **config: Any) -> tuple[Group, Watcher]:
     watcher = Watcher()
     group = Group(group_config(**config), watcher, opener=opener, clock=clock or FakeClock(), shelf=shelf)
     return group, watcher

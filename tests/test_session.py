@@ -13,9 +13,10 @@ from msgspec import Raw
 from dynamic_mcp import wire
 from dynamic_mcp.errors import Disabled, NotFound, TimedOut
 from dynamic_mcp.lines import Lines
+from dynamic_mcp.proxy import Proxy
 from dynamic_mcp.session import BATCHES, Session
 from dynamic_mcp.wire import Frame
-from tests.fakes import BOUND_S, Client, Json, settled
+from tests.fakes import BOUND_S, Client, Json, config_of, settled
 
 
 def _unheard(frame: Frame) -> None:
@@ -518,3 +519,14 @@ async def test_finishing_with_nothing_in_flight_is_done_at_once() -> None:
     await client.session.finish(within_s=0)
 
     assert client.lines == []
+
+
+async def test_floods_are_dropped_while_the_client_does_not_read_and_what_matters_is_not() -> None:
+    sent: list[bytes] = []
+    session = Session(sent.append, Proxy(config_of()), is_congested=lambda: True)
+
+    for method in ("notifications/message", "notifications/progress", "notifications/tools/list_changed"):
+        session.notify(Frame(method=method))
+
+    assert [json.loads(line)["method"] for line in sent] == ["notifications/tools/list_changed"]
+    assert session.dropped == 2

@@ -13,10 +13,14 @@ from dynamic_mcp import lines
 from dynamic_mcp.pipes import Sink, Source, open_sink, open_source
 from dynamic_mcp.proxy import Proxy
 from dynamic_mcp.session import Session
+from dynamic_mcp.upstream.process import hasten
 
 # How long what is in flight may take to end, after the end of input and after a signal.
 FINISH_WITHIN_S = 4.0
 FINISH_AFTER_SIGNAL_S = 1.0
+# From the end of input to the end of the last server, whatever it does, and how long that takes at least.
+EXIT_WITHIN_S = 4.4
+_LAST_CALL_S = 0.2
 # Answers that the client has not read yet, beyond which no more is read from it.
 _UNREAD_BYTES = 4 << 20
 
@@ -32,10 +36,13 @@ class OnSignal:
 async def serve(proxy: Proxy, stdin: int, stdout: int, max_message_bytes: int, on_signal: OnSignal) -> None:
     """Serve one client on two file descriptors; returns when it is gone and every child has ended."""
     face = StdioFace(max_message_bytes)
+    loop = asyncio.get_running_loop()
     with _signals(face.ended, on_signal) as signalled:
         await face.open(proxy, stdin, stdout)
         await face.ended.wait()
+        began = loop.time()
         await face.session.finish(FINISH_AFTER_SIGNAL_S if signalled() else FINISH_WITHIN_S)
+        hasten(max(_LAST_CALL_S, EXIT_WITHIN_S - (loop.time() - began)))
         await proxy.close()
         await face.sink.close()
 
@@ -55,7 +62,7 @@ class StdioFace:
         self.sink = await open_sink(
             stdout, high=_UNREAD_BYTES, full=self._pause, drained=self._resume, ended=self.ended.set
         )
-        self.session = proxy.connect(self.sink.write)
+        self.session = proxy.connect(self.sink.write, lambda: self.sink.unwritten() > _UNREAD_BYTES)
         self._source = await open_source(stdin, self._receive, self._input_ended)
 
     def _receive(self, data: bytes) -> None:

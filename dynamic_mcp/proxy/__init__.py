@@ -72,9 +72,9 @@ class Proxy:
             "tasks/list": self._tasks.list_all,
         }
 
-    def connect(self, send: Callable[[bytes], None]) -> Session:
-        """Return a session for a new client, which is written to with `send`."""
-        session = Session(send, self)
+    def connect(self, send: Callable[[bytes], None], is_congested: Callable[[], bool] = lambda: False) -> Session:
+        """Return a session for a new client, which is written to with `send` and may be slow to read."""
+        session = Session(send, self, is_congested)
         self._sessions.append(session)
         return session
 
@@ -196,6 +196,10 @@ class Proxy:
             params = {"uri": Raw(wire.encode(uri))}
             self._in_background(self._repeat(group, session, "resources/subscribe", params))
 
+    def named(self, group: Group, frame: Frame) -> Frame:
+        """Return what an upstream says about a task with the id that the task has here."""
+        return self._tasks.named(group, frame)
+
     def heard(self, group: Group, frame: Frame) -> None:
         """Pass a notification of an upstream on to whom it concerns; one that nobody knows goes to every session."""
         if frame.method == "notifications/resources/updated":
@@ -207,6 +211,7 @@ class Proxy:
             return
         if frame.method == "notifications/message":
             frame = _with_group_in_logger(group.name, frame)
+        frame = self._tasks.named(group, frame)
         for session in self._sessions:
             if session.version:
                 session.notify(frame)

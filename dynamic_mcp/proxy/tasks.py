@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from msgspec import Raw
+from msgspec import Raw, structs
 
 from dynamic_mcp import wire
 from dynamic_mcp.errors import DynamicMcpError, NotFound
@@ -73,6 +73,14 @@ class Tasks:
             return None
         params = frame.params if id == own_id else wire.with_member(frame.params, id, "taskId")
         return self._tasks[id].session, Frame(method=frame.method, params=params)
+
+    def named(self, group: Group, frame: Frame) -> Frame:
+        """Return a request or notification about a task with the id that the task has here."""
+        own_id = _id(wire.member(frame.params, *_RELATED))
+        id = self._ids.get((group.name, own_id), own_id)
+        if id == own_id:
+            return frame
+        return structs.replace(frame, params=wire.with_member(frame.params, id, *_RELATED))
 
     def forget(self, session: Session) -> None:
         """Drop the tasks of a session that is gone."""

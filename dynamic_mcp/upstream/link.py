@@ -50,6 +50,10 @@ class Caller(Protocol):
 class Listener(Protocol):
     """The group behind a link."""
 
+    def named(self, frame: Frame) -> Frame:
+        """Return what an upstream says about a task with the name that the task has for clients."""
+        ...
+
     def heard(self, frame: Frame) -> None:
         """Take a notification that belongs to no call."""
         ...
@@ -330,7 +334,7 @@ class Link:
         if key in self._asked:
             log.debug("group %s: dropped a second request with the id %s", self.group, key)
             return
-        self._asked[key] = self._loop.create_task(self._pass_on(caller, frame))
+        self._asked[key] = self._loop.create_task(self._pass_on(caller, self._listener.named(frame)))
 
     def _caller(self) -> Caller | None:
         """Whoever an upstream's request is for: the latest caller in flight, else who opened the link."""

@@ -1,4 +1,4 @@
-"""Two servers that ask the client in the middle of two calls, with equal ids and equal tokens: nothing is mixed up."""
+"""Two servers that ask the client in the middle of two calls, with equal ids and tokens: nothing is mixed up."""
 
 from __future__ import annotations
 
