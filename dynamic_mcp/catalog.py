@@ -16,7 +16,7 @@ from msgspec import Raw
 
 from dynamic_mcp import wire
 from dynamic_mcp.config.resolved import GroupConfig
-from dynamic_mcp.errors import DynamicMcpError
+from dynamic_mcp.errors import DynamicMcpError, Refused
 
 MAX_PAGES = 100
 MAX_BYTES = 64 << 20
@@ -148,6 +148,8 @@ async def read_lists(
         try:
             return kind, await read_list(ask, kind, allows)
         except DynamicMcpError as exc:
+            if isinstance(exc, Refused) and exc.is_unknown:
+                return kind, Listing()  # many servers with resources have no templates
             complaint = f"{kind.method} could not be read: {exc.message}"
             return kind, replace(known.lists.get(kind, Listing()), complaints=(complaint,))
 

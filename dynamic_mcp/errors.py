@@ -139,4 +139,8 @@ class ProtocolViolation(UpstreamError):
 
 
 class Refused(UpstreamError):
-    """The server answered a request of the proxy's own with a JSON-RPC error."""
+    """The server answered a request of the proxy's own with a JSON-RPC error; `is_unknown`: it has no such method."""
+
+    def __init__(self, group: str, message: str, *, is_unknown: bool = False) -> None:
+        super().__init__(group, message)
+        self.is_unknown = is_unknown

@@ -331,8 +331,8 @@ class Group:
         self._served = False
         self._last_used = self._clock.now()
         self._life.enter(State.READY, f"{len(catalog.tools)} tools, after {self._last_used - began:.1f} s")
+        self._observer.opened(self)  # before those who wait for the link send over it
         self._end_attempt()
-        self._observer.opened(self)
         return link
 
     async def _opened(self) -> tuple[Link, Catalog]:

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 
 from msgspec import Raw, structs
 
@@ -16,10 +17,12 @@ from dynamic_mcp import wire
 from dynamic_mcp.errors import DynamicMcpError, NotFound
 from dynamic_mcp.group import Group
 from dynamic_mcp.groups import Groups
+from dynamic_mcp.proxy.lists import MISSING, WAIT_S
 from dynamic_mcp.session import Session
 from dynamic_mcp.states import DOWN
 from dynamic_mcp.upstream.link import PROGRESS_EXTENDS_TO
-from dynamic_mcp.wire import ABSENT, Frame
+from dynamic_mcp.upstream.open import result_of
+from dynamic_mcp.wire import EMPTY_ARRAY, EMPTY_OBJECT, NULL, Frame
 
 log = logging.getLogger(__name__)
 
@@ -62,8 +65,11 @@ class Tasks:
     async def list_all(self, session: Session, frame: Frame) -> Frame:
         """Answer `tasks/list` with the tasks of every group that lists them, all pages of each."""
         groups = [group for group in self._running() if group.known and group.known.may("tasks", "list")]
-        pages = await asyncio.gather(*(self._all_of(session, group) for group in groups))
-        return wire.result_frame({"tasks": [task for tasks in pages for task in tasks]})
+        found: dict[str, list[Raw]] = {group.name: [] for group in groups}
+        complaints = await asyncio.gather(*(self._add_all(session, group, found[group.name]) for group in groups))
+        missing = {name: complaint for name, complaint in zip(found, complaints, strict=True) if complaint}
+        meta = {"_meta": {MISSING: missing}} if missing else {}
+        return wire.result_frame({"tasks": list(chain.from_iterable(found.values())), **meta})
 
     def status(self, group: Group, frame: Frame) -> tuple[Session, Frame] | None:
         """Return for whom a `notifications/tasks/status` is, and what that session hears."""
@@ -121,21 +127,27 @@ class Tasks:
             what=method,
         )
 
-    async def _all_of(self, session: Session, group: Group) -> list[Raw]:
-        """Return a group's tasks; none of a group that fails, which never empties the list."""
-        tasks: list[Raw] = []
-        cursors: set[bytes] = set()
-        cursor = ABSENT
+    async def _add_all(self, session: Session, group: Group, tasks: list[Raw]) -> str:
+        """Add a group's tasks, page by page; returns what is missing and why, which never empties the list."""
+        params, seen = EMPTY_OBJECT, {b"null"}
         try:
-            while bytes(cursor) not in cursors:
-                cursors.add(bytes(cursor))
-                params = Raw(wire.encode({"cursor": cursor} if len(cursor) else {}))
-                answer = await self._send(session, group, "tasks/list", params, 1)
-                tasks += wire.elements(wire.member(answer.result, "tasks"))
-                cursor = wire.member(answer.result, "nextCursor")
-        except (DynamicMcpError, wire.Malformed):
-            return []
-        return [self._renamed(session, group, Frame(result=task), "taskId").result for task in tasks]
+            async with asyncio.timeout(WAIT_S):
+                while True:
+                    answer = await self._send(session, group, "tasks/list", params, 1)
+                    page = result_of(answer, group.name, "tasks/list")
+                    shown = (Frame(result=task) for task in wire.elements(page.get("tasks", EMPTY_ARRAY)))
+                    tasks += [self._renamed(session, group, task, "taskId").result for task in shown]
+                    cursor = page.get("nextCursor", NULL)
+                    if bytes(cursor) in seen:
+                        return ""
+                    seen.add(bytes(cursor))
+                    params = Raw(wire.encode({"cursor": cursor}))
+        except TimeoutError:
+            return f"tasks/list was not answered within {WAIT_S:g} s"
+        except DynamicMcpError as exc:
+            return exc.message
+        except wire.Malformed:
+            return "answered tasks/list with something other than a list"
 
     def _running(self) -> Iterable[Group]:
         return (group for group in self._groups if group.state not in DOWN)

@@ -9,7 +9,7 @@ from msgspec import Raw
 
 from dynamic_mcp import __version__, wire
 from dynamic_mcp.config.resolved import Broken, GroupConfig, Program, Remote
-from dynamic_mcp.errors import ProtocolViolation, Refused, Unreachable
+from dynamic_mcp.errors import METHOD_NOT_FOUND, ProtocolViolation, Refused, Unreachable
 from dynamic_mcp.upstream.link import Caller, Link, Listener
 from dynamic_mcp.upstream.stdio import StdioTransport
 
@@ -106,7 +106,9 @@ async def greet(link: Link, greeting: Greeting, timeout_s: float) -> Welcome:
 def result_of(answer: wire.Frame, group: str, what: str) -> dict[str, Raw]:
     """Return the members of a result that the proxy itself must read. Raises Refused and ProtocolViolation."""
     if len(answer.error):
-        raise Refused(group, f"answered {what} with the error {bytes(answer.error).decode('utf-8', 'replace')}")
+        error = bytes(answer.error).decode("utf-8", "replace")
+        is_unknown = bytes(wire.member(answer.error, "code")) == b"%d" % METHOD_NOT_FOUND
+        raise Refused(group, f"answered {what} with the error {error}", is_unknown=is_unknown)
     try:
         return wire.members(answer.result)
     except wire.Malformed:

@@ -42,6 +42,7 @@ AS_TASKS = {
     "tasks/get": b'{"taskId":"mine","status":"completed","ttl":null,"x-n":1.50}',
     "tasks/result": b'{"action":"decline","role":"assistant","content":{"type":"text","text":"t"},"model":"m"}',
 }
+SHOWN = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 LISTS = [
     ("resources/list", "resources"),
     ("resources/templates/list", "resourceTemplates"),
@@ -94,6 +95,10 @@ class Peer:
             if not cursor:
                 return found
 
+    async def tools(self) -> list[Raw]:
+        """Return the tools, with at least what a model is shown of them."""
+        return await self._entries("tools/list", "tools")
+
     def note(self, members: dict[str, Raw]) -> bytes:
         """Keep an answer, or an entry, for the comparison."""
         self.log.append(wire.encode(members))
@@ -126,6 +131,10 @@ class Through(Peer):
     async def get_prompt(self, name: str, arguments: Json = b"{}") -> bytes:
         return await super().get_prompt(names.listed_name(GROUP, name), arguments)
 
+    async def tools(self) -> list[Raw]:
+        shown = await self.program.request("tools/call", {"name": "get_dynamic_tools", "arguments": {"group": GROUP}})
+        return wire.elements(shown["result"]["content"][0]["text"].encode())
+
     def as_said(self, frame: wire.Frame) -> dict[str, Raw]:
         params = super().as_said(frame)
         if frame.method == "notifications/message":
@@ -148,7 +157,8 @@ async def meeting(side: type[Peer], config: Json, folder: Path) -> AsyncIterator
     if side is Through:
         file = folder / "dynamic-mcp.json"
         file.write_text(json.dumps({"mcpServers": {GROUP: config}}))
-        environment = {**ENVIRONMENT, "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+        ours = {name: os.environ.get(name, "") for name in ("PYTHONPATH", "XDG_CACHE_HOME")}
+        environment = {**ENVIRONMENT, **ours}
         command = [sys.executable, "-m", "dynamic_mcp", str(file)]
     async with started(*command, env=environment, terminate=side is Peer) as program:
         program.answers = ANSWERS
@@ -233,7 +243,7 @@ async def test_every_tool_of_everything_answers_alike(tmp_path: Path) -> None:
 
     async with meeting(Peer, everything(), tmp_path) as peer:
         await _settled_in(peer)
-        listed = [json.loads(bytes(tool))["name"] for tool in await peer.list_all("tools/list", "tools")]
+        listed = [wire.text(wire.member(tool, "name")) or "" for tool in await peer.tools()]
         tools = [name for name in listed if name != "simulate-research-query"]
         assert set(ARGUMENTS) <= set(tools)
     await assert_same(everything(), tmp_path, visit)
@@ -281,6 +291,20 @@ async def test_tasks_of_everything_and_of_its_client_are_alike(tmp_path: Path) -
             await peer.call(tool, {"prompt": "p"})
 
     await assert_same(everything(), tmp_path, visit)
+
+
+@pytest.mark.parametrize("server", [everything, full])
+async def test_tools_are_shown_with_the_members_that_their_server_gave_them(
+    tmp_path: Path, server: Callable[[], Json]
+) -> None:
+    async def seen(side: type[Peer]) -> list[dict[str, bytes]]:
+        async with meeting(side, server(), tmp_path) as peer:
+            await peer.ask("ping")
+            members = [wire.members(tool) for tool in await peer.tools()]
+        return [{key: wire.compact(tool[key]) for key in SHOWN if key in tool} for tool in members]
+
+    direct, through = await asyncio.gather(seen(Peer), seen(Through))
+    assert through == direct
 
 
 # --- ours ----------------------------------------------------------------------------------------------------

@@ -198,6 +198,26 @@ async def test_what_the_client_did_not_declare_is_refused_at_once(tool: str, dec
         assert not [line for line in client.lines if b'"method"' in line and b'"id"' in line]
 
 
+@pytest.mark.parametrize("declared", [{"experimental": {"vendor": {}}}, {"extensions": {"vendor/x": {}}}])
+async def test_a_request_that_nobody_knows_goes_to_a_client_that_knows_more_than_the_protocol(declared: Json) -> None:
+    async with client_of(Opener(a=[FullUpstream()])) as client:
+        await client.initialize(capabilities=declared)
+        asking = {"method": "vendor/question", "params": {"n": 1}}
+        call = asyncio.create_task(client.call("a", "ask", asking))
+        question = await client.hears("vendor/question")
+        assert question["params"] == {"n": 1}
+        client.reply(question, b'{"n": 1.50}')
+        assert part(text_of(await call).encode(), "result") == b'{"n": 1.50}'
+
+
+async def test_a_request_that_nobody_knows_is_refused_for_any_other_client() -> None:
+    async with client_of(Opener(a=[FullUpstream()])) as client:
+        await client.initialize(capabilities=CAN_ALL)
+        refused = json.loads(text_of(await client.call("a", "ask", {"method": "vendor/question"})))
+        assert refused["error"]["code"] == -32601
+        assert client.heard("vendor/question") == []
+
+
 async def test_a_request_goes_to_the_client_whose_call_caused_it() -> None:
     a = FullUpstream(name="a")
     proxy = Proxy(config_of(group_config("a")), opener=Opener(a=[a]))

@@ -197,6 +197,19 @@ async def test_a_list_that_a_server_refuses_is_said_to_be_missing_and_the_others
 
 
 @every_list
+async def test_a_list_that_a_server_does_not_have_is_empty_and_not_missing(
+    method: str, member: str, key: str, feature: str, new: Json
+) -> None:
+    upstream = FullUpstream(name="a")
+    del upstream.server.handlers[method]
+    async with client_of(Opener(a=[upstream])) as client:
+        await client.initialize()
+        result = await _result(client, method)
+        assert result[member] == []
+        assert MISSING not in result.get("_meta", {})
+
+
+@every_list
 async def test_a_list_that_a_server_does_not_answer_is_said_to_be_missing(
     method: str, member: str, key: str, feature: str, new: Json
 ) -> None:

@@ -137,6 +137,8 @@ async def test_a_level_reaches_every_group_that_logs_now_later_and_again() -> No
         first.die()
         await client.call("a", "echo", {"text": "wake up"})
         assert (await second.hears("logging/setLevel"))["params"] == {"level": "warning"}
+        methods = [message.get("method") for message in second.sent]
+        assert methods.index("logging/setLevel") < methods.index("tools/call")
         assert quiet.heard("logging/setLevel") == []
 
 

@@ -230,14 +230,20 @@ async def test_a_task_that_was_begun_before_is_found_by_asking_and_a_group_that_
         assert (await got)["result"]["status"] == "working"
 
 
-async def test_a_group_that_fails_does_not_empty_the_list_of_tasks() -> None:
-    a, b = FullUpstream(name="a", refuse=("tasks/list",)), FullUpstream(name="b")
-    async with client_of(Opener(a=[a], b=[b])) as client:
+async def test_groups_that_fail_or_hang_do_not_empty_the_list_of_tasks() -> None:
+    a, b, c = (FullUpstream(name=name, page=1) for name in "abc")
+    async with client_of(Opener(a=[a], b=[b], c=[c])) as client:
         await client.initialize()
-        for group in ("a", "b"):
+        for group in "abc":
             await _begin(client, group)
-        listed = (await client.request("tasks/list"))["result"]["tasks"]
-        assert [task["taskId"] for task in listed] == ["b-task-1"]
+        a.server.options = a.server.options._replace(refuse=("tasks/list",))
+        b.server.options = b.server.options._replace(hang=("tasks/list",))
+        result = (await client.request("tasks/list"))["result"]
+        assert [task["taskId"] for task in result["tasks"]] == ["c-task-1"]
+        missing = result["_meta"]["dynamic-mcp/missing"]
+        assert list(missing) == ["a", "b"]
+        assert "-32603" in missing["a"]
+        assert "not answered" in missing["b"]
 
 
 # --- tasks of the client -----------------------------------------------------------------------------------

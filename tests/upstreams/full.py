@@ -85,7 +85,7 @@ class Server:
         self.added: dict[str, list[bytes]] = {"tools": [], "resources": [], "resourceTemplates": [], "prompts": []}
         self.tasks = Tasks(self)
         self._next_question = 1
-        self._handlers: dict[str, Callable[[Request], None]] = {
+        self.handlers: dict[str, Callable[[Request], None]] = {
             "initialize": self._initialize,
             "ping": lambda request: self.answer(request, b"{}"),
             "tools/list": lambda request: self._list(request, "tools", self._tools()),
@@ -168,7 +168,7 @@ class Server:
 
     def _handle(self, request: Request) -> None:
         self.in_flight[request.id] = request
-        handler = self._handlers.get(request.method)
+        handler = self.handlers.get(request.method)
         if request.method in self.options.refuse:
             self.refuse(request, -32603, f"{request.method} is out of order")
         elif request.method in self.options.hang:
