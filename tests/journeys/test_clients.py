@@ -111,7 +111,7 @@ class Person:
 @asynccontextmanager
 async def client_of(person: Person, config: Path) -> AsyncIterator[Client]:
     """Connect the SDK's client to the proxy."""
-    environment = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
+    environment = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "XDG_CACHE_HOME") if name in os.environ}
     server = StdioServerParameters(command=sys.executable, args=["-m", "dynamic_mcp", str(config)], env=environment)
     async with (
         asyncio.timeout(BOUND_S),

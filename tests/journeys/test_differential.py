@@ -152,13 +152,13 @@ def _json(value: Json) -> bytes:
 @contextlib.asynccontextmanager
 async def meeting(side: type[Peer], config: Json, folder: Path) -> AsyncIterator[Peer]:
     """Start a server, or the proxy in front of it, and shake hands."""
-    environment = {**ENVIRONMENT, **config.get("env", {})}
+    common = {**ENVIRONMENT, "XDG_CACHE_HOME": os.environ["XDG_CACHE_HOME"]}
+    environment = {**common, **config.get("env", {})}
     command = [config["command"], *config["args"]]
     if side is Through:
         file = folder / "dynamic-mcp.json"
         file.write_text(json.dumps({"mcpServers": {GROUP: config}}))
-        ours = {name: os.environ.get(name, "") for name in ("PYTHONPATH", "XDG_CACHE_HOME")}
-        environment = {**ENVIRONMENT, **ours}
+        environment = {**common, "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
         command = [sys.executable, "-m", "dynamic_mcp", str(file)]
     async with started(*command, env=environment, terminate=side is Peer) as program:
         program.answers = ANSWERS
