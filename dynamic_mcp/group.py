@@ -301,6 +301,8 @@ class Group:
                     await self._keep()
                     await link.close()
                     link = None
+        except Exception:
+            log.exception("a bug: group %s ends", self.name)
         finally:
             self._link = None
             self._life.close()

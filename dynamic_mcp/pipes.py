@@ -13,7 +13,7 @@ import stat
 import sys
 import threading
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import IO, Protocol, cast
 
 _FLUSH_WITHIN_S = 0.5
 _CHUNK_BYTES = 1 << 18
@@ -60,7 +60,7 @@ async def open_source(fd: int, receive: Callable[[bytes], None], ended: Callable
     if not _can_be_awaited(fd):
         return _ThreadSource(fd, receive, ended)
     reader = _Reader(receive, ended)
-    transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: reader, os.fdopen(fd, "rb", 0))
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: reader, _file(fd, "rb"))
     return transport
 
 
@@ -75,8 +75,14 @@ async def open_sink(
     if not _can_be_awaited(fd):
         return _ThreadSink(fd)
     writer = _Writer(high, full, drained, ended)
-    await asyncio.get_running_loop().connect_write_pipe(lambda: writer, os.fdopen(fd, "wb", 0))
+    await asyncio.get_running_loop().connect_write_pipe(lambda: writer, _file(fd, "wb"))
     return writer
+
+
+def _file(fd: int, mode: str) -> IO[bytes]:
+    """Wrap a descriptor for the loop, which must close it once: uvloop does so itself, beside the file object."""
+    is_uvloop = type(asyncio.get_running_loop()).__module__.startswith("uvloop")
+    return cast(IO[bytes], os.fdopen(fd, mode, 0, closefd=not is_uvloop))
 
 
 def _can_be_awaited(fd: int) -> bool:

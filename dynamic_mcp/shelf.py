@@ -6,6 +6,7 @@ config never meets it. Secrets are in that hash and nowhere else.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -91,8 +92,11 @@ class Shelf:
             log.warning("catalogs are not kept: `%s` cannot be written: %s", self._folder, exc.strerror or exc)
 
     def _prune(self) -> None:
-        files = sorted(self._folder.glob("*"), key=lambda file: file.stat().st_mtime, reverse=True)
-        for file in files[MAX_FILES:]:
+        aged: list[tuple[float, Path]] = []
+        for file in self._folder.iterdir():
+            with contextlib.suppress(FileNotFoundError):  # another proxy is at work here too
+                aged.append((file.stat().st_mtime, file))
+        for _, file in sorted(aged, reverse=True)[MAX_FILES:]:
             file.unlink(missing_ok=True)
 
 
