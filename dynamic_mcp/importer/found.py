@@ -1,0 +1,71 @@
+"""What an import looks at and what it finds there: values only, which every part of the importer shares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Literal
+
+
+class Scope(StrEnum):
+    """Whose settings a file holds; LOCAL is a tool's per-project part of the user's own file."""
+
+    USER = "user"
+    PROJECT = "project"
+    LOCAL = "local"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where tools keep their files: every system can be looked at on every other."""
+
+    home: Path
+    project: Path
+    environment: Mapping[str, str]
+    platform: Literal["linux", "darwin", "win32"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file of one tool, and which of its scopes; `tool` is `file` for a file that was named."""
+
+    tool: str
+    scope: Scope
+    file: Path
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something that was dropped, approximated or needs a person: `where` is `tool/scope/server.field`."""
+
+    where: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Found:
+    """One server in the form of our own config: `entry` is the object that goes under `mcpServers`.
+
+    `exports` are the variables that the entry refers to and that the tool itself used to ask for.
+    """
+
+    name: str
+    entry: Mapping[str, object]
+    source: Source
+    notices: tuple[Notice, ...] = ()
+    exports: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one file gave; `error` says why it gave nothing, with line and column where it could not be parsed."""
+
+    source: Source
+    servers: tuple[Found, ...] = ()
+    notices: tuple[Notice, ...] = ()
+    error: str = ""
