@@ -163,7 +163,7 @@ async def test_a_server_with_an_odd_start_works(tmp_path: Path, mode: str) -> No
         await assert_alive(program, "odd", "good")
 
 
-# Rows 1, 3, 10 and 27.
+# Rows 1, 3, 10, 13, 16 and 27.
 
 
 @pytest.mark.parametrize(
