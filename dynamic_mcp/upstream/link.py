@@ -178,6 +178,11 @@ class Link:
             except NotSent as exc:
                 log.debug("group %s: %s was not sent: %s", self.group, method, exc.reason)
 
+    def left_s(self, id: bytes) -> float:
+        """Return how long a request may still wait for its answer; 0 when nobody waits."""
+        call = self._calls.get(id)
+        return max(0.0, call.deadline - self._loop.time()) if call is not None else 0.0
+
     async def close(self) -> None:
         """End the link; requests in flight fail, with the way in which the upstream ended where that is known."""
         try:
@@ -219,12 +224,15 @@ class Link:
 
     # --- from the upstream -----------------------------------------------------------------------------
 
-    def receive(self, line: bytes) -> None:
-        """Take one line from the transport, whatever it holds."""
-        whole = self._pretty.feed(line)
-        if not whole:
+    def receive(self, line: bytes, for_id: bytes | None = None) -> None:
+        """Take one line from the transport, whatever it holds.
+
+        A transport that gets whole messages says so by `for_id`: the id of the request in whose answer this
+        one came, or empty. Only lines can be parts of a message.
+        """
+        line = self._pretty.feed(line) if for_id is None else line
+        if not line:
             return
-        line = whole
         if isinstance(line, lines.Oversized):
             self._unreadable(line, f"sent a message of {line.size} bytes, over `max_message_bytes`")
             return
@@ -233,15 +241,21 @@ class Link:
         except wire.Malformed:
             messages = (line,)
         for message in messages:
-            self._receive_one(message)
+            self._receive_one(message, for_id or b"")
 
-    def _receive_one(self, message: bytes) -> None:
+    def _receive_one(self, message: bytes, for_id: bytes) -> None:
         try:
             frame = wire.parse(message)
         except wire.Malformed as exc:
             self._unreadable(message, f"sent a message that cannot be read: {exc}")
         else:
-            self._dispatch(frame)
+            self._dispatch(frame, for_id)
+
+    def failed(self, id: bytes, error: DynamicMcpError) -> None:
+        """Fail one request, whose own way to the upstream or back has broken."""
+        call = self._calls.pop(id, None)
+        if call is not None:
+            call.fail(error)
 
     def lost(self, error: LinkLost) -> None:
         """Fail what is in flight at once, because the connection has ended."""
@@ -259,11 +273,11 @@ class Link:
         for task in self._asked.values():
             task.cancel()
 
-    def _dispatch(self, frame: Frame) -> None:
+    def _dispatch(self, frame: Frame, for_id: bytes) -> None:
         if not frame.method:
             self._answered(frame)
         elif len(frame.id):
-            self._requested(frame)
+            self._requested(frame, for_id)
         elif frame.method == "notifications/progress":
             self._progressed(frame)
         elif frame.method == "notifications/cancelled":
@@ -322,11 +336,11 @@ class Link:
 
     # --- requests of the upstream ----------------------------------------------------------------------
 
-    def _requested(self, frame: Frame) -> None:
+    def _requested(self, frame: Frame, for_id: bytes) -> None:
         if frame.method == "ping":
             self._reply(frame.id, wire.result_frame(b"{}"))
             return
-        caller = self._caller()
+        caller = self._caller(for_id)
         if caller is None:
             self._reply(frame.id, wire.error_frame(METHOD_NOT_FOUND, f"no client takes `{frame.method}`"))
             return
@@ -336,8 +350,11 @@ class Link:
             return
         self._asked[key] = self._loop.create_task(self._pass_on(caller, self._listener.named(frame)))
 
-    def _caller(self) -> Caller | None:
-        """Whoever an upstream's request is for: the latest caller in flight, else who opened the link."""
+    def _caller(self, for_id: bytes) -> Caller | None:
+        """Whoever an upstream's request is for: whose call it came with, the latest in flight, who opened the link."""
+        own = self._calls.get(for_id)
+        if own is not None and own.caller is not None:
+            return own.caller
         for call in reversed(self._calls.values()):
             if call.caller is not None:
                 return call.caller
