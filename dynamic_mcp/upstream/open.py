@@ -10,7 +10,8 @@ from msgspec import Raw
 from dynamic_mcp import __version__, wire
 from dynamic_mcp.config.resolved import Broken, GroupConfig, Program, Remote
 from dynamic_mcp.errors import METHOD_NOT_FOUND, ProtocolViolation, Refused, Unreachable
-from dynamic_mcp.upstream.link import Caller, Link, Listener
+from dynamic_mcp.upstream.call import Caller
+from dynamic_mcp.upstream.link import Link, Listener
 from dynamic_mcp.upstream.stdio import StdioTransport
 
 # Newest first: an upstream is offered the first, unless the client spoke an older one.
