@@ -104,7 +104,7 @@ async def _open_either(
     if remote.url in _OLDER:
         try:
             return await _open_remote(config, remote, "sse", listener, greeting)
-        except (HttpError, ProtocolViolation):
+        except HttpError:
             _OLDER.remove(remote.url)  # it may have learnt the newer one
     try:
         return await _open_remote(config, remote, "http", listener, greeting)
@@ -114,7 +114,7 @@ async def _open_either(
         newer = exc
     try:
         opened = await _open_remote(config, remote, "sse", listener, greeting)
-    except (HttpError, ProtocolViolation, TimedOut):
+    except (HttpError, TimedOut):
         raise newer from None  # it speaks neither, and what it said first is the better reason
     _OLDER.add(remote.url)
     return opened
