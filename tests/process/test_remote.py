@@ -133,7 +133,7 @@ async def test_calls_in_a_lost_session_are_made_in_a_new_one_once(tmp_path: Path
         await assert_alive(program, "far")
         lists = len(server.heard(lambda request: b"tools/list" in request.body))
         server.sessions.clear()
-        await asyncio.gather(*(assert_alive(program, "far") for _ in range(30)))
+        await asyncio.gather(*(assert_alive(program, "far") for _ in range(10)))
 
         assert len(server.heard(lambda request: b'"initialize"' in request.body)) == 2
         assert len(server.heard(lambda request: b"tools/list" in request.body)) > lists

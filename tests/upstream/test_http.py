@@ -86,6 +86,16 @@ async def test_nothing_is_asked_before_the_server_has_taken_the_greeting() -> No
         ]
 
 
+async def test_a_level_that_is_set_is_set_before_the_next_request() -> None:
+    async with OddHttp(answers="events") as server, opened(remote(server.url)) as link:
+        level = asyncio.create_task(link.request("logging/setLevel", timeout_s=5))
+        call_after = asyncio.create_task(text(link, "echo", text="x"))
+        await server.says("logging/setLevel")
+        assert [r.message["method"] for r in _posts(server)][2:] == ["logging/setLevel"]
+        server.release("level")
+        await asyncio.gather(level, call_after)
+
+
 async def test_notifications_arrive_in_the_order_in_which_they_were_sent() -> None:
     async with OddHttp() as server, opened(remote(server.url)) as link:
         for n in range(30):
@@ -151,7 +161,7 @@ async def test_requests_in_a_lost_session_were_certainly_not_executed(how: str) 
         ear = Listening()
         async with opened(remote(server.url), listener=ear) as link:
             server.sessions.clear()
-            calls = [asyncio.create_task(call(link, "echo", text="x")) for _ in range(20)]
+            calls = [asyncio.create_task(call(link, "echo", text="x")) for _ in range(8)]
             results = await asyncio.gather(*calls, return_exceptions=True)
 
             assert {type(result) for result in results} == {NotSent}

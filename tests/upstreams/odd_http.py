@@ -263,6 +263,8 @@ class OddHttp:
                     "serverInfo": {"name": "o", "version": "1"},
                 }
                 return {"jsonrpc": "2.0", "id": id, "result": {"protocolVersion": version, **about}}
+            case "logging/setLevel":
+                await self.held.setdefault("level", asyncio.Event()).wait()
             case "tools/list":
                 tools = [{"name": name, "inputSchema": {"type": "object"}} for name in TOOLS]
                 return {"jsonrpc": "2.0", "id": id, "result": {"tools": tools}}
