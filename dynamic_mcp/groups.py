@@ -11,6 +11,7 @@ from dynamic_mcp.config.resolved import Config, GroupConfig, Program
 from dynamic_mcp.errors import NotFound
 from dynamic_mcp.group import Group, Observer, OpenLink
 from dynamic_mcp.shelf import Shelf
+from dynamic_mcp.upstream.mask import mask_of
 from dynamic_mcp.upstream.open import Greeting, open_link
 
 log = logging.getLogger(__name__)
@@ -93,7 +94,7 @@ class Groups:
             return old
         group = self._made(config)
         if old is not None:
-            group.is_subscribed = old.is_subscribed
+            group.use.is_subscribed = old.use.is_subscribed
             self._retire(old, group)
         if self._greeting is not None:
             group.start(self._greeting)
@@ -115,10 +116,12 @@ class Groups:
 
 
 def _starting(config: GroupConfig) -> str:
-    """Say what a reload brings to be started, so that nothing starts unseen."""
-    if not isinstance(config.upstream, Program):
+    """Say what a reload brings to be started, so that nothing starts unseen; but for secrets."""
+    program = config.upstream
+    if not isinstance(program, Program):
         return ""
-    return f"; it starts {json.dumps([config.upstream.command, *config.upstream.args])}"
+    mask = mask_of(program)
+    return f"; it starts {json.dumps([program.command, *map(mask, program.args)])}"
 
 
 def closest(name: str, names: list[str]) -> list[str]:

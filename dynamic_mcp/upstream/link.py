@@ -125,6 +125,10 @@ class Link:
             log.debug("group %s: an odd answer to ping", self.group)
         return True
 
+    def is_asking(self) -> bool:
+        """Tell whether the upstream waits for an answer of the client."""
+        return bool(self._asked)
+
     def notify(self, method: str, params: bytes | Raw = ABSENT) -> None:
         """Send a notification; a lost link takes none."""
         if self.loss is None:
