@@ -121,6 +121,14 @@ class NotSent(LinkLost):
     """The link was over before the request was written: it certainly did not run."""
 
 
+class HttpError(UpstreamError):
+    """The server answered with an HTTP status that is no answer to the request."""
+
+    def __init__(self, group: str, message: str, *, status: int, hint: str = "") -> None:
+        super().__init__(group, message, hint=hint)
+        self.status = status
+
+
 class TimedOut(UpstreamError):
     """No answer in time."""
 

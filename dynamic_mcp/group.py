@@ -23,7 +23,8 @@ from dynamic_mcp.errors import DynamicMcpError, LinkLost, NotSent, TimedOut, Unr
 from dynamic_mcp.offer import Offer
 from dynamic_mcp.shelf import Shelf
 from dynamic_mcp.states import DOWN, Life, State
-from dynamic_mcp.upstream.link import Caller, Link
+from dynamic_mcp.upstream.call import Caller
+from dynamic_mcp.upstream.link import Link
 from dynamic_mcp.upstream.open import Greeting, Welcome, open_link, result_of
 from dynamic_mcp.use import Use
 from dynamic_mcp.wire import Frame
@@ -285,7 +286,8 @@ class Group:
         if link is self._link:
             self._link = None
             self._offer.settle()
-            self._life.link_failed(error, has_served=self.use.has_served)
+            # a session that a server has forgotten in the meantime may be begun anew at once
+            self._life.link_failed(error, has_served=self.use.has_served or isinstance(error, NotSent))
             self._wake.set()
 
     def _lists_changed(self, kinds: Iterable[Kind]) -> None:
