@@ -132,7 +132,7 @@ async def test_a_group_that_cannot_be_started_says_why_and_is_not_worth_another_
 
 
 async def test_a_remote_group_is_refused_in_plain_words() -> None:
-    config = group_config("api", upstream=Remote(kind="http", url="https://api.test/mcp", headers={}, oauth=None))
+    config = group_config("api", upstream=Remote(kind="http", url="https://api.test/mcp", headers={}))
 
     with pytest.raises(Unreachable, match="`url`") as raised:
         await open_link(config, Ear(), Greeting())
