@@ -6,7 +6,7 @@ and the session, which every face shares, catch the root.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 # JSON-RPC 2.0, section 5.1; REQUEST_TIMEOUT is the code that MCP's SDKs use.
@@ -86,12 +86,14 @@ class InvalidArguments(DynamicMcpError):
 
 
 class LoginNeeded(DynamicMcpError):
-    """A group that wants a login; `command` starts one."""
+    """A group that wants a login; `command` starts one, and `is_done` tells, cheaply, when somebody has done it."""
 
     exit_code = 4
 
-    def __init__(self, group: str, command: str) -> None:
+    def __init__(self, group: str, command: str, *, is_done: Callable[[], bool] | None = None) -> None:
         super().__init__(f"group `{group}` needs a login", hint=f"run `{command}`")
+        self.group = group
+        self.is_done = is_done or (lambda: False)
 
 
 class UpstreamError(DynamicMcpError):
@@ -119,6 +121,10 @@ class LinkLost(UpstreamError):
 
 class NotSent(LinkLost):
     """The link was over before the request was written: it certainly did not run."""
+
+
+class LoginFailed(UpstreamError):
+    """A login that came to nothing."""
 
 
 class TimedOut(UpstreamError):

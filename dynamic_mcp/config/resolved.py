@@ -80,7 +80,7 @@ class OAuth:
     private_key_alg: str | None = None
     client_metadata_url: str | None = field(default=None, repr=False)
     may_open_browser: bool = True
-    token_store: Literal["file", "keyring"] = "file"
+    token_store: Literal["file", "keyring"] = "file"  # noqa: S105
 
 
 @dataclass(frozen=True)
