@@ -86,6 +86,7 @@ class AuthServer:
         self._codes: dict[str, tuple[Grant, dict[str, str]]] = {}
         self._access: dict[str, tuple[Grant, float | None, str]] = {}
         self._grants: list[Grant] = []
+        self._writers: set[asyncio.StreamWriter] = set()
         self._numbers = itertools.count(1)
         self._routes: dict[str, Callable[[Request], Answer]] = {
             "/mcp": self._mcp,
@@ -140,12 +141,14 @@ class AuthServer:
 
     async def __aexit__(self, *exc: object) -> None:
         self._server.close()
-        self._server.close_clients()
+        for writer in self._writers:
+            writer.close()
         await self._server.wait_closed()
 
     # --- HTTP ------------------------------------------------------------------------------------------
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             async for request in _requests(reader):
                 self.requests.append(request)
@@ -154,6 +157,7 @@ class AuthServer:
                 answer = self._answer(request)
                 writer.write(_written(answer))
                 await writer.drain()
+        self._writers.discard(writer)
         writer.close()
 
     def _answer(self, request: Request) -> Answer:
