@@ -1,4 +1,4 @@
-"""What every test gets: a cache and a state of its own, so that no catalog and no login is left over from another one."""
+"""What every test gets: a cache and a state of its own, so that no catalog and no login is left over."""
 
 from __future__ import annotations
 

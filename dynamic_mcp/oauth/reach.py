@@ -53,7 +53,7 @@ class Reach:
         """Refuse a URL that is not http(s), or plain http outside this machine. Raises Forbidden."""
         scheme, host, _ = parts(url)
         if scheme == "http":
-            if not (_is_here(host) and _is_here(parts(self._server_url)[1])):
+            if not (_is_here(host) and self._server_is_here()):
                 raise Forbidden("is not https")
         elif scheme != "https":
             raise Forbidden(f"has the scheme `{scheme[:20]}`, which is neither http nor https")
@@ -69,12 +69,16 @@ class Reach:
                 raise Forbidden(f"leads into {place.value}, where the server itself is not")
         return found
 
+    def _server_is_here(self) -> bool:
+        scheme, host, _ = parts(self._server_url)
+        return scheme == "http+unix" or _is_here(host)
+
     async def _own_place(self) -> Place:
         if self._place is None:
-            _, host, port = parts(self._server_url)
-            if _is_here(host):
+            if self._server_is_here():
                 self._place = Place.LOOPBACK
             else:
+                _, host, port = parts(self._server_url)
                 self._place = _all_in({place_of(address) for address in await self._resolve(host, port)})
         return self._place
 

@@ -38,8 +38,7 @@ def reason(config: Config) -> str:
 def test_a_remote_server_needs_no_more_than_its_url(read_config: ReadConfig, kind: object, expected: object) -> None:
     config = read_config({"mcpServers": {"docs": {"type": kind, "url": "https://example.com/mcp"}}})
 
-    assert remote(config).kind == expected
-    assert (remote(config).url, remote(config).headers, remote(config).oauth) == ("https://example.com/mcp", {}, OAuth())
+    assert remote(config) == Remote(expected, "https://example.com/mcp", {}, OAuth())
 
 
 def test_variables_are_filled_in_wherever_a_program_is_described(read_config: ReadConfig) -> None:
@@ -142,7 +141,8 @@ def test_the_settings_say_where_tokens_are_kept_and_whether_a_browser_opens(read
 def test_client_credentials_without_a_client_and_its_secret_fail_the_group(
     read_config: ReadConfig, oauth: dict[str, str]
 ) -> None:
-    config = read_config({"mcpServers": {"a": {"url": "http://h", "oauth": {"grant": "client_credentials", **oauth}}}})
+    server = {"url": "http://h", "oauth": {"grant": "client_credentials", **oauth}}
+    config = read_config({"mcpServers": {"a": server}})
 
     made = one(config).upstream
     assert isinstance(made, Broken)

@@ -86,6 +86,7 @@ class AuthServer:
         self._codes: dict[str, tuple[Grant, dict[str, str]]] = {}
         self._access: dict[str, tuple[Grant, float | None, str]] = {}
         self._grants: list[Grant] = []
+        self._arrived = asyncio.Event()
         self._writers: set[asyncio.StreamWriter] = set()
         self._numbers = itertools.count(1)
         self._routes: dict[str, Callable[[Request], Answer]] = {
@@ -110,9 +111,28 @@ class AuthServer:
         """Return the requests to a path."""
         return [request for request in self.requests if request.path == path]
 
+    async def is_asked(self, path: str, times: int = 1) -> Request:
+        """Wait until so many requests to a path have come, and return the latest."""
+        async with asyncio.timeout(10):
+            while len(self.asked(path)) < times:
+                await self._arrived.wait()
+        return self.asked(path)[-1]
+
     def refreshes(self) -> int:
         """Return how often a refresh token was shown."""
         return sum(request.form.get("grant_type") == "refresh_token" for request in self.asked("/token"))
+
+    def serve_metadata_at(self, path: str) -> None:
+        """Serve the authorization server's metadata there as well."""
+        self._routes[path] = self._metadata
+
+    def move(self, path: str, to: str) -> None:
+        """Serve what is at one path at another."""
+        self._routes[to] = self._routes.pop(path)
+
+    def remove(self, path: str) -> None:
+        """Serve nothing at a path."""
+        del self._routes[path]
 
     def expire(self) -> None:
         """Let every access token be over."""
@@ -152,6 +172,8 @@ class AuthServer:
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             async for request in _requests(reader):
                 self.requests.append(request)
+                self._arrived.set()
+                self._arrived = asyncio.Event()
                 if request.path == "/token":
                     await asyncio.sleep(self.manners.token_delay_s)
                 answer = self._answer(request)
