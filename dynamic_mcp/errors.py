@@ -125,6 +125,12 @@ class NotSent(LinkLost):
 
 class LoginFailed(UpstreamError):
     """A login that came to nothing."""
+class HttpError(UpstreamError):
+    """The server answered with an HTTP status that is no answer to the request."""
+
+    def __init__(self, group: str, message: str, *, status: int, hint: str = "") -> None:
+        super().__init__(group, message, hint=hint)
+        self.status = status
 
 
 class TimedOut(UpstreamError):

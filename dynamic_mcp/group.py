@@ -23,7 +23,8 @@ from dynamic_mcp.errors import DynamicMcpError, LinkLost, NotSent, TimedOut, Unr
 from dynamic_mcp.offer import Offer
 from dynamic_mcp.shelf import Shelf
 from dynamic_mcp.states import DOWN, Life, State
-from dynamic_mcp.upstream.link import Caller, Link
+from dynamic_mcp.upstream.call import Caller
+from dynamic_mcp.upstream.link import Link
 from dynamic_mcp.upstream.open import Greeting, Welcome, open_link, result_of
 from dynamic_mcp.use import Use
 from dynamic_mcp.wire import Frame

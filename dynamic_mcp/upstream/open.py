@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Literal
 
 from msgspec import Raw
 
 from dynamic_mcp import __version__, wire
 from dynamic_mcp.config.resolved import Broken, GroupConfig, Program, Remote
-from dynamic_mcp.errors import METHOD_NOT_FOUND, ProtocolViolation, Refused, Unreachable
-from dynamic_mcp.upstream.link import Caller, Link, Listener
+from dynamic_mcp.errors import METHOD_NOT_FOUND, HttpError, ProtocolViolation, Refused, TimedOut, Unreachable
+from dynamic_mcp.upstream.call import Caller
+from dynamic_mcp.upstream.link import Link, Listener
 from dynamic_mcp.upstream.stdio import StdioTransport
 
 # Newest first: an upstream is offered the first, unless the client spoke an older one.
 PROTOCOL_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
-
+# What a server that speaks only the older transport answers to the first POST (MCP 2025-11-25, basic/transports).
+_TRY_OLDER = frozenset({400, 404, 405})
+# URLs of servers that were found to be such, while this program runs.
+_OLDER: set[str] = set()
 
 OURSELVES = Raw(wire.encode({"name": "dynamic-mcp", "version": __version__}))
 
@@ -62,9 +68,20 @@ class Welcome:
 async def open_link(config: GroupConfig, listener: Listener, greeting: Greeting) -> tuple[Link, Welcome]:
     """Connect and shake hands, within the group's connect timeout; what was begun is ended on failure.
 
-    Raises Unreachable, LinkLost, TimedOut, ProtocolViolation and Refused.
+    Raises Unreachable, LinkLost, TimedOut, ProtocolViolation, HttpError, Refused and LoginNeeded.
     """
-    link = await _connect(config, listener, greeting)
+    match config.upstream:
+        case Program() as program:
+            return await _greeted(await _start(config, program, listener, greeting), config, greeting)
+        case Remote(kind=kind) as remote:
+            if kind is None:
+                return await _open_either(config, remote, listener, greeting)
+            return await _open_remote(config, remote, kind, listener, greeting)
+        case Broken(reason=reason):
+            raise Unreachable(config.name, reason, final=True)
+
+
+async def _greeted(link: Link, config: GroupConfig, greeting: Greeting) -> tuple[Link, Welcome]:
     try:
         return link, await greet(link, greeting, config.timeouts.connect_s)
     except BaseException:
@@ -72,19 +89,45 @@ async def open_link(config: GroupConfig, listener: Listener, greeting: Greeting)
         raise
 
 
-async def _connect(config: GroupConfig, listener: Listener, greeting: Greeting) -> Link:
-    match config.upstream:
-        case Program() as program:
-            transport = StdioTransport(config.name, config.max_message_bytes)
-            link = Link(config.name, transport, listener, greeting.home)
-            transport.receive, transport.lost = link.receive, link.lost
-            await transport.start(program)
-            return link
-        case Remote():
-            why = "this version connects to servers that it starts, not yet to a `url`"
-            raise Unreachable(config.name, why, final=True)
-        case Broken(reason=reason):
-            raise Unreachable(config.name, reason, final=True)
+async def _start(config: GroupConfig, program: Program, listener: Listener, greeting: Greeting) -> Link:
+    transport = StdioTransport(config.name, config.max_message_bytes)
+    link = Link(config.name, transport, listener, greeting.home)
+    transport.receive, transport.lost = link.receive, link.lost
+    await transport.start(program)
+    return link
+
+
+async def _open_either(
+    config: GroupConfig, remote: Remote, listener: Listener, greeting: Greeting
+) -> tuple[Link, Welcome]:
+    """Find out which transport a server speaks, as the specification says; the older one is remembered."""
+    if remote.url in _OLDER:
+        try:
+            return await _open_remote(config, remote, "sse", listener, greeting)
+        except (HttpError, ProtocolViolation):
+            _OLDER.remove(remote.url)  # it may have learnt the newer one
+    try:
+        return await _open_remote(config, remote, "http", listener, greeting)
+    except HttpError as exc:
+        if exc.status not in _TRY_OLDER:
+            raise
+        newer = exc
+    try:
+        opened = await _open_remote(config, remote, "sse", listener, greeting)
+    except (HttpError, ProtocolViolation, TimedOut):
+        raise newer from None  # it speaks neither, and what it said first is the better reason
+    _OLDER.add(remote.url)
+    return opened
+
+
+async def _open_remote(
+    config: GroupConfig, remote: Remote, kind: Literal["http", "sse"], listener: Listener, greeting: Greeting
+) -> tuple[Link, Welcome]:
+    await asyncio.to_thread(import_module, "dynamic_mcp.upstream.remote")  # calls of others go on meanwhile
+    from dynamic_mcp.upstream.remote import connect
+
+    link = await connect(config, remote, kind, listener=listener, home=greeting.home)
+    return await _greeted(link, config, greeting)
 
 
 async def greet(link: Link, greeting: Greeting, timeout_s: float) -> Welcome:
