@@ -86,13 +86,26 @@ class InvalidArguments(DynamicMcpError):
 
 
 class LoginNeeded(DynamicMcpError):
-    """A group that wants a login; `command` starts one, and `is_done` tells, cheaply, when somebody has done it."""
+    """A group that wants a login; `command` starts one, and `is_done` tells, cheaply, when somebody has done it.
+
+    With a `scope` somebody is logged in, but not for this; `why` says what came of a login that was tried.
+    """
 
     exit_code = 4
 
-    def __init__(self, group: str, command: str, *, is_done: Callable[[], bool] | None = None) -> None:
-        super().__init__(f"group `{group}` needs a login", hint=f"run `{command}`")
+    def __init__(
+        self,
+        group: str,
+        command: str,
+        *,
+        scope: str | None = None,
+        why: str = "",
+        is_done: Callable[[], bool] | None = None,
+    ) -> None:
+        what = f"needs a login for more: `{scope}`" if scope else "needs a login"
+        super().__init__(f"group `{group}` {what}" + (f"; {why}" if why else ""), hint=f"run `{command}`")
         self.group = group
+        self.scope = scope
         self.is_done = is_done or (lambda: False)
 
 
@@ -125,6 +138,8 @@ class NotSent(LinkLost):
 
 class LoginFailed(UpstreamError):
     """A login that came to nothing."""
+
+
 class HttpError(UpstreamError):
     """The server answered with an HTTP status that is no answer to the request."""
 

@@ -55,6 +55,7 @@ class Bearer:
         self.remote = remote
         self.reach = Reach(remote.url, resolve)
         self.demand = Demand()
+        self.trouble = ""  # what came of the latest login that was tried here
         self._store = Store(folder, remote)
         self._command = command
         self._now = now
@@ -122,6 +123,12 @@ class Bearer:
             self._looked = True
         return self._login
 
+    async def adopt(self, login: Login) -> bool:
+        """Take over the login that somebody has just done, and tell whether it could be saved too."""
+        self.trouble = ""
+        async with self._store.locked():  # a renewal of the old one must not come after it
+            return await self.keep(login)
+
     async def keep(self, login: Login) -> bool:
         """Take over another login, and tell whether it could be saved too."""
         self._version += 1
@@ -141,13 +148,17 @@ class Bearer:
         async with self._store.locked():
             await asyncio.to_thread(self._store.delete)
             self._login, self._stamp, self._looked = None, None, True
+            if await asyncio.to_thread(reference.login_of, self.group, self.remote) is not None:
+                await self.keep(Login(self.remote.url))  # so that it is not found there again
 
-    def login_needed(self) -> LoginNeeded:
+    def login_needed(self, scope: str | None = None) -> LoginNeeded:
         """Say that somebody must log in, and how; the error can tell when that is done."""
         version, stamp = self._version, self._store.stamp()
-        return LoginNeeded(
-            self.group, self._command, is_done=lambda: self._version != version or self._store.stamp() != stamp
-        )
+
+        def is_done() -> bool:
+            return self._version != version or self._store.stamp() != stamp
+
+        return LoginNeeded(self.group, self._command, scope=scope, why=self.trouble, is_done=is_done)
 
     async def close(self) -> None:
         """Wait for a renewal under way: its answer may be the only copy of the next refresh token."""
@@ -273,7 +284,7 @@ class Bearer:
             await self.keep(replace(login, wanted_scope=scope))
         if self.remote.oauth.is_client_credentials:
             return await self._renewed(token.access) is not None
-        raise self.login_needed()
+        raise self.login_needed(wanted.scope)
 
 
 def _header(token: Token) -> str:

@@ -73,6 +73,10 @@ class Attempt:
         self._callback = callback
         self._pasted: asyncio.Future[Returned] = asyncio.get_running_loop().create_future()
 
+    def is_assumed(self) -> bool:
+        """Tell whether the server says nowhere that it wants logins."""
+        return self._found.assumed
+
     def paste(self, text: str) -> None:
         """Take the address that the browser ended up at, from a person. Raises NotOurs."""
         found = returned(text.strip().partition("?")[2].partition("#")[0], self._asked.state)
