@@ -103,7 +103,8 @@ class LoginNeeded(DynamicMcpError):
         is_done: Callable[[], bool] | None = None,
     ) -> None:
         what = f"needs a login for more: `{scope}`" if scope else "needs a login"
-        super().__init__(f"group `{group}` {what}" + (f"; {why}" if why else ""), hint=f"run `{command}`")
+        self.reason = f"{what}; {why}" if why else what
+        super().__init__(f"group `{group}` {self.reason}", hint=f"run `{command}`")
         self.group = group
         self.scope = scope
         self.is_done = is_done or (lambda: False)

@@ -65,7 +65,7 @@ class Life:
         self.error = error
         self.attempts.failed(self._clock.now())
         if isinstance(error, LoginNeeded):
-            self.enter(State.NEEDS_LOGIN, _in_one_line(error))
+            self.enter(State.NEEDS_LOGIN, error.hint)
             return
         is_over = self.is_final() or self.attempts.are_spent()
         self.enter(State.FAILED if is_over else State.WAITING, _in_one_line(error))
@@ -134,7 +134,7 @@ def _in_one_line(error: DynamicMcpError) -> str:
         case UpstreamError():
             text = error.reason
         case LoginNeeded():  # without its command nobody can go on
-            text = str(error).replace("\nhint: ", ": ")
+            text = f"{error.reason}: {error.hint}"
         case _:
             text = error.message
     return one_line(text, LONGEST_REASON)

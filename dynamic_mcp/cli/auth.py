@@ -147,13 +147,15 @@ async def _browsed(group: _Group, known: Login | None, *, open_browser: bool) ->
     try:
         async with begun(group.remote, group.bearer.reach, asked.demand, known) as attempt:
             if asked.is_open() and attempt.is_assumed():
-                return _no_login(group)
+                _no_login(group)
+                return None
             await _show(attempt.url, open_browser=open_browser)
             _take_pasted(attempt.paste)
             login = await attempt.finished()
     except NoClient as exc:
         if asked.is_open():
-            return _no_login(group)
+            _no_login(group)
+            return None
         click.echo(f"{group.name}: {exc}", err=True)
         return await _pasted_token(group)
     except Stopped as exc:

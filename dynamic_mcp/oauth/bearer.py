@@ -64,7 +64,7 @@ class Bearer:
         self._looked = False
         self._version = 0
         self._renewal: asyncio.Task[Token | None] | None = None
-        self._renewed_at = float("-inf")
+        self._remedy = ""
         self._pause_until = float("-inf")
         self._step_ups: list[float] = []
 
@@ -101,6 +101,7 @@ class Bearer:
         if token is not None and self._is_renewable(login) and not self._is_fresh(token):
             renewed = await self._renewed(token.access)
             if renewed is not None and _header(renewed) != challenge.sent:
+                self._remedy = renewed.access
                 return True
         if self.remote.oauth.is_client_credentials:
             raise Unreachable(self.group, "refuses the token of the client that the config names (HTTP 401)")
@@ -172,12 +173,9 @@ class Bearer:
         return has_refresh or self.remote.oauth.is_client_credentials
 
     def _is_fresh(self, token: Token) -> bool:
-        """Tell whether a token was made just now and should be good."""
-        return (
-            token.obtained_at == self._renewed_at
-            and self._now() - token.obtained_at < FRESH_S
-            and (not token.is_expired(self._now()))
-        )
+        """Tell whether a token was made just now, because the one before was refused, and should be good."""
+        is_new = token.access == self._remedy and self._now() - token.obtained_at < FRESH_S
+        return is_new and not token.is_expired(self._now())
 
     async def _renewed(self, stale: str | None) -> Token | None:
         """Wait for the renewal of this token, which may be under way; None when nobody can renew it."""
@@ -202,7 +200,6 @@ class Bearer:
                 raise
             if renewed is None or renewed.token is None:
                 return None
-            self._renewed_at = renewed.token.obtained_at
             await self.keep(renewed)
             return renewed.token
 

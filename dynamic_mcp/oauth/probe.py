@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import httpx2
 
@@ -29,7 +29,7 @@ class Probed:
     """What a server said: its status, None when it said nothing (and `why`), and what it demands."""
 
     status: int | None
-    demand: Demand = Demand()
+    demand: Demand = field(default_factory=Demand)
     why: str = ""
 
     def is_open(self) -> bool:

@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 import httpx2
 from authlib.common.security import generate_token
+from authlib.common.urls import add_params_to_qs
 from authlib.integrations.base_client import OAuthError
 from authlib.integrations.httpx_client import AsyncOAuth2Client
 from authlib.oauth2.auth import ClientAuth
@@ -191,7 +192,8 @@ def _basic(auth: ClientAuth, method: str, uri: str, headers: Any, body: str) -> 
 
     pair = f"{quote(auth.client_id, safe='')}:{quote(auth.client_secret or '', safe='')}"
     headers["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
-    return uri, headers, body
+    # the MCP SDK's authorization server finds the client by the body alone
+    return uri, headers, add_params_to_qs(body or "", [("client_id", auth.client_id)])
 
 
 def _private_key(file: str | None) -> RSAKey | ECKey | OKPKey:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -35,7 +36,9 @@ def reason(config: Config) -> str:
 
 
 @pytest.mark.parametrize(("kind", "expected"), [(None, None), ("http", "http"), ("sse", "sse")])
-def test_a_remote_server_needs_no_more_than_its_url(read_config: ReadConfig, kind: object, expected: object) -> None:
+def test_a_remote_server_needs_no_more_than_its_url(
+    read_config: ReadConfig, kind: object, expected: Literal["http", "sse"] | None
+) -> None:
     config = read_config({"mcpServers": {"docs": {"type": kind, "url": "https://example.com/mcp"}}})
 
     assert remote(config) == Remote(expected, "https://example.com/mcp", {}, OAuth())

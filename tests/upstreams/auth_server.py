@@ -72,6 +72,7 @@ class Manners:
     challenges: bool = True  # name the metadata in WWW-Authenticate
     overrides: dict[str, Callable[[Request], Answer]] = field(default_factory=dict)  # by path
     refuses_all_tokens: bool = False
+    is_open: bool = False  # the MCP server asks for no token
     token_delay_s: float = 0.0
 
 
@@ -300,6 +301,8 @@ class AuthServer:
     # --- the MCP server --------------------------------------------------------------------------------
 
     def _mcp(self, request: Request) -> Answer:
+        if self.manners.is_open:
+            return _mcp_answer(request)
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         grant, until, scope = self._access.get(token, (None, None, ""))
         is_over = until is not None and time.time() >= until
