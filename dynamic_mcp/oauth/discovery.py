@@ -27,7 +27,7 @@ from pydantic import ValidationError
 
 from dynamic_mcp.config.resolved import OAuth, Remote
 from dynamic_mcp.oauth.challenges import Demand
-from dynamic_mcp.oauth.reach import Forbidden, Reach, is_same_host
+from dynamic_mcp.oauth.reach import Forbidden, Reach, is_same_host, parts
 from dynamic_mcp.oauth.web import TIMEOUT_S, explained
 
 # What a URL to log in at is made of; anything else means something to one shell or another.
@@ -129,12 +129,12 @@ class Discovery:
 
     async def _as_in_2025_03(self, demand: Demand) -> Found:
         """The server is its own authorization server, with metadata at its root or with endpoints by custom."""
-        parts = urlsplit(self._url)
-        origin = f"{parts.scheme}://{parts.netloc}"
+        split = urlsplit(self._url)
+        origin = f"{split.scheme}://{split.netloc}"
         (url,) = build_oauth_authorization_server_metadata_discovery_urls(None, self._url)
         document = await self._document(url)
         if document is not None:
-            if not issuers_match(str(document.get("issuer")), origin):
+            if not _is_same_origin(str(document.get("issuer")), origin):  # any path will do here
                 raise Stopped(f"{_shown(url)} is not about {_shown(origin)}, but names another issuer")
             return self._found(document, str(document["issuer"]), None, demand)
         custom = {
@@ -230,3 +230,10 @@ class Discovery:
 def _shown(url: str) -> str:
     """Return a foreign URL as it may be shown."""
     return "`" + "".join(c if c.isprintable() and c != "`" else "\ufffd" for c in url[:200]) + "`"
+
+
+def _is_same_origin(url: str, origin: str) -> bool:
+    try:
+        return parts(url) == parts(origin)
+    except Forbidden:
+        return False

@@ -10,8 +10,8 @@ import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from urllib.parse import urlsplit
 
-import httpx2
 from authlib.common.security import generate_token
 from authlib.oauth2.rfc6749.parameters import prepare_grant_uri
 from authlib.oauth2.rfc7636 import create_s256_code_challenge
@@ -83,14 +83,14 @@ class Attempt:
         if not self._pasted.done():
             self._pasted.set_result(found)
 
-    async def finished(self) -> Login:
+    async def finished(self, within_s: float = LOGIN_S) -> Login:
         """Wait for the person, five minutes at most, and return the login. Raises Stopped."""
         came = asyncio.create_task(self._callback.answer())
         try:
             ways = {came, self._pasted}
-            done, _ = await asyncio.wait(ways, timeout=LOGIN_S, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(ways, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
             if not done:
-                raise Stopped(f"nobody logged in within {LOGIN_S / 60:g} minutes")
+                raise Stopped(f"nobody logged in within {within_s / 60:.2g} minutes")
             return await self._exchanged(done.pop().result())
         finally:
             came.cancel()
@@ -144,7 +144,7 @@ async def _listening(remote: Remote, found: Found, known: Login | None, state: s
     """Return a listener that is not entered yet, on the config's port, else the one that our client is known with."""
     port = remote.oauth.redirect_port
     if port is None and known is not None and known.issuer == found.issuer and known.client is not None:
-        port = httpx2.URL(known.client.redirect_uri or "").port
+        port = urlsplit(known.client.redirect_uri or "").port
         if port is not None and not await _is_free(port):
             port = None  # then another client is registered
     elif port is not None and not await _is_free(port):

@@ -1,7 +1,7 @@
 """The conformance suite's idea of a client: `client.py URL` uses the server there through the whole proxy.
 
-The suite names the scenario and its facts by MCP_CONFORMANCE_SCENARIO and MCP_CONFORMANCE_CONTEXT. Where a person is to
-log in, the link is followed as a browser would follow it with a person who agrees.
+The suite names the scenario and its facts by MCP_CONFORMANCE_SCENARIO and MCP_CONFORMANCE_CONTEXT. Where a
+person is to log in, the link is followed as a browser would follow it with a person who agrees.
 """
 
 from __future__ import annotations

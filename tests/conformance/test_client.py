@@ -21,15 +21,34 @@ MODULES = Path(os.environ.get("DYNAMIC_MCP_TEST_CONFORMANCE", "nowhere"))
 NODE = MODULES / ".bin" / "node"
 SUITE = MODULES / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
 EXPECTED: list[str] = YAML(typ="safe").load(Path(__file__).with_name("expected-failures.yml").read_text())["client"]
-SCENARIOS = """
-initialize tools_call elicitation-sep1034-client-defaults sse-retry auth/metadata-default auth/metadata-var1
-auth/metadata-var2 auth/metadata-var3 auth/basic-cimd auth/scope-from-www-authenticate
-auth/scope-from-scopes-supported auth/scope-omitted-when-undefined auth/scope-step-up auth/scope-retry-limit
-auth/token-endpoint-auth-basic auth/token-endpoint-auth-post auth/token-endpoint-auth-none auth/pre-registration
-auth/2025-03-26-oauth-metadata-backcompat auth/2025-03-26-oauth-endpoint-fallback auth/resource-mismatch
-auth/offline-access-scope auth/offline-access-not-supported auth/client-credentials-jwt
-auth/client-credentials-basic auth/cross-app-access-complete-flow
-""".split()
+SCENARIOS = [
+    "initialize",
+    "tools_call",
+    "elicitation-sep1034-client-defaults",
+    "sse-retry",
+    "auth/metadata-default",
+    "auth/metadata-var1",
+    "auth/metadata-var2",
+    "auth/metadata-var3",
+    "auth/basic-cimd",
+    "auth/scope-from-www-authenticate",
+    "auth/scope-from-scopes-supported",
+    "auth/scope-omitted-when-undefined",
+    "auth/scope-step-up",
+    "auth/scope-retry-limit",
+    "auth/token-endpoint-auth-basic",
+    "auth/token-endpoint-auth-post",
+    "auth/token-endpoint-auth-none",
+    "auth/pre-registration",
+    "auth/2025-03-26-oauth-metadata-backcompat",
+    "auth/2025-03-26-oauth-endpoint-fallback",
+    "auth/resource-mismatch",
+    "auth/offline-access-scope",
+    "auth/offline-access-not-supported",
+    "auth/client-credentials-jwt",
+    "auth/client-credentials-basic",
+    "auth/cross-app-access-complete-flow",
+]
 
 pytestmark = pytest.mark.skipif(not SUITE.is_file(), reason="DYNAMIC_MCP_TEST_CONFORMANCE names no node_modules")
 

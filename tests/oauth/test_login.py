@@ -157,6 +157,18 @@ async def test_a_server_of_2025_03_is_its_own_authorization_server(server: AuthS
     assert login.token_endpoint == f"{server.url}/token"
 
 
+async def test_a_server_of_2025_03_may_name_an_issuer_of_its_own_origin_and_no_other(server: AuthServer) -> None:
+    server.manners.challenges = False
+    server.remove("/.well-known/oauth-protected-resource/mcp")
+    server.manners.metadata = {"issuer": f"{server.url}/oauth"}
+    server.manners.iss = f"{server.url}/oauth"
+    login, _ = await log_in(remote(server.mcp_url))
+    assert login.issuer == f"{server.url}/oauth"
+
+    server.manners.metadata = {"issuer": f"http://localhost:{server.port}"}
+    assert "another issuer" in await stopped(remote(server.mcp_url))
+
+
 async def test_the_configs_metadata_url_is_used_where_the_server_names_none(server: AuthServer) -> None:
     server.manners.challenges = False
     server.remove("/.well-known/oauth-protected-resource/mcp")
@@ -295,6 +307,17 @@ async def test_over_ssh_the_address_that_the_browser_ended_at_is_pasted(server: 
         login = await attempt.finished()
 
     assert login.token is not None
+
+
+async def test_when_nobody_comes_the_login_ends_and_the_listener_closes(server: AuthServer) -> None:
+    config = remote(server.mcp_url)
+    async with begun(config, Reach(config.url), await asks(config), None) as attempt:
+        asked = dict(parse_qsl(urlsplit(attempt.url).query))
+        with pytest.raises(Stopped, match="nobody"):
+            await attempt.finished(within_s=0)
+
+    with pytest.raises(httpx2.ConnectError):
+        await browse(asked["redirect_uri"])
 
 
 async def test_a_pasted_address_of_another_login_is_refused_and_the_right_one_still_counts(
