@@ -289,7 +289,8 @@ class Group:
         if link is self._link:
             self._link = None
             self._offer.settle()
-            self._life.link_failed(error, has_served=self.use.has_served)
+            # a session that a server has forgotten in the meantime may be begun anew at once
+            self._life.link_failed(error, has_served=self.use.has_served or isinstance(error, NotSent))
             self._wake.set()
 
     def _lists_changed(self, kinds: Iterable[Kind]) -> None:

@@ -1,7 +1,7 @@
 """Catalogs on disk, so that a start connects to nothing. What cannot be read is set aside and never stops anything.
 
-A file is named by a hash of what the group is (its program, arguments, own variables, features, filter), so another
-config never meets it. Secrets are in that hash and nowhere else.
+A file is named by a hash of what the group is (its program, arguments and own variables, or its URL, headers and
+scopes; features, filter), so another config never meets it. Secrets are in that hash and nowhere else.
 """
 
 from __future__ import annotations
@@ -107,7 +107,8 @@ def key(config: GroupConfig) -> str:
             own = sorted((name, program.env.get(name, "")) for name in program.own)
             what: object = ["program", program.command, program.args, program.cwd, own]
         case Remote() as remote:
-            what = ["remote", remote.kind, remote.url, sorted(remote.headers.items())]
+            login = (remote.oauth.client_id, remote.oauth.scopes) if remote.oauth else None
+            what = ["remote", remote.kind, remote.url, sorted(remote.headers.items()), login]
         case Broken():
             what = ["broken", config.name]
     features, tools = asdict(config.features), asdict(config.tools)

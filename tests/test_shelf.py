@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from msgspec import Raw
 
 from dynamic_mcp.catalog import Catalog, Kind, Listing
-from dynamic_mcp.config.resolved import Program
+from dynamic_mcp.config.resolved import OAuth, Program, Remote
 from dynamic_mcp.shelf import MAX_FILES, Shelf, key
 from tests.fakes import group_config
 
@@ -50,6 +51,23 @@ def test_another_config_does_not_meet_it(tmp_path: Path) -> None:
     other = Program(command="fake", args=("--more",), env={}, cwd=None)
 
     assert shelf.load(group_config(upstream=other)) is None
+
+
+def test_a_remote_group_is_its_url_its_headers_its_transport_and_its_scopes() -> None:
+    def remote(url: str = "https://a.test", token: str = "a", scope: str = "x") -> Remote:  # noqa: S107 - no secret
+        login = OAuth(client_id="c", client_secret="s", scopes=(scope,), redirect_port=None, metadata_url=None)
+        return Remote(kind="http", url=url, headers={"Authorization": token}, oauth=login)
+
+    variants = [
+        remote(),
+        remote(url="https://b.test"),
+        remote(token="b"),
+        remote(scope="y"),
+        replace(remote(), kind="sse"),
+    ]
+
+    assert key(group_config(upstream=remote())) == key(group_config(upstream=remote()))
+    assert len({key(group_config(upstream=each)) for each in variants}) == len(variants)
 
 
 def test_inherited_variables_do_not_matter_and_configured_ones_do() -> None:

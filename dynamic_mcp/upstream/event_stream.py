@@ -40,17 +40,15 @@ class EventStream:
 
     def feed(self, chunk: bytes) -> list[Event]:
         """Return the events that a chunk completes."""
-        if self._is_first:
-            self._is_first = False
-            chunk = chunk.removeprefix(_BOM)
         if self._ends_with_cr or b"\r" in chunk:
             chunk = self._with_plain_ends(chunk)
         found: list[Event] = []
         for line in self._lines.feed(chunk):
             if line:
-                self._take(line)
+                self._take(line[len(_BOM) :] if self._is_first and line.startswith(_BOM) else line)
             elif event := self._event():
                 found.append(event)
+            self._is_first = False
         return found
 
     def rest(self) -> Event | None:
@@ -74,7 +72,7 @@ class EventStream:
             case b"event":
                 self._name = value[:_EDGE].decode("utf-8", "replace")
             case b"id" if b"\0" not in value and not isinstance(line, Oversized):
-                self.last_id = value
+                self._id = value
             case b"retry" if value.isdigit() and len(value) < 20:
                 self.retry_s = min(int(value) / 1000, _LONGEST_RETRY_S)
 
@@ -87,6 +85,7 @@ class EventStream:
 
     def _event(self) -> Event | None:
         data, size, name = b"\n".join(self._data), self._size, self._name
+        self.last_id = self._id  # not before the event is whole
         self._forget()
         if size > self._limit:
             data = Oversized(data)
@@ -97,3 +96,4 @@ class EventStream:
         self._data: list[bytes] = []
         self._size = 0
         self._name = "message"
+        self._id = self.last_id

@@ -112,7 +112,7 @@ async def _open_either(url: str, open_as: Callable[[Kind], Awaitable[tuple[Link,
     if url in _OLDER:
         try:
             return await open_as("sse")
-        except (HttpError, ProtocolViolation):
+        except HttpError:
             _OLDER.remove(url)  # it may have learnt the newer one
     try:
         return await open_as("http")
@@ -122,7 +122,7 @@ async def _open_either(url: str, open_as: Callable[[Kind], Awaitable[tuple[Link,
         newer = exc
     try:
         opened = await open_as("sse")
-    except (HttpError, ProtocolViolation, TimedOut):
+    except (HttpError, TimedOut):
         raise newer from None  # it speaks neither, and what it said first is the better reason
     _OLDER.add(url)
     return opened

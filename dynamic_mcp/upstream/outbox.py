@@ -1,6 +1,7 @@
 """Messages on their way to a remote server, each by a POST of its own.
 
-A request waits for nothing but the greeting, notifications go one after another, and what fails costs only itself.
+A request waits for nothing but what sets the session up, notifications go one after another, and what fails costs
+only itself.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ log = logging.getLogger(__name__)
 # How long a notification or an answer may take to be accepted.
 NOTE_S = 30.0
 # What was sent at the same time as a request that found the server gone may still learn that it was not executed.
-SETTLE_S = 0.5
+SETTLE_S = 1.0
+# What is asked later must find these done, which the order of lines sees to on a pipe; so long at most is waited.
+_SETS_UP = frozenset(["logging/setLevel", "resources/subscribe"])
+_SET_UP_WITHIN_S = 5.0
 _MAX_NOTES = 1000
 # More requests than can be in flight: some were answered elsewhere, and their streams stay open for nothing.
 _MAX_REQUESTS = 256
@@ -51,7 +55,7 @@ class Outbox:
         self._requests: dict[bytes, asyncio.Task[None]] = {}
         self._notes: set[asyncio.Task[None]] = set()
         self._latest: asyncio.Task[None] | None = None
-        self._greeting: asyncio.Task[None] | None = None
+        self._setting_up: asyncio.Task[None] | None = None
         self._dying: asyncio.Task[None] | None = None
         self._is_closed = False
 
@@ -71,8 +75,8 @@ class Outbox:
         else:
             self._latest = self._note(self._told(body, after=self._latest))
             if frame.method == "notifications/initialized":
-                self._greeting = self._latest
-                self._greeting.add_done_callback(self._greeted)
+                self._setting_up = self._latest
+                self._setting_up.add_done_callback(self._greeted)
 
     def is_gone(self, error: NotSent) -> None:
         """Note that the server is not there any more, or knows this session no more; the link ends in a moment."""
@@ -97,14 +101,16 @@ class Outbox:
             for other, task in self._requests.items():
                 if not self.link.awaits(other):
                     task.cancel()
-        task = asyncio.create_task(self._asked(id, method, body), name=f"request to {self.group}")
-        self._requests[id] = task
+        asking = self._asked(id, method, body, after=self._setting_up)
+        task = self._requests[id] = asyncio.create_task(asking, name=f"request to {self.group}")
+        if method in _SETS_UP:
+            self._setting_up = task
         task.add_done_callback(lambda _: self._requests.pop(id))
 
-    async def _asked(self, id: bytes, method: str, body: bytes) -> None:
+    async def _asked(self, id: bytes, method: str, body: bytes, after: asyncio.Task[None] | None) -> None:
         try:
-            if self._greeting is not None and not self._greeting.done():
-                await asyncio.wait([self._greeting])
+            if after is not None and not after.done():
+                await asyncio.wait([after], timeout=_SET_UP_WITHIN_S)
             await self._postman.ask(id, method, body)
         except NotSent as exc:
             self.link.failed(id, exc)

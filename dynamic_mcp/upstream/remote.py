@@ -26,7 +26,8 @@ async def connect(
 ) -> Link:
     """Return a link over this transport, on which nothing was said yet. Raises UpstreamError and LoginNeeded."""
     connect_s = config.timeouts.connect_s
-    site = Site(config.name, remote, connect_s=connect_s, authorization=authorization)
+    # a little less, so that a server that cannot be reached is told from one that does not answer
+    site = Site(config.name, remote, connect_s=0.9 * connect_s, authorization=authorization)
     if kind == "http":
         http = HttpTransport(site, config.max_message_bytes)
         link = Link(config.name, http, listener, home)

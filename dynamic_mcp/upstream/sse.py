@@ -122,12 +122,12 @@ class SseTransport:
                     for event in self._stream.feed(part):
                         self._take(event)
 
-    async def _refusal(self, response: httpx2.Response) -> HttpError | ProtocolViolation:
+    async def _refusal(self, response: httpx2.Response) -> HttpError:
         if response.status_code != 200:
             return await self._site.refusal(response)
         what = f"sent `{media_type(response) or 'no content type'}` instead of an event stream"
         hint = "check the path in the `url`; it is often `/sse`"
-        return ProtocolViolation(self._site.group, f"`{self._site.host}` {what}", hint=hint)
+        return HttpError(self._site.group, f"`{self._site.host}` {what}", status=200, hint=hint)
 
     def _take(self, event: Event) -> None:
         match event.name:
