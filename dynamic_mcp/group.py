@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
@@ -19,10 +18,10 @@ from msgspec import Raw
 from dynamic_mcp.backoff import Attempts, Clock, LoopClock, set_or_passed
 from dynamic_mcp.catalog import CHANGED_BY, Catalog, Kind
 from dynamic_mcp.config.resolved import GroupConfig
-from dynamic_mcp.errors import DynamicMcpError, LinkLost, NotSent, TimedOut, Unreachable
+from dynamic_mcp.errors import DynamicMcpError, LinkLost, LoginNeeded, NotSent, TimedOut, Unreachable
 from dynamic_mcp.offer import Offer
 from dynamic_mcp.shelf import Shelf
-from dynamic_mcp.states import DOWN, Life, State
+from dynamic_mcp.states import Life, State
 from dynamic_mcp.upstream.call import Caller
 from dynamic_mcp.upstream.link import Link
 from dynamic_mcp.upstream.open import Greeting, Welcome, open_link, result_of
@@ -202,6 +201,10 @@ class Group:
             if link is not None:
                 self.lost(link, exc)
             raise
+        except LoginNeeded as exc:
+            if exc.scope is None and link is not None and self.in_flight == 1:  # no call will do without it
+                self.lost(link, exc)
+            raise
         except TimedOut:
             self.use.timed_out()
             self._wake.set()
@@ -281,7 +284,7 @@ class Group:
         else:
             self._observer.heard(self, frame)
 
-    def lost(self, link: Link, error: LinkLost) -> None:
+    def lost(self, link: Link, error: LinkLost | LoginNeeded) -> None:
         """Learn that a link is over; the supervisor closes it."""
         if link is self._link:
             self._link = None
@@ -317,10 +320,9 @@ class Group:
 
     async def _until_wanted(self) -> None:
         """Wait for a use; between attempts also for the delay to pass."""
-        pause_s = self._life.attempts.pause_s() if self.state in DOWN and not self._life.is_final() else math.inf
-        wake_at = self._clock.now() + pause_s
-        while not self._wanted and self._clock.now() < wake_at:
-            await self._woken_within(wake_at - self._clock.now())
+        wake_at = self._clock.now() + self._life.pause_s()
+        while not self._wanted and self._clock.now() < wake_at and not self._life.is_logged_in():
+            await self._woken_within(min(wake_at - self._clock.now(), self._life.look_again_s()))
 
     async def _connect(self) -> Link | None:
         self._wanted = False

@@ -1,6 +1,7 @@
 """Where config, state and cache are kept. A private file is written whole or not at all."""
 
 import os
+import sys
 import tempfile
 from pathlib import Path
 
@@ -41,6 +42,52 @@ def write_private(path: Path, data: bytes) -> None:
     except BaseException:
         written.unlink()
         raise
+
+
+class FileLock:
+    """A lock that one process at a time holds by a file; it is free again when its holder is gone."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+
+    def take(self) -> bool:
+        """Take the lock if it is free, and tell whether it was. Raises OSError when the file cannot be opened."""
+        _make_private(self._path.parent)
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        try:
+            if not _locked(descriptor):
+                os.close(descriptor)
+                return False
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._descriptor = descriptor
+        return True
+
+    def leave(self) -> None:
+        """Give the lock back. The file stays: removing it could give two holders a lock each."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def _locked(descriptor: int) -> bool:
+    if sys.platform == "win32":
+        import msvcrt
+
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except PermissionError:
+            return False
+        return True
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _make_private(directory: Path) -> None:

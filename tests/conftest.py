@@ -1,4 +1,4 @@
-"""What every test gets: a cache of its own, so that no catalog is left over from another one."""
+"""What every test gets: a cache and a state of its own, so that no catalog and no login is left over."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def _own_cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    with tempfile.TemporaryDirectory() as folder:
-        monkeypatch.setenv("XDG_CACHE_HOME", folder)
+def _own_folders(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with tempfile.TemporaryDirectory() as cache, tempfile.TemporaryDirectory() as state:
+        monkeypatch.setenv("XDG_CACHE_HOME", cache)
+        monkeypatch.setenv("XDG_STATE_HOME", state)
         yield

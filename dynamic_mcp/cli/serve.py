@@ -6,16 +6,19 @@ import asyncio
 import contextlib
 import logging
 import os
+import shlex
 import sys
 from collections.abc import Callable, Container
+from functools import partial
 from pathlib import Path
 
 from dynamic_mcp import paths
-from dynamic_mcp.config.read import find, read
+from dynamic_mcp.config.read import FILE_NAME, find, read
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.watch import Watch
 from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.face.stdio import OnSignal, serve
+from dynamic_mcp.oauth.logins import Logins
 from dynamic_mcp.proxy import Proxy
 from dynamic_mcp.shelf import Shelf
 from dynamic_mcp.upstream.process import kill_all
@@ -48,7 +51,8 @@ def run(argument: str | None) -> None:
 
 
 async def _serve(config: Config, stdout: int) -> None:
-    proxy = Proxy(config, shelf=Shelf(paths.cache_dir() / "catalogs"))
+    logins = Logins(paths.state_dir() / "logins", partial(login_command, config.file), os.environ)
+    proxy = Proxy(config, shelf=Shelf(paths.cache_dir() / "catalogs"), logins=logins)
     reload = _Reload(proxy, config)
     watching = asyncio.create_task(reload.run(), name="watching the config")
     try:
@@ -56,7 +60,14 @@ async def _serve(config: Config, stdout: int) -> None:
         await serve(proxy, sys.stdin.fileno(), stdout, config.max_message_bytes, on_signal)
     finally:
         watching.cancel()
-        await asyncio.wait([watching])
+        await asyncio.gather(asyncio.wait([watching]), logins.close())
+
+
+def login_command(config: Path, group: str) -> str:
+    """Return what a person types, in whatever directory, to log in to a group."""
+    file = config.absolute()
+    named = "" if file == paths.config_dir() / FILE_NAME else f" -c {shlex.quote(str(file))}"
+    return f"dynamic-mcp auth login {shlex.quote(group)}{named}"
 
 
 class _Reload:

@@ -172,6 +172,27 @@ class OAuth(Section):
     metadata_url: Url | None = Field(
         None, description="The authorization server's metadata document, if the server does not name it."
     )
+    issuer: Url | None = Field(
+        None, description="The one authorization server that may get the secret, if it is on another host."
+    )
+    account: str | None = Field(
+        None, description="A word of yours; servers with the same `url` and another word log in separately."
+    )
+    grant: Literal["authorization_code", "client_credentials"] | None = Field(
+        None,
+        description="`client_credentials` logs in as the client itself, without a person."
+        " Default: authorization_code.",
+    )
+    private_key_file: str | None = Field(
+        None, description="A key in PEM form, relative to this file, that proves who the client is (private_key_jwt)."
+    )
+    private_key_alg: Literal["RS256", "PS256", "ES256", "ES384", "EdDSA"] | None = Field(
+        None, description="How to sign with the key. Default: RS256, or what the key's curve asks for."
+    )
+    client_metadata_url: Url | None = Field(
+        None,
+        description="The client's metadata document: it is the client's id where the authorization server takes one.",
+    )
 
 
 class Shared(Section):
@@ -241,6 +262,14 @@ class Settings(Launch):
 
     max_message_bytes: int | None = Field(
         None, ge=65536, description="The largest message that is accepted. Default: 67108864 (64 MiB)."
+    )
+    open_browser: Literal["auto", "never"] | None = Field(
+        None,
+        description="`auto` opens a browser once for a server that needs a login, where there is one. Default: auto.",
+    )
+    token_store: Literal["file", "keyring"] | None = Field(
+        None,
+        description="Where the tokens of logins are kept: private files, or the system's keychain. Default: file.",
     )
 
 

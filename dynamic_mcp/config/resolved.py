@@ -77,11 +77,19 @@ class Program:
 class OAuth:
     """What the config knows about logging in; the rest is found out."""
 
-    client_id: str | None
-    client_secret: str | None = field(repr=False)
-    scopes: tuple[str, ...]
-    redirect_port: int | None
-    metadata_url: str | None = field(repr=False)
+    client_id: str | None = None
+    client_secret: str | None = field(default=None, repr=False)
+    scopes: tuple[str, ...] = ()
+    redirect_port: int | None = None
+    metadata_url: str | None = field(default=None, repr=False)
+    issuer: str | None = field(default=None, repr=False)
+    account: str | None = field(default=None, repr=False)
+    is_client_credentials: bool = False
+    private_key_file: str | None = None
+    private_key_alg: str | None = None
+    client_metadata_url: str | None = field(default=None, repr=False)
+    may_open_browser: bool = True
+    token_store: Literal["file", "keyring"] = "file"  # noqa: S105
 
 
 @dataclass(frozen=True)
@@ -91,7 +99,7 @@ class Remote:
     kind: Literal["http", "sse"] | None
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(repr=False)
-    oauth: OAuth | None
+    oauth: OAuth = OAuth()
 
 
 @dataclass(frozen=True)

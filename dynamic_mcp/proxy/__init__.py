@@ -6,16 +6,19 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import partial
 
 from msgspec import Raw
 
 from dynamic_mcp import __version__, meta_tools, wire
 from dynamic_mcp.catalog import Kind
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.errors import METHOD_NOT_FOUND, DynamicMcpError
+from dynamic_mcp.errors import METHOD_NOT_FOUND, DynamicMcpError, LoginNeeded
 from dynamic_mcp.group import Group, OpenLink
 from dynamic_mcp.groups import Groups
+from dynamic_mcp.oauth.logins import Logins
 from dynamic_mcp.proxy.completion import Completion
+from dynamic_mcp.proxy.logins import LoginOffers
 from dynamic_mcp.proxy.prompts import Prompts
 from dynamic_mcp.proxy.resources import Resources
 from dynamic_mcp.proxy.tasks import Tasks
@@ -42,9 +45,17 @@ UseCase = Callable[[Session, Frame], Awaitable[Frame]]
 class Proxy:
     """Answers every session from the groups of one config, and tells the sessions what changes there."""
 
-    def __init__(self, config: Config, *, opener: OpenLink = open_link, shelf: Shelf | None = None) -> None:
-        self.groups = Groups(config, self, opener=opener, shelf=shelf)
+    def __init__(
+        self,
+        config: Config,
+        *,
+        opener: OpenLink | None = None,
+        shelf: Shelf | None = None,
+        logins: Logins | None = None,
+    ) -> None:
+        self.groups = Groups(config, self, opener=opener or partial(open_link, logins=logins), shelf=shelf)
         self._sessions: list[Session] = []
+        self._logins = LoginOffers(logins, self._sessions)
         self._tasks = Tasks(self.groups)
         self._tools = Tools(self.groups, self._tasks)
         self._resources = Resources(self.groups)
@@ -99,12 +110,22 @@ class Proxy:
             self._announcing.cancel()
         for task in self._background:
             task.cancel()
+        self._logins.close()
         self._sessions.clear()
         await self.groups.close()
 
     # --- Server: what a session asks -------------------------------------------------------------------
 
     async def answer(self, session: Session, frame: Frame) -> Frame:
+        """Answer a request; one that was refused for want of a login is repeated after it."""
+        try:
+            return await self._answer(session, frame)
+        except LoginNeeded as exc:
+            if not await self._logins.accepted(session, exc.group):
+                raise
+        return await self._answer(session, frame)
+
+    async def _answer(self, session: Session, frame: Frame) -> Frame:
         """Answer a request by its method; what has no use case goes to the group that it can only be for."""
         use_case = self._use_cases.get(frame.method)
         if use_case is not None:
@@ -209,6 +230,8 @@ class Proxy:
     def changed(self, group: Group) -> None:
         """Tell the sessions when what a list answers is another answer now."""
         self._announce_soon()
+        if group.state is State.NEEDS_LOGIN:
+            self._logins.needed(group.name)
 
     def opened(self, group: Group) -> None:
         """Ask a new link for what sessions have asked of the one before: the log level, and subscriptions."""

@@ -121,8 +121,8 @@ class Link:
             await self.request("ping", timeout_s=within_s)
         except (TimedOut, LinkLost):
             return False
-        except ProtocolViolation:
-            log.debug("group %s: an odd answer to ping", self.group)
+        except DynamicMcpError as exc:
+            log.debug("group %s: an odd answer to ping: %s", self.group, exc.message)
         return True
 
     def is_asking(self) -> bool:

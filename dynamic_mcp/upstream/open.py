@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from typing import Literal
 
@@ -12,6 +14,8 @@ from msgspec import Raw
 from dynamic_mcp import __version__, wire
 from dynamic_mcp.config.resolved import Broken, GroupConfig, Program, Remote
 from dynamic_mcp.errors import METHOD_NOT_FOUND, HttpError, ProtocolViolation, Refused, TimedOut, Unreachable
+from dynamic_mcp.oauth.authorization import Authorization
+from dynamic_mcp.oauth.logins import Logins
 from dynamic_mcp.upstream.call import Caller
 from dynamic_mcp.upstream.link import Link, Listener
 from dynamic_mcp.upstream.stdio import StdioTransport
@@ -22,6 +26,8 @@ PROTOCOL_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 _TRY_OLDER = frozenset({400, 404, 405})
 # URLs of servers that were found to be such, while this program runs.
 _OLDER: set[str] = set()
+
+Kind = Literal["http", "sse"]
 
 OURSELVES = Raw(wire.encode({"name": "dynamic-mcp", "version": __version__}))
 
@@ -65,8 +71,12 @@ class Welcome:
         return wire.text(info.get("title")) or ""
 
 
-async def open_link(config: GroupConfig, listener: Listener, greeting: Greeting) -> tuple[Link, Welcome]:
+async def open_link(
+    config: GroupConfig, listener: Listener, greeting: Greeting, *, logins: Logins | None = None
+) -> tuple[Link, Welcome]:
     """Connect and shake hands, within the group's connect timeout; what was begun is ended on failure.
+
+    Credentials come from the config's headers, else from the logins.
 
     Raises Unreachable, LinkLost, TimedOut, ProtocolViolation, HttpError, Refused and LoginNeeded.
     """
@@ -74,9 +84,9 @@ async def open_link(config: GroupConfig, listener: Listener, greeting: Greeting)
         case Program() as program:
             return await _greeted(await _start(config, program, listener, greeting), config, greeting)
         case Remote(kind=kind) as remote:
-            if kind is None:
-                return await _open_either(config, remote, listener, greeting)
-            return await _open_remote(config, remote, kind, listener, greeting)
+            authorization = logins.authorization(config.name, remote) if logins is not None else None
+            open_as = partial(_open_remote, config, remote, listener, greeting, authorization)
+            return await (_open_either(remote.url, open_as) if kind is None else open_as(kind))
         case Broken(reason=reason):
             raise Unreachable(config.name, reason, final=True)
 
@@ -97,36 +107,39 @@ async def _start(config: GroupConfig, program: Program, listener: Listener, gree
     return link
 
 
-async def _open_either(
-    config: GroupConfig, remote: Remote, listener: Listener, greeting: Greeting
-) -> tuple[Link, Welcome]:
+async def _open_either(url: str, open_as: Callable[[Kind], Awaitable[tuple[Link, Welcome]]]) -> tuple[Link, Welcome]:
     """Find out which transport a server speaks, as the specification says; the older one is remembered."""
-    if remote.url in _OLDER:
+    if url in _OLDER:
         try:
-            return await _open_remote(config, remote, "sse", listener, greeting)
+            return await open_as("sse")
         except HttpError:
-            _OLDER.remove(remote.url)  # it may have learnt the newer one
+            _OLDER.remove(url)  # it may have learnt the newer one
     try:
-        return await _open_remote(config, remote, "http", listener, greeting)
+        return await open_as("http")
     except HttpError as exc:
         if exc.status not in _TRY_OLDER:
             raise
         newer = exc
     try:
-        opened = await _open_remote(config, remote, "sse", listener, greeting)
+        opened = await open_as("sse")
     except (HttpError, TimedOut):
         raise newer from None  # it speaks neither, and what it said first is the better reason
-    _OLDER.add(remote.url)
+    _OLDER.add(url)
     return opened
 
 
 async def _open_remote(
-    config: GroupConfig, remote: Remote, kind: Literal["http", "sse"], listener: Listener, greeting: Greeting
+    config: GroupConfig,
+    remote: Remote,
+    listener: Listener,
+    greeting: Greeting,
+    authorization: Authorization | None,
+    kind: Kind,
 ) -> tuple[Link, Welcome]:
     await asyncio.to_thread(import_module, "dynamic_mcp.upstream.remote")  # calls of others go on meanwhile
     from dynamic_mcp.upstream.remote import connect
 
-    link = await connect(config, remote, kind, listener=listener, home=greeting.home)
+    link = await connect(config, remote, kind, listener=listener, home=greeting.home, authorization=authorization)
     return await _greeted(link, config, greeting)
 
 

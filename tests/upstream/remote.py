@@ -24,7 +24,7 @@ def remote(
     url: str, kind: Literal["http", "sse"] | None = "http", headers: Mapping[str, str] | None = None, **changes: Any
 ) -> GroupConfig:  # Any: fields of GroupConfig
     """Return the config of a group that is reached at a URL."""
-    return group_config("far", upstream=Remote(kind=kind, url=url, headers=headers or {}, oauth=None), **changes)
+    return group_config("far", upstream=Remote(kind=kind, url=url, headers=headers or {}), **changes)
 
 
 @contextlib.asynccontextmanager

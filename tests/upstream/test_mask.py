@@ -56,13 +56,13 @@ def test_a_short_value_is_no_secret() -> None:
 
 @pytest.mark.parametrize("name", ["Authorization", "X-Api-Key", "Cookie", "PRIVATE-TOKEN"])
 def test_a_header_that_is_named_as_a_secret_is_masked_whole_and_without_its_scheme(name: str) -> None:
-    mask = mask_of(Remote(kind="http", url="https://a.test/mcp", headers={name: "Bearer hunter22"}, oauth=None))
+    mask = mask_of(Remote(kind="http", url="https://a.test/mcp", headers={name: "Bearer hunter22"}))
 
     assert mask("`Bearer hunter22`, that is hunter22") == "`***`, that is ***"
 
 
 def test_secrets_in_a_url_are_masked() -> None:
     url = "https://me:hunter22@a.test/mcp?api_key=swordfish&page=fourteen"
-    mask = mask_of(Remote(kind="http", url=url, headers={"X-Team": "teamwork"}, oauth=None))
+    mask = mask_of(Remote(kind="http", url=url, headers={"X-Team": "teamwork"}))
 
     assert mask("hunter22 swordfish fourteen teamwork") == "*** *** fourteen teamwork"
