@@ -33,21 +33,22 @@ def mask_of(program: Program) -> Callable[[str], str]:
 
 def _secrets(program: Program) -> Iterator[str]:
     for name, value in program.env.items():
-        if _is_secret(name):
+        if is_secret_name(name):
             yield value
     before = ""
     for arg in program.args:
         option = _OPTION.fullmatch(arg)
-        if option and _is_secret(option[1]):
+        if option and is_secret_name(option[1]):
             yield option[2]
-        elif before.startswith("-") and "=" not in before and _is_secret(before):
+        elif before.startswith("-") and "=" not in before and is_secret_name(before):
             yield arg
         before = arg
     for text in (*program.env.values(), *program.args):
         yield from _IN_URL.findall(text)
 
 
-def _is_secret(name: str) -> bool:
+def is_secret_name(name: str) -> bool:
+    """Tell whether a variable or an option of this name holds a secret."""
     return name != "PWD" and _SECRET_NAME.search(name) is not None
 
 
