@@ -48,7 +48,28 @@ def secrets(entry: Mapping[str, object]) -> list[Secret]:
 
 def masked(entry: Mapping[str, object]) -> dict[str, object]:
     """The entry as it may be shown."""
-    return _rewritten(entry, [(secret, MASKED) for secret in secrets(entry)])
+    return rewritten(entry, [(secret, MASKED) for secret in secrets(entry)])
+
+
+def rewritten(entry: Mapping[str, object], parts: list[tuple[Secret, str]]) -> dict[str, object]:
+    """The entry with each secret replaced; from the last to the first, so that the places stay true."""
+    changed: object = dict(entry)
+    for secret, new in sorted(parts, key=lambda part: part[0].start, reverse=True):
+        text = text_at(changed, secret.path)
+        end = secret.start + len(secret.value)
+        changed = _replaced(changed, secret.path, text[: secret.start] + new + text[end:])
+    assert isinstance(changed, dict)
+    return changed
+
+
+def text_at(entry: object, path: Keys) -> str:
+    """The text at a path of an entry; an empty one where there is none."""
+    for key in path:
+        try:
+            entry = entry[key]  # type: ignore[index]  # what has no members has none of this key either
+        except (KeyError, IndexError, TypeError):
+            return ""
+    return entry if isinstance(entry, str) else ""
 
 
 def masked_text(text: str) -> str:
@@ -66,38 +87,11 @@ class Hiding:
         """Hide the secrets of one more entry."""
         shown = masked(entry)
         for path in {secret.path for secret in secrets(entry)}:
-            self._shown[json.dumps(_at(entry, path), ensure_ascii=False)] = json.dumps(_at(shown, path))
+            self._shown[json.dumps(text_at(entry, path), ensure_ascii=False)] = json.dumps(text_at(shown, path))
 
     def hidden(self, line: str) -> str:
         """The line as it may be shown."""
         return masked_text(_STRING.sub(lambda match: self._shown.get(match[0], match[0]), line))
-
-
-def moved(entry: Mapping[str, object], server: str, variables: dict[str, str]) -> dict[str, object]:
-    """The entry with references in the place of its secrets, which are added to `variables`."""
-    references: list[tuple[Secret, str]] = []
-    for secret in secrets(entry):
-        name = _free_name(secret, server, variables)
-        variables[name] = _value(secret)
-        references.append((secret, f"${{{name}}}"))
-    return _rewritten(entry, references)
-
-
-def _free_name(secret: Secret, server: str, variables: Mapping[str, str]) -> str:
-    own = _variable(f"{server}_{secret.name}")
-    candidates = [_variable(secret.name)] if secret.path[0] == "env" and secret.path[-1] == secret.name else []
-    candidates += [own, *(f"{own}_{number}" for number in range(2, len(variables) + 3))]
-    value = _value(secret)
-    return next(name for name in candidates if variables.get(name, value) == value)
-
-
-def _value(secret: Secret) -> str:
-    return secret.value.replace("$${", "${")  # a file's values are not expanded, so they need no escape
-
-
-def _variable(text: str) -> str:
-    name = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_").upper()
-    return name if name and not name[0].isdigit() else f"_{name}"
 
 
 def _in_env(entry: Mapping[str, object]) -> Iterator[Secret]:
@@ -168,23 +162,6 @@ def _strings(section: object) -> list[tuple[str, str]]:
     if not isinstance(section, Mapping):
         return []
     return [(str(name), value) for name, value in section.items() if isinstance(value, str)]
-
-
-def _at(entry: object, path: Keys) -> str:
-    for key in path:
-        entry = entry[key]  # type: ignore[index]  # the path was found in it
-    return str(entry)
-
-
-def _rewritten(entry: Mapping[str, object], parts: list[tuple[Secret, str]]) -> dict[str, object]:
-    """The entry with each secret replaced; from the last to the first, so that the places stay true."""
-    changed: object = dict(entry)
-    for secret, new in sorted(parts, key=lambda part: part[0].start, reverse=True):
-        text = _at(changed, secret.path)
-        end = secret.start + len(secret.value)
-        changed = _replaced(changed, secret.path, text[: secret.start] + new + text[end:])
-    assert isinstance(changed, dict)
-    return changed
 
 
 def _replaced(value: object, path: Keys, new: str) -> object:
