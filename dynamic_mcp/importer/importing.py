@@ -15,7 +15,7 @@ from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.importer import files, vault
 from dynamic_mcp.importer.found import Found, Notice, Reading
 from dynamic_mcp.importer.memory import Memories, Memory
-from dynamic_mcp.importer.merge import Conflict, Entry, Merge, Rules, gone, in_order
+from dynamic_mcp.importer.merge import Conflict, Entry, Merge, Rules, gone
 from dynamic_mcp.importer.plan import Action, Choice, Item, Plan
 
 EMPTY = "{}\n"
@@ -54,7 +54,7 @@ def plan(
         memory = Memory(memory.salt)
     rules = Rules(order.home, settle, describe) if safe is None else Rules(order.home, settle, describe, safe.move)
     merge = Merge(servers, memory, rules)
-    items = tuple(_item(found, order, merge) for found in in_order([f for each in readings for f in each.servers]))
+    items = tuple(_item(found, order, merge) for reading in readings for found in reading.servers)
     after = _written(text, servers, merge.servers)
     variables: Mapping[str, str] = {}
     if safe is not None and (variables := safe.used(merge.servers)) and not safe.named:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from dynamic_mcp.config.keys import path as shown
 from dynamic_mcp.config.values import NAME_LENGTH
-from dynamic_mcp.importer.found import Found, Notice, Scope
+from dynamic_mcp.importer.found import Found, Notice, Reading
 from dynamic_mcp.importer.identity import identity
 from dynamic_mcp.importer.memory import NOTHING, Memory, Record, key_of
 from dynamic_mcp.importer.plan import Action, Choice, Item
@@ -15,8 +15,6 @@ from dynamic_mcp.importer.secrets import secrets
 from dynamic_mcp.importer.three_way import Merged, Sides, remembered, three_way
 
 Entry = Mapping[str, object]
-
-_SCOPES = (Scope.LOCAL, Scope.PROJECT, Scope.USER)  # the nearest first
 
 
 @dataclass(frozen=True)
@@ -165,12 +163,6 @@ class Merge:
         candidates = [plain, of_tool]
         candidates += [f"{of_tool[: NAME_LENGTH - 6]}-{number}" for number in range(2, len(self.servers) + 3)]
         return next(name for name in candidates if name not in self.servers)
-
-
-def in_order(found: Sequence[Found]) -> list[Found]:
-    """The servers in the order in which they count: as their tools were named, and the nearest scope first."""
-    tools = list(dict.fromkeys(each.source.tool for each in found))
-    return sorted(found, key=lambda each: (tools.index(each.source.tool), _SCOPES.index(each.source.scope)))
 
 
 def gone(memory: Memory, readings: Sequence[Reading], servers: Mapping[str, Entry]) -> list[str]:
