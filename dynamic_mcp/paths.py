@@ -24,12 +24,24 @@ def cache_dir() -> Path:
     return platformdirs.user_cache_path(_APP, appauthor=False)
 
 
+def log_dir() -> Path:
+    """Where what happens is written down, for when an AI tool swallows stderr."""
+    return platformdirs.user_log_path(_APP, appauthor=False)
+
+
+def make_private(directory: Path) -> None:
+    """Make a directory, and those above it, for the owner alone; what is there stays as it is."""
+    if not directory.is_dir():
+        make_private(directory.parent)
+        directory.mkdir(mode=0o700, exist_ok=True)
+
+
 def write_private(path: Path, data: bytes) -> None:
     """Replace what is at `path`, for the owner alone; who reads it meanwhile sees the old or the new, whole.
 
     A symbolic link at `path` is replaced, not followed. Raises OSError and then leaves nothing behind.
     """
-    _make_private(path.parent)
+    make_private(path.parent)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")  # O_EXCL and 0600
     written = Path(name)
     try:
@@ -42,8 +54,3 @@ def write_private(path: Path, data: bytes) -> None:
         written.unlink()
         raise
 
-
-def _make_private(directory: Path) -> None:
-    if not directory.is_dir():
-        _make_private(directory.parent)
-        directory.mkdir(mode=0o700, exist_ok=True)

@@ -23,9 +23,11 @@ from dynamic_mcp.errors import (
     ProtocolViolation,
     TimedOut,
 )
+from dynamic_mcp.logbook import STDOUT
 from dynamic_mcp.wire import ABSENT, Frame
 
 log = logging.getLogger(__name__)
+skipped = logging.getLogger(STDOUT)
 
 # A call whose upstream reports progress may take this many times its timeout, and no longer.
 PROGRESS_EXTENDS_TO = 60
@@ -313,11 +315,8 @@ class Link:
         self._garbage += 1
         if self._garbage & (self._garbage - 1) == 0:  # the first, second, fourth, eighth, …
             shown = line[:_LONGEST_GARBAGE_SHOWN].decode("utf-8", "replace")
-            log.warning(
-                "group %s: skipped a line that is no MCP message (%d so far): %r",
-                self.group,
-                self._garbage,
-                shown,
+            skipped.warning(
+                "group %s: skipped a line that is no MCP message (%d so far): %r", self.group, self._garbage, shown
             )
 
     # --- requests of the upstream ----------------------------------------------------------------------
