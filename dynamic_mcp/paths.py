@@ -36,10 +36,11 @@ def make_private(directory: Path) -> None:
         directory.mkdir(mode=0o700, exist_ok=True)
 
 
-def write_private(path: Path, data: bytes) -> None:
+def write_private(path: Path, data: bytes, *, durable: bool = True) -> None:
     """Replace what is at `path`, for the owner alone; who reads it meanwhile sees the old or the new, whole.
 
-    A symbolic link at `path` is replaced, not followed. Raises OSError and then leaves nothing behind.
+    A symbolic link at `path` is replaced, not followed. What is not `durable` may be lost when the machine stops.
+    Raises OSError and then leaves nothing behind.
     """
     make_private(path.parent)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")  # O_EXCL and 0600
@@ -48,7 +49,8 @@ def write_private(path: Path, data: bytes) -> None:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         written.replace(path)
     except BaseException:
         written.unlink()

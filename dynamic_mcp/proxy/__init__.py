@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 
 from msgspec import Raw
 
@@ -77,6 +77,11 @@ class Proxy:
         session = Session(send, self, is_congested)
         self._sessions.append(session)
         return session
+
+    @property
+    def sessions(self) -> Sequence[Session]:
+        """The clients that are connected."""
+        return self._sessions
 
     def apply(self, config: Config) -> None:
         """Serve another config from now on; the sessions hear of the lists that this changes."""
