@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from msgspec import Raw
 
@@ -15,7 +15,8 @@ from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.running import Client, client, run
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.values import FlawError, seconds
-from dynamic_mcp.errors import InvalidArguments, UpstreamError
+from dynamic_mcp.errors import InvalidArguments, NotFound, UpstreamError
+from dynamic_mcp.groups import closest
 
 _ERROR_CODE = UpstreamError.exit_code
 
@@ -58,6 +59,7 @@ async def _params(made: Client, wanted: Wanted) -> dict[str, object]:
 
 async def _args(made: Client, wanted: Wanted) -> object:
     """Return the arguments: JSON as it is, or typed by the tool's schema. Raises InvalidArguments."""
+    tools = await _tools(made, wanted)
     match wanted.arguments:
         case ():
             return {}
@@ -65,11 +67,20 @@ async def _args(made: Client, wanted: Wanted) -> object:
             return _json_object(sys.stdin.buffer.read(), "stdin")
         case (text,) if text.lstrip().startswith("{"):
             return _json_object(text.encode("utf-8", "surrogateescape"), "the argument")
-    tools = (await made.proxy.groups[wanted.group].catalog()).tools
-    schema: dict[str, Any] = {}  # Any: a schema is whatever JSON the server sends
-    if wanted.tool in tools:  # else the call itself says that there is no such tool
-        schema = json.loads(bytes(wire.members(tools[wanted.tool]).get("inputSchema", wire.EMPTY_OBJECT)))
-    return typed.arguments(wanted.arguments, schema)
+    schema = json.loads(bytes(wire.members(tools[wanted.tool]).get("inputSchema", wire.EMPTY_OBJECT)))
+    return typed.arguments(wanted.arguments, schema if isinstance(schema, dict) else {})
+
+
+async def _tools(made: Client, wanted: Wanted) -> Mapping[str, Raw]:
+    """Return the group's tools, the wanted one among them. Raises NotFound and UpstreamError."""
+    group = made.proxy.groups[wanted.group]
+    tools = (await group.catalog()).tools
+    if wanted.tool not in tools:
+        tools = (await group.reread()).tools
+    if wanted.tool not in tools:
+        hint = f"`dynamic-mcp tools {group.name}` lists them"
+        raise NotFound(f"tool of group `{group.name}`", wanted.tool, closest(wanted.tool, list(tools)), hint=hint)
+    return tools
 
 
 def _json_object(data: bytes, where: str) -> Raw:

@@ -68,9 +68,14 @@ class Client:
 
 
 @contextlib.asynccontextmanager
-async def client(config: Config, out: Output, opener: OpenLink = open_link) -> AsyncIterator[Client]:
-    """Run a proxy for one command; whatever it started is gone afterwards."""
-    proxy = Proxy(config, opener=opener, shelf=Shelf(paths.cache_dir() / "catalogs"))
+async def client(
+    config: Config, out: Output, *, opener: OpenLink = open_link, learns_anew: bool = False
+) -> AsyncIterator[Client]:
+    """Run a proxy for one command; whatever it started is gone afterwards.
+
+    One that `learns_anew` connects to every group, and neither reads nor keeps catalogs on disk.
+    """
+    proxy = Proxy(config, opener=opener, shelf=None if learns_anew else Shelf(paths.cache_dir() / "catalogs"))
     made = Client(proxy, out)
     try:
         await made.begin()
