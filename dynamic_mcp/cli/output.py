@@ -64,6 +64,12 @@ class Output:
         text = data.decode("utf-8", "replace")
         self._print(_UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
 
+    def json_line(self, value: object) -> None:
+        """Print a value as one line of JSON, all ASCII."""
+        import json
+
+        self._print(json.dumps(value))
+
     def text(self, text: str) -> None:
         """Print foreign text: as it is when it is piped, without what a terminal would act on when it is not."""
         self._print(escaped(text, keep=_LINES) if self.is_terminal else text)
