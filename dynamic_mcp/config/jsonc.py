@@ -38,7 +38,12 @@ def loads(text: str) -> object:
 
 def blanked(text: str) -> str:
     """The text with spaces in the place of comments and trailing commas; lines and columns stay."""
-    return re.sub(_COMMA, _without_comma, re.sub(_COMMENT, _without_comment, text))
+    return re.sub(_COMMA, _without_comma, uncommented(text))
+
+
+def uncommented(text: str) -> str:
+    """The text with spaces in the place of comments. Raises JSONDecodeError for one that does not end."""
+    return re.sub(_COMMENT, _without_comment, text)
 
 
 def _without_comment(match: re.Match[str]) -> str:
