@@ -19,7 +19,7 @@ from msgspec import Raw
 from dynamic_mcp.backoff import Attempts, Clock, LoopClock, set_or_passed
 from dynamic_mcp.catalog import CHANGED_BY, Catalog, Kind
 from dynamic_mcp.config.resolved import GroupConfig
-from dynamic_mcp.errors import Busy, DynamicMcpError, LinkLost, NotSent, TimedOut, Unreachable
+from dynamic_mcp.errors import Busy, DynamicMcpError, LinkLost, NotSent, TimedOut, Unreachable, UpstreamError
 from dynamic_mcp.offer import Offer
 from dynamic_mcp.places import Places
 from dynamic_mcp.shelf import Shelf
@@ -75,6 +75,7 @@ class Group:
         self.name = config.name
         self.is_subscribed = False
         self.successor: Group | None = None
+        self.calls = self.failures = 0
         self._observer = observer
         self._open = opener
         self._clock = clock or LoopClock()
@@ -179,10 +180,7 @@ class Group:
         caller: Caller | None = None,
         what: str = "",
     ) -> Frame:
-        """Send a request, connecting first if need be, and return the answer.
-
-        A link that is found dead before anything was written is replaced once. Raises UpstreamError.
-        """
+        """Send a request, over a new link where there is none or it is found dead. Raises UpstreamError."""
         try:
             try:
                 return await self._send(method, params, timeout_s, caller, what)
@@ -199,20 +197,17 @@ class Group:
         if self._places.is_full():
             raise Busy(self.name, f"{self.in_flight} calls are in flight and {MAX_QUEUED} wait: no more are taken")
         await self._places.take()
+        self.calls += 1
         link = None if self._is_retired else self._link
         try:
             link = link or await self._connected()
             answer = await link.request(method, params, timeout_s=timeout_s, caller=caller, what=what)
+            self.failures += len(answer.error) > 0
             self._served = True
             self._timeouts = 0
             return answer
-        except NotSent as exc:
-            if link is not None:
-                self.lost(link, exc)
-            raise
-        except TimedOut:
-            self._timeouts += 1
-            self._wake.set()
+        except UpstreamError as exc:
+            self._failed(exc, link)
             raise
         finally:
             self._places.leave()
@@ -224,10 +219,7 @@ class Group:
             self._link.notify(method, params)
 
     async def catalog(self, kinds: Iterable[Kind] = (Kind.TOOLS,)) -> Catalog:
-        """Return what the group offers, connecting to learn these lists only if they are not known.
-
-        Raises UpstreamError.
-        """
+        """Return what the group offers, connecting to learn it only if need be. Raises UpstreamError."""
         while self.known is None or not self._offer.knows(kinds):
             if self.successor is not None:
                 return await self.successor.catalog(kinds)
@@ -384,6 +376,14 @@ class Group:
             self._life.attempts.forget()
         self._offer.settle()
         self._life.enter(State.COLD, "idle")
+
+    def _failed(self, error: UpstreamError, link: Link | None) -> None:
+        self.failures += 1
+        if isinstance(error, NotSent) and link is not None:
+            self.lost(link, error)
+        elif isinstance(error, TimedOut):
+            self._timeouts += 1
+            self._wake.set()
 
     def _end_attempt(self) -> None:
         self._attempt_over.set()

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from dynamic_mcp.config import model
 from dynamic_mcp.config.environment import env_file
-from dynamic_mcp.config.resolved import Config, Features, GroupConfig, Timeouts, ToolFilter
+from dynamic_mcp.config.resolved import Config, Features, GroupConfig, Log, Timeouts, ToolFilter
 from dynamic_mcp.config.upstream import Surroundings, env_files, upstream, variables_files
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ def resolve(root: model.Root, file: Path, *, surroundings: Surroundings) -> Conf
             groups.append(group)
             warnings.update(dict.fromkeys(found))
             files.update(dict.fromkeys(env_files(server, settings, surroundings)))
-    return Config(file, tuple(groups), tuple(warnings), _max_message_bytes(settings), tuple(files))
+    return Config(file, tuple(groups), tuple(warnings), _max_message_bytes(settings), tuple(files), _log(settings))
 
 
 def _variables(files: Iterable[Path]) -> tuple[dict[str, str], list[str]]:
@@ -72,6 +72,15 @@ def _group(
 
 def _max_message_bytes(settings: model.Settings) -> int:
     return _first(settings.max_message_bytes, None, default=64 * 1024 * 1024)
+
+
+def _log(settings: model.Settings) -> Log:
+    own = settings.log or model.Log.model_construct()
+    return Log(
+        level=_first(own.level, None, default="info"),
+        form=_first(own.format, None, default="text"),
+        file=_first(own.file, None, default=True),
+    )
 
 
 def _features(server: model.Server, settings: model.Settings) -> Features:

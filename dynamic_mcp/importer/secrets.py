@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 from dynamic_mcp.config.keys import Keys
-from dynamic_mcp.upstream.mask import MASKED, is_secret_name
+from dynamic_mcp.config.secrets import is_secret_name
+from dynamic_mcp.upstream.mask import MASKED
 
 _TOKEN = re.compile(
     r"(?<![A-Za-z0-9])(?:sk-|sk_live_|rk_live_|pk_live_|gh[opsur]_|github_pat_|glpat-|xox[abeprs]-|xapp-|AKIA|ASIA|AIza"

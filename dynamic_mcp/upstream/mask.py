@@ -6,15 +6,11 @@ import re
 from collections.abc import Callable, Iterator
 
 from dynamic_mcp.config.resolved import Program
+from dynamic_mcp.config.secrets import is_secret_name
 
 MASKED = "***"
 # Shorter ones are words and numbers that mean something else elsewhere.
 _SHORTEST = 6
-_SECRET_NAME = re.compile(
-    r"token|secret|passw|passphrase|credential|private|cookie|bearer|jwt|authorization|keys?(?![a-z])"
-    r"|(?<![a-z])(?:pass|pwd|pat|auth|dsn)(?![a-z])",
-    re.IGNORECASE,
-)
 _IN_URL = re.compile(r"://[^/\s:@]*:([^/\s@]+)@")
 _OPTION = re.compile(r"-{0,2}([\w.-]+)\s*[=:]\s*(.+)", re.DOTALL)
 
@@ -45,11 +41,6 @@ def _secrets(program: Program) -> Iterator[str]:
         before = arg
     for text in (*program.env.values(), *program.args):
         yield from _IN_URL.findall(text)
-
-
-def is_secret_name(name: str) -> bool:
-    """Tell whether a variable or an option of this name holds a secret."""
-    return name != "PWD" and _SECRET_NAME.search(name) is not None
 
 
 def _parts(secret: str) -> Iterator[str]:
