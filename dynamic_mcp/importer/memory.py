@@ -15,18 +15,12 @@ from typing import Any
 
 from dynamic_mcp import paths
 from dynamic_mcp.importer.found import Found
+from dynamic_mcp.importer.tree import NOTHING
 
 FORM = 1
 
 Print = Mapping[str, "Print"] | str | None  # the hashes of a value: a tree of them for an object, None for nothing
 Key = tuple[str, str, str, str]  # tool, scope, file, and the server's name there
-
-
-class Nothing:
-    """The value of a field that is not there; null is one that is."""
-
-
-NOTHING = Nothing()
 
 
 @dataclass(frozen=True)

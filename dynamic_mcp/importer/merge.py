@@ -9,10 +9,11 @@ from dynamic_mcp.config.keys import path as shown
 from dynamic_mcp.config.values import NAME_LENGTH
 from dynamic_mcp.importer.found import Found, Notice, Reading
 from dynamic_mcp.importer.identity import identity
-from dynamic_mcp.importer.memory import NOTHING, Memory, Record, key_of
+from dynamic_mcp.importer.memory import Memory, Record, key_of
 from dynamic_mcp.importer.plan import Action, Choice, Item
 from dynamic_mcp.importer.secrets import secrets
 from dynamic_mcp.importer.three_way import Merged, Sides, remembered, three_way
+from dynamic_mcp.importer.tree import NOTHING
 
 Entry = Mapping[str, object]
 

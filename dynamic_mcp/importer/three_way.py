@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from dynamic_mcp.config.keys import Keys
-from dynamic_mcp.importer.memory import NOTHING, Memory, Print, Record
+from dynamic_mcp.importer.memory import Memory, Print, Record
+from dynamic_mcp.importer.tree import NOTHING
 
 
 @dataclass(frozen=True)
