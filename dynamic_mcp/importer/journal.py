@@ -24,11 +24,15 @@ FORM = 1
 
 @dataclass(frozen=True)
 class Edit:
-    """One value that was put in, replaced or taken out; NOTHING stands for no value."""
+    """One value that was put in, replaced or taken out; NOTHING stands for no value.
+
+    An entry that `is_ours` goes even if somebody has changed it since.
+    """
 
     path: Keys
     before: object = field(repr=False)
     after: object = field(repr=False)
+    is_ours: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,7 @@ class Journal:
         self._folder = folder
 
     def do(self, what: str, about: str, when: str, changes: Sequence[Change]) -> Deed:
-        """Note the changes, with backups, and then make them. Raises FileError; what was changed by then is put back."""
+        """Note the changes, with backups, and make them. Raises FileError, and then nothing is changed."""
         deed, folder = self._noted(what, about, when, changes)
         done: list[Change] = []
         try:
@@ -170,18 +174,23 @@ def _reversed(made: Document, edit: Edit, words: list[str]) -> Document:
     now = made.get(path)
     if is_like(now, edit.after):
         return made.drop(path) if edit.before is NOTHING else made.put(path, edit.before)
-    if isinstance(now, dict) and isinstance(edit.after, dict) and not _is_server(edit.after):
-        before = edit.before if isinstance(edit.before, dict) else {}
-        for key in [
-            key for key in {**edit.after, **before} if before.get(key, NOTHING) != edit.after.get(key, NOTHING)
-        ]:
-            inner = Edit((*path, key), before.get(key, NOTHING), edit.after.get(key, NOTHING))
-            made = _reversed(made, inner, words)
-        return made.drop(path) if edit.before is NOTHING and made.get(path) == {} else made
-    if edit.before is NOTHING and isinstance(now, dict) and isinstance(edit.after, dict):
-        return made.drop(path)  # our own entry, with somebody's changes
+    if isinstance(now, dict) and isinstance(edit.after, dict):
+        is_entry = edit.before is NOTHING and any(key in edit.after for key in ("command", "cmd", "url"))
+        if is_entry and edit.is_ours:
+            return made.drop(path)
+        if not is_entry:
+            return _reversed_inside(made, path, edit, words)
     words.append(f"`{shown(path)}` is another by now, and stays")
     return made
+
+
+def _reversed_inside(made: Document, path: Keys, edit: Edit, words: list[str]) -> Document:
+    before, after = (value if isinstance(value, dict) else {} for value in (edit.before, edit.after))
+    for key in {**after, **before}:
+        inner = Edit((*path, key), before.get(key, NOTHING), after.get(key, NOTHING), edit.is_ours)
+        if inner.before != inner.after:
+            made = _reversed(made, inner, words)
+    return made.drop(path) if edit.before is NOTHING and made.get(path) == {} else made
 
 
 def _place(made: Document, edit: Edit) -> Keys:
@@ -190,10 +199,6 @@ def _place(made: Document, edit: Edit) -> Keys:
     if isinstance(items, list) and edit.after in items:
         return (*edit.path[:-1], items.index(edit.after))
     return edit.path
-
-
-def _is_server(value: Mapping[str, object]) -> bool:
-    return any(key in value for key in ("command", "cmd", "url"))
 
 
 def _restore(file: Path, before: bytes | None, now: bytes, note: Mapping[str, Any], number: int) -> None:
@@ -214,7 +219,9 @@ def _written(change: Change) -> dict[str, object]:
         "mode": mode,
         "after": sha256(change.after).hexdigest(),
         "edits": [
-            [list(edit.path), *({} if value is NOTHING else {"value": value} for value in (edit.before, edit.after))]
+            {"path": list(edit.path), "is_ours": edit.is_ours}
+            | ({} if edit.before is NOTHING else {"before": edit.before})
+            | ({} if edit.after is NOTHING else {"after": edit.after})
             for edit in change.edits
         ],
     }
@@ -227,8 +234,8 @@ def _changes(folder: Path, note: Mapping[str, Any]) -> list[Change]:
             (folder / f"{number}.before").read_bytes() if each["has_before"] else None,
             b"",
             tuple(
-                Edit(tuple(path), before.get("value", NOTHING), after.get("value", NOTHING))
-                for path, before, after in each["edits"]
+                Edit(tuple(edit["path"]), edit.get("before", NOTHING), edit.get("after", NOTHING), edit["is_ours"])
+                for edit in each["edits"]
             ),
         )
         for number, each in enumerate(note["changes"])

@@ -63,7 +63,7 @@ def _emptied(text: str, root: Node, path: Keys, end: int) -> str:
     if len(path) == 1:
         return text[:start] + rest
     if isinstance(path[-2], int):
-        raise ValueError("it is alone in its place")
+        raise ValueError("it is alone in its place")  # noqa: TRY004 -- of all texts that have this form
     owner = _owner(root, path[:-1])
     colon = text.index(":", owner.end_mark.index) + 1
     return f"{text[:colon]} {'[]' if isinstance(path[-1], int) else '{}'}{text[colon:start]}{rest}"
