@@ -174,7 +174,11 @@ class _Conversion:
 
     def _asked(self, name: str, reason: str, default: str | None = None) -> None:
         """Something that only the tool could fill in: a variable for it, which the user has to set."""
-        chosen = variable(name) if name else variable(self._scene.tool, self._scene.server, self._field)
+        chosen = (
+            variable(name)
+            if name
+            else variable(self._scene.tool, self._scene.server, re.split(r"[.\[]", self._field)[-1].strip("]"))
+        )
         if self._is_whole and self._env_name:
             chosen = variable(self._env_name)
         self._remarks.append(f"{reason}: set `{chosen}`")
