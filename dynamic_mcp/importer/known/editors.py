@@ -37,13 +37,11 @@ DEVIN = Adapter(
     places=(
         *project("./.devin/mcp_config.json", "./.devin/config.json"),
         *local("./.devin/mcp_config.local.json", "./.devin/config.local.json"),
-        *user("{config}/devin/mcp_config.json", systems=("linux", "darwin")),
-        *user("{appdata}/devin/mcp_config.json", systems=("win32",)),
-        *user("{config}/devin/config.json", systems=("linux", "darwin"), legacy=True),
-        *user("{appdata}/devin/config.json", systems=("win32",), legacy=True),
+        *user("{config}/devin/mcp_config.json", "{config}/devin/config.json", systems=("linux", "darwin")),
+        *user("{appdata}/devin/mcp_config.json", "{appdata}/devin/config.json", systems=("win32",)),
     ),
     variables=ANY,
-    source="https://docs.devin.ai/cli/mcp",
+    source="https://docs.devin.ai/cli/reference/configuration/config-file",
 )
 
 ZED = Adapter(
