@@ -20,8 +20,7 @@ def files(adapter: Adapter, machine: Machine, scopes: Collection[Scope]) -> list
         if place.scope in scopes and machine.platform in place.systems:
             for file in _existing(place, machine):
                 found.setdefault((place.scope, file), place)
-    newer = {scope for (scope, _), place in found.items() if not place.legacy and not place.borrowed}
-    return [(place, file) for (scope, file), place in found.items() if not place.legacy or place.scope not in newer]
+    return [(place, file) for (_, file), place in found.items()]
 
 
 def candidates(adapter: Adapter, machine: Machine, scopes: Collection[Scope]) -> list[tuple[Place, Path]]:

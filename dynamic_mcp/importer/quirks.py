@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from dynamic_mcp.importer import claude
+from dynamic_mcp.importer import claude, goose, options
 from dynamic_mcp.importer.adapter import Adapter
 from dynamic_mcp.importer.brought import Brought, Object, fill_in
 from dynamic_mcp.importer.found import Machine, Source
@@ -82,9 +82,47 @@ def _gemini(brought: Brought, source: Source, machine: Machine) -> None:
         fill_in(brought, {"extensionPath": str(source.file.parent), "workspacePath": str(machine.project)})
 
 
+def _zed(brought: Brought, source: Source, machine: Machine) -> None:
+    """An extension's servers are known to the extension; here are only its settings."""
+    servers = brought.document.get("context_servers")
+    if not isinstance(servers, dict):
+        return
+    kept: Object = {}
+    for name, server in servers.items():
+        is_defined = isinstance(server, dict) and bool(server.keys() & {"command", "url"})
+        if isinstance(server, dict) and not is_defined and server.keys() & {"settings", "source"}:
+            brought.remarks.append((name, "is brought by an extension of Zed, which has its command; it is left out"))
+        else:
+            kept[name] = server
+    brought.document["context_servers"] = kept
+
+
+def _openhands(brought: Brought, source: Source, machine: Machine) -> None:
+    """In TOML there is a list for each transport."""
+    mcp = brought.document.get("mcp")
+    if not isinstance(mcp, dict):
+        return
+    servers: Object = {}
+    for key, kind in (("sse_servers", "sse"), ("shttp_servers", "http"), ("stdio_servers", "stdio")):
+        listed = mcp.get(key)
+        for i, each in enumerate(listed if isinstance(listed, list) else ()):
+            server: object = {"url": each} if isinstance(each, str) else each
+            given = server.get("name") if isinstance(server, dict) else None
+            name = given if isinstance(given, str) and given not in servers else f"{kind}-{i + 1}"
+            servers[name] = {"type": kind, **server} if isinstance(server, dict) else server
+    brought.document = {"mcpServers": servers}
+
+
 QUIRKS: Mapping[str, Quirk] = {
-    "opencode": _opencode,
-    "kilocode": _kilocode,
-    "gemini": _gemini,
     "claude": claude.bring,
+    "continue": options.continue_,
+    "gemini": _gemini,
+    "goose": goose.bring,
+    "hermes": options.hermes,
+    "kilocode": _kilocode,
+    "librechat": options.librechat,
+    "mistral-vibe": options.mistral_vibe,
+    "opencode": _opencode,
+    "openhands": _openhands,
+    "zed": _zed,
 }

@@ -44,31 +44,19 @@ def sources(adapter: Adapter, machine: Machine, scopes: Collection[Scope] = tupl
 def read_tool(adapter: Adapter, scopes: Collection[Scope] | None, machine: Machine) -> list[Reading]:
     """What the files of a tool hold, a Reading for each file that is there, project before local before user.
 
-    Without scopes, the project's files count where there are any, else the user's.
+    Without scopes, the project's files count where there is anything in them, else the user's.
     """
-    wanted = _chosen(adapter, machine) if scopes is None else scopes
-    readings = [
-        _reading(adapter, place, Source(adapter.name, place.scope, file), machine)
-        for scope in _BY_SCOPE
-        if scope in wanted
-        for place, file in locations.files(adapter, machine, (scope,))
-    ]
-    return [*readings, *(_not_asked_for(adapter, machine) if scopes is None else ())]
+    return [reading for _, reading in _readings(adapter, scopes, machine)]
 
 
 def read_all(machine: Machine, scopes: Collection[Scope] | None = None) -> list[Reading]:
     """What the files of all tools hold; one that several tools read is the first's that finds something in it."""
-    readings: list[Reading] = []
+    read = [each for adapter in TOOLS for each in _readings(adapter, scopes, machine)]
     owners: dict[Path, str] = {}
-    for adapter in TOOLS:
-        for reading in read_tool(adapter, scopes, machine):
-            file = reading.source.file
-            if owners.get(file, adapter.name) != adapter.name:
-                continue
-            if reading.servers or reading.error:
-                owners[file] = adapter.name
-            readings.append(reading)
-    return [each for each in readings if owners.get(each.source.file, each.source.tool) == each.source.tool]
+    for _, reading in sorted(read, key=lambda each: each[0].borrowed):
+        if reading.servers or reading.error:
+            owners.setdefault(reading.source.file, reading.source.tool)
+    return [each for _, each in read if owners.get(each.source.file, each.source.tool) == each.source.tool]
 
 
 def read_file(file: Path, machine: Machine, adapter: Adapter | None = None) -> Reading:
@@ -83,20 +71,42 @@ def read_file(file: Path, machine: Machine, adapter: Adapter | None = None) -> R
     return _read(document, known, None, source, machine)
 
 
-def _chosen(adapter: Adapter, machine: Machine) -> tuple[Scope, ...]:
-    own = any(not place.borrowed for place, _ in locations.files(adapter, machine, (Scope.PROJECT,)))
-    return (Scope.PROJECT,) if own else (Scope.USER,)
+def _readings(adapter: Adapter, scopes: Collection[Scope] | None, machine: Machine) -> list[tuple[Place, Reading]]:
+    if scopes is not None:
+        return [each for scope in _BY_SCOPE if scope in scopes for each in _of_scope(adapter, scope, machine)]
+    found = _of_scope(adapter, Scope.PROJECT, machine)
+    if not any(not place.borrowed and (each.servers or each.error or each.notices) for place, each in found):
+        found = _of_scope(adapter, Scope.USER, machine)
+    return [*found, *_not_asked_for(adapter, machine)]
 
 
-def _not_asked_for(adapter: Adapter, machine: Machine) -> Iterator[Reading]:
-    for place, file in locations.files(adapter, machine, (Scope.LOCAL,)):
-        reading = _reading(adapter, place, Source(adapter.name, place.scope, file), machine)
+def _of_scope(adapter: Adapter, scope: Scope, machine: Machine) -> list[tuple[Place, Reading]]:
+    """What the files of one scope hold; of an old file beside a new one only that it is there."""
+    files = locations.files(adapter, machine, (scope,))
+    newer = next((file for place, file in files if not place.legacy and not place.borrowed), None)
+    readings: list[tuple[Place, Reading]] = []
+    for place, file in files:
+        source = Source(adapter.name, scope, file)
+        if place.legacy and newer is not None:
+            readings.append((place, _superseded(source, newer)))
+        else:
+            readings.append((place, _reading(adapter, place, source, machine)))
+    return readings
+
+
+def _superseded(source: Source, newer: Path) -> Reading:
+    reason = f"`{source.file}` is not read, since there is the newer `{newer}`; `--file` reads it all the same"
+    return Reading(source, notices=(Notice(f"{source.tool}/{source.scope.value}", shown(reason, 600)),))
+
+
+def _not_asked_for(adapter: Adapter, machine: Machine) -> Iterator[tuple[Place, Reading]]:
+    for place, reading in _of_scope(adapter, Scope.LOCAL, machine):
         if count := len(reading.servers):
             where = f"{adapter.name}/{place.scope.value}"
             reason = (
                 f"{count} of the servers for this project only are left out: add `--scope local` or `--scope all`"
             )
-            yield Reading(reading.source, notices=(Notice(where, reason),))
+            yield place, Reading(reading.source, notices=(Notice(where, reason),))
 
 
 def _reading(adapter: Adapter, place: Place, source: Source, machine: Machine) -> Reading:

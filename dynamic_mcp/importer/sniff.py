@@ -27,7 +27,11 @@ def adapter_for(file: Path, document: object, adapters: Sequence[Adapter], gener
     name = _by_content(file, document)
     by_name = {adapter.name: adapter for adapter in adapters}
     # what a file looks like says where its servers are, but not for certain what is a variable in it
-    return replace(by_name[name], variables=generic.variables, is_bare=True) if name in by_name else generic
+    known = by_name.get(name)
+    if known is None:
+        return generic
+    syntax = dict.fromkeys((*generic.variables, *known.variables)) if known.variables else ()
+    return replace(known, variables=tuple(syntax), is_bare=True)
 
 
 def _by_content(file: Path, document: object) -> str:
@@ -50,6 +54,8 @@ def _by_content(file: Path, document: object) -> str:
         for server in value.values()
     ):
         return "opencode"
+    if any(isinstance(server, dict) and "httpUrl" in server for server in at(document, "$.mcpServers.*")):
+        return "gemini"
     if any(_is_export(servers) for servers in at(document, "$.mcpServers")):
         return "cherry-studio"
     return ""

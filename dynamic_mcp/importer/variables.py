@@ -174,12 +174,17 @@ class _Conversion:
 
     def _asked(self, name: str, reason: str, default: str | None = None) -> None:
         """Something that only the tool could fill in: a variable for it, which the user has to set."""
-        chosen = variable(name) if name else variable(self._scene.tool, self._scene.server, self._field)
+        chosen = variable(name) if name else self._place()
         if self._is_whole and self._env_name:
             chosen = variable(self._env_name)
         self._remarks.append(f"{reason}: set `{chosen}`")
         self._exports.append(chosen)
         self._refer(chosen, default)
+
+    def _place(self) -> str:
+        """A name made of where the text is: tool, server and the last part of the field."""
+        words = (self._scene.tool, self._scene.server, re.split(r"[.\[]", self._field)[-1].strip("]"))
+        return variable(*words[1:] if words[0] == "file" else words)
 
     def _input(self, id: str) -> None:
         asked = self._scene.inputs.get(id, Input(id, is_known=False))

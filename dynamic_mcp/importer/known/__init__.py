@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from dynamic_mcp.importer.adapter import Adapter
 from dynamic_mcp.importer.containers import GENERIC as _PATHS
-from dynamic_mcp.importer.known import reference
+from dynamic_mcp.importer.known import editors, programs, reference, terminals, vscode
 from dynamic_mcp.importer.known.syntaxes import ANY
 
-TOOLS: tuple[Adapter, ...] = (*reference.TOOLS,)
+TOOLS: tuple[Adapter, ...] = (
+    *reference.TOOLS,
+    vscode.VSCODE_INSIDERS,
+    vscode.VSCODIUM,
+    *editors.TOOLS,
+    *terminals.TOOLS,
+    *programs.TOOLS,
+    *editors.AFTERWARDS,
+    programs.SHARED,
+)
 
 GENERIC = Adapter(
     name="file",

@@ -128,7 +128,8 @@ KILOCODE = Adapter(
     title="Kilo Code",
     aliases=("kilo-code", "kilo"),
     places=(
-        *project("./kilo.json", "./kilo.jsonc", "./opencode.json", "./opencode.jsonc", up=True),
+        *project("./kilo.json", "./kilo.jsonc", up=True),
+        *project("./opencode.json", "./opencode.jsonc", up=True, borrowed=True),
         *project(
             "./.kilo/kilo.json", "./.kilo/kilo.jsonc", "./.kilocode/kilo.json", "./.kilocode/kilo.jsonc", up=True
         ),
