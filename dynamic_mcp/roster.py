@@ -77,7 +77,9 @@ class Roster:
                     written, beaten_at = current, now
                 await asyncio.sleep(LOOK_S)
         except OSError as exc:
-            log.warning("`dynamic-mcp status` will not show this proxy: `%s` cannot be written: %s", file, exc.strerror)
+            log.warning(
+                "`dynamic-mcp status` will not show this proxy: `%s` cannot be written: %s", file, exc.strerror
+            )
         finally:
             with contextlib.suppress(OSError):
                 file.unlink(missing_ok=True)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
 
 
-@click.command()
+@click.command(short_help="Run a tool.")
 @click.argument("group", shell_complete=complete_group)
 @click.argument("tool", shell_complete=complete_tool)
 @click.argument("arguments", nargs=-1, metavar="[JSON | key=value … | -]")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
 
 
-@click.command()
+@click.command(short_help="Check the config, without connecting to anything.")
 @click.argument("config", required=False, type=click.Path())
 @common
 def command(this: Invocation, config: str | None) -> int:

@@ -123,12 +123,12 @@ def _tool_row(tool: Mapping[str, Raw], detail: str) -> list[str]:
 
 
 def _parameters(tool: Mapping[str, Raw]) -> list[str]:
-    """Return a line for each parameter of a tool: name, type, whether it must be given, description."""
+    """Return a line for each parameter of a tool: name, `?` if it may be left out, type, description."""
     try:
         schema = json.loads(bytes(tool.get("inputSchema", wire.EMPTY_OBJECT)))
         required = schema.get("required") or ()
         return [
-            f"  {name}: {_type(made)}{'' if name in required else ' (optional)'} {made.get('description', '')}".rstrip()
+            f"  {name}{'' if name in required else '?'}: {_type(made)}  {made.get('description', '')}".rstrip()
             for name, made in (schema.get("properties") or {}).items()
         ]
     except (ValueError, AttributeError, TypeError):  # `doctor` says what is wrong with the schema

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
 
 
-@click.command()
+@click.command(short_help="Show what serving proxies have logged.")
 @click.argument("group", required=False, shell_complete=complete_any)
 @click.option("--follow", "-f", is_flag=True, help="Go on as more is said, until Ctrl-C.")
 @click.option("--since", metavar="TIME", help="Only what was said in this time, as `1h` or `10min`.")

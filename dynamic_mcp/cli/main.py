@@ -15,11 +15,15 @@ import click
 from dynamic_mcp import __version__
 from dynamic_mcp.errors import DynamicMcpError
 
-# Each is loaded when it is named: a command's file is called after it, with `_` where a name has `-` or is Python's.
-COMMANDS = (
-    "serve init add remove enable disable check doctor tools resources prompts call read prompt"
-    " status logs schema completions"
-).split()
+# By what they are for, as `--help` shows them. Each is loaded when it is named, from the file called after it.
+SECTIONS = {
+    "Serve": ["serve"],
+    "Set up": ["add", "remove", "enable", "disable"],
+    "Look and try": ["tools", "resources", "prompts", "call", "read", "prompt"],
+    "Check and repair": ["check", "doctor", "status", "logs"],
+    "For editors and shells": ["schema", "completions"],
+}
+COMMANDS = [name for names in SECTIONS.values() for name in names]
 
 _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
@@ -36,15 +40,22 @@ class _Commands(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names, in the order of the help."""
-        return [*COMMANDS, *(name for name in super().list_commands(ctx) if name not in COMMANDS)]
+        return COMMANDS
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Load a command."""
         if cmd_name not in COMMANDS:
-            return super().get_command(ctx, cmd_name)
+            return None
         command = importlib.import_module(f"dynamic_mcp.cli.{_module(cmd_name)}").command
         assert isinstance(command, click.Command)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands by what they are for."""
+        for title, names in SECTIONS.items():
+            with formatter.section(title):
+                found = [(name, self.get_command(ctx, name)) for name in names]
+                formatter.write_dl([(name, each.get_short_help_str(70)) for name, each in found if each])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put `serve` where no command is named."""
@@ -107,7 +118,7 @@ def near(name: str, names: Iterable[str]) -> list[str]:
 
 
 def _module(command: str) -> str:
-    return f"{command.replace('-', '_')}_" if command == "import" else command.replace("-", "_")
+    return "import_" if command == "import" else command.replace("-", "_")
 
 
 def _said(message: str, code: int) -> int:

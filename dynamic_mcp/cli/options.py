@@ -36,7 +36,12 @@ def common(function: Callable[Concatenate[Invocation, P], int | None]) -> Comman
     @json_option
     @functools.wraps(function)
     def command(
-        *args: P.args, config_file: str | None, quiet: bool, verbose: int, as_json: bool, **kwargs: P.kwargs
+        config_file: str | None,
+        quiet: bool,  # noqa: FBT001 - click gives them by name, and nothing may stand between *args and **kwargs
+        verbose: int,
+        as_json: bool,  # noqa: FBT001
+        *args: P.args,
+        **kwargs: P.kwargs,
     ) -> int | None:
         from dynamic_mcp.cli.invocation import invocation
 

@@ -57,10 +57,8 @@ class Output:
         from dynamic_mcp import wire
 
         data = value if isinstance(value, bytes) else wire.encode(value)
-        try:
+        with contextlib.suppress(msgspec.DecodeError):  # lone surrogates, which stay escapes
             data = msgspec.json.format(data, indent=2)
-        except msgspec.DecodeError:
-            pass  # lone surrogates, which stay escapes
         text = data.decode("utf-8", "replace")
         self._print(_UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
 
@@ -87,7 +85,9 @@ class Output:
             table.title = Text(escaped(title), "bold")
         for column in columns:
             is_last = column == columns[-1]
-            table.add_column(column, overflow="fold", no_wrap=False, ratio=1 if is_last and len(columns) > 1 else None)
+            table.add_column(
+                column, overflow="fold", no_wrap=False, ratio=1 if is_last and len(columns) > 1 else None
+            )
         for row in rows:
             table.add_row(*(Text(escaped(cell, keep=_LINES), _style(cell)) for cell in row))
         self._draw(table)
@@ -137,11 +137,11 @@ class Output:
 
             self._drawn.console.print(Text(escaped(text, keep=_LINES), style))
         else:
-            print(escaped(text, keep=_LINES), file=self._stderr, flush=True)  # noqa: T201
+            print(escaped(text, keep=_LINES), file=self._stderr, flush=True)
 
     def error(self, text: str) -> None:
         """Say on stderr what went wrong, also when the command is to be quiet."""
-        print(f"error: {escaped(text, keep=_LINES)}", file=self._stderr, flush=True)  # noqa: T201
+        print(f"error: {escaped(text, keep=_LINES)}", file=self._stderr, flush=True)
 
     @contextlib.contextmanager
     def waiting(self, what: str) -> Iterator[None]:
@@ -175,7 +175,7 @@ class Output:
         self.console().print(what)
 
     def _print(self, text: str) -> None:
-        print(text, file=self._stdout, flush=True)  # noqa: T201
+        print(text, file=self._stdout, flush=True)
 
 
 def _style(cell: str) -> str:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
 
 
-@click.command()
+@click.command(short_help="Get a prompt.")
 @click.argument("group", shell_complete=complete_group)
 @click.argument("name")
 @click.argument("arguments", nargs=-1, metavar="[key=value …]")

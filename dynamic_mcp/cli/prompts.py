@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
 
 
-@click.command()
+@click.command(short_help="List prompts.")
 @click.argument("group", required=False, shell_complete=complete_group)
 @common
 def command(this: Invocation, group: str | None) -> int:

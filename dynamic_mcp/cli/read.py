@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
 
 
-@click.command()
+@click.command(short_help="Read a resource.")
 @click.argument("uri")
 @click.option("--group", metavar="GROUP", shell_complete=complete_group, help="Ask this group only.")
 @click.option("--save", metavar="DIR", type=click.Path(file_okay=False), help="Where images and other files go.")

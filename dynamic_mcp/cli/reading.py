@@ -54,7 +54,7 @@ async def _prompted(this: Invocation, config: Config, name: str, arguments: dict
 
 
 async def _own_name(made: Client, group: str, name: str) -> str:
-    """Return the prompt's name in the group, which may also be written as clients see it. Raises NotFound, Disabled."""
+    """Return the prompt's name in the group; it may be written as clients see it. Raises NotFound and Disabled."""
     if not made.proxy.groups[group].config.features.prompts:
         raise Disabled("prompts", group)
     prompts = (await made.proxy.groups[group].catalog([Kind.PROMPTS])).entries(Kind.PROMPTS)

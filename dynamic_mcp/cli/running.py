@@ -7,7 +7,7 @@ import contextlib
 import json
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Raw
@@ -48,8 +48,8 @@ class Client:
         }
         await self.ask("initialize", hello)
 
-    async def ask(self, method: str, params: dict[str, object], *, group: str = "") -> Raw:
-        """Return the result of a request. Raises DynamicMcpError; an upstream's JSON-RPC error is an UpstreamError."""
+    async def ask(self, method: str, params: Mapping[str, object], *, group: str = "") -> Raw:
+        """Return the result of a request. Raises DynamicMcpError, also for an upstream's JSON-RPC error."""
         answer = await self.proxy.answer(self._session, Frame(method=method, params=Raw(wire.encode(params))))
         if len(answer.error):
             message = wire.text(wire.member(answer.error, "message")) or bytes(answer.error).decode()

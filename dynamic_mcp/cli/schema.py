@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 
-@click.command()
+@click.command(short_help="Print the JSON Schema of the config.")
 def command() -> None:
     """Print the JSON Schema of the config file, for editors."""
     from dynamic_mcp.config.schema import text

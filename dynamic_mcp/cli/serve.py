@@ -7,7 +7,7 @@ import click
 from dynamic_mcp.cli.options import config_option
 
 
-@click.command()
+@click.command(short_help="Serve a config to one client over stdin and stdout.")
 @click.argument("config", required=False, type=click.Path())
 @config_option
 @click.option("--log-level", metavar="LEVEL", help="How much goes to stderr: debug, info, warning or error.")

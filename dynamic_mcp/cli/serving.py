@@ -71,7 +71,9 @@ async def _serve(config: Config, stdout: int, logs: _Logs) -> None:
     log.info("serving %s: %d groups", config.file, len(config.groups))
     proxy = Proxy(config, shelf=Shelf(paths.cache_dir() / "catalogs"))
     reload = _Reload(proxy, config, logs)
-    async with _beside(reload.run(), Roster(paths.state_dir() / "running").keep(lambda: _entry(proxy, reload.config))):
+    async with _beside(
+        reload.run(), Roster(paths.state_dir() / "running").keep(lambda: _entry(proxy, reload.config))
+    ):
         on_signal = OnSignal(reload.watch.reload, _exit_now)
         await serve_stdio(proxy, sys.stdin.fileno(), stdout, config.max_message_bytes, on_signal)
     log.info("served to the end")

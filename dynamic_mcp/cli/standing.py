@@ -101,7 +101,9 @@ def _show(out: Output, found: list[tuple[Running, Memory | None]]) -> None:
             parts.append(f"{held.proxy // _MIB} MiB, its servers {held.servers // _MIB} MiB")
         out.line(", ".join(parts), indent=2)
         if running.silent_s:
-            out.line(f"has not been heard of for {running.silent_s:.0f} s: it is stopped, or hangs", "yellow", indent=2)
+            out.line(
+                f"has not been heard of for {running.silent_s:.0f} s: it is stopped, or hangs", "yellow", indent=2
+            )
         rows = [_row(group) for group in entry.groups]
         out.table(["GROUP", "TOOLS", "IN FLIGHT", "CALLS", "ERRORS", "STATE"], rows)
         out.line("")

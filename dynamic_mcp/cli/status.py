@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
 
 
-@click.command()
+@click.command(short_help="Show the running proxies of this user.")
 @click.option("--watch", "-w", is_flag=True, help="Show it again and again, until Ctrl-C.")
 @common
 def command(this: Invocation, *, watch: bool) -> int:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
 
 
-@click.command()
+@click.command(short_help="List tools, or find them.")
 @click.argument("group", required=False, shell_complete=complete_group)
 @click.option("--query", metavar="WORDS", help="The tools that fit these words best, as a model would find them.")
 @click.option("--detail", type=click.Choice(["names", "brief", "full"]), help="How much of each tool is shown.")

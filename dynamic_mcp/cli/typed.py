@@ -149,7 +149,8 @@ def _as(kind: str, text: str, schema: Schema, root: Schema, word: str) -> tuple[
 def _list(text: str, schema: Schema, root: Schema, word: str) -> list[object]:
     if text.startswith("[") and isinstance(found := _loaded(text), list):
         return found
-    items = next((each["items"] for each in _variants(schema, root) if isinstance(each.get("items"), Mapping)), {})
+    found_items = (each["items"] for each in _variants(schema, root) if isinstance(each.get("items"), Mapping))
+    items: Schema = next(found_items, {})
     return [_value(text, items, root, word)]
 
 

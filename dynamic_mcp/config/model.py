@@ -242,9 +242,7 @@ class Log(Section):
     format: Literal["text", "json"] | None = Field(
         None, description="`text` for people, `json` for programs: one object a line. Default: text."
     )
-    file: bool | None = Field(
-        None, description="Keep the log in a file too, for `dynamic-mcp logs`. Default: true."
-    )
+    file: bool | None = Field(None, description="Keep the log in a file too, for `dynamic-mcp logs`. Default: true.")
 
 
 class Settings(Launch):

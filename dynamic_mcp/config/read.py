@@ -56,14 +56,23 @@ def disabled(file: Path) -> list[str]:
     return [name for name, each in root.servers.items() if each.enabled is False or (off and each.enabled is None)]
 
 
+def names_in(text: str, file: Path) -> list[str]:
+    """The names of the servers in a text that is, or is to be, in `file`. Raises ConfigError."""
+    return list(_valid(_document(file, text.removeprefix("\ufeff")), file).servers)
+
+
 def document(file: Path) -> object:
     """What stands in `file`, before anything is made of it. Raises ConfigError when it is not JSON."""
     return _document(file, _text(file))
 
 
 def _root(file: Path) -> Root:
+    return _valid(document(file), file)
+
+
+def _valid(tree: object, file: Path) -> Root:
     try:
-        return Root.model_validate(document(file))
+        return Root.model_validate(tree)
     except ValidationError as exc:
         from dynamic_mcp.config.problems import failure, problems
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from dynamic_mcp import logbook, wire
@@ -15,11 +14,11 @@ from dynamic_mcp.catalog import Catalog, Kind
 from dynamic_mcp.config.resolved import GroupConfig
 from dynamic_mcp.doctor.findings import Examined, Finding, Level
 from dynamic_mcp.doctor.schemas import bad_schemas
-from dynamic_mcp.errors import DynamicMcpError, LoginNeeded, TimedOut
+from dynamic_mcp.errors import DynamicMcpError, TimedOut
 from dynamic_mcp.group import Group, OpenLink
 from dynamic_mcp.shelf import Kept, redefined
 from dynamic_mcp.upstream.link import Link
-from dynamic_mcp.upstream.open import PROTOCOL_VERSIONS, Greeting, Welcome, open_link
+from dynamic_mcp.upstream.open import Greeting, Welcome, open_link
 
 SLOW_S = 10.0
 STDERR_LINES = 20
