@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -11,6 +12,7 @@ from typing import Literal
 
 from dynamic_mcp.config import edit, jsonc
 from dynamic_mcp.config.keys import path as shown
+from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.importer import files, vault
 from dynamic_mcp.importer.found import Found, Notice, Reading
@@ -65,11 +67,22 @@ def plan(
         before=before,
         after=after,
         memory=memory,
+        servers=merge.servers,
         readings=tuple(readings),
         remarks=tuple(gone(memory, readings, merge.servers)),
         env_file=safe.file if safe is not None and variables else None,
         variables=variables,
     )
+
+
+def config_of(servers: Mapping[str, Entry], file: Path, environment: Mapping[str, str]) -> Config:
+    """Return what serving these servers would use, if they stood in that file. Raises ValueError."""
+    from dynamic_mcp.config.model import Root
+    from dynamic_mcp.config.resolve import resolve
+    from dynamic_mcp.config.upstream import Surroundings
+
+    root = Root.model_validate({"mcpServers": dict(servers)})
+    return resolve(root, file, surroundings=Surroundings(environment, sys.platform, file.parent))
 
 
 def _item(found: Found, order: Order, merge: Merge) -> Item:

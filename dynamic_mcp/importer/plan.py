@@ -60,7 +60,8 @@ class Item:
 class Plan:
     """A whole import: the output's text before and after, and what is remembered of it.
 
-    `before` is None where there is no output yet; `variables` go to the env file, which is None where nothing does.
+    `before` is None where there is no output yet, and `servers` are all that it has afterwards. `variables` go to the
+    env file, which is None where nothing does.
     """
 
     output: Path
@@ -68,6 +69,7 @@ class Plan:
     before: str | None = field(repr=False)
     after: str = field(repr=False)
     memory: Memory = field(repr=False)
+    servers: Mapping[str, Mapping[str, object]] = field(repr=False)
     readings: tuple[Reading, ...] = ()
     remarks: tuple[str, ...] = ()
     env_file: Path | None = None
@@ -106,6 +108,10 @@ class Plan:
             for secret in secrets(item.entry) if item.entry is not None else ():
                 found.setdefault(item.name, []).append(".".join(map(str, secret.path)))
         return {name: list(dict.fromkeys(fields)) for name, fields in found.items()}
+
+    def has_secrets(self) -> bool:
+        """Tell whether any server of the output has a secret in plain text."""
+        return any(secrets(entry) for entry in self.servers.values())
 
     def diff(self) -> Iterator[str]:
         """The lines of the difference to the output as it is, with secrets hidden."""
