@@ -176,7 +176,7 @@ def _reversed(made: Document, edit: Edit, words: list[str]) -> Document:
         return made.drop(path) if edit.before is NOTHING else made.put(path, edit.before)
     if isinstance(now, dict) and isinstance(edit.after, dict):
         is_entry = edit.before is NOTHING and any(key in edit.after for key in ("command", "cmd", "url"))
-        if is_entry and edit.is_ours:
+        if is_entry and edit.is_ours and now.get("name") == edit.after.get("name"):
             return made.drop(path)
         if not is_entry:
             return _reversed_inside(made, path, edit, words)

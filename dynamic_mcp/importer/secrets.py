@@ -23,6 +23,7 @@ _OPTION = re.compile(r"(--?[\w.-]+|[A-Za-z_][\w.-]*)([=:]\s*)(.+)", re.DOTALL)
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _REFERENCE = re.compile(r"(?<!\$)\$\{")
 _SCHEME = re.compile(r"(?i)(?:bearer|basic|token|apikey)\s+")
+_SHORTEST_PLAIN = 5
 _NOT_SECRET = re.compile(r"\d{0,6}|true|false|null|none", re.IGNORECASE)
 _HEADERS = re.compile(r"(?i)authorization|cookie|api-?key|auth|token|secret|signature")
 _QUERY = re.compile(r"(?i)(?:^|[_-])(?:key|sig|code)$|apikey|token|secret|passw|auth")
@@ -79,20 +80,38 @@ def masked_text(text: str) -> str:
 
 
 class Hiding:
-    """Makes the secrets of some entries unreadable in a JSON text that they were written into."""
+    """Makes the secrets of some entries unreadable in a text that they stand in."""
 
     def __init__(self) -> None:
         self._shown: dict[str, str] = {}
+        self._plain: set[str] = set()
 
     def add(self, entry: Mapping[str, object]) -> None:
-        """Hide the secrets of one more entry."""
+        """Hide the secrets of one more entry of our config."""
         shown = masked(entry)
         for path in {secret.path for secret in secrets(entry)}:
             self._shown[json.dumps(text_at(entry, path), ensure_ascii=False)] = json.dumps(text_at(shown, path))
 
+    def add_tree(self, value: object, name: str = "") -> None:
+        """Hide what is named like a secret anywhere in a value of a foreign file."""
+        if isinstance(value, Mapping):
+            for key, inner in value.items():
+                self.add_tree(inner, str(key))
+        elif isinstance(value, list):
+            before = ""
+            for each in value:
+                self.add_tree(each, before if before.startswith("-") else name)
+                before = each if isinstance(each, str) else ""
+        elif isinstance(value, str) and (is_secret_name(name) or _HEADERS.search(name)):
+            self._plain.update(part for part in (value, *value.split()) if len(part) >= _SHORTEST_PLAIN)
+            self._shown[json.dumps(value, ensure_ascii=False)] = json.dumps(MASKED)
+
     def hidden(self, line: str) -> str:
         """The line as it may be shown."""
-        return masked_text(_STRING.sub(lambda match: self._shown.get(match[0], match[0]), line))
+        line = _STRING.sub(lambda match: self._shown.get(match[0], match[0]), line)
+        for value in sorted(self._plain, key=len, reverse=True):
+            line = line.replace(value, MASKED)
+        return masked_text(line)
 
 
 def _in_env(entry: Mapping[str, object]) -> Iterator[Secret]:
