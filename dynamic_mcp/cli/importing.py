@@ -23,7 +23,7 @@ from dynamic_mcp.importer.adapter import Adapter
 from dynamic_mcp.importer.found import Found, Machine, Reading, Scope
 from dynamic_mcp.importer.importing import Order, plan
 from dynamic_mcp.importer.journal import Change, Edit, Journal
-from dynamic_mcp.importer.memory import Memories
+from dynamic_mcp.importer.memory import Memories, written
 from dynamic_mcp.importer.merge import Conflict, Entry
 from dynamic_mcp.importer.plan import Choice, Plan
 from dynamic_mcp.importer.tree import NOTHING
@@ -244,13 +244,15 @@ def _write(made: Plan, memories: Memories) -> None:
     if made.is_changed:
         before = None if made.before is None else made.before.encode()
         changes.append(Change(made.output, before, made.after.encode(), _edits(made), made.has_secrets()))
-    if changes:
+    memory = memories.file(made.output)
+    changes.append(
+        Change(memory, files.read_bytes(memory), written(made.output, made.memory), is_private=True, is_silent=True)
+    )
+    if len(changes) > 1:
         tools = list(dict.fromkeys(reading.source.tool for reading in made.readings if reading.servers))
         journal().do(f"import {' '.join(tools)}", "", now(), changes)
-    try:
-        memories.save(made.output, made.memory)
-    except OSError as exc:
-        raise files.FileError(made.output, f"what was imported cannot be remembered: {exc.strerror or exc}") from exc
+    else:
+        paths.write_private(memory, changes[0].after)
 
 
 def _edits(made: Plan) -> tuple[Edit, ...]:

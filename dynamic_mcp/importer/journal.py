@@ -37,13 +37,17 @@ class Edit:
 
 @dataclass(frozen=True)
 class Change:
-    """One file's bytes before and after, None for no file, and the edits that made the difference."""
+    """One file's bytes before and after, None for no file, and the edits that made the difference.
+
+    A file that `is_silent` is a part of our own state, which nobody needs to hear of.
+    """
 
     file: Path
     before: bytes | None = field(repr=False)
     after: bytes = field(repr=False)
     edits: tuple[Edit, ...] = field(default=(), repr=False)
     is_private: bool = False
+    is_silent: bool = False
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,8 @@ class Journal:
         note = _note(folder)
         words: list[str] = []
         for number, change in reversed(list(enumerate(_changes(folder, note)))):
-            words += _undone(change, note, number)
+            said = _undone(change, note, number)
+            words += [] if change.is_silent else said
         self._mark(deed.id)
         return words
 
@@ -128,7 +133,7 @@ class Journal:
             _save(folder, note)
         except OSError as exc:
             raise files.FileError(folder, f"no backup can be made: {(exc.strerror or str(exc)).lower()}") from exc
-        return Deed(str(number), what, about, when, tuple(change.file for change in changes)), folder
+        return Deed(str(number), what, about, when, _shown_files(changes)), folder
 
     def _mark(self, id: str) -> None:
         folder = self._folder / id
@@ -142,10 +147,14 @@ class Journal:
     def _deed(self, folder: Path) -> Deed | None:
         try:
             note = _note(folder)
-            places = tuple(Path(change["file"]) for change in note["changes"])
+            places = tuple(Path(change["file"]) for change in note["changes"] if not change["is_silent"])
             return Deed(folder.name, note["what"], note["about"], note["when"], places, note.get("is_undone", False))
         except (OSError, ValueError, KeyError, TypeError):
             return None  # a command was killed before it did anything
+
+
+def _shown_files(changes: Sequence[Change]) -> tuple[Path, ...]:
+    return tuple(change.file for change in changes if not change.is_silent)
 
 
 def _undone(change: Change, note: Mapping[str, Any], number: int) -> list[str]:
@@ -215,6 +224,7 @@ def _written(change: Change) -> dict[str, object]:
     mode = change.file.stat().st_mode & 0o7777 if change.before is not None else None
     return {
         "file": str(change.file.absolute()),
+        "is_silent": change.is_silent,
         "has_before": change.before is not None,
         "mode": mode,
         "after": sha256(change.after).hexdigest(),
@@ -237,6 +247,7 @@ def _changes(folder: Path, note: Mapping[str, Any]) -> list[Change]:
                 Edit(tuple(edit["path"]), edit.get("before", NOTHING), edit.get("after", NOTHING), edit["is_ours"])
                 for edit in each["edits"]
             ),
+            is_silent=each["is_silent"],
         )
         for number, each in enumerate(note["changes"])
     ]

@@ -13,7 +13,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from dynamic_mcp import paths
 from dynamic_mcp.importer.found import Found
 from dynamic_mcp.importer.tree import NOTHING
 
@@ -64,7 +63,7 @@ class Memories:
     def load(self, output: Path) -> Memory:
         """Return what is remembered of an output; nothing where nothing is, or nothing that can be read."""
         try:
-            document = json.loads(self._file(output).read_bytes())
+            document = json.loads(self.file(output).read_bytes())
             records = {
                 (str(tool), str(scope), str(file), str(name)): Record(
                     str(each["name"]), each["read"], each["written"]
@@ -76,17 +75,19 @@ class Memories:
         except (OSError, ValueError, KeyError, TypeError):
             return Memory(self._salt)  # an import without a memory asks more, and loses nothing
 
-    def save(self, output: Path, memory: Memory) -> None:
-        """Remember an import. Raises OSError."""
-        servers = [
-            {"from": list(key), "name": record.name, "read": record.read, "written": record.written}
-            for key, record in memory.records.items()
-        ]
-        document = {"form": FORM, "output": str(output), "salt": memory.salt, "servers": servers}
-        paths.write_private(self._file(output), json.dumps(document, indent=1).encode())
-
-    def _file(self, output: Path) -> Path:
+    def file(self, output: Path) -> Path:
+        """Return where an output's memory is kept."""
         return self._folder / f"{sha256(str(output.absolute()).encode()).hexdigest()[:40]}.json"
+
+
+def written(output: Path, memory: Memory) -> bytes:
+    """Return a memory in the form that it is kept in."""
+    servers = [
+        {"from": list(key), "name": record.name, "read": record.read, "written": record.written}
+        for key, record in memory.records.items()
+    ]
+    document = {"form": FORM, "output": str(output), "salt": memory.salt, "servers": servers}
+    return json.dumps(document, indent=1).encode()
 
 
 def _record(fields: Mapping[str, Any]) -> tuple[Key, Record]:  # Any: JSON that we wrote

@@ -88,8 +88,8 @@ _SHAPES: Mapping[str, Shape] = {
 
 # What is started from a shell, and so has the shell's PATH; everything else may have another.
 _IN_A_TERMINAL = """
-opencode claude codex gemini qwen-code iflow crush copilot-cli amp factory-droid grok-build grok-cli hermes openhands pi
-kimi-code mistral-vibe codebuddy fx mastracode every-code cortex codearts librechat mcporter mcphub-nvim
+opencode claude codex gemini qwen-code iflow crush copilot-cli amp factory-droid grok-build grok-cli hermes openhands
+pi kimi-code mistral-vibe codebuddy fx mastracode every-code cortex codearts librechat mcporter mcphub-nvim
 """
 
 
