@@ -25,8 +25,8 @@ class NoPlaceError(ValueError):
 def put(text: str, path: Keys, value: object) -> str:
     """Return the text with `value` at `path`: in the place of what is there, else after its last neighbour.
 
-    An object takes the place of another one member by member. Objects that are missing on the way are made, and a
-    null on the way counts as missing; a number may be the length of its list. Raises JSONDecodeError,
+    An object takes the place of another one member by member. What is missing on the way is made, and a null on the
+    way counts as missing; a number may be the length of its list. Raises JSONDecodeError,
     jsonc.DuplicateKeyError or NoPlaceError.
     """
     bom, text = _parted(text)
@@ -39,7 +39,7 @@ def put(text: str, path: Keys, value: object) -> str:
     if isinstance(there, list) and key == len(there):
         return bom + Source(text).insert(path[:depth], key, inside)
     if there is None:
-        return bom + Source(text).replace(path[:depth], {str(key): inside})
+        return bom + Source(text).replace(path[:depth], _nested((key,), inside))
     raise NoPlaceError(path[:depth])
 
 
@@ -75,7 +75,7 @@ def _way(text: str, path: Keys) -> tuple[int, object]:
 
 def _nested(path: Keys, value: object) -> object:
     for key in reversed(path):
-        value = {str(key): value}
+        value = [value] if isinstance(key, int) else {key: value}
     return value
 
 

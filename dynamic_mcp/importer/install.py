@@ -140,7 +140,7 @@ class _Work:
     def _place(self, name: str) -> Keys:
         """Return where a server of this name is, or would be."""
         servers = self._made.get(self._container)
-        if not (self._shape.has_name or isinstance(servers, list)):
+        if not self._shape.has_name:
             return (*self._container, name)
         items = servers if isinstance(servers, list) else []
         places = [n for n, each in enumerate(items) if isinstance(each, dict) and each.get("name") == name]

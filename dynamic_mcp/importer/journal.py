@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -20,6 +21,7 @@ from dynamic_mcp.importer.documents import Document, document
 from dynamic_mcp.importer.tree import NOTHING, is_like
 
 FORM = 1
+MOST_DEEDS = 200
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,8 @@ class Journal:
             _save(folder, note)
         except OSError as exc:
             raise files.FileError(folder, f"no backup can be made: {(exc.strerror or str(exc)).lower()}") from exc
+        for old in list(self._folders())[:-MOST_DEEDS]:
+            shutil.rmtree(old, ignore_errors=True)
         return Deed(str(number), what, about, when, _shown_files(changes)), folder
 
     def _mark(self, id: str) -> None:

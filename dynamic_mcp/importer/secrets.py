@@ -102,9 +102,12 @@ class Hiding:
             for each in value:
                 self.add_tree(each, before if before.startswith("-") else name)
                 before = each if isinstance(each, str) else ""
-        elif isinstance(value, str) and (is_secret_name(name) or _HEADERS.search(name)):
-            self._plain.update(part for part in (value, *value.split()) if len(part) >= _SHORTEST_PLAIN)
-            self._shown[json.dumps(value, ensure_ascii=False)] = json.dumps(MASKED)
+        elif isinstance(value, str):
+            parts = list(_in_tree(value, name))
+            if value in parts:
+                self._shown[json.dumps(value, ensure_ascii=False)] = json.dumps(MASKED)
+            words = [word for part in parts for word in (part, *part.split())]
+            self._plain.update(word for word in words if len(word) >= _SHORTEST_PLAIN)
 
     def hidden(self, line: str) -> str:
         """The line as it may be shown."""
@@ -112,6 +115,16 @@ class Hiding:
         for value in sorted(self._plain, key=len, reverse=True):
             line = line.replace(value, MASKED)
         return masked_text(line)
+
+
+def _in_tree(text: str, name: str) -> Iterator[str]:
+    """Yield what is secret in a text of a foreign file, which has this name there."""
+    if is_secret_name(name) or _HEADERS.search(name):
+        yield text
+    elif (option := _OPTION.fullmatch(text)) and is_secret_name(option[1]):
+        yield option[3]
+    elif "://" in text:
+        yield from (secret.value for secret in _of_url((), text))
 
 
 def _in_env(entry: Mapping[str, object]) -> Iterator[Secret]:

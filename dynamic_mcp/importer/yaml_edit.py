@@ -150,6 +150,8 @@ def _filled(text: str, path: Keys, value: object, eol: str) -> str:
 
 def _added(text: str, path: Keys, key: str | int, value: object, eol: str) -> str:
     container = _node(_composed(text), path)
+    if isinstance(container.value, str):
+        raise ValueError("it is a text")  # noqa: TRY004 -- what is wrong is the file
     if container.flow_style:
         item = _flow(value) if isinstance(key, int) else f"{_scalar(key)}: {_flow(value)}"
         end = container.end_mark.index - 1
