@@ -131,7 +131,17 @@ def _readings(options: Options, machine: Machine) -> list[Reading]:
     found += [read.read_file(Path(file).absolute(), machine) for file in options.files]
     if options.is_open:
         found += read.read_all(machine, scopes)
-    return found
+    return _without_echoes(found)
+
+
+def _without_echoes(readings: Sequence[Reading]) -> list[Reading]:
+    """Leave out the project's files that are the user's own, as they are in the home directory."""
+    users = {(each.source.tool, each.source.file) for each in readings if each.source.scope is Scope.USER}
+    return [
+        each
+        for each in readings
+        if each.source.scope is not Scope.PROJECT or (each.source.tool, each.source.file) not in users
+    ]
 
 
 def _tools(options: Options) -> list[Adapter]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from dynamic_mcp.config.keys import path as shown
 from dynamic_mcp.config.values import NAME_LENGTH
 from dynamic_mcp.importer.found import Found, Notice, Reading
-from dynamic_mcp.importer.identity import identity
+from dynamic_mcp.importer.identity import Identity, identity
 from dynamic_mcp.importer.memory import Memory, Record, key_of
 from dynamic_mcp.importer.plan import Action, Choice, Item
 from dynamic_mcp.importer.secrets import secrets
@@ -48,7 +48,10 @@ class Merge:
         self._before = dict(servers)
         self._rules = rules
         self._known = dict(memory.records)
-        self._identities = {name: identity(entry, rules.home) for name, entry in servers.items()}
+        self._identities: dict[str, Identity] = {}
+        self._named: dict[tuple[str, ...], list[str]] = {}  # by the key of their identity
+        for name, entry in servers.items():
+            self._know(name, entry)
 
     def take(self, found: Found) -> Item:
         """Merge one server. The order of the calls decides: of several sources of one server the first counts."""
@@ -72,7 +75,7 @@ class Merge:
         if record is not None and record.name in self.servers:
             return record.name
         own = identity(found.entry, self._rules.home)
-        same = [name for name, other in self._identities.items() if other.is_same(own)]
+        same = [name for name in self._named.get(own.key, ()) if self._identities[name].is_same(own)]
         same.sort(key=lambda name: name != found.name)
         return next((name for name in same if self._may_be(found, name)), None)
 
@@ -149,8 +152,14 @@ class Merge:
 
     def _keep(self, found: Found, name: str, entry: Entry, sides: Sides) -> None:
         self.servers[name] = entry
-        self._identities[name] = identity(entry, self._rules.home)
+        self._know(name, entry)
         self._remember(found, name, sides, entry)
+
+    def _know(self, name: str, entry: Entry) -> None:
+        if name in self._identities:
+            self._named[self._identities[name].key].remove(name)
+        self._identities[name] = identity(entry, self._rules.home)
+        self._named.setdefault(self._identities[name].key, []).append(name)
 
     def _remember(self, found: Found, name: str, sides: Sides, entry: object) -> None:
         key = key_of(found)

@@ -40,7 +40,8 @@ class World:
         self._capsys = capsys
         for directory in (self.home, self.project):
             directory.mkdir()
-        for name in [name for name in os.environ if name.startswith(("XDG_", "CODEX_", "CLAUDE_", "DYNAMIC_MCP"))]:
+        others = ("XDG_CONFIG", "XDG_DATA", "CODEX_", "CLAUDE_", "DYNAMIC_MCP")
+        for name in [name for name in os.environ if name.startswith(others)]:
             monkeypatch.delenv(name)
         monkeypatch.setenv("HOME", str(self.home))
         monkeypatch.chdir(self.project)
