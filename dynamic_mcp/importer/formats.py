@@ -106,8 +106,8 @@ def _json5(text: str) -> Document:
     try:
         return _json(text)
     except UnreadableError as strict:
-        if len(text) > _LARGEST_JSON5:
-            raise
+        if len(text) > _LARGEST_JSON5 or re.search(r"\\u[dD][89a-fA-F]", text):
+            raise  # it would take minutes, or take half of a surrogate pair
         try:
             return Document(_as_json5(text))
         except ValueError:

@@ -78,8 +78,9 @@ def _note_parts(draft: Draft, timeout: dict[str, str], given: Given) -> None:
 
 
 def _seconds(draft: Draft, wait: Wait, given: Given) -> float | None:
-    amount = _amount(draft, given)
-    if amount is None:
+    amount = _amount(given)
+    if amount is None or amount <= 0:
+        draft.note(given.name, "is no time to wait, and is left out")
         return None
     if isinstance(given.value, str) and not re.fullmatch(r"[\d.\s]+", given.value):
         seconds = amount
@@ -91,14 +92,13 @@ def _seconds(draft: Draft, wait: Wait, given: Given) -> float | None:
     return seconds
 
 
-def _amount(draft: Draft, given: Given) -> float | None:
+def _amount(given: Given) -> float | None:
     try:
         amount = values.seconds(given.value)
     except (values.FlawError, OverflowError):
         value = given.value
         if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(_float(value)):
             return _float(value)  # too many seconds may be a fair number of milliseconds
-        draft.note(given.name, "is no time to wait, and is left out")
         return None
     return amount
 

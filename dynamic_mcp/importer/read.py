@@ -10,7 +10,7 @@ from pathlib import Path
 from dynamic_mcp.errors import NotFound
 from dynamic_mcp.importer import formats, locations, quirks
 from dynamic_mcp.importer.adapter import Adapter, Place
-from dynamic_mcp.importer.containers import collect, inputs
+from dynamic_mcp.importer.containers import collect, inputs, looks_like_server
 from dynamic_mcp.importer.convert import convert
 from dynamic_mcp.importer.draft import Context, shown
 from dynamic_mcp.importer.found import Found, Machine, Notice, Reading, Scope, Source
@@ -67,6 +67,8 @@ def read_file(file: Path, machine: Machine, adapter: Adapter | None = None) -> R
         document = formats.load(file)
     except formats.UnreadableError as exc:
         return Reading(source, error=str(exc))
+    if adapter is None and looks_like_server(document.value):
+        document = replace(document, value={file.stem: document.value})
     known = adapter or adapter_for(file, document.value, TOOLS, GENERIC)
     return _read(document, known, None, source, machine)
 

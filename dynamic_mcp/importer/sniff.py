@@ -10,6 +10,7 @@ from pathlib import Path
 from dynamic_mcp.importer.adapter import Adapter, at
 
 _SIGNS = (
+    ("$.powers.mcpServers", "kiro"),
     ("$.context_servers", "zed"),
     ("$.'amp.mcpServers'", "amp"),
     ("$.'zencoder.mcpServers'", "zencoder"),
@@ -38,6 +39,8 @@ def _by_content(file: Path, document: object) -> str:
     for path, name in _SIGNS:
         if any(isinstance(value, dict) for value in at(document, path)):
             return name
+    if any(at(document, f"$.mcp.{name}") for name in ("sse_servers", "shttp_servers", "stdio_servers")):
+        return "openhands"
     suffix = file.suffix.lower()
     if suffix == ".toml" and at(document, "$.mcp_servers"):
         return "codex" if isinstance(at(document, "$.mcp_servers")[0], dict) else "mistral-vibe"

@@ -183,7 +183,7 @@ class _Conversion:
 
     def _place(self) -> str:
         """A name made of where the text is: tool, server and the last part of the field."""
-        words = (self._scene.tool, self._scene.server, re.split(r"[.\[]", self._field)[-1].strip("]"))
+        words = (self._scene.tool, self._scene.server, self._field.rpartition(".")[2])
         return variable(*words[1:] if words[0] == "file" else words)
 
     def _input(self, id: str) -> None:

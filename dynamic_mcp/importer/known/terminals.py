@@ -96,7 +96,7 @@ CRUSH = Adapter(
         *user("{CRUSH_GLOBAL_CONFIG}", "{CRUSH_GLOBAL_CONFIG}/crush.json", "{config}/crush/crushrc"),
         *user("{config}/crush/crush.json"),
         *user("{localappdata}/crush/crushrc", "{localappdata}/crush/crush.json", systems=("win32",)),
-        *user("{CRUSH_GLOBAL_DATA|{data}/crush}/crush.json", systems=("linux", "darwin")),
+        *user("{CRUSH_GLOBAL_DATA}/crush.json", "{data}/crush/crush.json"),
     ),
     servers=("$.mcp",),
     variables=(*BRACES, Syntax.DOLLAR, Syntax.SHELL),
