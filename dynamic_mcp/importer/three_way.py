@@ -51,7 +51,7 @@ def remembered(result: object, sides: Sides, before: Print, memory: Memory) -> P
 
 def _merged(sides: Sides, read: Print, written: Print, memory: Memory, at: Keys, *, is_known: bool) -> Merged:
     values = (sides.mine, sides.theirs, sides.written)
-    if any(isinstance(value, Mapping) for value in values) and all(_is_object(value) for value in values):
+    if any(isinstance(value, Mapping) and value for value in values) and all(map(_is_object, values)):
         return _merged_object(sides, read, written, memory, at, is_known=is_known)
     if _is_equal(sides.mine, sides.written) or _is_equal(sides.mine, sides.theirs):
         return Merged(sides.written, sides.written, ())
