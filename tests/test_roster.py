@@ -20,8 +20,8 @@ async def kept(roster: Roster, folder: Path) -> asyncio.Task[None]:
     """Begin to keep this process on the roster."""
     task = asyncio.create_task(roster.keep(lambda: ENTRY))
     async with asyncio.timeout(5):
-        while not list(folder.glob("*.json")):
-            await asyncio.sleep(0.001)
+        while not await asyncio.to_thread(lambda: list(folder.glob("*.json"))):
+            pass
     return task
 
 
