@@ -249,7 +249,11 @@ class Settings(Launch):
     """Defaults for all servers; a server's own fields win."""
 
     log: Log | None = Field(None, description="What is said while serving, and where.")
-
+    variables_file: EnvFiles = Field(
+        None,
+        description="Files of `NAME=value` lines, relative to this file, that fill in `${NAME}` in it; they win over"
+        " the environment, later ones over earlier ones, and reach a program only where it is given a variable.",
+    )
     max_message_bytes: int | None = Field(
         None, ge=65536, description="The largest message that is accepted. Default: 67108864 (64 MiB)."
     )
