@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -54,6 +53,8 @@ def doctor(this: Invocation, group: str | None) -> int:
 
 
 async def _examined(config: Config, out: Output) -> list[Examined]:
+    import asyncio
+
     from dynamic_mcp import paths
     from dynamic_mcp.cli.running import client
     from dynamic_mcp.doctor.servers import Doctor
