@@ -20,7 +20,7 @@ _EMPTY = '{\n  "mcpServers": {}\n}\n'
 
 def add(this: Invocation, name: str, entry: Mapping[str, object], *, may_replace: bool) -> int:
     """Write a server into the config; returns the exit code."""
-    file = _file_to_be(this)
+    file = file_to_be(this)
     before = _text(file) if file.exists() else _EMPTY
     if name in names_in(before, file) and not may_replace:
         raise InvalidArguments(f"`{file}` has a server `{name}` already", hint="--replace takes its place")
@@ -63,7 +63,7 @@ def pairs(option: str, words: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def _file_to_be(this: Invocation) -> Path:
+def file_to_be(this: Invocation) -> Path:
     """Return the config file, or where a first one goes: the user's config directory, unless another is named."""
     cwd, user_dir = Path.cwd(), paths.config_dir()
     places = (cwd / FILE_NAME, user_dir / FILE_NAME)

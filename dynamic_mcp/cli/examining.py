@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
+from dynamic_mcp.config.keys import path
 from dynamic_mcp.doctor.files import check as check_file
 from dynamic_mcp.doctor.findings import Examined, Finding, Level, exit_code
 
@@ -45,12 +45,16 @@ def doctor(this: Invocation, group: str | None) -> int:
         this.out.json({"config": str(file), "findings": findings, "groups": examined})
     else:
         _show(this.out, findings)
+        errors = [finding for finding in findings if finding.level is Level.ERROR]
         for each in examined:
-            _show_group(this.out, each, is_verbose=this.verbose > 0)
+            if each.is_up or not any(_is_of(error, each.group) for error in errors):  # else it stands above
+                _show_group(this.out, each, is_verbose=this.verbose > 0)
     return exit_code([*findings, *(finding for each in examined for finding in each.findings)])
 
 
 async def _examined(config: Config, out: Output) -> list[Examined]:
+    import asyncio
+
     from dynamic_mcp import paths
     from dynamic_mcp.cli.running import client
     from dynamic_mcp.doctor.servers import Doctor
@@ -58,7 +62,7 @@ async def _examined(config: Config, out: Output) -> list[Examined]:
 
     shelf = Shelf(paths.cache_dir() / "catalogs")
     examiner = Doctor()
-    with examiner.listening(), out.waiting(f"connecting to {len(config.groups)} groups"):
+    with examiner.listening(), out.waiting("connecting to " + ", ".join(each.name for each in config.groups)):
         async with client(config, out, opener=examiner.open, learns_anew=True) as made:
             return await asyncio.gather(
                 *(examiner.examine(group, shelf.load(group.config)) for group in made.proxy.groups)
@@ -67,7 +71,13 @@ async def _examined(config: Config, out: Output) -> list[Examined]:
 
 def _concerns(finding: Finding, group: str) -> bool:
     """Tell whether what was found in the config is of use to somebody who asks about one group."""
-    return not finding.where.startswith("mcpServers") or finding.where.split(".")[1:2] == [group]
+    return not finding.where.startswith("mcpServers") or _is_of(finding, group)
+
+
+def _is_of(finding: Finding, group: str) -> bool:
+    """Tell whether something stands in the entry of a group."""
+    entry = path(("mcpServers", group))
+    return finding.where == entry or finding.where.startswith((f"{entry}.", f"{entry}["))
 
 
 def _show(out: Output, findings: list[Finding]) -> None:

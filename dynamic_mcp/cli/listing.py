@@ -81,14 +81,14 @@ def search_tools(this: Invocation, group: str | None, query: str, detail: str | 
 
 async def _asked(config: Config, kinds: Sequence[Kind], out: Output) -> list[Offered]:
     async with client(config, out) as made:
-        with out.waiting(f"asking {len(config.groups)} groups"):
+        with out.waiting("asking " + ", ".join(group.name for group in config.groups)):
             return await asyncio.gather(*(_offered(group, kinds) for group in made.proxy.groups))
 
 
 async def _offered(group: Group, kinds: Sequence[Kind]) -> Offered:
     allowed = [kind for kind in kinds if group.config.features.allows(kind.capability)]
     try:
-        catalog = await group.catalog(allowed)
+        catalog = await group.catalog(Kind)  # all of it, so that it can be kept
     except DynamicMcpError as exc:
         return Offered(group.name, group.description, None, exc)
     return Offered(group.name, group.description, catalog, missing=group.complaint(allowed))

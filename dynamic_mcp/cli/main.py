@@ -18,7 +18,7 @@ from dynamic_mcp.errors import DynamicMcpError
 # By what they are for, as `--help` shows them. Each is loaded when it is named, from the file called after it.
 SECTIONS = {
     "Serve": ["serve"],
-    "Set up": ["import", "install", "uninstall", "undo", "add", "remove", "enable", "disable"],
+    "Set up": ["init", "import", "install", "uninstall", "undo", "add", "remove", "enable", "disable"],
     "Look and try": ["tools", "resources", "prompts", "call", "read", "prompt"],
     "Check and repair": ["check", "doctor", "status", "logs"],
     "For editors and shells": ["schema", "completions"],

@@ -90,26 +90,25 @@ class Output:
             )
         for row in rows:
             table.add_row(*(Text(escaped(cell, keep=_LINES), _style(cell)) for cell in row))
-        self._draw(table)
+        self.console().print(table)
 
     def _list(self, columns: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> None:
-        from rich.padding import Padding
-        from rich.text import Text
-
         if title:
-            self._draw(Text(escaped(title), "bold"))
+            self.line(title, "bold")
         for first, *others in rows:
-            self._draw(Text(escaped(first), "bold"))
+            self.line(first, "bold")
             for column, cell in zip(columns[1:], others, strict=True):
                 if cell:
-                    self._draw(Padding(Text(column.lower() + ": " + escaped(cell, keep=_LINES)), (0, 0, 0, 2)))
+                    self.line(f"{column.lower()}: {cell}", indent=2)
 
     def line(self, text: str, style: str = "", *, indent: int = 0) -> None:
         """Print one paragraph for a person, folded at the width and indented as a whole."""
-        from rich.padding import Padding
         from rich.text import Text
 
-        self._draw(Padding(Text(escaped(text, keep=_LINES), style), (0, 0, 0, indent)))
+        console = self.console()
+        for line in Text(escaped(text, keep=_LINES), style).wrap(console, max(1, console.width - indent)):
+            line.rstrip()
+            console.print(Text(" " * indent).append(line))
 
     def mark(self, name: str) -> str:
         """Return a sign that this terminal can show: `ok`, `note`, `warning` or `error`."""
@@ -170,9 +169,6 @@ class Output:
         from rich.console import Console
 
         return Console(file=stream or self._stdout, highlight=False, markup=False, emoji=False)
-
-    def _draw(self, what: object) -> None:
-        self.console().print(what)
 
     def _print(self, text: str) -> None:
         print(text, file=self._stdout, flush=True)

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import Raw
 
 from dynamic_mcp import __version__, paths, wire
+from dynamic_mcp.catalog import Kind
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.errors import UpstreamError
 from dynamic_mcp.group import OpenLink
 from dynamic_mcp.proxy import Proxy
 from dynamic_mcp.shelf import Shelf
+from dynamic_mcp.states import State
 from dynamic_mcp.upstream.open import PROTOCOL_VERSIONS, open_link
 from dynamic_mcp.upstream.process import hasten, kill_all
 from dynamic_mcp.wire import Frame
@@ -75,14 +77,24 @@ async def client(
 
     One that `learns_anew` connects to every group, and neither reads nor keeps catalogs on disk.
     """
-    proxy = Proxy(config, opener=opener, shelf=None if learns_anew else Shelf(paths.cache_dir() / "catalogs"))
+    shelf = None if learns_anew else Shelf(paths.cache_dir() / "catalogs")
+    proxy = Proxy(config, opener=opener, shelf=shelf)
     made = Client(proxy, out)
     try:
         await made.begin()
         yield made
+        if shelf is not None:
+            await asyncio.to_thread(_keep, proxy, shelf)
     finally:
         hasten(END_WITHIN_S)
         await proxy.close()
+
+
+def _keep(proxy: Proxy, shelf: Shelf) -> None:
+    """Keep what was learnt, for the next command and the next proxy; a group by itself would do so a moment later."""
+    for group in proxy.groups:
+        if group.state is State.READY and group.known is not None and group.known.knows(Kind):
+            shelf.save(group.config, group.known)
 
 
 def run(work: Coroutine[object, object, T]) -> T:

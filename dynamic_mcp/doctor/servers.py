@@ -14,7 +14,7 @@ from dynamic_mcp.catalog import Catalog, Kind
 from dynamic_mcp.config.resolved import GroupConfig
 from dynamic_mcp.doctor.findings import Examined, Finding, Level
 from dynamic_mcp.doctor.schemas import bad_schemas
-from dynamic_mcp.errors import DynamicMcpError, TimedOut
+from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.group import Group, OpenLink
 from dynamic_mcp.shelf import Kept, redefined
 from dynamic_mcp.upstream.link import Link
@@ -38,8 +38,10 @@ class Doctor:
     async def open(self, config: GroupConfig, group: Group, greeting: Greeting) -> tuple[Link, Welcome]:
         """Open a link as ever, and remember how that went."""
         began = self._clock.now()
-        link, welcome = await self._opener(config, group, greeting)
-        self._took[config.name] = self._clock.now() - began
+        try:
+            link, welcome = await self._opener(config, group, greeting)
+        finally:
+            self._took[config.name] = self._clock.now() - began
         self._welcomes[config.name] = welcome
         return link, welcome
 
@@ -92,7 +94,7 @@ class Doctor:
 
     def _failed(self, group: Group, error: DynamicMcpError) -> Examined:
         hint = error.hint
-        if isinstance(error, TimedOut) and not self._took.get(group.name):
+        if group.name not in self._welcomes and self._took.get(group.name, 0.0) >= group.config.timeouts.connect_s:
             hint = "does it wait for something, a login or a download? `timeout.connect` allows more time"
         what = getattr(error, "reason", error.message)
         found = [Finding(Level.ERROR, group.name, what, hint, error.exit_code), *self._skipped(group.name)]
