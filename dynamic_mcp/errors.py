@@ -44,6 +44,7 @@ class ConfigError(DynamicMcpError):
         super().__init__(f"{place}: {message}", hint=hint)
         self.file = file
         self.where = where
+        self.problem = f"`{where}`: {message}" if where else message
 
 
 class NotFound(DynamicMcpError):
@@ -54,7 +55,7 @@ class NotFound(DynamicMcpError):
 
     def __init__(self, kind: str, name: str, near: Sequence[str] = (), *, hint: str = "") -> None:
         guess = "did you mean " + " or ".join(f"`{n}`" for n in near) + "?" if near else ""
-        super().__init__(f"no {kind} is named `{name}`", hint="; ".join(filter(None, (guess, hint))))
+        super().__init__(f"no {kind} is named `{name}`", hint=" ".join(filter(None, (guess, hint))))
         self.name = name
         self.near = tuple(near)
 

@@ -173,10 +173,7 @@ class Group:
         caller: Caller | None = None,
         what: str = "",
     ) -> Frame:
-        """Send a request, connecting first if need be, and return the answer.
-
-        A link that is found dead before anything was written is replaced once. Raises UpstreamError.
-        """
+        """Send a request, over a new link where there is none or it is found dead. Raises UpstreamError."""
         try:
             try:
                 return await self._send(method, params, timeout_s, caller, what)
@@ -195,19 +192,10 @@ class Group:
         try:
             link = link or await self._connected()
             answer = await link.request(method, params, timeout_s=timeout_s, caller=caller, what=what)
-            self.use.answered()
+            self.use.answered(with_error=len(answer.error) > 0)
             return answer
-        except NotSent as exc:
-            if link is not None:
-                self.lost(link, exc)
-            raise
-        except LoginNeeded as exc:
-            if exc.scope is None and link is not None and self.in_flight == 1:  # no call will do without it
-                self.lost(link, exc)
-            raise
-        except TimedOut:
-            self.use.timed_out()
-            self._wake.set()
+        except DynamicMcpError as exc:
+            self._failed(exc, link)
             raise
         finally:
             self.use.end_call()
@@ -218,10 +206,7 @@ class Group:
             self._link.notify(method, params)
 
     async def catalog(self, kinds: Iterable[Kind] = (Kind.TOOLS,)) -> Catalog:
-        """Return what the group offers, connecting to learn these lists only if they are not known.
-
-        Raises UpstreamError.
-        """
+        """Return what the group offers, connecting to learn it only if need be. Raises UpstreamError."""
         while self.known is None or not self._offer.knows(kinds):
             if self._link is not None:
                 await self._offer.settles()
@@ -388,6 +373,16 @@ class Group:
             self._life.attempts.forget()
         self._offer.settle()
         self._life.enter(State.COLD, "idle")
+
+    def _failed(self, error: DynamicMcpError, link: Link | None) -> None:
+        self.use.failed(has_timed_out=isinstance(error, TimedOut))
+        match error:
+            case NotSent() if link is not None:
+                self.lost(link, error)
+            case LoginNeeded(scope=None) if link is not None and self.in_flight == 1:  # no call will do without it
+                self.lost(link, error)
+            case TimedOut():
+                self._wake.set()
 
     def _end_attempt(self) -> None:
         self._attempt_over.set()

@@ -65,7 +65,7 @@ class Shelf:
     def save(self, config: GroupConfig, catalog: Catalog) -> list[str]:
         """Keep a catalog; return the tools whose definition is another one than it was. Never raises OSError."""
         before = self.load(config)
-        changed = _changed(before.catalog, catalog) if before else []
+        changed = redefined(before.catalog, catalog) if before else []
         changes = [*(before.changes if before else ()), *(f"{self._now():.0f} {tool}" for tool in changed)]
         data = _written(config.name, catalog, self._now(), changes[-MAX_CHANGES:])
         if len(data) <= MAX_FILE_BYTES:
@@ -156,7 +156,9 @@ def _read(data: bytes) -> Kept:
     return Kept(catalog, float(bytes(members["read_at"])), changes)
 
 
-def _changed(before: Catalog, after: Catalog) -> list[str]:
+def redefined(before: Catalog, after: Catalog) -> list[str]:
+    """Return the tools that both have, with another definition."""
+
     def definition(tool: Raw) -> bytes:
         return wire.compact(tool)
 

@@ -1,4 +1,4 @@
-"""What every test gets: a cache and a state of its own, so that no catalog and no login is left over."""
+"""What every test gets: a cache and a state of its own, so that nothing is left over from another one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _own_folders(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    with tempfile.TemporaryDirectory() as cache, tempfile.TemporaryDirectory() as state:
-        monkeypatch.setenv("XDG_CACHE_HOME", cache)
-        monkeypatch.setenv("XDG_STATE_HOME", state)
+    with tempfile.TemporaryDirectory() as folder:
+        monkeypatch.setenv("XDG_CACHE_HOME", f"{folder}/cache")
+        monkeypatch.setenv("XDG_STATE_HOME", f"{folder}/state")
         yield

@@ -1,282 +1,51 @@
-"""`dynamic-mcp auth login|logout|status`: being logged in to remote servers, at a desk or over SSH."""
+"""`dynamic-mcp auth`: be logged in to remote servers."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import json
-import logging
-import os
-import sys
-import threading
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from dynamic_mcp import paths
-from dynamic_mcp.config.read import find, read
-from dynamic_mcp.config.resolved import Config, GroupConfig, Remote
-from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, LoginFailed, LoginNeeded, NotFound
-from dynamic_mcp.oauth.bearer import Bearer
-from dynamic_mcp.oauth.callback import NotOurs
-from dynamic_mcp.oauth.records import Login, Token
+from dynamic_mcp.cli.options import common
 
-LOGIN_NEEDED = LoginNeeded.exit_code
-_SAVE_HINT = f"look at the disk and the rights of `{paths.state_dir()}`"
+if TYPE_CHECKING:
+    from dynamic_mcp.cli.invocation import Invocation
+
+_name = click.argument("name", required=False)
 
 
-@dataclass(frozen=True)
-class _Group:
-    """A remote group and its credentials."""
-
-    name: str
-    remote: Remote
-    bearer: Bearer
-
-    def is_static(self) -> bool:
-        """Tell whether the config itself holds the credentials."""
-        return any(name.lower() == "authorization" and value.strip() for name, value in self.remote.headers.items())
+@click.group(short_help="Log in to remote servers, log out, see who is logged in.")
+def command() -> None:
+    """Be logged in to the remote servers of a config. NAME is a group; without it, all groups are meant."""
 
 
-def login(name: str | None, config: str | None, *, open_browser: bool, ask_token: bool) -> None:
-    """Log in to one group, or to each that is not logged in. Raises DynamicMcpError."""
-    groups = _groups(name, config)
-    failures: list[DynamicMcpError] = []
-    for group in groups:
-        try:
-            asyncio.run(_login(group, is_named=name is not None, open_browser=open_browser, ask_token=ask_token))
-        except DynamicMcpError as exc:
-            failures.append(exc)
-    _raise_all(failures)
+@command.command("login")
+@_name
+@click.option("--no-browser", is_flag=True, help="Print the link only.")
+@click.option("--token", "ask_token", is_flag=True, help="Give a token that you have made, on stdin.")
+@common
+def login(this: Invocation, *, name: str | None, no_browser: bool, ask_token: bool) -> None:
+    """Log in to a group in a browser, here or on another machine."""
+    from dynamic_mcp.cli import logging_in
+
+    logging_in.login(this, name, open_browser=not no_browser, ask_token=ask_token)
 
 
-def logout(name: str | None, config: str | None) -> None:
-    """Give the tokens of one group back, or of all, and forget them. Raises DynamicMcpError."""
-    for group in _groups(name, config):
-        asyncio.run(_logout(group))
+@command.command("logout")
+@_name
+@common
+def logout(this: Invocation, *, name: str | None) -> None:
+    """Revoke and forget the tokens of a group."""
+    from dynamic_mcp.cli import logging_in
+
+    logging_in.logout(this, name)
 
 
-def status(name: str | None, config: str | None, *, as_json: bool) -> int:
-    """Show who is logged in; return the exit code."""
-    rows = asyncio.run(_status(_groups(name, config, only_remote=name is not None)))
-    if as_json:
-        click.echo(json.dumps(rows, indent=2))
-    else:
-        for row in rows:
-            facts = [row["state"], *(f"{key} {row[key]}" for key in ("until", "scope", "issuer") if row.get(key))]
-            click.echo(f"{row['group']}: {', '.join(map(str, facts))}")
-        if not rows:
-            click.echo("no group is reached by a url, so there is nothing to log in to", err=True)
-    needs = {"expired"} if name is None else {"expired", "not logged in"}
-    return LOGIN_NEEDED if any(row["state"] in needs for row in rows) else 0
+@command.command("status")
+@_name
+@common
+def status(this: Invocation, *, name: str | None) -> int:
+    """Show which groups are logged in; exit code 4 when a login is needed."""
+    from dynamic_mcp.cli import logging_in
 
-
-# --- which groups ----------------------------------------------------------------------------------------
-
-
-def _groups(name: str | None, argument: str | None, *, only_remote: bool = True) -> list[_Group]:
-    logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING)
-    config = read(find(argument, os.environ, cwd=Path.cwd(), user_dir=paths.config_dir()), os.environ)
-    found = [_group(each) for each in _chosen(config, name) if isinstance(each.upstream, Remote)]
-    if name is not None and only_remote and not found:
-        raise InvalidArguments(f"group `{name}` is a program, or cannot be reached as things are: no login is needed")
-    return found
-
-
-def _chosen(config: Config, name: str | None) -> Sequence[GroupConfig]:
-    if name is None:
-        return config.groups
-    found = [each for each in config.groups if each.name == name]
-    if not found:
-        from difflib import get_close_matches
-
-        names = [each.name for each in config.groups]
-        raise NotFound("group", name, get_close_matches(name, names), hint=f"the groups are {', '.join(names)}")
-    return found
-
-
-def _group(config: GroupConfig) -> _Group:
-    assert isinstance(config.upstream, Remote)
-    folder = paths.state_dir() / "logins"
-    bearer = Bearer(config.name, config.upstream, folder, f"dynamic-mcp auth login {config.name}")
-    return _Group(config.name, config.upstream, bearer)
-
-
-def _raise_all(failures: list[DynamicMcpError]) -> None:
-    for exc in failures[:-1]:
-        click.echo(f"error: {exc}", err=True)
-    if failures:
-        raise failures[-1]
-
-
-# --- login -----------------------------------------------------------------------------------------------
-
-
-async def _login(group: _Group, *, is_named: bool, open_browser: bool, ask_token: bool) -> None:
-    known = await group.bearer.login()
-    if group.is_static():
-        click.echo(f"{group.name}: the config has an Authorization header for it, which is used", err=True)
-        return
-    if not is_named and known is not None and known.token is not None and not ask_token:
-        click.echo(f"{group.name}: is logged in already", err=True)
-        return
-    if group.remote.oauth.is_client_credentials:
-        await group.bearer.header()
-        click.echo(f"{group.name}: the client that the config names gets its tokens by itself", err=True)
-        return
-    login = await _pasted_token(group) if ask_token else await _browsed(group, known, open_browser=open_browser)
-    if login is None:
-        return
-    if not await group.bearer.adopt(login):
-        raise LoginFailed(group.name, "the login worked, but its token could not be saved", hint=_SAVE_HINT)
-    click.echo(f"{group.name}: logged in; running proxies pick it up by themselves", err=True)
-
-
-async def _browsed(group: _Group, known: Login | None, *, open_browser: bool) -> Login | None:
-    """Log in by a browser; by a pasted token where no client can be had. None where no login is asked for."""
-    from dynamic_mcp.oauth.login import NoClient, Stopped, begun
-    from dynamic_mcp.oauth.probe import probed
-
-    asked = await probed(group.remote)
-    if asked.status is None:
-        raise LoginFailed(group.name, asked.why, hint="check the `url`, and the network or VPN")
-    try:
-        async with begun(group.remote, group.bearer.reach, asked.demand, known) as attempt:
-            if asked.is_open() and attempt.is_assumed():
-                _no_login(group)
-                return None
-            await _show(attempt.url, open_browser=open_browser)
-            _take_pasted(attempt.paste)
-            login = await attempt.finished()
-    except NoClient as exc:
-        if asked.is_open():
-            _no_login(group)
-            return None
-        click.echo(f"{group.name}: {exc}", err=True)
-        return await _pasted_token(group)
-    except Stopped as exc:
-        raise LoginFailed(group.name, str(exc)) from exc
-    for warning in attempt.warnings:
-        click.echo(f"warning: {group.name}: {warning}", err=True)
-    return login
-
-
-def _no_login(group: _Group) -> None:
-    click.echo(f"{group.name}: asks for no login", err=True)
-
-
-async def _show(url: str, *, open_browser: bool) -> None:
-    """Bring a link to the person: the link is data, and goes to stdout."""
-    from dynamic_mcp.oauth.browser import has_browser, open_link
-
-    is_open = open_browser and has_browser(os.environ) and await open_link(url)
-    click.echo("A browser opens this page; log in there:" if is_open else "Open this page and log in:", err=True)
-    click.echo(url)
-    click.echo("Is the browser on another machine? Then paste the address that it ends up at here.", err=True)
-
-
-def _take_pasted(paste: Callable[[str], None]) -> None:
-    """Let lines of stdin be the address that the browser ended up at, while the browser may still come by itself."""
-    loop = asyncio.get_running_loop()
-
-    def take(line: str) -> None:
-        try:
-            paste(line)
-        except NotOurs as exc:
-            click.echo(f"this does not help: {exc}", err=True)
-
-    def read() -> None:
-        kept = b""
-        # not by `sys.stdin`: its lock could not be had at the exit, while this waits for a line
-        while (data := _read_some()) and not loop.is_closed():
-            *lines, kept = (kept + data).split(b"\n")
-            for line in filter(None, lines):
-                with contextlib.suppress(RuntimeError):  # the login is over
-                    loop.call_soon_threadsafe(take, line.decode("utf-8", "replace"))
-
-    threading.Thread(target=read, name="pasted", daemon=True).start()
-
-
-def _read_some() -> bytes:
-    try:
-        return os.read(0, 65536)
-    except OSError:  # there is no stdin
-        return b""
-
-
-async def _pasted_token(group: _Group) -> Login:
-    """Ask for a token that a person has made, and try it. Raises LoginFailed."""
-    from dynamic_mcp.oauth.probe import probed
-    from dynamic_mcp.oauth.services import token_hint
-
-    click.echo(f"{group.name}: make a token ({token_hint(group.remote.url)})", err=True)
-    text = await asyncio.to_thread(_typed_token)
-    if not text or not text.isascii() or not text.isprintable() or " " in text:
-        hint = f"pipe it in: `… | dynamic-mcp auth login --token {group.name}`"
-        raise LoginFailed(group.name, "no token was given", hint=hint)
-    tried = await probed(group.remote, text)
-    if tried.status in (401, 403):
-        raise LoginFailed(group.name, f"the server does not accept this token (HTTP {tried.status})")
-    return Login(group.remote.url, token=Token(text, time.time()))
-
-
-def _typed_token() -> str:
-    if not sys.stdin.isatty():
-        return sys.stdin.readline().strip().removeprefix("Bearer ")
-    typed: str = click.prompt("token", hide_input=True, default="", show_default=False, err=True)
-    return typed.strip().removeprefix("Bearer ")
-
-
-# --- logout and status -----------------------------------------------------------------------------------
-
-
-async def _logout(group: _Group) -> None:
-    known = await group.bearer.login()
-    if known is None or known.token is None:
-        click.echo(f"{group.name}: is not logged in", err=True)
-        return
-    if known.revocation_endpoint is not None and known.client is not None:
-        from dynamic_mcp.oauth.tokens import Denied, Failed, Tokens
-
-        try:
-            await Tokens(group.bearer.reach, known, group.remote.oauth).revoke(known.token)
-        except (Denied, Failed) as exc:
-            why = f"`{known.revocation_endpoint}` {exc}"
-            click.echo(f"warning: {group.name}: the token is forgotten here, but not revoked: {why}", err=True)
-    try:
-        await group.bearer.forget()
-    except OSError as exc:
-        raise LoginFailed(group.name, f"the token cannot be deleted: {exc.strerror or exc}") from exc
-    click.echo(f"{group.name}: logged out", err=True)
-
-
-async def _status(groups: list[_Group]) -> list[dict[str, str | None]]:
-    return [await _row(group) for group in groups]
-
-
-async def _row(group: _Group) -> dict[str, str | None]:
-    row: dict[str, str | None] = {"group": group.name}
-    if group.is_static():
-        return {**row, "state": "authorized by the config"}
-    login = await group.bearer.login()
-    token = login.token if login else None
-    if group.remote.oauth.is_client_credentials:
-        state = "logs in by itself"
-    elif token is None:
-        state = "not logged in"
-    else:
-        state = "expired" if token.is_expired(time.time()) and token.refresh is None else "logged in"
-    until = None
-    if token is not None and token.expires_at is not None and token.refresh is None:
-        until = datetime.fromtimestamp(token.expires_at, UTC).isoformat(timespec="seconds")
-    return {
-        **row,
-        "state": state,
-        "issuer": login.issuer if login else None,
-        "scope": token.scope if token else None,
-        "until": until,
-    }
+    return logging_in.status(this, name)

@@ -257,9 +257,27 @@ class Remote(Shared):
     oauth_scopes: list[str] | None = Field(None, description="Short for `oauth.scopes`.")
 
 
+class Log(Section):
+    """What is said while serving, and where; `--log-level`, `--log-format` and `DYNAMIC_MCP_LOG` win over it."""
+
+    level: Literal["debug", "info", "warning", "error"] | None = Field(
+        None, description="How much goes to stderr. Default: info."
+    )
+    format: Literal["text", "json"] | None = Field(
+        None, description="`text` for people, `json` for programs: one object a line. Default: text."
+    )
+    file: bool | None = Field(None, description="Keep the log in a file too, for `dynamic-mcp logs`. Default: true.")
+
+
 class Settings(Launch):
     """Defaults for all servers; a server's own fields win."""
 
+    log: Log | None = Field(None, description="What is said while serving, and where.")
+    variables_file: EnvFiles = Field(
+        None,
+        description="Files of `NAME=value` lines, relative to this file, that fill in `${NAME}` in it; they win over"
+        " the environment, later ones over earlier ones, and reach a program only where it is given a variable.",
+    )
     max_message_bytes: int | None = Field(
         None, ge=65536, description="The largest message that is accepted. Default: 67108864 (64 MiB)."
     )

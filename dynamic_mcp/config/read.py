@@ -48,17 +48,41 @@ def find(argument: str | None, environment: Mapping[str, str], *, cwd: Path, use
 
 def read(file: Path, environment: Mapping[str, str], *, platform: str = sys.platform) -> Config:
     """The config in `file`, with the variables of `environment` filled in. Raises ConfigError."""
+    root, warnings = _root(file, platform)
+    directory = file.absolute().parent
+    config = resolve(root, file, surroundings=Surroundings(environment, platform, directory))
+    return replace(config, warnings=(*warnings, *config.warnings))
+
+
+def disabled(file: Path) -> list[str]:
+    """The names of the servers in `file` that are switched off. Raises ConfigError."""
+    root, _ = _root(file, sys.platform)
+    off = root.settings is not None and root.settings.enabled is False
+    return [name for name, each in root.servers.items() if each.enabled is False or (off and each.enabled is None)]
+
+
+def names_in(text: str, file: Path) -> list[str]:
+    """The names of the servers in a text that is, or is to be, in `file`. Raises ConfigError."""
+    return list(_valid(_document(file, text.removeprefix("\ufeff")), file).servers)
+
+
+def document(file: Path) -> object:
+    """What stands in `file`, before anything is made of it. Raises ConfigError when it is not JSON."""
+    return _document(file, _text(file, sys.platform)[0])
+
+
+def _root(file: Path, platform: str) -> tuple[Root, list[str]]:
     text, warnings = _text(file, platform)
-    document = _document(file, text)
+    return _valid(_document(file, text), file), warnings
+
+
+def _valid(tree: object, file: Path) -> Root:
     try:
-        root = Root.model_validate(document)
+        return Root.model_validate(tree)
     except ValidationError as exc:
         from dynamic_mcp.config.problems import failure, problems
 
         raise failure(file, problems(exc)) from exc
-    directory = file.absolute().parent
-    config = resolve(root, file, surroundings=Surroundings(environment, platform, directory))
-    return replace(config, warnings=(*warnings, *config.warnings))
 
 
 def _is_file(path: Path) -> bool:

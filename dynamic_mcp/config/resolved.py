@@ -138,6 +138,15 @@ class GroupConfig:
 
 
 @dataclass(frozen=True)
+class Log:
+    """What is said while serving: a level and a form of stderr, and whether a file is kept."""
+
+    level: str = "info"
+    form: str = "text"
+    file: bool = True
+
+
+@dataclass(frozen=True)
 class Config:
     """The whole config: the enabled groups in the order of the file, what a person should know, the files read."""
 
@@ -146,6 +155,7 @@ class Config:
     warnings: tuple[str, ...]
     max_message_bytes: int
     env_files: tuple[Path, ...] = ()
+    log: Log = Log()
 
 
 def _matches(name: str, globs: tuple[str, ...]) -> bool:

@@ -16,18 +16,26 @@ from dynamic_mcp.config.substitute import expand
 
 
 class Surroundings(Struct, frozen=True):
-    """Where the config is read: the proxy's own variables, its platform, and the directory of the file."""
+    """Where the config is read: the proxy's own variables, its platform, and the directory of the file.
+
+    `variables` are those of the config's own files, for its texts alone.
+    """
 
     environment: Mapping[str, str]
     platform: str
     directory: Path
+    variables: Mapping[str, str] = {}
+
+    def filling(self) -> Mapping[str, str]:
+        """What fills in the variables of the config's texts."""
+        return {**self.environment, **self.variables} if self.variables else self.environment
 
 
 def upstream(
     at: Keys, server: model.Server, *, settings: model.Settings, surroundings: Surroundings
 ) -> tuple[Program | Remote | Broken, list[str]]:
     """What stands behind the server at these keys, and the warnings about it."""
-    texts = _Texts(surroundings.environment)
+    texts = _Texts(surroundings.filling())
     made: Program | Remote
     match server:
         case model.Program():
@@ -42,7 +50,14 @@ def env_files(server: model.Server, settings: model.Settings, surroundings: Surr
     if not isinstance(server, model.Program):
         return []
     files = settings.env_file if server.env_file is None else server.env_file
-    return [_place(expand(text, surroundings.environment).text, surroundings) for text in files or ()]
+    return [_place(expand(text, surroundings.filling()).text, surroundings) for text in files or ()]
+
+
+def variables_files(settings: model.Settings, surroundings: Surroundings) -> list[Path]:
+    """The files that fill in the variables of the config's texts, whether they are there or not."""
+    return [
+        _place(expand(text, surroundings.environment).text, surroundings) for text in settings.variables_file or ()
+    ]
 
 
 class _Texts:

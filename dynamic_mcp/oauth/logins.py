@@ -40,9 +40,12 @@ class Pending:
 
 
 class Logins:
-    """Credentials by the name of their group; `command` gives the words that start a login by hand."""
+    """Credentials by the name of their group; `command` gives the words that start a login by hand.
 
-    def __init__(self, folder: Path, command: Callable[[str], str], environment: Mapping[str, str]) -> None:
+    `environment` tells whether there is a browser; without it none is opened.
+    """
+
+    def __init__(self, folder: Path, command: Callable[[str], str], environment: Mapping[str, str] | None) -> None:
         self._folder = folder
         self._command = command
         self._environment = environment
@@ -76,7 +79,9 @@ class Logins:
     def open_browser(self, group: str) -> None:
         """Open a browser for a group, once, where there is one and the config allows it; nothing is waited for."""
         bearer = self._bearers.get(group)
-        if bearer is None or group in self._opened or not bearer.remote.oauth.may_open_browser:
+        if bearer is None or self._environment is None or group in self._opened:
+            return
+        if not bearer.remote.oauth.may_open_browser:
             return
         from dynamic_mcp.oauth.browser import has_browser
 

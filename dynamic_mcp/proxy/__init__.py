@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 
 from msgspec import Raw
@@ -92,6 +92,11 @@ class Proxy:
         self._sessions.append(session)
         return session
 
+    @property
+    def sessions(self) -> Sequence[Session]:
+        """The clients that are connected."""
+        return self._sessions
+
     def apply(self, config: Config) -> None:
         """Serve another config from now on; the sessions hear of the lists that this changes."""
         self.groups.apply(config)
@@ -165,6 +170,7 @@ class Proxy:
         session.version = asked if asked in PROTOCOL_VERSIONS else PROTOCOL_VERSIONS[0]
         declared = params.get("capabilities", wire.EMPTY_OBJECT)
         session.capabilities = wire.members(declared)
+        session.client = wire.text(wire.member(_client_info(params), "name")) or ""
         self.groups.start(Greeting(session.version, declared, _client_info(params), session))
         self._announced = self._shown()
         self.begun.set()
@@ -302,7 +308,7 @@ class Proxy:
             timeout_s = group.config.timeouts.resources_s
             await group.request(method, params, timeout_s=timeout_s, caller=session, what=method)
         except DynamicMcpError as exc:
-            log.warning("%s: %s", method, exc.message)
+            log.warning("group %s: %s: %s", group.name, method, exc.message)
 
     def _in_background(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -23,10 +23,12 @@ from dynamic_mcp.errors import (
     ProtocolViolation,
     TimedOut,
 )
+from dynamic_mcp.logbook import STDOUT
 from dynamic_mcp.upstream.call import Call, Caller, Question
 from dynamic_mcp.wire import ABSENT, Frame
 
 log = logging.getLogger(__name__)
+skipped = logging.getLogger(STDOUT)
 
 _LONGEST_GARBAGE_SHOWN = 200
 # Calls that became tasks, whose progress tokens are remembered.
@@ -292,11 +294,8 @@ class Link:
         self._garbage += 1
         if self._garbage & (self._garbage - 1) == 0:  # the first, second, fourth, eighth, …
             shown = line[:_LONGEST_GARBAGE_SHOWN].decode("utf-8", "replace")
-            log.warning(
-                "group %s: skipped a line that is no MCP message (%d so far): %r",
-                self.group,
-                self._garbage,
-                shown,
+            skipped.warning(
+                "group %s: skipped a line that is no MCP message (%d so far): %r", self.group, self._garbage, shown
             )
 
     # --- requests of the upstream ----------------------------------------------------------------------

@@ -6,15 +6,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 
 from dynamic_mcp.config.resolved import Program, Remote
+from dynamic_mcp.config.secrets import is_secret_name
 
 MASKED = "***"
 # Shorter ones are words and numbers that mean something else elsewhere.
 _SHORTEST = 6
-_SECRET_NAME = re.compile(
-    r"token|secret|passw|passphrase|credential|private|cookie|bearer|jwt|authorization|keys?(?![a-z])"
-    r"|(?<![a-z])(?:pass|pwd|pat|auth|dsn)(?![a-z])",
-    re.IGNORECASE,
-)
 _IN_URL = re.compile(r"://[^/\s:@]*:([^/\s@]+)@")
 _IN_QUERY = re.compile(r"[?&]([^=&#]+)=([^&#]+)")
 _OPTION = re.compile(r"-{0,2}([\w.-]+)\s*[=:]\s*(.+)", re.DOTALL)
@@ -39,14 +35,14 @@ def hiding(secrets: Iterable[str]) -> Callable[[str], str]:
 
 def _of_program(program: Program) -> Iterator[str]:
     for name, value in program.env.items():
-        if _is_secret(name):
+        if is_secret_name(name):
             yield value
     before = ""
     for arg in program.args:
         option = _OPTION.fullmatch(arg)
-        if option and _is_secret(option[1]):
+        if option and is_secret_name(option[1]):
             yield option[2]
-        elif before.startswith("-") and "=" not in before and _is_secret(before):
+        elif before.startswith("-") and "=" not in before and is_secret_name(before):
             yield arg
         before = arg
     for text in (*program.env.values(), *program.args):
@@ -55,18 +51,14 @@ def _of_program(program: Program) -> Iterator[str]:
 
 def _of_remote(remote: Remote) -> Iterator[str]:
     for name, value in remote.headers.items():
-        if _is_secret(name):
+        if is_secret_name(name):
             yield value
     yield from _IN_URL.findall(remote.url)
     for name, value in _IN_QUERY.findall(remote.url):
-        if _is_secret(name):
+        if is_secret_name(name):
             yield value
     if remote.oauth is not None and remote.oauth.client_secret:
         yield remote.oauth.client_secret
-
-
-def _is_secret(name: str) -> bool:
-    return name != "PWD" and _SECRET_NAME.search(name) is not None
 
 
 def _parts(secret: str) -> Iterator[str]:

@@ -230,6 +230,27 @@ def test_one_env_file_needs_no_list(read_config: ReadConfig, tmp_path: Path) -> 
     assert program(own).env["A"] == program(shared).env["A"] == "one"
 
 
+def test_a_variables_file_fills_in_what_the_config_names_and_gives_programs_nothing_else(
+    read_config: ReadConfig, tmp_path: Path
+) -> None:
+    (tmp_path / "own.env").write_text("TOKEN='a $b'\nOTHER=secret\n")
+    document = {
+        "mcpServers": {"a": {"command": "x", "env": {"T": "${TOKEN}"}, "args": ["${HOME}"]}},
+        "settings": {"variables_file": "own.env"},
+    }
+    config = read_config(document, TOKEN="of the environment", HOME="/h")
+    made = program(config)
+    assert made.env == {"HOME": "/h", "T": "a $b"}
+    assert made.args == ("/h",)
+    assert config.env_files == (tmp_path / "own.env",)
+
+
+def test_a_variables_file_that_is_not_there_is_a_warning(read_config: ReadConfig) -> None:
+    config = read_config({"mcpServers": {"a": {"command": "x"}}, "settings": {"variables_file": "none.env"}})
+    assert "settings.variables_file: cannot read" in config.warnings[0]
+    assert program(config).command == "x"
+
+
 def test_an_env_file_that_cannot_be_read_is_named(read_config: ReadConfig, tmp_path: Path) -> None:
     (tmp_path / "latin.env").write_bytes(b"A=\xe9\n")
     files = ["gone.env", ".", "latin.env"]
