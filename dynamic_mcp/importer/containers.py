@@ -11,7 +11,6 @@ from dynamic_mcp.importer.draft import kind
 from dynamic_mcp.importer.variables import Input
 
 GENERIC = (
-    "$.mcpServers",
     "$.servers",
     "$.mcp.servers",
     "$.'mcp.servers'",
@@ -25,7 +24,7 @@ GENERIC = (
     "$.settings.mcp.servers",
     "$.customizations.vscode.mcp.servers",
 )
-"""Where servers are in the files of tools, the most usual first."""
+"""Where servers are in the files of tools beside `mcpServers`, the most usual first."""
 
 _SIGNS = frozenset(
     ("command", "cmd", "executable", "url", "serverUrl", "httpUrl", "uri", "baseUrl", "base_url", "server_url", "tcp")
@@ -83,7 +82,8 @@ def _input(each: Mapping[str, object]) -> Input:
 def _look_elsewhere(collected: Collected, document: Mapping[str, object], adapter: Adapter) -> None:
     for path in adapter.fallback:
         for value in at(document, path):
-            if isinstance(value, dict) and value and all(map(looks_like_server, value.values())):
+            members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+            if any(map(looks_like_server, members)):
                 _add(collected, value, path, adapter)
         if collected.has_container:
             return
