@@ -29,6 +29,7 @@ GENERIC = (
 _SIGNS = frozenset(
     ("command", "cmd", "executable", "url", "serverUrl", "httpUrl", "uri", "baseUrl", "base_url", "server_url", "tcp")
 )
+_HINTS = frozenset(("args", "env", "headers"))
 _TYPES = frozenset(("local", "remote", "stdio", "http", "sse", "streamable-http", "streamableHttp"))
 
 
@@ -83,7 +84,7 @@ def _look_elsewhere(collected: Collected, document: Mapping[str, object], adapte
     for path in adapter.fallback:
         for value in at(document, path):
             members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-            if any(map(looks_like_server, members)):
+            if any(looks_like_server(each) or (isinstance(each, dict) and each.keys() & _HINTS) for each in members):
                 _add(collected, value, path, adapter)
         if collected.has_container:
             return
