@@ -64,7 +64,9 @@ def show_done(out: Output, made: Plan, *, is_exposed: bool) -> None:
     out.words(done if made.is_changed or made.variables else f"{done}; nothing to write")
     for item in made.items:
         if item.action not in (Action.SAME, Action.SKIP):
-            out.words(f"  {item.action}: {item.name}{_origin(item.found.source, item.found.name, item.name)}")
+            choice = f" ({item.choice})" if item.choice else ""
+            origin = _origin(item.found.source, item.found.name, item.name)
+            out.words(f"  {item.action}{choice}: {item.name}{origin}")
         elif item.reason:
             out.words(f"  skipped: {item.found.name}: {item.reason}")
     for name, servers in made.exports.items():

@@ -31,16 +31,19 @@ def bring(brought: Brought, source: Source, machine: Machine) -> None:
 
 def _plugin(brought: Brought, source: Source, machine: Machine) -> None:
     """A plugin's own file: servers without a wrapper, and references to where the plugin is."""
-    if "mcpServers" not in brought.document:
+    is_manifest = source.file.parent.name == ".claude-plugin"
+    if "mcpServers" not in brought.document and not is_manifest:
         brought.document = {"mcpServers": brought.document}
-    root = source.file.parent
+    if isinstance(brought.document.get("mcpServers"), str):  # it names the file that is read beside
+        brought.document = {}
+    root = source.file.parent.parent if is_manifest else source.file.parent
     fill_in(brought, {"CLAUDE_PLUGIN_ROOT": str(root), "CLAUDE_PLUGIN_DATA": str(root / "data")})
-    parts = source.file.parts[source.file.parts.index("plugins") :]
-    if len(parts) == 6:  # plugins/cache/<marketplace>/<plugin>/<version>/.mcp.json
+    parts = root.parts[root.parts.index("plugins") :]
+    if len(parts) == 5:  # plugins/cache/<marketplace>/<plugin>/<version>
         for settings in _settings(machine):
             plugins = settings.get("enabledPlugins")
             if isinstance(plugins, dict) and plugins.get(f"{parts[3]}@{parts[2]}") is False:
-                servers = brought.document["mcpServers"]
+                servers = brought.document.get("mcpServers")
                 _switch_off(brought, set(servers) if isinstance(servers, dict) else set())
 
 

@@ -11,7 +11,6 @@ from dynamic_mcp.importer.draft import kind
 from dynamic_mcp.importer.variables import Input
 
 GENERIC = (
-    "$.mcpServers",
     "$.servers",
     "$.mcp.servers",
     "$.'mcp.servers'",
@@ -25,11 +24,12 @@ GENERIC = (
     "$.settings.mcp.servers",
     "$.customizations.vscode.mcp.servers",
 )
-"""Where servers are in the files of tools, the most usual first."""
+"""Where servers are in the files of tools beside `mcpServers`, the most usual first."""
 
 _SIGNS = frozenset(
     ("command", "cmd", "executable", "url", "serverUrl", "httpUrl", "uri", "baseUrl", "base_url", "server_url", "tcp")
 )
+_HINTS = frozenset(("args", "env", "headers"))
 _TYPES = frozenset(("local", "remote", "stdio", "http", "sse", "streamable-http", "streamableHttp"))
 
 
@@ -83,7 +83,8 @@ def _input(each: Mapping[str, object]) -> Input:
 def _look_elsewhere(collected: Collected, document: Mapping[str, object], adapter: Adapter) -> None:
     for path in adapter.fallback:
         for value in at(document, path):
-            if isinstance(value, dict) and value and all(map(looks_like_server, value.values())):
+            members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+            if any(looks_like_server(each) or (isinstance(each, dict) and each.keys() & _HINTS) for each in members):
                 _add(collected, value, path, adapter)
         if collected.has_container:
             return

@@ -119,9 +119,7 @@ class Draft:
             context.adapter.name,
             self.name,
             inputs=context.inputs,
-            own=frozenset(
-                name for given in self.all(Field.ENV) if isinstance(given.value, dict) for name in given.value
-            ),
+            own=frozenset(name for given in self.all(Field.ENV) for name in members(given.value) or ()),
         )
 
 
@@ -138,6 +136,25 @@ def sorted_fields(context: Context, name: str, server: Mapping[str, object]) -> 
         else:
             draft.fields.setdefault(meaning, []).append(given)
     return draft
+
+
+def members(value: object) -> dict[str, object] | None:
+    """The names and values of an object, also where it is written as `["NAME=value"]` or `[{name, value}]`."""
+    if isinstance(value, dict):
+        return value
+    if not isinstance(value, list):
+        return None
+    made: dict[str, object] = {}
+    for each in value:
+        match each:
+            case str() if "=" in each:
+                name, _, text = each.partition("=")
+                made[name] = text
+            case {"name": str(name), "value": text} | {"key": str(name), "value": text}:
+                made[name] = text
+            case _:
+                return None
+    return made
 
 
 def shown(text: str, longest: int = _LONGEST_NAME) -> str:

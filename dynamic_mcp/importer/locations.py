@@ -78,6 +78,8 @@ def _existing(place: Place, machine: Machine) -> Iterator[Path]:
     if "*" in place.path:
         yield from _matches(wanted)
         return
+    if _WORD.fullmatch(place.path) and wanted.is_dir():
+        return  # the variable names the directory, and another place the file in it
     for file in [wanted, *(_above(wanted, machine) if place.up else ())]:
         if _is_there(file):
             yield file

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dynamic_mcp.config.values import VARIABLE_NAME
 from dynamic_mcp.importer.adapter import Field, Syntax
-from dynamic_mcp.importer.draft import Draft, Given, UnusableError, kind
+from dynamic_mcp.importer.draft import Draft, Given, UnusableError, kind, members
 from dynamic_mcp.importer.found import Scope
 
 _WINDOWS_PATH = re.compile(r"(?:[A-Za-z]:[\\/]|\\\\)")
@@ -149,10 +149,10 @@ def _args(draft: Draft, args: list[tuple[str, object]]) -> list[str]:
 def _env(draft: Draft, command: Given) -> dict[str, str]:
     env: dict[str, str] = {}
     for given in _environments(draft, command):
-        if not isinstance(given.value, dict):
+        variables = members(given.value)
+        if variables is None:
             draft.note(given.name, f"is {kind(given.value)} and not an object, and is left out")
-            continue
-        for name, value in given.value.items():
+        for name, value in (variables or {}).items():
             _set_variable(draft, env, f"{given.name}.{name}", name, value)
     for given in draft.all(Field.ENV_NAMES):
         for name in _names(draft, given):

@@ -82,6 +82,14 @@ def _gemini(brought: Brought, source: Source, machine: Machine) -> None:
         fill_in(brought, {"extensionPath": str(source.file.parent), "workspacePath": str(machine.project)})
 
 
+def _claude_desktop(brought: Brought, source: Source, machine: Machine) -> None:
+    """Claude Desktop starts programs only; what has a URL is a connector, or a mistake that works elsewhere."""
+    servers = brought.document.get("mcpServers")
+    for name, server in servers.items() if isinstance(servers, dict) else ():
+        if isinstance(server, dict) and server.get("url") and not server.get("command"):
+            brought.say(name, "url", "is not used by Claude Desktop, which only starts programs; here it is")
+
+
 def _zed(brought: Brought, source: Source, machine: Machine) -> None:
     """An extension's servers are known to the extension; here are only its settings."""
     servers = brought.document.get("context_servers")
@@ -115,6 +123,7 @@ def _openhands(brought: Brought, source: Source, machine: Machine) -> None:
 
 QUIRKS: Mapping[str, Quirk] = {
     "claude": claude.bring,
+    "claude-desktop": _claude_desktop,
     "continue": options.continue_,
     "gemini": _gemini,
     "goose": goose.bring,

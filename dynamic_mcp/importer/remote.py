@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from dynamic_mcp.config import values
 from dynamic_mcp.importer.adapter import Field
-from dynamic_mcp.importer.draft import Draft, Given, UnusableError, kind
+from dynamic_mcp.importer.draft import Draft, Given, UnusableError, kind, members
 from dynamic_mcp.importer.fields import OAUTH
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -78,11 +78,10 @@ def _headers(draft: Draft) -> dict[str, str]:
 
 
 def _members(draft: Draft, given: Given) -> Mapping[str, object]:
-    if isinstance(given.value, dict):
-        return given.value
-    if given.value is not None:
+    fields = members(given.value)
+    if fields is None and given.value is not None:
         draft.note(given.name, f"is {kind(given.value)} and not an object, and is left out")
-    return {}
+    return fields or {}
 
 
 def _set(draft: Draft, headers: dict[str, str], field: str, name: str, text: str) -> None:

@@ -171,6 +171,16 @@ def test_every_place_that_a_tool_names_is_one_that_is_read(platform: str, tmp_pa
             source.file.unlink()
 
 
+def test_one_bad_server_does_not_hide_the_others_of_a_named_file(tmp_path: Path) -> None:
+    here = machine(tmp_path)
+    for key in ("mcpServers", "servers", "mcp", "anything.else"):
+        file = put(tmp_path / f"{key}.json", {key: {"good": {"command": "demo"}, "bad": {}}})
+        reading = read_file(file, here)
+        wanted = [] if key == "anything.else" else ["good"]
+        assert [server.name for server in reading.servers] == wanted
+        assert bool(reading.notices) == bool(wanted)
+
+
 def test_a_server_alone_in_a_file_is_named_after_it(tmp_path: Path) -> None:
     here = machine(tmp_path)
     reading = read_file(put(tmp_path / "time.json", {"command": "uvx", "args": ["mcp-server-time"]}), here)

@@ -53,7 +53,8 @@ ZED = Adapter(
         *user("{appdata}/Zed/settings.json", systems=("darwin", "win32")),
     ),
     servers=("$.context_servers",),
-    timeout_unit_s=SECONDS,
+    # it was milliseconds before it became seconds, so the number has to tell
+    timeout_unit_s=None,
     fields={"settings": Field.NOTHING, "source": Field.SILENT, "remote": Field.NOTHING},
     quirk="zed",
     source="https://zed.dev/docs/ai/mcp",

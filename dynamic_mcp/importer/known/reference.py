@@ -67,6 +67,7 @@ CLAUDE_DESKTOP = Adapter(
             systems=("win32",),
         ),
     ),
+    quirk="claude-desktop",
     source="https://modelcontextprotocol.io/docs/develop/connect-local-servers",
     notes="Extensions (.mcpb) and connectors are not in this file and are not read.",
 )
@@ -86,9 +87,10 @@ CLAUDE = Adapter(
         *user("C:/Program Files/ClaudeCode/managed-mcp.json", systems=("win32",)),
         *user(
             *(
-                f"{{CLAUDE_CONFIG_DIR|~/.claude}}/plugins/{kind}/{depth}.mcp.json"
+                f"{{CLAUDE_CONFIG_DIR|~/.claude}}/plugins/{kind}/{depth}/{name}"
                 for kind in ("cache", "repos", "synced")
-                for depth in ("*/", "*/*/", "*/*/*/", "*/*/*/*/")
+                for depth in ("*", "*/*", "*/*/*", "*/*/*/*")
+                for name in (".mcp.json", ".claude-plugin/plugin.json")
             ),
             borrowed=True,
         ),

@@ -93,7 +93,8 @@ CRUSH = Adapter(
     title="Crush",
     places=(
         *project("./.crushrc", "./crushrc", "./.crush.json", "./crush.json", up=True),
-        *user("{CRUSH_GLOBAL_CONFIG}", "{CRUSH_GLOBAL_CONFIG}/crush.json", "{config}/crush/crushrc"),
+        *user("{CRUSH_GLOBAL_CONFIG}", "{CRUSH_GLOBAL_CONFIG}/crushrc", "{CRUSH_GLOBAL_CONFIG}/crush.json"),
+        *user("{config}/crush/crushrc"),
         *user("{config}/crush/crush.json"),
         *user("{localappdata}/crush/crushrc", "{localappdata}/crush/crush.json", systems=("win32",)),
         *user("{CRUSH_GLOBAL_DATA}/crush.json", "{data}/crush/crush.json"),

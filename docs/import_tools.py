@@ -1,0 +1,122 @@
+"""Write `import-tools.md` from the tools that the importer knows: `python docs/import_tools.py`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from dynamic_mcp.importer.adapter import SYSTEMS, Adapter, Field, Place, Wait
+from dynamic_mcp.importer.fields import COMMON
+from dynamic_mcp.importer.found import Scope
+from dynamic_mcp.importer.known.syntaxes import ANY
+from dynamic_mcp.importer.read import tools
+
+FILE = Path(__file__).parent / "import-tools.md"
+_SYSTEMS = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}
+_SCOPES = {Scope.USER: "", Scope.PROJECT: "project: ", Scope.LOCAL: "local: "}
+_EDITOR = re.compile(r"(?:\{appdata\}/[^/]+|~/\.vscode-server/data)(/User/globalStorage/.*)")
+
+_BEGINNING = """# The tools that are read
+
+`python docs/import_tools.py` writes this page from what the importer knows. Every tool takes its name or an alias,
+with `_` for `-` if you like.
+
+`<appdata>` is `~/.config` (or `$XDG_CONFIG_HOME`) on Linux, `~/Library/Application Support` on macOS, `%APPDATA%` on
+Windows; `<localappdata>` and `<programdata>` are Windows' own. `<config>` is `~/.config` (or `$XDG_CONFIG_HOME`), and
+`<data>` `~/.local/share`, everywhere. `<editor>` is each of `Code`, `Code - Insiders`, `VSCodium`, `Cursor`,
+`Windsurf`, `Kiro`, `Trae` and `Antigravity` in `<appdata>`, and `~/.vscode-server/data`. A variable in brackets names
+another place. ↑ is looked for above the project, too, as far as its repository reaches. A file marked *older* is read
+only where there is no newer one; one *of others* does not decide whether the project's or the user's files count.
+
+## What is carried
+
+| in the tool | here |
+|---|---|
+"""
+
+_CARRIED = """
+Left out, each with a line that says so: fields that have no counterpart, approvals, stored logins, programs that make
+headers, commands in values (`$(…)`, `!cmd`, `${cmd: …}`) and files in values (`${file:…}`, `{file:…}`), for which
+there is a variable to set, websockets and unix sockets, parts of the tool itself, and dynamic-mcp's own entry.
+Nothing is ever run.
+
+What a tool would fill in becomes a variable in our syntax; what it would not is escaped. A `url` without a type stays
+without one where the tool tries both transports, and is found out when it is used.
+
+A relative `cwd` or `env_file` stays relative: that is to the output's directory, so write it into the project.
+
+## Where
+
+| tool | names | files | variables | `timeout` | remarks |
+|---|---|---|---|---|---|
+"""
+
+_ROWS = (
+    ("`command`, `args`", (Field.COMMAND, Field.ARGS)),
+    ("`env`", (Field.ENV, Field.ENV_NAMES)),
+    ("`env_file`", (Field.ENV_FILE,)),
+    ("`cwd`", (Field.CWD,)),
+    ("`url`", (Field.URL, Field.HTTP_URL)),
+    ("`headers`", (Field.HEADERS, Field.HEADERS_FROM_ENV, Field.BEARER, Field.BEARER_FROM_ENV)),
+    ("`type`", (Field.TYPE,)),
+    ("`enabled`", (Field.ENABLED, Field.DISABLED)),
+    ("`tools.include`, `tools.exclude`", (Field.INCLUDE, Field.EXCLUDE, Field.TOOLS)),
+    (
+        "`oauth`",
+        (Field.OAUTH, Field.CLIENT_ID, Field.CLIENT_SECRET, Field.SCOPES, Field.REDIRECT_PORT, Field.METADATA_URL),
+    ),
+    ("`description`", (Field.DESCRIPTION,)),
+)
+
+
+def text() -> str:
+    """Return the page as the importer has it now."""
+    rows = [f"| {_names(meanings)} | {ours} |" for ours, meanings in _ROWS]
+    for part in ("tools", "connect"):
+        names = [f"`{name}`" for name, wait in COMMON.items() if isinstance(wait, Wait) and wait.part == part]
+        rows.append(f"| {', '.join(names)} | `timeout.{part}` |")
+    table = [_row(adapter) for adapter in tools()]
+    return _BEGINNING + "\n".join(rows) + "\n" + _CARRIED + "\n".join(table) + "\n"
+
+
+def _names(meanings: tuple[Field, ...]) -> str:
+    return ", ".join(f"`{name}`" for name, meaning in COMMON.items() if meaning in meanings)
+
+
+def _row(adapter: Adapter) -> str:
+    names = ", ".join(f"`{name}`" for name in (adapter.name, *adapter.aliases))
+    syntax = "any" if adapter.variables == ANY else " ".join(_syntaxes(adapter)) or "none"
+    unit = {1.0: "s", 0.001: "ms", None: "guessed"}[adapter.timeout_unit_s]
+    remarks = f"{adapter.notes} [Source]({adapter.source}), {adapter.checked}".strip()
+    cells = (adapter.title, names, "<br>".join(_files(adapter)) or "none", syntax, unit, remarks)
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _syntaxes(adapter: Adapter) -> list[str]:
+    return list(dict.fromkeys(f"`{each.value.split(',')[0]}`" for each in adapter.variables))
+
+
+def _files(adapter: Adapter) -> Iterator[str]:
+    seen: set[str] = set()
+    for place in adapter.places:
+        shown = _shown(place)
+        if shown not in seen:
+            seen.add(shown)
+            yield shown
+
+
+def _shown(place: Place) -> str:
+    path = _EDITOR.sub(r"<editor>\1", place.path).removeprefix("./")
+    variable = ""
+    if match := re.match(r"\{([A-Z_]+)(?:\|([^}]*))?\}", path):
+        variable = f" (`${match[1]}`)" if match[2] else ""
+        path = (match[2] or f"${match[1]}") + path[match.end() :]
+    path = re.sub(r"\{(\w+)\}", r"<\1>", path)
+    systems = "" if place.systems == SYSTEMS else " on " + ", ".join(_SYSTEMS[each] for each in place.systems)
+    marks = (" ↑" if place.up else "") + (" *older*" if place.legacy else "") + (" *of others*" * place.borrowed)
+    return f"{_SCOPES[place.scope]}`{path}`{variable}{systems}{marks}"
+
+
+if __name__ == "__main__":
+    FILE.write_text(text(), encoding="utf-8")
