@@ -98,9 +98,7 @@ def _type(field: Mapping[str, Any]) -> str:
             return f"list of {_type(field.get('items', {}))}s"
         case "object" | None:
             return "object"
-        case "string" if (
-            "never" in str(field.get("pattern", "")).lower() or "min" in str(field.get("pattern", "")).lower()
-        ):
+        case "string" if "[hH]" in str(field.get("pattern", "")):
             return "duration"
         case "boolean":
             return "`true` or `false`"

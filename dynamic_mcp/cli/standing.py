@@ -70,7 +70,12 @@ def processes() -> dict[int, Process]:
     listed = subprocess.run(
         ["ps", "-axo", "pid=,ppid=,rss="], capture_output=True, text=True, timeout=_WAIT_FOR_PS_S, check=False
     )
-    rows = (line.split() for line in listed.stdout.splitlines())
+    return from_ps(listed.stdout)
+
+
+def from_ps(listed: str) -> dict[int, Process]:
+    """Read what `ps -axo pid=,ppid=,rss=` says, as macOS and the BSDs have it."""
+    rows = (line.split() for line in listed.splitlines())
     return {int(pid): Process(int(parent), int(kilobytes) << 10) for pid, parent, kilobytes in rows}
 
 
