@@ -5,7 +5,6 @@ An entry that cannot be used is left out by itself; the others stay, in the upst
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -139,21 +138,15 @@ def widened(before: GroupConfig, after: GroupConfig) -> frozenset[Kind]:
     return frozenset(kinds)
 
 
-async def read_lists(
-    ask: Ask, kinds: Iterable[Kind], known: Catalog, allows: Callable[[str], bool]
-) -> dict[Kind, Listing]:
-    """Read several lists at once; one that cannot be read stays what it was, and says so."""
-
-    async def read_or_keep(kind: Kind) -> tuple[Kind, Listing]:
-        try:
-            return kind, await read_list(ask, kind, allows)
-        except DynamicMcpError as exc:
-            if isinstance(exc, Refused) and exc.is_unknown:
-                return kind, Listing()  # many servers with resources have no templates
-            complaint = f"{kind.method} could not be read: {exc.message}"
-            return kind, replace(known.lists.get(kind, Listing()), complaints=(complaint,))
-
-    return dict(await asyncio.gather(*map(read_or_keep, kinds)))
+async def read_or_keep(ask: Ask, kind: Kind, known: Catalog, allows: Callable[[str], bool]) -> tuple[Listing, bool]:
+    """Read a list, and tell whether it could be read; one that cannot stays what it was, and says so."""
+    try:
+        return await read_list(ask, kind, allows), True
+    except DynamicMcpError as exc:
+        if isinstance(exc, Refused) and exc.is_unknown:
+            return Listing(), True  # many servers with resources have no templates
+        complaint = f"{kind.method} could not be read: {exc.message}"
+        return replace(known.lists.get(kind, Listing()), complaints=(complaint,)), False
 
 
 async def read_list(ask: Ask, kind: Kind, allows: Callable[[str], bool]) -> Listing:

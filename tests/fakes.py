@@ -36,6 +36,7 @@ def group_config(name: str = "up", **changes: Any) -> GroupConfig:  # Any: field
         eager=False,
         idle_after_s=1800,
         attempts=3,
+        concurrency=64,
         max_message_bytes=1 << 20,
         upstream=Program(command="fake", args=(), env={}, cwd=None),
     )

@@ -189,6 +189,9 @@ class Shared(Section):
     idle_timeout: IdleTime = Field(
         None, description="Close the connection after so long without use, or `never`. Default: 30min."
     )
+    concurrency: int | None = Field(
+        None, ge=1, le=1024, description="Requests in flight at once; more wait for their turn. Default: 64."
+    )
     retry: Retry | None = Field(None, description="How often to try to connect.")
 
 

@@ -44,6 +44,7 @@ def _group(
         eager=_first(server.connect, settings.connect, default="lazy") == "eager",
         idle_after_s=None if idle_s == inf else idle_s,
         attempts=_first(own.attempts, shared.attempts, default=3),
+        concurrency=_first(server.concurrency, settings.concurrency, default=64),
         max_message_bytes=_max_message_bytes(settings),
         upstream=made,
     )

@@ -19,6 +19,15 @@ class Timeouts:
     resources_s: float
     prompts_s: float
 
+    def for_list(self, method: str) -> float:
+        """Return how long a list may take; that of the tools is a part of connecting."""
+        match method.partition("/")[0]:
+            case "resources":
+                return self.resources_s
+            case "prompts":
+                return self.prompts_s
+        return self.connect_s
+
 
 @dataclass(frozen=True)
 class Features:
@@ -104,6 +113,7 @@ class GroupConfig:
     eager: bool
     idle_after_s: float | None
     attempts: int
+    concurrency: int
     max_message_bytes: int
     upstream: Program | Remote | Broken
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
@@ -31,7 +32,9 @@ log = logging.getLogger(__name__)
 SETTLE_S = 0.05
 # In `_meta` of a request that is no other use case: the group that it is for.
 GROUP = "dynamic-mcp/group"
-_WORSE_THAN_ERROR = {"critical", "alert", "emergency"}
+_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")  # RFC 5424
+# Capabilities that say what a server can do beyond the protocol.
+_EXTENDING = ("experimental", "extensions")
 
 UseCase = Callable[[Session, Frame], Awaitable[Frame]]
 
@@ -85,12 +88,10 @@ class Proxy:
 
     def complain(self, text: str) -> None:
         """Tell every client of an error of the proxy itself, unless it asked for worse only."""
-        if self._level is not None and wire.text(self._level) in _WORSE_THAN_ERROR:
+        if self._level is not None and _LEVELS.index(wire.text(self._level) or "") > _LEVELS.index("error"):
             return
         params = {"level": "error", "logger": "dynamic-mcp", "data": text}
-        for session in self._sessions:
-            if session.version:
-                session.notify(Frame(method="notifications/message", params=Raw(wire.encode(params))))
+        self._tell_all(Frame(method="notifications/message", params=Raw(wire.encode(params))))
 
     async def close(self) -> None:
         """End every group."""
@@ -104,21 +105,30 @@ class Proxy:
     # --- Server: what a session asks -------------------------------------------------------------------
 
     async def answer(self, session: Session, frame: Frame) -> Frame:
-        """Answer a request by its method; what has no use case goes to the group that its `_meta` names."""
+        """Answer a request by its method; what has no use case goes to the group that it can only be for."""
         use_case = self._use_cases.get(frame.method)
         if use_case is not None:
             return await use_case(session, frame)
-        name = wire.text(wire.member(frame.params, "_meta", GROUP))
-        if name is None:
-            return wire.error_frame(METHOD_NOT_FOUND, f"method not found: `{frame.method}`")
-        group = self.groups[name]
+        group = self._extended(session, wire.text(wire.member(frame.params, "_meta", GROUP)))
+        if group is None:
+            why = f"method not found: `{frame.method}`; `_meta` may name a group for it, as `{GROUP}`"
+            return wire.error_frame(METHOD_NOT_FOUND, why)
         return await group.request(
             frame.method,
-            wire.members(frame.params),
+            wire.members(frame.params) if len(frame.params) else None,
             timeout_s=group.config.timeouts.tools_s,
             caller=session,
             what=frame.method,
         )
+
+    def _extended(self, session: Session, name: str | None) -> Group | None:
+        """Return the group for a method that the protocol does not know: the one named, else the only one able."""
+        if name is not None:
+            return self.groups[name]
+        if not session.version:  # a newer client tries out what it may speak, with us and nobody else
+            return None
+        able = [group for group in self.groups if group.known and any(map(group.known.may, _EXTENDING))]
+        return able[0] if len(able) == 1 else None
 
     def hear(self, session: Session, frame: Frame) -> None:
         """Take a notification of a client: for every group, or for the one that its `_meta` names."""
@@ -161,10 +171,21 @@ class Proxy:
             found["resources"] = {**subscribe, "listChanged": True}
         if some("prompts"):
             found["prompts"] = {"listChanged": True}
-        found |= {name: {} for name in ("completions", "logging") if some(name)}
+        found |= {"completions": {}} if some("completions") else {}
+        found["logging"] = {}  # the proxy has things to say of its own
+        found |= {name: merged for name in _EXTENDING if (merged := self._merged(name))}
         if version >= "2025-11-25" and some("tasks"):
             found["tasks"] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
         return found
+
+    def _merged(self, capability: str) -> dict[str, Raw]:
+        """Return what all groups say of a capability that is an object by name, the earliest group's where two do."""
+        merged: dict[str, Raw] = {}
+        for group in self.groups:
+            said = group.known.capabilities.get(capability) if group.known else None
+            with contextlib.suppress(wire.Malformed):
+                merged = {**(wire.members(said) if said else {}), **merged}
+        return merged
 
     async def _ping(self, session: Session, frame: Frame) -> Frame:
         return wire.result_frame(b"{}")
@@ -175,8 +196,8 @@ class Proxy:
     async def _set_level(self, session: Session, frame: Frame) -> Frame:
         """Tell every group that logs, and remember it for those that connect later."""
         level = wire.member(frame.params, "level")
-        if not len(level):
-            raise wire.Malformed("`level` is missing")
+        if wire.text(level) not in _LEVELS:
+            raise wire.Malformed(f"`level` must be one of {', '.join(_LEVELS)}")
         self._level = level
         for group in self.groups:
             if group.state is State.READY:
@@ -211,7 +232,9 @@ class Proxy:
             return
         if frame.method == "notifications/message":
             frame = _with_group_in_logger(group.name, frame)
-        frame = self._tasks.named(group, frame)
+        self._tell_all(self._tasks.named(group, frame))
+
+    def _tell_all(self, frame: Frame) -> None:
         for session in self._sessions:
             if session.version:
                 session.notify(frame)
@@ -226,9 +249,7 @@ class Proxy:
         before, self._announced = self._announced, shown
         for feature in shown:
             if shown[feature] != before.get(feature):
-                for session in self._sessions:
-                    if session.version:
-                        session.notify(Frame(method=f"notifications/{feature}/list_changed"))
+                self._tell_all(Frame(method=f"notifications/{feature}/list_changed"))
 
     def _shown(self) -> dict[str, object]:
         """Return what the lists answer now, to tell whether it changes."""
