@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from dynamic_mcp.config import model
 from dynamic_mcp.config.resolved import Config, Features, GroupConfig, Timeouts, ToolFilter
-from dynamic_mcp.config.upstream import Surroundings, env_files, upstream
+from dynamic_mcp.config.upstream import Surroundings, embeddings, env_files, upstream
 
 T = TypeVar("T")
 
@@ -26,7 +26,9 @@ def resolve(root: model.Root, file: Path, *, surroundings: Surroundings) -> Conf
             groups.append(group)
             warnings.update(dict.fromkeys(found))
             files.update(dict.fromkeys(env_files(server, settings, surroundings)))
-    return Config(file, tuple(groups), tuple(warnings), _max_message_bytes(settings), tuple(files))
+    search, found = embeddings(settings.search, surroundings)
+    warnings.update(dict.fromkeys(found))
+    return Config(file, tuple(groups), tuple(warnings), _max_message_bytes(settings), tuple(files), search)
 
 
 def _group(

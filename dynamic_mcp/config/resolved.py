@@ -130,14 +130,25 @@ class GroupConfig:
 
 
 @dataclass(frozen=True)
+class Embeddings:
+    """An embeddings endpoint of the user's: where it answers, which model it is asked for, and what lets us in."""
+
+    url: str = field(repr=False)
+    model: str
+    api_key: str | None = field(repr=False)
+
+
+@dataclass(frozen=True)
 class Config:
-    """The whole config: the enabled groups in the order of the file, what a person should know, the files read."""
+    """The whole config: the enabled groups in the order of the file, what a person should know, the files read,
+    and where to ask for embeddings."""
 
     file: Path
     groups: tuple[GroupConfig, ...]
     warnings: tuple[str, ...]
     max_message_bytes: int
     env_files: tuple[Path, ...] = ()
+    embeddings: Embeddings | None = None
 
 
 def _matches(name: str, globs: tuple[str, ...]) -> bool:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-import msgspec
 from msgspec import Raw
+
+from dynamic_mcp import wire
+from dynamic_mcp.search.words import name_words
 
 MAX_TEXT = 2000
 MAX_NODES = 500
+MAX_SUMMARY = 1000
 _INNER = ("properties", "patternProperties", "$defs", "definitions")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _SINGLE = ("items", "additionalProperties")
@@ -28,18 +30,10 @@ class Texts:
     values: list[str] = field(default_factory=list)
 
 
-def decoded(tool: Raw) -> dict[str, object]:
-    """Return a tool as Python values; nothing of it where it cannot be read."""
-    try:
-        found: object = msgspec.json.decode(tool)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        found = _slowly_decoded(tool)
-    return found if isinstance(found, dict) else {}
-
-
 def texts(name: str, tool: Raw) -> Texts:
     """Return the texts of a tool."""
-    found = decoded(tool)
+    decoded = wire.value(tool)
+    found = decoded if isinstance(decoded, dict) else {}
     made = Texts(name, _cut(found.get("title")), _cut(found.get("description")))
     annotations = found.get("annotations")
     if not made.title and isinstance(annotations, dict):
@@ -49,11 +43,11 @@ def texts(name: str, tool: Raw) -> Texts:
     return made
 
 
-def _slowly_decoded(tool: Raw) -> object:
-    try:
-        return json.loads(bytes(tool))
-    except (ValueError, RecursionError):
-        return None
+def summary(name: str, tool: Raw) -> str:
+    """Return what a tool is for in one short text, for those who compare meanings."""
+    found = texts(name, tool)
+    said = ". ".join(filter(None, [" ".join(name_words(name)), found.title, found.description]))
+    return f"{said} ({', '.join(found.parameters)})"[:MAX_SUMMARY] if found.parameters else said[:MAX_SUMMARY]
 
 
 def _schemas(root: object) -> Iterator[Mapping[str, object]]:

@@ -15,6 +15,9 @@ from dynamic_mcp.search.words import grams, name_key, stem, words
 
 MAX_WORDS = 1000
 EXACT = "="  # stands before a word itself, to tell it from a stem
+# Words of fewer letters are not compared by their spelling, nor are others less like each other than this.
+SHORT = 4
+NEAR_FROM = 0.55
 
 
 @dataclass(frozen=True)
@@ -108,11 +111,6 @@ class Part:
         return table
 
 
-# Words of fewer letters are not compared by their spelling, nor are others less like each other than this.
-SHORT = 4
-NEAR_FROM = 0.55
-
-
 def _weighted(tool: Texts, about: Iterable[tuple[Field, list[str]]], tuning: Tuning) -> dict[str, float]:
     """Weigh each term of a tool over all fields: BM25F (Zaragoza and others, TREC 2004), but for rareness."""
     fields = [
@@ -124,14 +122,13 @@ def _weighted(tool: Texts, about: Iterable[tuple[Field, list[str]]], tuning: Tun
         (tuning.values, _all_words(tool.values)),
         *about,
     ]
-    sums: Counter[str] = Counter()
+    sums: dict[str, float] = {}
     for field, found in fields:
         length = 1 - tuning.length_share + tuning.length_share * len(found) / field.length
         for word, count in Counter(found).items():
             said = field.weight * count / length
-            sums[EXACT + word] += said
-            if tuning.has_stems:
-                sums[stem(word)] += said
+            for term in (EXACT + word, stem(word)) if tuning.has_stems else (EXACT + word,):
+                sums[term] = sums.get(term, 0.0) + said
     return {term: said / (said + tuning.saturation) for term, said in sums.items()}
 
 

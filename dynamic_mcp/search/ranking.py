@@ -20,6 +20,8 @@ MAX_TERMS = 40
 # word in many, known only by a synonym, is chance.
 FITS_FROM_SHARE = 0.3
 FITS_FROM_RARE = 0.55
+# How a query may name a tool, the surest last.
+IN_TEXT, SPELT, SAME = 1, 2, 3
 # How much meaning counts beside words, of 1.
 MEANING = 0.5
 
@@ -67,6 +69,7 @@ class _Scores:
         self._count = self._offsets[-1]
         self._scores: dict[int, float] = {}
         self._covered: dict[int, float] = {}
+        self._frequencies: dict[str, int] = {}
         self._asked = 0.0
 
     def match(self, number: int, *, is_named: bool) -> Match:
@@ -132,7 +135,10 @@ class _Scores:
                 yield offset + number, said
 
     def _frequency(self, term: str) -> int:
-        return sum(part.count(term) for part in self._parts)
+        found = self._frequencies.get(term)
+        if found is None:
+            found = self._frequencies[term] = sum(part.count(term) for part in self._parts)
+        return found
 
     def _rareness(self, frequency: int) -> float:
         return math.log(1 + (self._count - frequency + 0.5) / (frequency + 0.5))
@@ -146,10 +152,6 @@ def _terms(text: str, tuning: Tuning) -> list[tuple[str, list[str]]]:
     for word in said or found:
         by_stem.setdefault(stem(word) if tuning.has_stems else EXACT + word, []).append(word)
     return list(by_stem.items())
-
-
-# How a query may name a tool, the surest last.
-IN_TEXT, SPELT, SAME = 1, 2, 3
 
 
 def _named(parts: Sequence[Part], text: str) -> Iterator[tuple[int, int]]:

@@ -14,15 +14,14 @@ from functools import lru_cache
 MAX_WORD = 64
 
 # Function words and politeness: in a sentence they say nothing about which tool is meant.
-STOP_WORDS = frozenset(
-    """
+_STOP_WORDS = """
 a an the of to for in on at by with from into about over up as is are was were be been being am do does did doing
 done have has had having i me my mine myself we us our ours you your yours he him his she her hers it its they them
 their this that these those there here what which who whom whose when where why how and or but if then than so not
 no nor can could will would shall should may might must please hello hi hey thanks thank want need like just some any
 all also too very more most let lets help s t re ve ll d m don didn doesn isn aren
-""".split()
-)
+"""
+STOP_WORDS = frozenset(_STOP_WORDS.split())
 
 # Letters with the marks that belong to them in the scripts of India and South East Asia.
 _MARKS = "\u0900-\u0963\u0966-\u0dff\u0e30-\u0e4e\u0eb0-\u0ece\u102b-\u103e\u17b4-\u17d3\u3099\u309a"
@@ -32,7 +31,7 @@ _UNSPACED = re.compile(
     "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
     "\uf900-\ufaff\U00020000-\U0003ffff]+)"
 )
-_LOWER, _UPPER = "a-zα-ωа-я", "A-ZΑ-ΩА-Я"
+_LOWER, _UPPER = "a-z\u03b1-\u03c9\u0430-\u044f", "A-Z\u0391-\u03a9\u0410-\u042f"  # with Greek and Cyrillic
 _JOINT = re.compile(
     rf"(?<=[{_LOWER}0-9])(?=[{_UPPER}])|(?<=[{_UPPER}])(?=[{_UPPER}][{_LOWER}])"
     rf"|(?<=[{_LOWER}{_UPPER}])(?=[0-9])|(?<=[0-9])(?=[{_LOWER}{_UPPER}])"
@@ -48,6 +47,11 @@ def words(text: str) -> list[str]:
 def name_key(text: str) -> str:
     """Return what two spellings of a name have in common: `createIssue`, `create-issue`, `Create Issue`."""
     return "".join(_WORD.findall(_unaccented(text))).casefold()
+
+
+def name_words(name: str) -> list[str]:
+    """Return the parts of a name as they are written."""
+    return [part for run in _WORD.findall(name) for part in _JOINT.split(run[:MAX_WORD])]
 
 
 @lru_cache(maxsize=20_000)
@@ -99,7 +103,7 @@ def _parts(word: str) -> Iterator[str]:
 def _stemmer() -> Callable[[str], str]:
     """Return this thread's stemmer; one must not be shared between threads."""
     if not hasattr(_own, "stem"):
-        from Stemmer import Stemmer  # only once somebody searches
+        from Stemmer import Stemmer  # type: ignore[import-not-found]  # only once somebody searches
 
         _own.stem = Stemmer("english").stemWord
     made: Callable[[str], str] = _own.stem
