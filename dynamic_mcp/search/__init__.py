@@ -3,5 +3,6 @@
 from dynamic_mcp.search.fields import summary
 from dynamic_mcp.search.part import TUNED, Field, Part, Tuning
 from dynamic_mcp.search.ranking import MAX_END, MAX_RESULTS, Match, rank
+from dynamic_mcp.search.words import STOP_WORDS
 
-__all__ = ["MAX_END", "MAX_RESULTS", "TUNED", "Field", "Match", "Part", "Tuning", "rank", "summary"]
+__all__ = ["MAX_END", "MAX_RESULTS", "STOP_WORDS", "TUNED", "Field", "Match", "Part", "Tuning", "rank", "summary"]

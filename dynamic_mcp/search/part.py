@@ -18,6 +18,7 @@ EXACT = "="  # stands before a word itself, to tell it from a stem
 # Words of fewer letters are not compared by their spelling, nor are others less like each other than this.
 SHORT = 4
 NEAR_FROM = 0.55
+NEAR_FROM_INSIDE = 0.65  # with another first letter, which slips of the pen seldom are
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ class Part:
         shared = Counter(other for gram in own for other in self._by_gram.get(gram, ()))
         for other, count in shared.items():
             likeness = 2 * count / (len(own) + len(other))
-            if likeness >= NEAR_FROM and other[0] == word[0]:
+            if likeness >= (NEAR_FROM if other[0] == word[0] else NEAR_FROM_INSIDE):
                 yield other, likeness
 
     @cached_property
@@ -124,6 +125,8 @@ def _weighted(tool: Texts, about: Iterable[tuple[Field, list[str]]], tuning: Tun
     ]
     sums: dict[str, float] = {}
     for field, found in fields:
+        if not field.weight:
+            continue
         length = 1 - tuning.length_share + tuning.length_share * len(found) / field.length
         for word, count in Counter(found).items():
             said = field.weight * count / length

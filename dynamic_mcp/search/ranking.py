@@ -16,10 +16,10 @@ MAX_RESULTS = 8
 # Of a longer query the two ends are read: people put what they want first or last.
 MAX_END = 2000
 MAX_TERMS = 40
-# Nothing fits where no tool has this share of what the query says, nor as much of it as a rare word says: one
-# word in many, known only by a synonym, is chance.
-FITS_FROM_SHARE = 0.3
-FITS_FROM_RARE = 0.55
+# A tool fits if it has this share of what the query says, or so much of it as this part of a word that nothing else
+# has: more where it has no word of the query itself, since one synonym in many words is chance.
+OWN_SHARE, OWN_RARE = 0.15, 0.3
+OTHER_SHARE, OTHER_RARE = 0.3, 0.55
 # How a query may name a tool, the surest last.
 IN_TEXT, SPELT, SAME = 1, 2, 3
 # How much meaning counts beside words, of 1.
@@ -69,6 +69,7 @@ class _Scores:
         self._count = self._offsets[-1]
         self._scores: dict[int, float] = {}
         self._covered: dict[int, float] = {}
+        self._has_own: set[int] = set()
         self._frequencies: dict[str, int] = {}
         self._asked = 0.0
 
@@ -85,8 +86,9 @@ class _Scores:
 
     def fitting(self) -> dict[int, float]:
         """Return the scores of the tools, if one of them fits: what covers more of the query counts more."""
-        most = max(self._covered.values(), default=0.0)
-        if most <= 0 or most < min(FITS_FROM_SHARE * self._asked, FITS_FROM_RARE * self._rareness(0)):
+        own = min(OWN_SHARE * self._asked, OWN_RARE * self._rareness(0))
+        other = min(OTHER_SHARE * self._asked, OTHER_RARE * self._rareness(0))
+        if not any(covered >= (own if number in self._has_own else other) for number, covered in self._covered.items()):
             return {}
         share = self._tuning.coverage
         return {
@@ -107,6 +109,7 @@ class _Scores:
                     strength[number] = weight
         asked = self._rareness(self._frequency(stemmed))
         self._asked += asked
+        self._has_own.update(number for number, weight in strength.items() if weight == 1.0)
         for number, value in best.items():
             self._scores[number] = self._scores.get(number, 0.0) + value
             self._covered[number] = self._covered.get(number, 0.0) + asked * strength[number]
