@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from dynamic_mcp.search import MAX_RESULTS, Match, Part, rank, summary
+from dynamic_mcp.search.ranking import Closeness
 from dynamic_mcp.search.synonyms import synonyms
 from dynamic_mcp.search.words import stem, words
 
@@ -47,12 +48,10 @@ DAYS = part(
 )
 FILES = part(
     "files",
-    **{
-        "read-file": "Read a text from disk",
-        "write-file": "Write a text to disk",
-        "convert": schema(to={"enum": ["parquet", "csv"], "description": "the target format"}),
-        "resize": {"title": "Shrink pictures", **schema(thumbnail_width={"type": "integer"})},
-    },
+    read_file="Read a text from disk",
+    write_file="Write a text to disk",
+    convert=schema(to={"enum": ["parquet", "csv"], "description": "the target format"}),
+    resize={"title": "Shrink pictures", **schema(thumbnail_width={"type": "integer"})},
 )
 ALL = [CODE, DAYS, FILES]
 
@@ -131,13 +130,13 @@ def test_every_text_of_a_tool_is_searched(query: str, name: str) -> None:
 def test_the_name_and_the_description_of_the_group_are_searched() -> None:
     parts = [part("slack", "Chat with colleagues", send="Send it"), part("gmail", "Letters", send="Send it")]
 
-    assert [match.group for match in rank(parts, "gmail send")][0] == "gmail"
-    assert [match.group for match in rank(parts, "send to colleagues")][0] == "slack"
+    assert rank(parts, "gmail send")[0].group == "gmail"
+    assert rank(parts, "send to colleagues")[0].group == "slack"
 
 
 @pytest.mark.parametrize(
     ("query", "name"),
-    [("erase a branch", "delete_branch"), ("open a bug", "create_issue"), ("lookup in code", "search_code")],
+    [("erase a branch", "delete_branch"), ("all bugs", "list_issues"), ("lookup in code", "search_code")],
 )
 def test_a_synonym_finds_what_the_word_would(query: str, name: str) -> None:
     assert first(query) == name
@@ -185,7 +184,7 @@ def test_other_scripts_and_accents_are_found(query: str, name: str) -> None:
 
 
 def test_full_width_letters_are_letters() -> None:
-    assert first("ｃｒｅａｔｅ ｉｓｓｕｅ") == "create_issue"
+    assert first("\uff43\uff52\uff45\uff41\uff54\uff45 \uff49\uff53\uff53\uff55\uff45") == "create_issue"
 
 
 # --- nothing, and bounds -------------------------------------------------------------------------------
@@ -265,19 +264,25 @@ def test_an_empty_group_shifts_nothing() -> None:
 def test_meaning_finds_what_no_word_says() -> None:
     closeness = [[0.1, 0.1, 0.1, 0.1, 0.1, 0.9], [0.1, 0.2, 0.1], [0.1] * 4]
 
-    assert [match.name for match in rank(ALL, "Zweig entfernen", closeness=closeness)][0] == "delete_branch"
+    assert [match.name for match in rank(ALL, "Zweig entfernen", closeness=closeness)] == ["delete_branch"]
 
 
 def test_words_count_beside_meaning() -> None:
     even = [[0.5] * 6, [0.5] * 3, [0.5] * 4]
 
-    assert [match.name for match in rank(ALL, "create issue", closeness=even)][0] == "create_issue"
+    assert rank(ALL, "create issue", closeness=even)[0].name == "create_issue"
 
 
 def test_a_tool_of_unknown_meaning_is_found_by_its_words() -> None:
-    closeness = [[None] * 6, [0.1, 0.9, 0.1], [None] * 4]
+    closeness: list[Closeness] = [[None] * 6, [0.1, 0.9, 0.1], [None] * 4]
 
-    assert "delete_branch" in [match.name for match in rank(ALL, "delete branch", closeness=closeness)][:1]
+    assert rank(ALL, "delete branch", closeness=closeness)[0].name == "delete_branch"
+
+
+def test_a_meaning_that_does_not_stand_out_is_no_fit() -> None:
+    closeness = [[0.4, 0.5, 0.6, 0.5, 0.4, 0.6], [0.5, 0.4, 0.6], [0.5, 0.5, 0.6, 0.4]]
+
+    assert rank(ALL, "feed the dog", closeness=closeness) == []
 
 
 # --- whatever comes ------------------------------------------------------------------------------------

@@ -7,23 +7,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import accumulate
+from statistics import fmean, pstdev
 
 from dynamic_mcp.search.part import EXACT, SHORT, TUNED, Part, Tuning
-from dynamic_mcp.search.synonyms import synonyms
+from dynamic_mcp.search.synonyms import actions, synonyms
 from dynamic_mcp.search.words import STOP_WORDS, name_key, stem, words
 
 MAX_RESULTS = 8
 # Of a longer query the two ends are read: people put what they want first or last.
 MAX_END = 2000
 MAX_TERMS = 40
-# A tool fits if it has this share of what the query says, or so much of it as this part of a word that nothing else
-# has: more where it has no word of the query itself, since one synonym in many words is chance.
-OWN_SHARE, OWN_RARE = 0.15, 0.3
-OTHER_SHARE, OTHER_RARE = 0.3, 0.55
+# Without a word of the query itself, a tool fits if what it has for it is this share of the query, or so much of it
+# as this part of a word that no tool has: one synonym among many words is chance.
+FITS_FROM_SHARE, FITS_FROM_RARE = 0.3, 0.55
 # How a query may name a tool, the surest last.
 IN_TEXT, SPELT, SAME = 1, 2, 3
 # How much meaning counts beside words, of 1.
 MEANING = 0.5
+# Where no word fits, a meaning must stand out from the others by so many standard deviations; what else is as far
+# out as this fits too.
+STANDS_OUT, ALSO_FITS = 3.0, 2.0
 
 # How like the query each tool of a part is, by meaning; None where that is not known.
 Closeness = Sequence[float | None]
@@ -69,7 +72,8 @@ class _Scores:
         self._count = self._offsets[-1]
         self._scores: dict[int, float] = {}
         self._covered: dict[int, float] = {}
-        self._has_own: set[int] = set()
+        self._has_own = False
+        self._told: dict[int, float] = {}
         self._frequencies: dict[str, int] = {}
         self._asked = 0.0
 
@@ -81,21 +85,21 @@ class _Scores:
     def add(self, terms: Sequence[tuple[str, list[str]]]) -> None:
         """Take what a query asks for: stems, each with the words that have it."""
         rare = sorted(terms, key=lambda term: self._frequency(term[0]))[:MAX_TERMS]
+        objects = {stemmed for stemmed, _ in rare} - actions()
         for stemmed, spelt in rare:
-            self._add(stemmed, spelt)
+            self._add(stemmed, spelt, tells=not objects or stemmed in objects)
 
     def fitting(self) -> dict[int, float]:
         """Return the scores of the tools, if one of them fits: what covers more of the query counts more."""
-        own = min(OWN_SHARE * self._asked, OWN_RARE * self._rareness(0))
-        other = min(OTHER_SHARE * self._asked, OTHER_RARE * self._rareness(0))
-        if not any(covered >= (own if number in self._has_own else other) for number, covered in self._covered.items()):
+        enough = min(FITS_FROM_SHARE * self._asked, FITS_FROM_RARE * self._rareness(0))
+        if not self._has_own and not any(told >= enough for told in self._told.values()):
             return {}
         share = self._tuning.coverage
         return {
             number: score * (self._covered[number] / self._asked) ** share for number, score in self._scores.items()
         }
 
-    def _add(self, stemmed: str, spelt: list[str]) -> None:
+    def _add(self, stemmed: str, spelt: list[str], *, tells: bool) -> None:
         """Count the best that each tool has for a term: the stem, else a synonym, else what is spelt like it."""
         best: dict[int, float] = {}
         strength: dict[int, float] = {}
@@ -109,7 +113,10 @@ class _Scores:
                     strength[number] = weight
         asked = self._rareness(self._frequency(stemmed))
         self._asked += asked
-        self._has_own.update(number for number, weight in strength.items() if weight == 1.0)
+        if tells:
+            self._has_own |= any(weight == 1.0 for weight in strength.values())
+            for number, weight in strength.items():
+                self._told[number] = self._told.get(number, 0.0) + asked * weight
         for number, value in best.items():
             self._scores[number] = self._scores.get(number, 0.0) + value
             self._covered[number] = self._covered.get(number, 0.0) + asked * strength[number]
@@ -185,13 +192,19 @@ def _fused(found: dict[int, float], closeness: Sequence[float | None]) -> dict[i
     known = [value for value in closeness if value is not None]
     if not known:
         return found
-    mean, top = sum(known) / len(known), max(known)
-    best = max(found.values(), default=0.0) or 1.0
+    mean, top = fmean(known), max(known)
+    if top <= mean:
+        return found
+    if not found:
+        spread = pstdev(known, mean)
+        from_ = mean + ALSO_FITS * spread if top >= mean + STANDS_OUT * spread else math.inf
+        return {
+            number: value - mean for number, value in enumerate(closeness) if value is not None and value >= from_
+        }
+    best = max(found.values())
     fused: dict[int, float] = {}
     for number, value in enumerate(closeness):
-        words_say = found.get(number, 0.0) / best
-        if value is None or top <= mean:
-            fused[number] = words_say
-        else:
-            fused[number] = (1 - MEANING) * words_say + MEANING * max(0.0, (value - mean) / (top - mean))
+        by_words = found.get(number, 0.0) / best
+        by_meaning = by_words if value is None else max(0.0, (value - mean) / (top - mean))
+        fused[number] = (1 - MEANING) * by_words + MEANING * by_meaning
     return {number: score for number, score in fused.items() if score > 0}

@@ -163,6 +163,20 @@ url link address
 """
 
 
+# What may be done with anything: one of these alone does not tell that a tool fits.
+_ACTIONS = """
+create add new make insert generate build open delete remove update edit modify change set adjust get fetch retrieve
+read obtain show view display list all search find query lookup seek locate discover send post run execute start use
+using provide give tell check look know try put take see go come work keep
+"""
+
+
+@lru_cache(maxsize=1)
+def actions() -> frozenset[str]:
+    """Return the stems of words that say nothing about what a tool works on."""
+    return frozenset(map(stem, _ACTIONS.split()))
+
+
 @lru_cache(maxsize=1)
 def _table() -> dict[str, tuple[str, ...]]:
     near: dict[str, dict[str, None]] = {}

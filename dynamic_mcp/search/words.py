@@ -19,7 +19,8 @@ a an the of to for in on at by with from into about over up as is are was were b
 done have has had having i me my mine myself we us our ours you your yours he him his she her hers it its they them
 their this that these those there here what which who whom whose when where why how and or but if then than so not
 no nor can could will would shall should may might must please hello hi hey thanks thank want need like just some any
-all also too very more most let lets help s t re ve ll d m don didn doesn isn aren
+all also too very more most let lets help something anything everything someone thing things stuff
+s t re ve ll d m don didn doesn isn aren
 """
 STOP_WORDS = frozenset(_STOP_WORDS.split())
 
@@ -103,7 +104,7 @@ def _parts(word: str) -> Iterator[str]:
 def _stemmer() -> Callable[[str], str]:
     """Return this thread's stemmer; one must not be shared between threads."""
     if not hasattr(_own, "stem"):
-        from Stemmer import Stemmer  # type: ignore[import-not-found]  # only once somebody searches
+        from Stemmer import Stemmer  # only once somebody searches
 
         _own.stem = Stemmer("english").stemWord
     made: Callable[[str], str] = _own.stem

@@ -64,7 +64,7 @@ def fts5(corpus: Corpus, tokenizer: str) -> Rank:
 
 def bm25s(corpus: Corpus) -> Rank:
     """Rank by bm25s on stems."""
-    import bm25s as engine  # type: ignore[import-not-found]
+    import bm25s as engine
 
     def stems(text: str) -> list[str]:
         return [stem(word) for word in words(text) if word not in STOP_WORDS]
@@ -85,7 +85,7 @@ def bm25s(corpus: Corpus) -> Rank:
 
 def rapidfuzz(corpus: Corpus) -> Rank:
     """Rank by rapidfuzz's token set ratio."""
-    from rapidfuzz import fuzz, process  # type: ignore[import-not-found]
+    from rapidfuzz import fuzz, process
 
     documents = [" ".join(row).lower() for row in texts(corpus)]
     pairs = _pairs(corpus)

@@ -10,8 +10,8 @@ import json
 import sys
 import time
 
-from fastmcp.server.transforms.search import BM25SearchTransform  # type: ignore[import-not-found]
-from fastmcp.tools.base import Tool  # type: ignore[import-not-found]
+from fastmcp.server.transforms.search import BM25SearchTransform
+from fastmcp.tools.base import Tool
 
 
 async def main() -> None:

@@ -5,7 +5,7 @@
 
 MetaTool comes from a file, BFCL from the installed package `bfcl-eval` or its folder `data`. `--fastmcp` is the Python
 of an environment with FastMCP, whose BM25 search is measured on the same queries. Each set is split by a hash of the
-query: choices were made on the develop part, the report part is for reporting. It judges nothing.
+query: choices were made on the develop part, the report part is only reported. It judges nothing.
 """
 
 from __future__ import annotations
