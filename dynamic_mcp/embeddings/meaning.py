@@ -94,7 +94,7 @@ class Meaning:
     async def close(self) -> None:
         """Stop learning, and let go of the endpoint."""
         self._stop()
-        if self._ending:
+        while self._ending:
             await asyncio.wait(self._ending)
 
     # --- learning --------------------------------------------------------------------------------------
@@ -136,7 +136,9 @@ class Meaning:
                 self._is_away = False
         finally:
             if vectors is not None:
-                await asyncio.to_thread(vectors.save, dict(self._known))
+                saving = asyncio.create_task(asyncio.to_thread(vectors.save, dict(self._known)))
+                self._hold(saving)
+                await asyncio.shield(saving)  # what has been learnt is kept, also when this is the end
 
     # --- asking ----------------------------------------------------------------------------------------
 
@@ -160,9 +162,11 @@ class Meaning:
         endpoint, learning = self._endpoint, self._learning
         self._endpoint = self._learning = None
         if endpoint is not None:
-            task = asyncio.create_task(_end(endpoint, learning))
-            self._ending.add(task)
-            task.add_done_callback(self._ending.discard)
+            self._hold(asyncio.create_task(_end(endpoint, learning)))
+
+    def _hold(self, task: asyncio.Task[None]) -> None:
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
 
 
 async def _end(endpoint: Endpoint, learning: asyncio.Task[None] | None) -> None:

@@ -62,7 +62,8 @@ class Part:
     ) -> None:
         self.group = group
         self.names = tuple(tools)
-        self.keys = tuple(map(name_key, self.names))
+        self._numbers = {name: number for number, name in enumerate(self.names)}
+        self._by_key = _by_key(name_key(group), self.names)
         self._starts = array("I", [0])
         self._tools = array("I")
         self._weights = array("f")
@@ -79,6 +80,14 @@ class Part:
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def number(self, name: str) -> int | None:
+        """Return the tool of this name."""
+        return self._numbers.get(name)
+
+    def spelt(self, key: str) -> Iterable[int]:
+        """Return the tools whose names, alone or after the group's, have this `name_key`."""
+        return self._by_key.get(key, ())
 
     def places(self, term: str) -> Iterable[tuple[int, float]]:
         """Return the tools that have a term, and what it says of each (0 to 1)."""
@@ -110,6 +119,14 @@ class Part:
                 for gram in dict.fromkeys(grams(term[1:])):
                     table.setdefault(gram, []).append(term[1:])
         return table
+
+
+def _by_key(group: str, names: Iterable[str]) -> dict[str, list[int]]:
+    table: dict[str, list[int]] = {}
+    for number, key in enumerate(map(name_key, names)):
+        for each in {key, group + key} if key else ():
+            table.setdefault(each, []).append(number)
+    return table
 
 
 def _weighted(tool: Texts, about: Iterable[tuple[Field, list[str]]], tuning: Tuning) -> dict[str, float]:

@@ -56,7 +56,7 @@ def rank(
     found = scores.fitting()
     if closeness:
         found = _fused(found, [each for part in closeness for each in part])
-    named = dict(_named(parts, text))
+    named = _named(parts, text)
     order = {**found, **{number: found.get(number, 0.0) for number in named}}
     best = nsmallest(limit, order, key=lambda number: (-named.get(number, 0), -order[number], number))
     return [scores.match(number, is_named=named.get(number, 0) > IN_TEXT) for number in best]
@@ -164,22 +164,20 @@ def _terms(text: str, tuning: Tuning) -> list[tuple[str, list[str]]]:
     return list(by_stem.items())
 
 
-def _named(parts: Sequence[Part], text: str) -> Iterator[tuple[int, int]]:
+def _named(parts: Sequence[Part], text: str) -> dict[int, int]:
     """Return the tools that the query names: as a whole, alone or after the group, or as one of its words."""
     whole = text.strip()
-    key = name_key(whole)
     said = {name_key(word) for word in whole.split() if _is_joined(word)}
-    number = -1
+    found: dict[int, int] = {}
+    offset = 0
     for part in parts:
-        group = name_key(part.group)
-        for name, own in zip(part.names, part.keys, strict=True):
-            number += 1
-            if whole == name:
-                yield number, SAME
-            elif own and key in (own, group + own):
-                yield number, SPELT
-            elif own in said or group + own in said:
-                yield number, IN_TEXT
+        ways = [(IN_TEXT, number) for key in said for number in part.spelt(key)]
+        ways += [(SPELT, number) for number in part.spelt(name_key(whole))]
+        same = part.number(whole)
+        ways += [] if same is None else [(SAME, same)]
+        found |= {offset + number: way for way, number in ways}
+        offset += len(part)
+    return found
 
 
 def _is_joined(word: str) -> bool:

@@ -3,8 +3,8 @@
     python -m tests.benchmarks.retrieval --metatool metatool.json [--bfcl FOLDER] [--fastmcp PYTHON]
         [--embeddings http://127.0.0.1:8000/v1] [--ablation]
 
-MetaTool comes from a file, BFCL from the installed package `bfcl-eval` or its folder `data`. `--fastmcp` is the Python
-of an environment with FastMCP, whose BM25 search is measured on the same queries. Each set is split by a hash of the
+MetaTool comes from a file, BFCL from the installed package `bfcl-eval` or its folder `data`. `--fastmcp` is Python
+in an environment with FastMCP, whose BM25 search is measured on the same queries. Each set is split by a hash of the
 query: choices were made on the develop part, the report part is only reported. It judges nothing.
 """
 
