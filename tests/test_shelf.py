@@ -84,6 +84,9 @@ def test_a_hostile_name_stays_inside_the_folder(tmp_path: Path, name: str) -> No
     assert list(tmp_path.iterdir()) == [folder]
 
 
+# Rows 54 and 55 of the fault matrix.
+
+
 @pytest.mark.parametrize(
     "data",
     [
@@ -133,6 +136,9 @@ def test_changed_definitions_are_told_and_remembered(tmp_path: Path) -> None:
     kept = shelf.load(group_config())
     assert kept is not None
     assert kept.changes == ("1000 b",)
+
+
+# Row 56 of the fault matrix.
 
 
 def test_age_is_told_whatever_the_clock_does(tmp_path: Path) -> None:
