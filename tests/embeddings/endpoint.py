@@ -53,6 +53,9 @@ class FakeEndpoint:
         self.gate.set()
         for writer in self._writers:
             writer.close()
+        for writer in self._writers:
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
         if self._serving:
             await asyncio.wait(self._serving)
 
