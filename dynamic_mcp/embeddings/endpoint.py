@@ -41,6 +41,7 @@ class Endpoint:
         self._config = config
         self._url = endpoint_url(config.url)
         self._client: AsyncClient | None = None
+        self._opening = asyncio.Lock()
 
     async def embed(self, texts: Sequence[str], within_s: float) -> list[Vector]:
         """Return a vector for each text, in their order. Raises NoAnswerError."""
@@ -50,10 +51,12 @@ class Endpoint:
         except TimeoutError:
             raise NoAnswerError(f"no answer within {within_s:g} s") from None
 
-    async def open(self) -> None:
-        """Make ready, which takes longer than a query may."""
-        if self._client is None:
-            self._client = await asyncio.to_thread(self._made)
+    async def open(self) -> AsyncClient:
+        """Make ready, once, which may take longer than a query has time."""
+        async with self._opening:
+            if self._client is None:
+                self._client = await asyncio.to_thread(self._made)
+            return self._client
 
     async def close(self) -> None:
         """Let go of the connection."""
@@ -62,10 +65,9 @@ class Endpoint:
             await client.aclose()
 
     async def _embed(self, texts: Sequence[str]) -> list[Vector]:
+        client = self._client or await self.open()
         from httpx2 import HTTPError, InvalidURL
 
-        client = self._client or self._made()
-        self._client = client
         body = {"model": self._config.model, "input": list(texts), "encoding_format": "float"}
         try:
             answer = await client.post(self._url, json=body)
