@@ -15,15 +15,14 @@ from msgspec import Raw
 
 from dynamic_mcp import wire
 from dynamic_mcp.config.resolved import GroupConfig
+from dynamic_mcp.detail import Detail, shown
 from dynamic_mcp.errors import DynamicMcpError, Refused
 
 MAX_PAGES = 100
 MAX_BYTES = 64 << 20
-MAX_DESCRIPTION = 80
+MAX_DESCRIPTION = 70
 
 Ask = Callable[[str, Mapping[str, Raw]], Awaitable[dict[str, Raw]]]
-
-_SHOWN = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 
 
 class Kind(Enum):
@@ -118,7 +117,7 @@ class Catalog:
     @cached_property
     def tools_text(self) -> str:
         """The tools as one compact JSON array, with the members that a model can use."""
-        return "[" + ",".join(_shown(tool) for tool in self.tools.values()) + "]"
+        return "[" + ",".join(shown(name, tool, Detail.FULL) for name, tool in self.tools.items()) + "]"
 
     @cached_property
     def summary(self) -> str:
@@ -208,11 +207,3 @@ def one_line(text: str, longest: int = MAX_DESCRIPTION) -> str:
 
 def _first_sentence(text: str) -> str:
     return re.split(r"(?<=[.!?])\s|\n\n", text.strip(), maxsplit=1)[0].removesuffix(".")
-
-
-def _shown(tool: Raw) -> str:
-    found = wire.members(tool)
-    parts = {key: wire.compact(found[key]) for key in _SHOWN if key in found}
-    if not parts.get("inputSchema", b"").startswith(b"{"):
-        parts["inputSchema"] = b'{"type":"object"}'  # what the specification asks for at least
-    return (b"{" + b",".join(b'"%s":%s' % (key.encode(), value) for key, value in parts.items()) + b"}").decode()

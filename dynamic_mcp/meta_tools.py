@@ -31,17 +31,22 @@ def instructions(rows: Sequence[Row]) -> str:
     names = ", ".join(row.name for row in rows)
     return (
         f"The tools of several MCP servers are here in groups: {names}. "
-        f"Before you say that something cannot be done, look for a tool: `{GET}` shows a group's tools with "
-        f"their input schemas, `{CALL}` runs one of them."
+        f"Before you say that something cannot be done, look for a tool: `{GET}` finds tools by a `query` for "
+        f"one step (`create issue`), or shows a `group`; `{CALL}` runs one."
     )
 
 
 def _get(rows: Sequence[Row]) -> dict[str, object]:
+    properties: dict[str, object] = {
+        "group": _group(rows),
+        "query": {"type": "string", "description": "One step, as `create issue`; not the whole task"},
+        "detail": {"type": "string", "enum": ["names", "brief", "full"], "description": "full: with input schemas"},
+    }
     return {
         "name": GET,
-        "description": "Show the tools of a group (an MCP server) with their input schemas. "
-        f"Run one with {CALL}.{_listed(rows)}",
-        "inputSchema": _schema({"group": _group(rows)}, ["group"]),
+        "description": "Find tools by `query`, in one group (an MCP server) or in all, or list a `group`. Search for "
+        f"each step of a task by itself: verb and object, best first. Run a tool with {CALL}.{_listed(rows)}",
+        "inputSchema": _schema(properties, []),
         "annotations": {"readOnlyHint": True, "openWorldHint": False},
     }
 
@@ -65,7 +70,7 @@ def _call(rows: Sequence[Row]) -> dict[str, object]:
 
 
 def _schema(properties: dict[str, object], required: list[str]) -> dict[str, object]:
-    return {"type": "object", "properties": properties, "required": required}
+    return {"type": "object", "properties": properties, **({"required": required} if required else {})}
 
 
 def _group(rows: Sequence[Row]) -> dict[str, object]:

@@ -17,6 +17,7 @@ from dynamic_mcp.cli.running import loop_factory
 from dynamic_mcp.config.read import find, read
 from dynamic_mcp.config.resolved import Config, Log
 from dynamic_mcp.config.watch import Watch
+from dynamic_mcp.embeddings import Meaning
 from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.face.stdio import OnSignal
 from dynamic_mcp.face.stdio import serve as serve_stdio
@@ -71,7 +72,8 @@ def serve(argument: str | None, options: LogOptions) -> None:
 async def _serve(config: Config, stdout: int, logs: _Logs) -> None:
     log.info("serving %s: %d groups", config.file, len(config.groups))
     known = logins(config.file, may_open_browser=True)
-    proxy = Proxy(config, shelf=Shelf(paths.cache_dir() / "catalogs"), logins=known)
+    cache = paths.cache_dir()
+    proxy = Proxy(config, shelf=Shelf(cache / "catalogs"), logins=known, meaning=Meaning(cache / "vectors"))
     reload = _Reload(proxy, config, logs)
     roster = Roster(paths.state_dir() / "running")
     try:

@@ -269,6 +269,20 @@ class Log(Section):
     file: bool | None = Field(None, description="Keep the log in a file too, for `dynamic-mcp logs`. Default: true.")
 
 
+class Embeddings(Section):
+    """An embeddings endpoint of your own, in OpenAI's protocol; tools' descriptions and queries are sent to it."""
+
+    url: Url = Field(description="Where it answers, as `http://localhost:11434/v1`.")
+    model: str = Field(min_length=1, description="The name of the model.")
+    api_key: str | None = Field(None, description="Sent as a bearer token; write `${VARIABLE}`, not the key.")
+
+
+class Search(Section):
+    """How tools are found."""
+
+    embeddings: Embeddings | None = Field(None, description="Find by meaning too. Default: by words alone.")
+
+
 class Settings(Launch):
     """Defaults for all servers; a server's own fields win."""
 
@@ -289,6 +303,7 @@ class Settings(Launch):
         None,
         description="Where the tokens of logins are kept: private files, or the system's keychain. Default: file.",
     )
+    search: Search | None = Field(None, description="How tools are found.")
 
 
 Server = Annotated[

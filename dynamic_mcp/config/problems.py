@@ -24,12 +24,15 @@ _SECTIONS: dict[str, type[model.Section]] = {
     "oauth": model.OAuth,
     "settings": model.Settings,
     "log": model.Log,
+    "search": model.Search,
+    "embeddings": model.Embeddings,
 }
 _KIND_HINT = "a server has either `command`, if it is a program, or `url`, if it is remote"
 _MESSAGES = {
     "string_type": "must be a string",
     "bool_type": "must be true or false",
     "int_type": "must be a whole number",
+    "string_too_short": "must not be empty",
     "list_type": "must be a list",
     "dict_type": "must be an object",
     "model_type": "must be an object",

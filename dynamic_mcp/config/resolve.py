@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from dynamic_mcp.config import model
 from dynamic_mcp.config.environment import env_file
 from dynamic_mcp.config.resolved import Config, Features, GroupConfig, Log, Timeouts, ToolFilter
-from dynamic_mcp.config.upstream import Surroundings, env_files, upstream, variables_files
+from dynamic_mcp.config.upstream import Surroundings, embeddings, env_files, upstream, variables_files
 
 T = TypeVar("T")
 
@@ -32,7 +32,17 @@ def resolve(root: model.Root, file: Path, *, surroundings: Surroundings) -> Conf
             groups.append(group)
             warnings.update(dict.fromkeys(found))
             files.update(dict.fromkeys(env_files(server, settings, surroundings)))
-    return Config(file, tuple(groups), tuple(warnings), _max_message_bytes(settings), tuple(files), _log(settings))
+    search, found = embeddings(settings.search, surroundings)
+    warnings.update(dict.fromkeys(found))
+    return Config(
+        file=file,
+        groups=tuple(groups),
+        warnings=tuple(warnings),
+        max_message_bytes=_max_message_bytes(settings),
+        env_files=tuple(files),
+        log=_log(settings),
+        embeddings=search,
+    )
 
 
 def _variables(files: Iterable[Path]) -> tuple[dict[str, str], list[str]]:

@@ -147,8 +147,18 @@ class Log:
 
 
 @dataclass(frozen=True)
+class Embeddings:
+    """An embeddings endpoint of the user's: where it answers, which model it is asked for, and what lets us in."""
+
+    url: str = field(repr=False)
+    model: str
+    api_key: str | None = field(repr=False)
+
+
+@dataclass(frozen=True)
 class Config:
-    """The whole config: the enabled groups in the order of the file, what a person should know, the files read."""
+    """The whole config: the enabled groups in the order of the file, what a person should know, the files read,
+    and where to ask for embeddings."""
 
     file: Path
     groups: tuple[GroupConfig, ...]
@@ -156,6 +166,7 @@ class Config:
     max_message_bytes: int
     env_files: tuple[Path, ...] = ()
     log: Log = Log()
+    embeddings: Embeddings | None = None
 
 
 def _matches(name: str, globs: tuple[str, ...]) -> bool:

@@ -13,11 +13,13 @@ from msgspec import Raw
 from dynamic_mcp import __version__, meta_tools, wire
 from dynamic_mcp.catalog import Kind
 from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.embeddings import Meaning
 from dynamic_mcp.errors import METHOD_NOT_FOUND, DynamicMcpError, LoginNeeded
 from dynamic_mcp.group import Group, OpenLink
 from dynamic_mcp.groups import Groups
 from dynamic_mcp.oauth.logins import Logins
 from dynamic_mcp.proxy.completion import Completion
+from dynamic_mcp.proxy.finding import Finding
 from dynamic_mcp.proxy.logins import LoginOffers
 from dynamic_mcp.proxy.prompts import Prompts
 from dynamic_mcp.proxy.resources import Resources
@@ -52,12 +54,16 @@ class Proxy:
         opener: OpenLink | None = None,
         shelf: Shelf | None = None,
         logins: Logins | None = None,
+        meaning: Meaning | None = None,
     ) -> None:
         self.groups = Groups(config, self, opener=opener or partial(open_link, logins=logins), shelf=shelf)
         self._sessions: list[Session] = []
         self._logins = LoginOffers(logins, self._sessions)
         self._tasks = Tasks(self.groups)
-        self._tools = Tools(self.groups, self._tasks)
+        self._meaning = meaning or Meaning()
+        self._meaning.use(config.embeddings)
+        self._finding = Finding(self.groups, self._meaning)
+        self._tools = Tools(self.groups, self._tasks, self._finding)
         self._resources = Resources(self.groups)
         self._prompts = Prompts(self.groups)
         self._completion = Completion(self._prompts, self._resources)
@@ -100,6 +106,8 @@ class Proxy:
     def apply(self, config: Config) -> None:
         """Serve another config from now on; the sessions hear of the lists that this changes."""
         self.groups.apply(config)
+        self._meaning.use(config.embeddings)
+        self._finding.learn()
         self._announce_soon()
 
     def complain(self, text: str) -> None:
@@ -117,6 +125,7 @@ class Proxy:
             task.cancel()
         self._logins.close()
         self._sessions.clear()
+        await self._meaning.close()
         await self.groups.close()
 
     # --- Server: what a session asks -------------------------------------------------------------------
@@ -174,6 +183,7 @@ class Proxy:
         self.groups.start(Greeting(session.version, declared, _client_info(params), session))
         self._announced = self._shown()
         self.begun.set()
+        self._finding.learn()
         return wire.result_frame(
             {
                 "protocolVersion": session.version,
@@ -274,6 +284,7 @@ class Proxy:
 
     def _announce(self) -> None:
         self._announcing = None
+        self._finding.learn()
         shown = self._shown()
         before, self._announced = self._announced, shown
         for feature in shown:

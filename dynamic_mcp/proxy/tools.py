@@ -11,6 +11,7 @@ from dynamic_mcp.errors import Disabled, InvalidArguments, NotFound, ProtocolVio
 from dynamic_mcp.group import Group
 from dynamic_mcp.groups import Groups, closest
 from dynamic_mcp.meta_tools import CALL, GET, Row
+from dynamic_mcp.proxy.finding import Finding
 from dynamic_mcp.proxy.tasks import Tasks
 from dynamic_mcp.session import Session
 from dynamic_mcp.wire import EMPTY_OBJECT, Frame
@@ -24,9 +25,10 @@ _BRACE = ord("{")
 class Tools:
     """The tools of all groups behind two."""
 
-    def __init__(self, groups: Groups, tasks: Tasks) -> None:
+    def __init__(self, groups: Groups, tasks: Tasks, finding: Finding) -> None:
         self._groups = groups
         self._tasks = tasks
+        self._finding = finding
 
     def rows(self) -> list[Row]:
         """Return the groups as a model sees them."""
@@ -48,7 +50,7 @@ class Tools:
             case meta_tools.CALL:
                 return await self._call_dynamic(session, params)
             case meta_tools.GET:
-                return await self._get_dynamic(params)
+                return await self._finding.answer(params)
             case None:
                 raise wire.Malformed("`name` of the tool is missing")
             case name:
@@ -56,12 +58,6 @@ class Tools:
                 return await self._run(session, group, name, params.get("arguments", EMPTY_OBJECT), params)
 
     # --- the two tools ---------------------------------------------------------------------------------
-
-    async def _get_dynamic(self, params: Mapping[str, Raw]) -> Frame:
-        group = self._group(_arguments(params))
-        catalog = await group.catalog()
-        texts = [catalog.tools_text, *filter(None, [catalog.instructions])]
-        return wire.result_frame({"content": [{"type": "text", "text": text} for text in texts]})
 
     async def _call_dynamic(self, session: Session, params: Mapping[str, Raw]) -> Frame:
         arguments = _arguments(params)

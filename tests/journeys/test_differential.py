@@ -138,7 +138,9 @@ class Through(Peer):
         return await super().get_prompt(names.listed_name(GROUP, name), arguments)
 
     async def tools(self) -> list[Raw]:
-        shown = await self.program.request("tools/call", {"name": "get_dynamic_tools", "arguments": {"group": GROUP}})
+        shown = await self.program.request(
+            "tools/call", {"name": "get_dynamic_tools", "arguments": {"group": GROUP, "detail": "full"}}
+        )
         return wire.elements(shown["result"]["content"][0]["text"].encode())
 
     def as_said(self, frame: wire.Frame) -> dict[str, Raw]:
