@@ -69,7 +69,7 @@ async def works(program: Program, group: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
-        ("401", "401"),  # 36
+        ("401", "auth login far"),  # 36
         ("403", "`files:write`"),  # 37
         ("404", "does not know the session"),  # 38
         ("429_bare", "429"),  # 39
