@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from dynamic_mcp.config import model
-from dynamic_mcp.config.resolved import Config, Features, GroupConfig, Timeouts, ToolFilter
+from dynamic_mcp.config.resolved import Answers, Config, Exposure, Features, GroupConfig, Timeouts, ToolFilter
 from dynamic_mcp.config.upstream import Surroundings, env_files, upstream
 
 T = TypeVar("T")
@@ -26,7 +26,8 @@ def resolve(root: model.Root, file: Path, *, surroundings: Surroundings) -> Conf
             groups.append(group)
             warnings.update(dict.fromkeys(found))
             files.update(dict.fromkeys(env_files(server, settings, surroundings)))
-    return Config(file, tuple(groups), tuple(warnings), _max_message_bytes(settings), tuple(files))
+    split = _first(settings.split_calls, None, default=False)
+    return Config(file, tuple(groups), tuple(warnings), _max_message_bytes(settings), tuple(files), split)
 
 
 def _group(
@@ -45,6 +46,11 @@ def _group(
         idle_after_s=None if idle_s == inf else idle_s,
         attempts=_first(own.attempts, shared.attempts, default=3),
         max_message_bytes=_max_message_bytes(settings),
+        exposure=Exposure(
+            direct=_first(server.expose, settings.expose, default="group") == "direct",
+            pinned=tuple(server.pinned or ()),
+        ),
+        answers=_answers(server, settings),
         upstream=made,
     )
     return group, warnings
@@ -70,6 +76,14 @@ def _timeouts(server: model.Server, settings: model.Settings) -> Timeouts:
         tools_s=_first(own.tools, shared.tools, default=60.0),
         resources_s=_first(own.resources, shared.resources, default=10.0),
         prompts_s=_first(own.prompts, shared.prompts, default=10.0),
+    )
+
+
+def _answers(server: model.Server, settings: model.Settings) -> Answers:
+    return Answers(
+        validate=_first(server.validate_, settings.validate_, default="on") == "on",
+        limit=_first(server.result_limit, settings.result_limit, default=100_000),
+        compact=_first(server.result_format, settings.result_format, default="original") == "compact",
     )
 
 
