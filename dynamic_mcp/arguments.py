@@ -87,7 +87,7 @@ def _readings(schema: InputSchema, args: Raw | None, beside: Mapping[str, Raw]) 
     if given is None:
         return
     inside = wire.members(given.args)
-    if not inside:
+    if not inside and (args is None or _is_null(args) or any(name in _WRAPPERS for name in beside)):
         yield from _from_beside(schema, given, beside)
         return
     missing = {name: beside[name] for name in beside if name in schema.parameters and name not in inside}
@@ -213,7 +213,7 @@ def _decoded(value: Raw) -> Raw | None:
 
 
 def _is_null(value: Raw) -> bool:
-    return len(value) == len(wire.NULL) and bytes(value) == wire.NULL
+    return len(value) == 4 and bytes(value) == b"null"
 
 
 def _listed(value: Raw) -> Raw:

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Raw
 
-from dynamic_mcp import wire
-
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
 
@@ -138,7 +136,7 @@ def _first(validator: Validator, value: object) -> ValidationError | None:
     import jsonschema_rs
 
     try:
-        validator.validate(value)  # type: ignore[arg-type]  # JSON, as the decoder makes it
+        validator.validate(value)
     except jsonschema_rs.ValidationError as exc:
         return exc
     return None

@@ -143,11 +143,11 @@ def _pieces(step: _Step, node: object) -> Iterator[object]:
 def _compiled(path: str) -> _Path:
     if len(path) > MAX_PATH:
         raise BadPath(f"it is longer than {MAX_PATH} characters")
-    from jsonpath_ng.ext import parse
+    from jsonpath_ng.ext.parser import parse
 
     try:
         tree = parse(path)
-    except Exception as exc:  # noqa: BLE001 - each part of the parser has exceptions of its own, and Python's
+    except Exception as exc:  # each part of the parser has exceptions of its own, and Python's
         raise BadPath(" ".join(str(exc).split())[:200] or "it cannot be parsed") from exc
     steps = _steps(tree)
     return _Path(steps, is_definite=all(not step.is_deep and _is_single(step.find) for step in steps))

@@ -8,13 +8,14 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
 from msgspec import Raw
 
-from dynamic_mcp import __version__, meta_tools, wire
+from dynamic_mcp import __version__, wire
 from dynamic_mcp.catalog import Kind
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import METHOD_NOT_FOUND, DynamicMcpError
 from dynamic_mcp.group import Group, OpenLink
 from dynamic_mcp.groups import Groups
 from dynamic_mcp.proxy.completion import Completion
+from dynamic_mcp.proxy.kept import Kept
 from dynamic_mcp.proxy.prompts import Prompts
 from dynamic_mcp.proxy.resources import Resources
 from dynamic_mcp.proxy.tasks import Tasks
@@ -43,8 +44,9 @@ class Proxy:
         self.groups = Groups(config, self, opener=opener, shelf=shelf)
         self._sessions: list[Session] = []
         self._tasks = Tasks(self.groups)
-        self._tools = Tools(self.groups, self._tasks)
-        self._resources = Resources(self.groups)
+        self._kept = Kept()
+        self._tools = Tools(self.groups, self._tasks, self._kept, split_calls=config.split_calls)
+        self._resources = Resources(self.groups, self._kept)
         self._prompts = Prompts(self.groups)
         self._completion = Completion(self._prompts, self._resources)
         self.begun = asyncio.Event()  # a client has been greeted
@@ -55,7 +57,7 @@ class Proxy:
         self._use_cases: dict[str, UseCase] = {
             "initialize": self._initialize,
             "ping": self._ping,
-            "tools/list": self._list_tools,
+            "tools/list": self._tools.list_all,
             "tools/call": self._tools.call,
             "resources/list": self._resources.list_all,
             "resources/templates/list": self._resources.list_templates,
@@ -81,6 +83,7 @@ class Proxy:
     def apply(self, config: Config) -> None:
         """Serve another config from now on; the sessions hear of the lists that this changes."""
         self.groups.apply(config)
+        self._tools.split_calls = config.split_calls
         self._announce_soon()
 
     def complain(self, text: str) -> None:
@@ -142,7 +145,7 @@ class Proxy:
                 "protocolVersion": session.version,
                 "capabilities": self._capabilities(session.version),
                 "serverInfo": {"name": "dynamic-mcp", "version": __version__},
-                "instructions": meta_tools.instructions(self._tools.rows()),
+                "instructions": self._tools.instructions(),
             }
         )
 
@@ -168,9 +171,6 @@ class Proxy:
 
     async def _ping(self, session: Session, frame: Frame) -> Frame:
         return wire.result_frame(b"{}")
-
-    async def _list_tools(self, session: Session, frame: Frame) -> Frame:
-        return wire.result_frame(self._tools.listed())
 
     async def _set_level(self, session: Session, frame: Frame) -> Frame:
         """Tell every group that logs, and remember it for those that connect later."""
@@ -242,7 +242,7 @@ class Proxy:
             ]
 
         return {
-            "tools": self._tools.listed(),
+            "tools": wire.encode(self._tools.entries()),
             "resources": entries(Kind.RESOURCES, Kind.TEMPLATES),
             "prompts": entries(Kind.PROMPTS),
         }

@@ -157,7 +157,7 @@ async def meeting(side: type[Peer], config: Json, folder: Path) -> AsyncIterator
     command = [config["command"], *config["args"]]
     if side is Through:
         file = folder / "dynamic-mcp.json"
-        file.write_text(json.dumps({"mcpServers": {GROUP: config}}))
+        file.write_text(json.dumps({"mcpServers": {GROUP: {**config, "validate": "off"}}}))
         environment = {**common, "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
         command = [sys.executable, "-m", "dynamic_mcp", str(file)]
     async with started(*command, env=environment, terminate=side is Peer) as program:
