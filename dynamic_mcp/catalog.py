@@ -5,7 +5,6 @@ An entry that cannot be used is left out by itself; the others stay, in the upst
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,18 +15,17 @@ from msgspec import Raw
 
 from dynamic_mcp import wire
 from dynamic_mcp.config.resolved import GroupConfig
+from dynamic_mcp.detail import Detail, shown
 from dynamic_mcp.errors import DynamicMcpError, Refused
 from dynamic_mcp.input_schema import InputSchema
 
 MAX_PAGES = 100
 MAX_BYTES = 64 << 20
-MAX_DESCRIPTION = 80
+MAX_DESCRIPTION = 70
 # Input schemas that are kept compiled; a model uses few tools at a time.
 MAX_COMPILED = 128
 
 Ask = Callable[[str, Mapping[str, Raw]], Awaitable[dict[str, Raw]]]
-
-_SHOWN = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 
 
 class Kind(Enum):
@@ -136,7 +134,7 @@ class Catalog:
     @cached_property
     def tools_text(self) -> str:
         """The tools as one compact JSON array, with the members that a model can use."""
-        return "[" + ",".join(_shown(tool) for tool in self.tools.values()) + "]"
+        return "[" + ",".join(shown(name, tool, Detail.FULL) for name, tool in self.tools.items()) + "]"
 
     @cached_property
     def summary(self) -> str:
@@ -156,21 +154,15 @@ def widened(before: GroupConfig, after: GroupConfig) -> frozenset[Kind]:
     return frozenset(kinds)
 
 
-async def read_lists(
-    ask: Ask, kinds: Iterable[Kind], known: Catalog, allows: Callable[[str], bool]
-) -> dict[Kind, Listing]:
-    """Read several lists at once; one that cannot be read stays what it was, and says so."""
-
-    async def read_or_keep(kind: Kind) -> tuple[Kind, Listing]:
-        try:
-            return kind, await read_list(ask, kind, allows)
-        except DynamicMcpError as exc:
-            if isinstance(exc, Refused) and exc.is_unknown:
-                return kind, Listing()  # many servers with resources have no templates
-            complaint = f"{kind.method} could not be read: {exc.message}"
-            return kind, replace(known.lists.get(kind, Listing()), complaints=(complaint,))
-
-    return dict(await asyncio.gather(*map(read_or_keep, kinds)))
+async def read_or_keep(ask: Ask, kind: Kind, known: Catalog, allows: Callable[[str], bool]) -> tuple[Listing, bool]:
+    """Read a list, and tell whether it could be read; one that cannot stays what it was, and says so."""
+    try:
+        return await read_list(ask, kind, allows), True
+    except DynamicMcpError as exc:
+        if isinstance(exc, Refused) and exc.is_unknown:
+            return Listing(), True  # many servers with resources have no templates
+        complaint = f"{kind.method} could not be read: {exc.message}"
+        return replace(known.lists.get(kind, Listing()), complaints=(complaint,)), False
 
 
 async def read_list(ask: Ask, kind: Kind, allows: Callable[[str], bool]) -> Listing:
@@ -232,11 +224,3 @@ def one_line(text: str, longest: int = MAX_DESCRIPTION) -> str:
 
 def _first_sentence(text: str) -> str:
     return re.split(r"(?<=[.!?])\s|\n\n", text.strip(), maxsplit=1)[0].removesuffix(".")
-
-
-def _shown(tool: Raw) -> str:
-    found = wire.members(tool)
-    parts = {key: wire.compact(found[key]) for key in _SHOWN if key in found}
-    if not parts.get("inputSchema", b"").startswith(b"{"):
-        parts["inputSchema"] = b'{"type":"object"}'  # what the specification asks for at least
-    return (b"{" + b",".join(b'"%s":%s' % (key.encode(), value) for key, value in parts.items()) + b"}").decode()

@@ -19,24 +19,21 @@ from msgspec import Raw
 from dynamic_mcp.backoff import Attempts, Clock, LoopClock, set_or_passed
 from dynamic_mcp.catalog import CHANGED_BY, Catalog, Kind
 from dynamic_mcp.config.resolved import GroupConfig
-from dynamic_mcp.errors import Busy, DynamicMcpError, LinkLost, NotSent, TimedOut, Unreachable
+from dynamic_mcp.errors import DynamicMcpError, LinkLost, NotSent, TimedOut, Unreachable
 from dynamic_mcp.offer import Offer
-from dynamic_mcp.places import Places
 from dynamic_mcp.shelf import Shelf
 from dynamic_mcp.states import DOWN, Life, State
 from dynamic_mcp.upstream.link import Caller, Link
 from dynamic_mcp.upstream.open import Greeting, Welcome, open_link, result_of
+from dynamic_mcp.use import Use
 from dynamic_mcp.wire import Frame
 
 log = logging.getLogger(__name__)
 
-MAX_IN_FLIGHT = 64
-MAX_QUEUED = 1024
-# A group that connected only to learn what it has is let go after this, if nobody has used it.
-LEARNT_S = 60.0
-# After so many timeouts in a row a server is asked whether it lives, and has this long to answer.
-SUSPICIOUS_TIMEOUTS = 2
+# So long has a server to answer whether it lives.
 PING_S = 5.0
+# An idle link whose server waits for a person is looked at again after this.
+_LOOK_AGAIN_S = 1.0
 
 
 class Observer(Protocol):
@@ -73,14 +70,13 @@ class Group:
     ) -> None:
         self.config = config
         self.name = config.name
-        self.is_subscribed = False
         self.successor: Group | None = None
         self._observer = observer
         self._open = opener
         self._clock = clock or LoopClock()
         self._jitter = jitter
+        self.use = Use(config, self._clock)
         self._life = Life(self.name, Attempts(config.attempts, jitter), self._clock, self._changed)
-        self._places = Places(MAX_IN_FLIGHT, MAX_QUEUED)
         self._offer = Offer(config, self._clock, shelf)
         self._greeting = Greeting()
         self._link: Link | None = None
@@ -90,16 +86,13 @@ class Group:
         self._is_retired = False
         self._is_closing = False
         self._wanted = False
-        self._served = False
-        self._timeouts = 0
-        self._last_used = 0.0
 
     def __repr__(self) -> str:
         parts = [f"{self.name} {self.state.name}"]
         if self.state is State.READY:
             parts.append(f"{self.in_flight} calls")
             if self.config.idle_after_s is not None:
-                parts.append(f"idle in {self._idle_left_s():.0f} s")
+                parts.append(f"idle in {self.use.idle_left_s():.0f} s")
         elif self.reason:
             parts.append(self.reason)
         return f"<Group {', '.join(parts)}>"
@@ -124,7 +117,7 @@ class Group:
     @property
     def in_flight(self) -> int:
         """How many calls have a place."""
-        return self._places.taken
+        return self.use.in_flight
 
     @property
     def reason(self) -> str:
@@ -154,6 +147,7 @@ class Group:
     def reconfigure(self, config: GroupConfig) -> None:
         """Go on with another config that has the same upstream; filters and features count at once."""
         before, self.config = self.config, config
+        self.use.reconfigure(config)
         if config.attempts != before.attempts:
             self._life.attempts = Attempts(config.attempts, self._jitter)
         self._wanted |= config.eager and not before.eager and self._link is None
@@ -168,7 +162,7 @@ class Group:
 
     async def drain(self, within_s: float) -> bool:
         """Wait until no call of a retired group is under way, for so many seconds at most; tell whether none is."""
-        return self._link is None or await self._places.are_empty_within(within_s)
+        return self._link is None or await self.use.is_over_within(within_s)
 
     async def request(
         self,
@@ -196,27 +190,23 @@ class Group:
     async def _send(
         self, method: str, params: Mapping[str, Raw] | None, timeout_s: float, caller: Caller | None, what: str
     ) -> Frame:
-        if self._places.is_full():
-            raise Busy(self.name, f"{self.in_flight} calls are in flight and {MAX_QUEUED} wait: no more are taken")
-        await self._places.take()
+        await self.use.begin_call()
         link = None if self._is_retired else self._link
         try:
             link = link or await self._connected()
             answer = await link.request(method, params, timeout_s=timeout_s, caller=caller, what=what)
-            self._served = True
-            self._timeouts = 0
+            self.use.answered()
             return answer
         except NotSent as exc:
             if link is not None:
                 self.lost(link, exc)
             raise
         except TimedOut:
-            self._timeouts += 1
+            self.use.timed_out()
             self._wake.set()
             raise
         finally:
-            self._places.leave()
-            self._last_used = self._clock.now()
+            self.use.end_call()
 
     def notify(self, method: str, params: Raw) -> None:
         """Send a notification to the upstream, if it is connected."""
@@ -229,9 +219,15 @@ class Group:
         Raises UpstreamError.
         """
         while self.known is None or not self._offer.knows(kinds):
-            if self.successor is not None:
+            if self._link is not None:
+                await self._offer.settles()
+                continue
+            try:
+                await self._connected()
+            except Unreachable:
+                if self.successor is None:
+                    raise
                 return await self.successor.catalog(kinds)
-            await (self._connected() if self._link is None else self._offer.settles())
         return self.known
 
     async def reread(self, kinds: Iterable[Kind] = (Kind.TOOLS,)) -> Catalog:
@@ -240,13 +236,20 @@ class Group:
             await self._connected()
         else:
             self._lists_changed(kinds)
-            await self._offer.settles()
+            while self._link is not None and self._offer.is_due(kinds):
+                await self._offer.settles()
         return await self.catalog(kinds)
 
     def complaint(self, kinds: Iterable[Kind]) -> str:
         """Say what is missing from these lists and why; empty when they are whole."""
         complaint = self._offer.complaint(kinds)
-        return (self.reason or "not connected yet") if complaint is None else complaint
+        if complaint is not None:
+            return complaint
+        return self.reason or ("not read yet" if self.state is State.READY else "not connected yet")
+
+    def wanted_for_s(self) -> float:
+        """Return how long the lists that are missing have been asked of the upstream; 0 while they are not."""
+        return self._offer.wanted_for_s() if self.state in (State.CONNECTING, State.READY) else 0.0
 
     async def _connected(self) -> Link:
         """Wait for the attempt in flight or start one; a group that has just failed is left alone for a moment."""
@@ -282,7 +285,7 @@ class Group:
         if link is self._link:
             self._link = None
             self._offer.settle()
-            self._life.link_failed(error, has_served=self._served)
+            self._life.link_failed(error, has_served=self.use.has_served)
             self._wake.set()
 
     def _lists_changed(self, kinds: Iterable[Kind]) -> None:
@@ -330,9 +333,8 @@ class Group:
             return None
         self._offer.adopt(catalog)
         self._link, self._life.error = link, None
-        self._served = False
-        self._last_used = self._clock.now()
-        self._life.enter(State.READY, f"{len(catalog.tools)} tools, after {self._last_used - began:.1f} s")
+        self.use.begin()
+        self._life.enter(State.READY, f"{len(catalog.tools)} tools, after {self._clock.now() - began:.1f} s")
         self._observer.opened(self)  # before those who wait for the link send over it
         self._end_attempt()
         return link
@@ -354,22 +356,20 @@ class Group:
         """Watch over the link until it is lost or idle, and read its lists again when they change."""
         while self._link is not None:
             reread_left_s = self._offer.due_in_s()
-            if self._timeouts >= SUSPICIOUS_TIMEOUTS:
-                self._timeouts = 0
+            if self.use.is_suspicious():
                 if not await self._link.is_alive(PING_S):
                     self.lost(self._link, LinkLost(self.name, "the server has stopped answering, and was ended"))
             elif reread_left_s <= 0:
-                await self._offer.reread(partial(self._ask, self._link))
-                self._observer.changed(self)
+                await self._offer.reread(partial(self._ask, self._link), self._changed)
             elif self._offer.is_unsaved():
                 await self._offer.save()
-            elif self._idle_left_s() <= 0:
+            elif self.use.idle_left_s() <= 0 and not self._link.is_asking():
                 self._went_idle()
             else:
-                await self._woken_within(min(reread_left_s, self._idle_left_s()))
+                await self._woken_within(min(reread_left_s, max(self.use.idle_left_s(), _LOOK_AGAIN_S)))
 
     async def _ask(self, link: Link, method: str, params: Mapping[str, Raw]) -> dict[str, Raw]:
-        answer = await link.request(method, params or None, timeout_s=self.config.timeouts.connect_s)
+        answer = await link.request(method, params or None, timeout_s=self.config.timeouts.for_list(method))
         return result_of(answer, self.name, method)
 
     async def _woken_within(self, seconds: float) -> None:
@@ -380,7 +380,7 @@ class Group:
 
     def _went_idle(self) -> None:
         self._link = None
-        if self._served:
+        if self.use.has_served:
             self._life.attempts.forget()
         self._offer.settle()
         self._life.enter(State.COLD, "idle")
@@ -392,9 +392,3 @@ class Group:
 
     def _changed(self) -> None:
         self._observer.changed(self)
-
-    def _idle_left_s(self) -> float:
-        after_s = math.inf if self.config.idle_after_s is None else self.config.idle_after_s
-        if not self._served and not self.config.eager and after_s < math.inf:
-            after_s = min(after_s, LEARNT_S)
-        return after_s if self.in_flight or self.is_subscribed else self._last_used + after_s - self._clock.now()

@@ -93,7 +93,7 @@ class Groups:
             return old
         group = self._made(config)
         if old is not None:
-            group.is_subscribed = old.is_subscribed
+            group.use.is_subscribed = old.use.is_subscribed
             self._retire(old, group)
         if self._greeting is not None:
             group.start(self._greeting)

@@ -42,8 +42,8 @@ def instructions(rows: Sequence[Row], *, split: bool = False) -> str:
     names = ", ".join(row.name for row in rows)
     return (
         f"The tools of several MCP servers are here in groups: {names}. "
-        f"Before you say that something cannot be done, look for a tool: `{GET}` shows a group's tools with "
-        f"their input schemas, {_callers(split=split)} runs one of them."
+        f"Before you say that something cannot be done, look for a tool: `{GET}` finds tools by a `query` for "
+        f"one step (`create issue`), or shows a `group`; {_callers(split=split)} runs one."
     )
 
 
@@ -57,11 +57,17 @@ def _callers(*, split: bool) -> str:
 
 
 def _get(rows: Sequence[Row], *, split: bool) -> dict[str, object]:
+    properties: dict[str, object] = {
+        "group": _group(rows),
+        "query": {"type": "string", "description": "One step, as `create issue`; not the whole task"},
+        "detail": {"type": "string", "enum": ["names", "brief", "full"], "description": "full: with input schemas"},
+    }
     return {
         "name": GET,
-        "description": "Show the tools of a group (an MCP server) with their input schemas. "
-        f"Run one with {_callers(split=split)}.{_listed(rows)}",
-        "inputSchema": _schema({"group": _group(rows)}, ["group"]),
+        "description": "Find tools by `query`, in one group (an MCP server) or in all, or list a `group`. Search for "
+        f"each step of a task by itself: verb and object, best first. Run a tool with {_callers(split=split)}."
+        f"{_listed(rows)}",
+        "inputSchema": _schema(properties, []),
         "annotations": {"readOnlyHint": True, "openWorldHint": False},
     }
 
@@ -97,7 +103,7 @@ def _call_write(rows: Sequence[Row]) -> dict[str, object]:
 
 
 def _schema(properties: dict[str, object], required: list[str]) -> dict[str, object]:
-    return {"type": "object", "properties": properties, "required": required}
+    return {"type": "object", "properties": properties, **({"required": required} if required else {})}
 
 
 def _group(rows: Sequence[Row]) -> dict[str, object]:

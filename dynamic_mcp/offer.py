@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from dynamic_mcp.backoff import Clock
-from dynamic_mcp.catalog import Ask, Catalog, Kind, Listing, one_line, read_list, read_lists, widened
+from dynamic_mcp.catalog import Ask, Catalog, Kind, Listing, one_line, read_list, read_or_keep, widened
 from dynamic_mcp.config.resolved import GroupConfig
 from dynamic_mcp.shelf import Shelf
 
@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 
 # A storm of list_changed makes one reading of the lists a second.
 REREAD_S = 1.0
+# A list that could not be read is asked for again after this.
+RETRY_S = 30.0
 # A catalog on disk that is older is read again in the background.
 MAX_AGE_S = 7 * 24 * 3600.0
 
@@ -33,7 +35,9 @@ class Offer:
         self._shelf = shelf
         self._on_disk: Catalog | None = None
         self._stale: frozenset[Kind] = frozenset()
-        self._read_at = float("-inf")
+        self._reading: frozenset[Kind] = frozenset()
+        self._unread: frozenset[Kind] = frozenset()
+        self._read_at = self._wanted_at = -math.inf
         self._settled = asyncio.Event()
 
     # --- for everybody ---------------------------------------------------------------------------------
@@ -53,8 +57,16 @@ class Offer:
         """Say what is missing from these lists; None when they are not known."""
         return self.known.complaint(kinds) if self.known else None
 
+    def is_due(self, kinds: Iterable[Kind]) -> bool:
+        """Tell whether these lists are being read, or will be as soon as there is a link."""
+        return not (self._stale | self._reading).isdisjoint(kinds)
+
+    def wanted_for_s(self) -> float:
+        """Return how long what is missing has been asked for."""
+        return self._clock.now() - self._wanted_at
+
     async def settles(self) -> None:
-        """Wait until lists have been read, or will not be."""
+        """Wait until a list has been read, or will not be."""
         await self._settled.wait()
 
     def changed(self, kinds: Iterable[Kind]) -> None:
@@ -69,7 +81,8 @@ class Offer:
             self.known = self.known.without(more).let_through(config)
         if more:
             self._stale |= more
-            self._read_at = float("-inf")
+            self._read_at = -math.inf
+            self._wanted_at = self._clock.now()
         return bool(more)
 
     # --- for the supervisor ----------------------------------------------------------------------------
@@ -84,8 +97,9 @@ class Offer:
 
     def forget_changes(self) -> None:
         """Begin with a new link, whose lists are all to be read."""
-        self._stale = frozenset()
-        self._read_at = float("-inf")
+        self._stale = self._unread = frozenset()
+        self._read_at = -math.inf
+        self._wanted_at = self._clock.now()
 
     async def learn(self, ask: Ask, said: Catalog) -> Catalog:
         """Read the tools of a new link, whose upstream has `said` this of itself; other lists follow later.
@@ -104,20 +118,36 @@ class Offer:
     def adopt(self, catalog: Catalog) -> None:
         """Take over what was learnt, now that the link is there."""
         self.known = catalog.let_through(self.config)
+        self._wanted_at = self._clock.now()
         self.changed(self._offered(catalog) - {Kind.TOOLS})
 
     def due_in_s(self) -> float:
         """Return how long until lists are to be read again."""
-        return self._read_at + REREAD_S - self._clock.now() if self._stale else math.inf
+        if self._stale:
+            return self._read_at + REREAD_S - self._clock.now()
+        return self._read_at + RETRY_S - self._clock.now() if self._unread else math.inf
 
-    async def reread(self, ask: Ask) -> None:
-        """Read the lists that have changed; one that cannot be read stays what it was."""
+    async def reread(self, ask: Ask, published: Callable[[], None]) -> None:
+        """Read the lists that have changed, or could not be read; each is `published` as it comes."""
         assert self.known is not None, "a link is not ready before its tools are read"
-        kinds, self._stale = self._stale & self._offered(self.known), frozenset()
-        lists = await read_lists(ask, kinds, self.known, self.config.tools.allows)
-        self.known = self.known.with_lists(self._complained(lists)).let_through(self.config)
-        self._read_at = self._clock.now()
+        self._reading, self._stale = (self._stale or self._unread) & self._offered(self.known), frozenset()
+        self._unread -= self._reading
+        try:
+            await asyncio.gather(*(self._reread_one(ask, kind, published) for kind in self._reading))
+        finally:
+            self._reading = frozenset()
+            self._read_at = self._clock.now()
+            self.settle()
+
+    async def _reread_one(self, ask: Ask, kind: Kind, published: Callable[[], None]) -> None:
+        assert self.known is not None
+        listing, was_read = await read_or_keep(ask, kind, self.known, self.config.tools.allows)
+        if not was_read:
+            self._unread |= {kind}
+        self.known = self.known.with_lists(self._complained({kind: listing})).let_through(self.config)
+        self._reading -= {kind}
         self.settle()
+        published()
 
     def is_unsaved(self) -> bool:
         """Tell whether everything is read and not on disk yet."""

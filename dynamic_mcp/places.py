@@ -21,6 +21,13 @@ class Places:
         """Tell whether even the queue is full."""
         return self.taken >= self._most and len(self._queue) >= self._longest_queue
 
+    def resize(self, most: int) -> None:
+        """Have another number of places; who is in stays in."""
+        self._most = most
+        while self._queue and self.taken < self._most:
+            self.taken += 1
+            self.leave()
+
     async def are_empty_within(self, seconds: float) -> bool:
         """Wait until nobody has a place, for so many seconds at most; tell whether nobody has."""
         if self.taken:
@@ -46,7 +53,7 @@ class Places:
 
     def leave(self) -> None:
         """Give a place back, or on to the first in the queue."""
-        while self._queue:
+        while self._queue and self.taken <= self._most:
             turn = self._queue.popleft()
             if not turn.done():
                 turn.set_result(None)

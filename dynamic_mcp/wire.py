@@ -134,6 +134,17 @@ def text(data: Raw | None) -> str | None:
         return value.encode("utf-8", "replace").decode() if isinstance(value, str) else None
 
 
+def value(data: Raw) -> object:
+    """Return what `data` holds as Python values; None where it is too deep or too odd to be read."""
+    try:
+        return msgspec.json.decode(data)
+    except _NOT_TAKEN:
+        try:
+            return json.loads(bytes(data))
+        except (ValueError, RecursionError):
+            return None
+
+
 def is_request_id(id: Raw) -> bool:
     """Tell whether these bytes are an id that MCP allows: a string or a number."""
     return bytes(id)[:1] in _ID_START

@@ -45,6 +45,7 @@ def group_config(name: str = "up", **changes: Any) -> GroupConfig:  # Any: field
         eager=False,
         idle_after_s=1800,
         attempts=3,
+        concurrency=64,
         max_message_bytes=1 << 20,
         exposure=Exposure(direct=False, pinned=()),
         answers=Answers(validate=True, limit=100_000, compact=False),

@@ -18,7 +18,7 @@ from dynamic_mcp.catalog import (
     Listing,
     one_line,
     read_list,
-    read_lists,
+    read_or_keep,
 )
 from dynamic_mcp.errors import TimedOut
 from tests.fakes import Json, tool
@@ -142,8 +142,10 @@ async def test_what_the_filter_does_not_allow_is_left_out_without_a_word() -> No
 async def test_reading_again_keeps_what_the_upstream_said_of_itself() -> None:
     before = holding({"old": Raw(b"{}")}, instructions="Use me.", title="Me")
 
-    catalog = before.with_lists(await read_lists(Pages({"tools": [tool("new")]}), [Kind.TOOLS], before, everything))
+    listing, was_read = await read_or_keep(Pages({"tools": [tool("new")]}), Kind.TOOLS, before, everything)
+    catalog = before.with_lists({Kind.TOOLS: listing})
 
+    assert was_read
     assert (list(catalog.tools), catalog.instructions, catalog.title) == (["new"], "Use me.", "Me")
 
 

@@ -58,7 +58,8 @@ def test_the_schemas_are_valid_json_schema(rows: list[Row], name: str) -> None:
     ("name", "arguments", "is_valid"),
     [
         (meta_tools.GET, {"group": "git"}, True),
-        (meta_tools.GET, {}, False),
+        (meta_tools.GET, {"query": "create issue", "detail": "brief"}, True),
+        (meta_tools.GET, {"query": "create issue", "detail": "all"}, False),
         (meta_tools.GET, {"group": "none"}, False),
         (meta_tools.CALL, {"group": "git", "name": "log"}, True),
         (meta_tools.CALL, {"group": "git", "name": "log", "args": {"any": [1]}}, True),

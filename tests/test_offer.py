@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from dynamic_mcp.catalog import Kind
 from dynamic_mcp.errors import Busy, TimedOut
-from dynamic_mcp.group import LEARNT_S, MAX_IN_FLIGHT, MAX_QUEUED, Group
-from dynamic_mcp.offer import MAX_AGE_S
+from dynamic_mcp.group import Group
+from dynamic_mcp.offer import MAX_AGE_S, RETRY_S
 from dynamic_mcp.shelf import Shelf
 from dynamic_mcp.states import State
 from dynamic_mcp.upstream.open import Greeting
+from dynamic_mcp.use import LEARNT_S, MAX_QUEUED
 from tests.fakes import FakeClock, FakeUpstream, Opener, Watcher, group_config, settled
 
 
@@ -77,6 +79,24 @@ async def test_an_old_catalog_serves_while_a_new_one_is_learnt(tmp_path: Path) -
     await group.close()
 
 
+async def test_a_list_that_could_not_be_read_is_asked_for_again_later(tmp_path: Path) -> None:
+    said = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}, "prompts": {}}}
+    upstream, clock = FakeUpstream({"initialize": said}), FakeClock()
+    group, watcher = made(Opener(up=[upstream]), None, clock)
+    group.start(Greeting())
+    await watcher.until(lambda: group.state is State.READY)
+    first = await upstream.hears("prompts/list")
+    upstream.say({"jsonrpc": "2.0", "id": first["id"], "error": {"code": -32000, "message": "not now"}})
+    await watcher.until(lambda: "not now" in group.complaint([Kind.PROMPTS]))
+
+    upstream.answers["prompts/list"] = {"prompts": [{"name": "hello"}]}
+    await clock.pass_(RETRY_S)
+    await watcher.until(lambda: group.complaint([Kind.PROMPTS]) == "")
+
+    assert list((await group.catalog([Kind.PROMPTS])).entries(Kind.PROMPTS)) == ["hello"]
+    await group.close()
+
+
 async def test_a_name_that_the_kept_catalog_lacks_is_looked_for_at_the_upstream(tmp_path: Path) -> None:
     shelf = Shelf(tmp_path)
     await learnt(shelf, "old")
@@ -102,16 +122,14 @@ async def test_a_group_that_connected_only_to_learn_is_let_go_after_a_minute(tmp
 
 async def test_more_calls_than_places_wait_and_more_than_may_wait_fail_clearly() -> None:
     upstream = FakeUpstream()
-    group, watcher = made(Opener(up=[upstream]), None)
+    group, watcher = made(Opener(up=[upstream]), None, concurrency=3)
     group.start(Greeting())
     await watcher.until(lambda: group.state is State.READY)
 
-    calls = [
-        asyncio.create_task(group.request("tools/call", {}, timeout_s=5)) for _ in range(MAX_IN_FLIGHT + MAX_QUEUED)
-    ]
+    calls = [asyncio.create_task(group.request("tools/call", {}, timeout_s=5)) for _ in range(3 + MAX_QUEUED)]
     await settled()
 
-    assert len([message for message in upstream.sent if message.get("method") == "tools/call"]) == MAX_IN_FLIGHT
+    assert len([message for message in upstream.sent if message.get("method") == "tools/call"]) == 3
     with pytest.raises(Busy):
         await group.request("tools/call", {}, timeout_s=5)
     for call in calls:

@@ -14,6 +14,7 @@ from dynamic_mcp import paths
 from dynamic_mcp.config.read import find, read
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.watch import Watch
+from dynamic_mcp.embeddings import Meaning
 from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.face.stdio import OnSignal, serve
 from dynamic_mcp.proxy import Proxy
@@ -48,7 +49,8 @@ def run(argument: str | None) -> None:
 
 
 async def _serve(config: Config, stdout: int) -> None:
-    proxy = Proxy(config, shelf=Shelf(paths.cache_dir() / "catalogs"))
+    cache = paths.cache_dir()
+    proxy = Proxy(config, shelf=Shelf(cache / "catalogs"), meaning=Meaning(cache / "vectors"))
     reload = _Reload(proxy, config)
     watching = asyncio.create_task(reload.run(), name="watching the config")
     try:

@@ -211,6 +211,9 @@ class Shared(Section):
     idle_timeout: IdleTime = Field(
         None, description="Close the connection after so long without use, or `never`. Default: 30min."
     )
+    concurrency: int | None = Field(
+        None, ge=1, le=1024, description="Requests in flight at once; more wait for their turn. Default: 64."
+    )
     retry: Retry | None = Field(None, description="How often to try to connect.")
     expose: Literal["group", "direct"] | None = Field(
         None,
@@ -279,6 +282,20 @@ class Remote(Shared):
     oauth_scopes: list[str] | None = Field(None, description="Short for `oauth.scopes`.")
 
 
+class Embeddings(Section):
+    """An embeddings endpoint of your own, in OpenAI's protocol; tools' descriptions and queries are sent to it."""
+
+    url: Url = Field(description="Where it answers, as `http://localhost:11434/v1`.")
+    model: str = Field(min_length=1, description="The name of the model.")
+    api_key: str | None = Field(None, description="Sent as a bearer token; write `${VARIABLE}`, not the key.")
+
+
+class Search(Section):
+    """How tools are found."""
+
+    embeddings: Embeddings | None = Field(None, description="Find by meaning too. Default: by words alone.")
+
+
 class Settings(Launch):
     """Defaults for all servers; a server's own fields win."""
 
@@ -290,6 +307,7 @@ class Settings(Launch):
     max_message_bytes: int | None = Field(
         None, ge=65536, description="The largest message that is accepted. Default: 67108864 (64 MiB)."
     )
+    search: Search | None = Field(None, description="How tools are found.")
 
 
 Server = Annotated[

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from dynamic_mcp.config import model
 from dynamic_mcp.config.resolved import Answers, Config, Exposure, Features, GroupConfig, Timeouts, ToolFilter
-from dynamic_mcp.config.upstream import Surroundings, env_files, upstream
+from dynamic_mcp.config.upstream import Surroundings, embeddings, env_files, upstream
 
 T = TypeVar("T")
 
@@ -26,8 +26,10 @@ def resolve(root: model.Root, file: Path, *, surroundings: Surroundings) -> Conf
             groups.append(group)
             warnings.update(dict.fromkeys(found))
             files.update(dict.fromkeys(env_files(server, settings, surroundings)))
+    search, found = embeddings(settings.search, surroundings)
+    warnings.update(dict.fromkeys(found))
     split = _first(settings.split_calls, None, default=False)
-    return Config(file, tuple(groups), tuple(warnings), _max_message_bytes(settings), tuple(files), split)
+    return Config(file, tuple(groups), tuple(warnings), _max_message_bytes(settings), tuple(files), search, split)
 
 
 def _group(
@@ -45,6 +47,7 @@ def _group(
         eager=_first(server.connect, settings.connect, default="lazy") == "eager",
         idle_after_s=None if idle_s == inf else idle_s,
         attempts=_first(own.attempts, shared.attempts, default=3),
+        concurrency=_first(server.concurrency, settings.concurrency, default=64),
         max_message_bytes=_max_message_bytes(settings),
         exposure=Exposure(
             direct=_first(server.expose, settings.expose, default="group") == "direct",

@@ -19,6 +19,15 @@ class Timeouts:
     resources_s: float
     prompts_s: float
 
+    def for_list(self, method: str) -> float:
+        """Return how long a list may take; that of the tools is a part of connecting."""
+        match method.partition("/")[0]:
+            case "resources":
+                return self.resources_s
+            case "prompts":
+                return self.prompts_s
+        return self.connect_s
+
 
 @dataclass(frozen=True)
 class Features:
@@ -125,6 +134,7 @@ class GroupConfig:
     eager: bool
     idle_after_s: float | None
     attempts: int
+    concurrency: int
     max_message_bytes: int
     exposure: Exposure
     answers: Answers
@@ -143,14 +153,25 @@ class GroupConfig:
 
 
 @dataclass(frozen=True)
+class Embeddings:
+    """An embeddings endpoint of the user's: where it answers, which model it is asked for, and what lets us in."""
+
+    url: str = field(repr=False)
+    model: str
+    api_key: str | None = field(repr=False)
+
+
+@dataclass(frozen=True)
 class Config:
-    """The whole config: the enabled groups in the order of the file, what a person should know, the files read."""
+    """The whole config: the enabled groups in the order of the file, what a person should know, the files read,
+    and where to ask for embeddings."""
 
     file: Path
     groups: tuple[GroupConfig, ...]
     warnings: tuple[str, ...]
     max_message_bytes: int
     env_files: tuple[Path, ...] = ()
+    embeddings: Embeddings | None = None
     split_calls: bool = False
 
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from dynamic_mcp.config import environment, model, values
 from dynamic_mcp.config.keys import Keys, path
-from dynamic_mcp.config.resolved import Broken, OAuth, Program, Remote
+from dynamic_mcp.config.resolved import Broken, Embeddings, OAuth, Program, Remote
 from dynamic_mcp.config.substitute import expand
 
 
@@ -45,6 +45,20 @@ def env_files(server: model.Server, settings: model.Settings, surroundings: Surr
     return [_place(expand(text, surroundings.environment).text, surroundings) for text in files or ()]
 
 
+def embeddings(search: model.Search | None, surroundings: Surroundings) -> tuple[Embeddings | None, list[str]]:
+    """Where to ask for embeddings; nowhere, with a warning, where a variable that this needs is not set."""
+    if search is None or search.embeddings is None:
+        return None, []
+    at: Keys = ("settings", "search", "embeddings")
+    said, texts = search.embeddings, _Texts(surroundings.environment)
+    url = texts.url((*at, "url"), said.url)
+    name = texts.filled((*at, "model"), said.model, is_required=True)
+    key = None if said.api_key is None else texts.secret((*at, "api_key"), said.api_key)
+    if texts.failures:
+        return None, [f"{failure}: tools are found by words alone" for failure in texts.failures]
+    return Embeddings(url, name, key), texts.warnings
+
+
 class _Texts:
     """Fills in the variables of texts and keeps what was found on the way."""
 
@@ -76,6 +90,12 @@ class _Texts:
         value = self.filled(at, text)
         if "\r" in value or "\n" in value:
             self.fail(at, "holds a line break")
+        return value
+
+    def secret(self, at: Keys, text: str) -> str:
+        value = self.filled(at, text, is_required=True)
+        if not value.isascii() or not value.isprintable():
+            self.fail(at, "holds what cannot be sent in a header")
         return value
 
     def url(self, at: Keys, text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
@@ -11,10 +12,12 @@ from msgspec import Raw
 from dynamic_mcp import __version__, wire
 from dynamic_mcp.catalog import Kind
 from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.embeddings import Meaning
 from dynamic_mcp.errors import METHOD_NOT_FOUND, DynamicMcpError
 from dynamic_mcp.group import Group, OpenLink
 from dynamic_mcp.groups import Groups
 from dynamic_mcp.proxy.completion import Completion
+from dynamic_mcp.proxy.finding import Finding
 from dynamic_mcp.proxy.kept import Kept
 from dynamic_mcp.proxy.prompts import Prompts
 from dynamic_mcp.proxy.resources import Resources
@@ -32,7 +35,9 @@ log = logging.getLogger(__name__)
 SETTLE_S = 0.05
 # In `_meta` of a request that is no other use case: the group that it is for.
 GROUP = "dynamic-mcp/group"
-_WORSE_THAN_ERROR = {"critical", "alert", "emergency"}
+_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")  # RFC 5424
+# Capabilities that say what a server can do beyond the protocol.
+_EXTENDING = ("experimental", "extensions")
 
 UseCase = Callable[[Session, Frame], Awaitable[Frame]]
 
@@ -40,13 +45,23 @@ UseCase = Callable[[Session, Frame], Awaitable[Frame]]
 class Proxy:
     """Answers every session from the groups of one config, and tells the sessions what changes there."""
 
-    def __init__(self, config: Config, *, opener: OpenLink = open_link, shelf: Shelf | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        *,
+        opener: OpenLink = open_link,
+        shelf: Shelf | None = None,
+        meaning: Meaning | None = None,
+    ) -> None:
         self.groups = Groups(config, self, opener=opener, shelf=shelf)
         self._sessions: list[Session] = []
         self._tasks = Tasks(self.groups)
-        self._kept = Kept()
-        self._tools = Tools(self.groups, self._tasks, self._kept, split_calls=config.split_calls)
-        self._resources = Resources(self.groups, self._kept)
+        self._meaning = meaning or Meaning()
+        self._meaning.use(config.embeddings)
+        self._finding = Finding(self.groups, self._meaning)
+        kept = Kept()
+        self._tools = Tools(self.groups, self._tasks, self._finding, kept, split_calls=config.split_calls)
+        self._resources = Resources(self.groups, kept)
         self._prompts = Prompts(self.groups)
         self._completion = Completion(self._prompts, self._resources)
         self.begun = asyncio.Event()  # a client has been greeted
@@ -84,16 +99,16 @@ class Proxy:
         """Serve another config from now on; the sessions hear of the lists that this changes."""
         self.groups.apply(config)
         self._tools.split_calls = config.split_calls
+        self._meaning.use(config.embeddings)
+        self._finding.learn()
         self._announce_soon()
 
     def complain(self, text: str) -> None:
         """Tell every client of an error of the proxy itself, unless it asked for worse only."""
-        if self._level is not None and wire.text(self._level) in _WORSE_THAN_ERROR:
+        if self._level is not None and _LEVELS.index(wire.text(self._level) or "") > _LEVELS.index("error"):
             return
         params = {"level": "error", "logger": "dynamic-mcp", "data": text}
-        for session in self._sessions:
-            if session.version:
-                session.notify(Frame(method="notifications/message", params=Raw(wire.encode(params))))
+        self._tell_all(Frame(method="notifications/message", params=Raw(wire.encode(params))))
 
     async def close(self) -> None:
         """End every group."""
@@ -102,26 +117,36 @@ class Proxy:
         for task in self._background:
             task.cancel()
         self._sessions.clear()
+        await self._meaning.close()
         await self.groups.close()
 
     # --- Server: what a session asks -------------------------------------------------------------------
 
     async def answer(self, session: Session, frame: Frame) -> Frame:
-        """Answer a request by its method; what has no use case goes to the group that its `_meta` names."""
+        """Answer a request by its method; what has no use case goes to the group that it can only be for."""
         use_case = self._use_cases.get(frame.method)
         if use_case is not None:
             return await use_case(session, frame)
-        name = wire.text(wire.member(frame.params, "_meta", GROUP))
-        if name is None:
-            return wire.error_frame(METHOD_NOT_FOUND, f"method not found: `{frame.method}`")
-        group = self.groups[name]
+        group = self._extended(session, wire.text(wire.member(frame.params, "_meta", GROUP)))
+        if group is None:
+            why = f"method not found: `{frame.method}`; `_meta` may name a group for it, as `{GROUP}`"
+            return wire.error_frame(METHOD_NOT_FOUND, why)
         return await group.request(
             frame.method,
-            wire.members(frame.params),
+            wire.members(frame.params) if len(frame.params) else None,
             timeout_s=group.config.timeouts.tools_s,
             caller=session,
             what=frame.method,
         )
+
+    def _extended(self, session: Session, name: str | None) -> Group | None:
+        """Return the group for a method that the protocol does not know: the one named, else the only one able."""
+        if name is not None:
+            return self.groups[name]
+        if not session.version:  # a newer client tries out what it may speak, with us and nobody else
+            return None
+        able = [group for group in self.groups if group.known and any(map(group.known.may, _EXTENDING))]
+        return able[0] if len(able) == 1 else None
 
     def hear(self, session: Session, frame: Frame) -> None:
         """Take a notification of a client: for every group, or for the one that its `_meta` names."""
@@ -140,6 +165,7 @@ class Proxy:
         self.groups.start(Greeting(session.version, declared, _client_info(params), session))
         self._announced = self._shown()
         self.begun.set()
+        self._finding.learn()
         return wire.result_frame(
             {
                 "protocolVersion": session.version,
@@ -164,10 +190,21 @@ class Proxy:
             found["resources"] = {**subscribe, "listChanged": True}
         if some("prompts"):
             found["prompts"] = {"listChanged": True}
-        found |= {name: {} for name in ("completions", "logging") if some(name)}
+        found |= {"completions": {}} if some("completions") else {}
+        found["logging"] = {}  # the proxy has things to say of its own
+        found |= {name: merged for name in _EXTENDING if (merged := self._merged(name))}
         if version >= "2025-11-25" and some("tasks"):
             found["tasks"] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
         return found
+
+    def _merged(self, capability: str) -> dict[str, Raw]:
+        """Return what all groups say of a capability that is an object by name, the earliest group's where two do."""
+        merged: dict[str, Raw] = {}
+        for group in self.groups:
+            said = group.known.capabilities.get(capability) if group.known else None
+            with contextlib.suppress(wire.Malformed):
+                merged = {**(wire.members(said) if said else {}), **merged}
+        return merged
 
     async def _ping(self, session: Session, frame: Frame) -> Frame:
         return wire.result_frame(b"{}")
@@ -175,8 +212,8 @@ class Proxy:
     async def _set_level(self, session: Session, frame: Frame) -> Frame:
         """Tell every group that logs, and remember it for those that connect later."""
         level = wire.member(frame.params, "level")
-        if not len(level):
-            raise wire.Malformed("`level` is missing")
+        if wire.text(level) not in _LEVELS:
+            raise wire.Malformed(f"`level` must be one of {', '.join(_LEVELS)}")
         self._level = level
         for group in self.groups:
             if group.state is State.READY:
@@ -211,7 +248,9 @@ class Proxy:
             return
         if frame.method == "notifications/message":
             frame = _with_group_in_logger(group.name, frame)
-        frame = self._tasks.named(group, frame)
+        self._tell_all(self._tasks.named(group, frame))
+
+    def _tell_all(self, frame: Frame) -> None:
         for session in self._sessions:
             if session.version:
                 session.notify(frame)
@@ -222,13 +261,12 @@ class Proxy:
 
     def _announce(self) -> None:
         self._announcing = None
+        self._finding.learn()
         shown = self._shown()
         before, self._announced = self._announced, shown
         for feature in shown:
             if shown[feature] != before.get(feature):
-                for session in self._sessions:
-                    if session.version:
-                        session.notify(Frame(method=f"notifications/{feature}/list_changed"))
+                self._tell_all(Frame(method=f"notifications/{feature}/list_changed"))
 
     def _shown(self) -> dict[str, object]:
         """Return what the lists answer now, to tell whether it changes."""

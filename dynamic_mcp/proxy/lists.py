@@ -48,14 +48,18 @@ def paged(kind: Kind, entries: Sequence[Raw], start: int, rest: Mapping[str, obj
 
 
 async def learned(groups: Iterable[Group], kinds: Iterable[Kind], within_s: float) -> None:
-    """Wait until these lists of the groups are known, but not for groups that are down, nor longer than this."""
-    waiting = [
-        asyncio.ensure_future(group.catalog(kinds))
+    """Wait until these lists of the groups are known, but not for groups that are down, nor longer than this.
+
+    A group that has been asked for them that long already is not waited for again.
+    """
+    patience_s = {
+        group: within_s - group.wanted_for_s()
         for group in groups
         if group.state not in DOWN and not (group.known and group.known.knows(kinds))
-    ]
+    }
+    waiting = [asyncio.ensure_future(group.catalog(kinds)) for group, left_s in patience_s.items() if left_s > 0]
     if waiting:
-        done, late = await asyncio.wait(waiting, timeout=within_s)
+        done, late = await asyncio.wait(waiting, timeout=max(patience_s.values()))
         for task in late:
             task.cancel()
         for task in done:
@@ -81,17 +85,22 @@ def _entries(group: Group, kind: Kind) -> Iterator[tuple[str, Raw]]:
     return iter(group.known.entries(kind).items() if group.known else ())
 
 
+def with_missing(rest: Mapping[str, Raw], missing: Mapping[str, str]) -> dict[str, object]:
+    """Return a list's other members, and in their `_meta` which groups are missing and why."""
+    if not missing:
+        return dict(rest)
+    meta = wire.members(rest["_meta"]) if "_meta" in rest and _is_object(rest["_meta"]) else {}
+    return {**rest, "_meta": {**meta, MISSING: missing}}
+
+
 def _rest(groups: list[Group], kind: Kind) -> dict[str, object]:
-    """Return the lists' other members, the first group's where two have one, and in `_meta` what is missing."""
+    """Return the lists' other members, the first group's where two have one, and what is missing."""
     rest: dict[str, Raw] = {}
     for group in reversed(groups):
         listing = group.known.lists.get(kind) if group.known else None
         rest |= listing.rest if listing else {}
     missing = {group.name: complaint for group in groups if (complaint := group.complaint([kind]))}
-    if not missing:
-        return dict(rest)
-    meta = wire.members(rest["_meta"]) if "_meta" in rest and _is_object(rest["_meta"]) else {}
-    return {**rest, "_meta": {**meta, MISSING: missing}}
+    return with_missing(rest, missing)
 
 
 def _is_object(data: Raw) -> bool:

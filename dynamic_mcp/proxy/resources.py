@@ -6,16 +6,16 @@ The same URI of a later group is listed as `dynamic-mcp://<group>/<encoded uri>`
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from msgspec import Raw
 
 from dynamic_mcp import names, uri_template, wire
 from dynamic_mcp.catalog import Kind
-from dynamic_mcp.errors import Disabled, DynamicMcpError, ResourceNotFound
+from dynamic_mcp.errors import Disabled, ResourceNotFound
 from dynamic_mcp.group import Group
 from dynamic_mcp.groups import Groups
+from dynamic_mcp.proxy.everybody import first_that_has
 from dynamic_mcp.proxy.kept import Kept
 from dynamic_mcp.proxy.lists import WAIT_S, Item, learned, listed, offering
 from dynamic_mcp.session import Session
@@ -23,8 +23,6 @@ from dynamic_mcp.states import DOWN
 from dynamic_mcp.wire import Frame
 
 _BOTH = (Kind.RESOURCES, Kind.TEMPLATES)
-# A group that stands earlier in the config gets this much longer to say that it has a resource too.
-_EARLIER_S = 0.5
 
 
 class Resources:
@@ -53,7 +51,7 @@ class Resources:
         owner = await self.owner(uri)
         if owner is not None:
             return await self._send(session, owner, frame.method, params)
-        return await self._first_that_has(session, uri, params)
+        return await self._asked_of_all(session, uri, params)
 
     async def subscribe(self, session: Session, frame: Frame) -> Frame:
         """Answer `resources/subscribe`, and remember it for the group's next link too."""
@@ -62,7 +60,7 @@ class Resources:
         answer = await self._send(session, (group, own), frame.method, params)
         if not len(answer.error):
             self._subscribed.setdefault((group.name, own), {})[session] = uri
-            group.is_subscribed = True
+            group.use.is_subscribed = True
         return answer
 
     async def unsubscribe(self, session: Session, frame: Frame) -> Frame:
@@ -74,7 +72,7 @@ class Resources:
         if sessions:
             return wire.result_frame(b"{}")
         self._subscribed.pop((group.name, own), None)
-        group.is_subscribed = any(name == group.name for name, _ in self._subscribed)
+        group.use.is_subscribed = any(name == group.name for name, _ in self._subscribed)
         return await self._send(session, (group, own), frame.method, params)
 
     def updated(self, group: Group, frame: Frame) -> None:
@@ -157,42 +155,19 @@ class Resources:
             what=f"{method} of `{uri}`",
         )
 
-    async def _first_that_has(self, session: Session, uri: str, params: Mapping[str, Raw]) -> Frame:
-        """Ask all that could know an unlisted URI at once; among those that have it, the earliest group counts."""
-        asked = [
-            asyncio.ensure_future(self._send(session, (group, uri), "resources/read", params))
+    async def _asked_of_all(self, session: Session, uri: str, params: Mapping[str, Raw]) -> Frame:
+        """Ask all that could know an unlisted URI."""
+        groups = [
+            group
             for group in offering(self._groups, "resources")
             if group.state not in DOWN and (group.known is None or group.known.may("resources"))
         ]
-        try:
-            return await _earliest_result(asked, uri)
-        finally:
-            for task in asked:
-                task.cancel()
-
-
-async def _earliest_result(asked: Sequence[asyncio.Future[Frame]], uri: str) -> Frame:
-    """Return the first result that comes, unless a group that stands earlier has one too, a moment later."""
-    pending = set(asked)
-    patience_s: float | None = None
-    while pending:
-        done, pending = await asyncio.wait(pending, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
-        found = next((task for task in asked if _has_result(task)), None)
-        if found is not None:
-            if not done or pending.isdisjoint(asked[: asked.index(found)]):
-                return found.result()
-            patience_s = _EARLIER_S
-    if len(asked) == 1:
-        return asked[0].result()  # nobody else could know better why not
-    raise ResourceNotFound(uri)
-
-
-def _has_result(task: asyncio.Future[Frame]) -> bool:
-    if not task.done() or task.cancelled():
-        return False
-    if task.exception() is not None:
-        return not isinstance(task.exception(), DynamicMcpError)  # anything else is a bug and is raised
-    return len(task.result().error) == 0
+        found = await first_that_has(
+            groups, lambda group: self._send(session, (group, uri), "resources/read", params)
+        )
+        if found is None:
+            raise ResourceNotFound(uri)
+        return found[1]
 
 
 def _params(frame: Frame) -> tuple[dict[str, Raw], str]:

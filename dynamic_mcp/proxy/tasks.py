@@ -17,7 +17,8 @@ from dynamic_mcp import wire
 from dynamic_mcp.errors import DynamicMcpError, NotFound
 from dynamic_mcp.group import Group
 from dynamic_mcp.groups import Groups
-from dynamic_mcp.proxy.lists import MISSING, WAIT_S
+from dynamic_mcp.proxy.everybody import first_that_has
+from dynamic_mcp.proxy.lists import WAIT_S, with_missing
 from dynamic_mcp.session import Session
 from dynamic_mcp.states import DOWN
 from dynamic_mcp.upstream.link import PROGRESS_EXTENDS_TO
@@ -66,10 +67,12 @@ class Tasks:
         """Answer `tasks/list` with the tasks of every group that lists them, all pages of each."""
         groups = [group for group in self._running() if group.known and group.known.may("tasks", "list")]
         found: dict[str, list[Raw]] = {group.name: [] for group in groups}
-        complaints = await asyncio.gather(*(self._add_all(session, group, found[group.name]) for group in groups))
+        rest: dict[str, Raw] = {}
+        complaints = await asyncio.gather(
+            *(self._add_all(session, group, found[group.name], rest) for group in groups)
+        )
         missing = {name: complaint for name, complaint in zip(found, complaints, strict=True) if complaint}
-        meta = {"_meta": {MISSING: missing}} if missing else {}
-        return wire.result_frame({"tasks": list(chain.from_iterable(found.values())), **meta})
+        return wire.result_frame({"tasks": list(chain.from_iterable(found.values())), **with_missing(rest, missing)})
 
     def status(self, group: Group, frame: Frame) -> tuple[Session, Frame] | None:
         """Return for whom a `notifications/tasks/status` is, and what that session hears."""
@@ -103,20 +106,13 @@ class Tasks:
         if task is not None:
             params = frame.params if id == task.own_id else wire.with_member(frame.params, task.own_id, "taskId")
             return task.group, await self._send(session, task.group, frame.method, params, patience)
-        return await self._first_that_has(session, id, frame, patience)
-
-    async def _first_that_has(self, session: Session, id: str, frame: Frame, patience: float) -> tuple[Group, Frame]:
-        """Ask one group after another for a task that nobody remembers; where there is one, its error counts."""
         groups = [group for group in self._running() if group.known and group.known.may("tasks")]
-        for group in groups:
-            try:
-                answer = await self._send(session, group, frame.method, frame.params, patience)
-            except DynamicMcpError as exc:
-                log.debug("group %s: %s: %s", group.name, frame.method, exc.message)
-                continue
-            if len(groups) == 1 or not len(answer.error):
-                return group, answer
-        raise NotFound("task", id)
+        found = await first_that_has(
+            groups, lambda group: self._send(session, group, frame.method, frame.params, patience)
+        )
+        if found is None:  # nobody remembers it, and nobody has it
+            raise NotFound("task", id)
+        return found
 
     async def _send(self, session: Session, group: Group, method: str, params: Raw, patience: float) -> Frame:
         return await group.request(
@@ -127,17 +123,18 @@ class Tasks:
             what=method,
         )
 
-    async def _add_all(self, session: Session, group: Group, tasks: list[Raw]) -> str:
-        """Add a group's tasks, page by page; returns what is missing and why, which never empties the list."""
+    async def _add_all(self, session: Session, group: Group, tasks: list[Raw], rest: dict[str, Raw]) -> str:
+        """Add a group's tasks, page by page, and what else it says; returns what is missing and why."""
         params, seen = EMPTY_OBJECT, {b"null"}
         try:
             async with asyncio.timeout(WAIT_S):
                 while True:
                     answer = await self._send(session, group, "tasks/list", params, 1)
                     page = result_of(answer, group.name, "tasks/list")
-                    shown = (Frame(result=task) for task in wire.elements(page.get("tasks", EMPTY_ARRAY)))
+                    shown = (Frame(result=task) for task in wire.elements(page.pop("tasks", EMPTY_ARRAY)))
                     tasks += [self._renamed(session, group, task, "taskId").result for task in shown]
-                    cursor = page.get("nextCursor", NULL)
+                    cursor = page.pop("nextCursor", NULL)
+                    rest |= {name: value for name, value in page.items() if name not in rest}
                     if bytes(cursor) in seen:
                         return ""
                     seen.add(bytes(cursor))

@@ -11,8 +11,9 @@ from dynamic_mcp.catalog import Kind
 from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.groups import Groups
 from dynamic_mcp.meta_tools import CALL, CALL_READ, CALL_WRITE, CALLS, GET, Row
-from dynamic_mcp.proxy.calling import Calling, own_arguments
+from dynamic_mcp.proxy.calling import Calling
 from dynamic_mcp.proxy.direct import Direct
+from dynamic_mcp.proxy.finding import Finding
 from dynamic_mcp.proxy.kept import Kept
 from dynamic_mcp.proxy.lists import MISSING, offset, paged
 from dynamic_mcp.proxy.tasks import Tasks
@@ -23,9 +24,10 @@ from dynamic_mcp.wire import Frame
 class Tools:
     """The tools of all groups behind ours; `split_calls` is the config's."""
 
-    def __init__(self, groups: Groups, tasks: Tasks, kept: Kept, *, split_calls: bool) -> None:
+    def __init__(self, groups: Groups, tasks: Tasks, finding: Finding, kept: Kept, *, split_calls: bool) -> None:
         self.split_calls = split_calls
         self._groups = groups
+        self._finding = finding
         self._direct = Direct(groups)
         self._calling = Calling(groups, tasks, self._direct, kept)
 
@@ -74,7 +76,7 @@ class Tools:
         if name == (CALL if not self.split_calls else None):
             return await self._calling.dynamic(session, CALL, params)
         if name == GET:
-            return await self._get_dynamic(params)
+            return await self._finding.answer(params)
         if name in CALLS:
             return await self._call_split(session, name, params)
         if name is None:
@@ -87,12 +89,3 @@ class Tools:
             return await self._calling.dynamic(session, verb, params)
         offered = f"`{CALL_READ}` or `{CALL_WRITE}`" if self.split_calls else f"`{CALL}`"
         raise InvalidArguments(f"`{verb}` is not offered here", hint=f"use {offered} with the same arguments")
-
-    async def _get_dynamic(self, params: Mapping[str, Raw]) -> Frame:
-        given = own_arguments(params)
-        name = wire.text(given.get("group"))
-        if not name:
-            raise InvalidArguments("`group` is missing", hint=self._groups.all_named())
-        catalog = await self._calling.group(name).catalog()
-        texts = [catalog.tools_text, *filter(None, [catalog.instructions])]
-        return wire.result_frame({"content": [{"type": "text", "text": text} for text in texts]})

@@ -13,19 +13,23 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 
+from dynamic_mcp.upstream.strays import OURS, VARIABLE
+
 log = logging.getLogger(__name__)
 
 # The end of its input with anything left means that the proxy is gone. What was being started then has no number yet,
 # but is found on Linux by the pipe that is its stdin: no fork is under way any more, or it would hold our input open.
-# A group that has ended once is not signalled again, for its number may be another's by then.
+# A group that has ended once is not signalled again, for its number may be another's by then. What has left its group
+# is found on Linux by the mark in its environment.
 _SCRIPT = r"""
 trap '' HUP INT QUIT TERM
-groups= pipes=
+mark=$1 groups= pipes=
 without() { rest=; for each in $2; do [ "$each" = "$1" ] || rest="$rest $each"; done; }
 signal() {
     left=
     for group in $groups; do kill "-$1" "-$group" && left="$left $group"; done
     groups=$left
+    for stray in $(grep -ls "$mark" /proc/[0-9]*/environ | tr -dc '0-9\n'); do kill "-$1" "$stray"; left="$left $stray"; done
 }
 while read -r what number; do
     case $what in
@@ -41,7 +45,7 @@ for pipe in $pipes; do
 done
 signal TERM
 for turn in 1 2 3 4 5 6 7 8 9 10; do
-    [ -n "$groups" ] || exit 0
+    [ -n "$left" ] || exit 0
     sleep 0.1
     signal 0
 done
@@ -115,7 +119,7 @@ class Guardian:
     def _start(self) -> None:
         try:
             self._shell = subprocess.Popen(
-                ["/bin/sh", "-c", _SCRIPT],
+                ["/bin/sh", "-c", _SCRIPT, "dynamic-mcp-guardian", f"{VARIABLE}={OURS}"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

@@ -9,6 +9,7 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from msgspec import Raw
@@ -93,13 +94,21 @@ class _Call:
         self.timer: asyncio.TimerHandle
 
     def extend(self, now: float) -> None:
-        """Start the timeout anew, because the upstream says that it is working."""
+        """Start the timeout anew, because the upstream says that it is working, or waits for the client."""
         self.deadline = min(now + self.timeout_s, self.last_deadline)
 
     def fail(self, error: DynamicMcpError) -> None:
         """Raise `error` where the answer is awaited, unless the answer is there."""
         if not self.future.done():
             self.future.set_exception(error)
+
+
+@dataclass(frozen=True)
+class _Question:
+    """A request of the upstream, and whom it was passed on to."""
+
+    caller: Caller
+    task: asyncio.Task[None]
 
 
 class Link:
@@ -116,14 +125,9 @@ class Link:
         self._ids = itertools.count(1)
         self._calls: dict[bytes, _Call] = {}
         self._tasks: dict[bytes, _Call] = {}
-        self._asked: dict[bytes, asyncio.Task[None]] = {}
+        self._asked: dict[bytes, _Question] = {}
         self._garbage = 0
         self._pretty = lines.Pretty()
-
-    @property
-    def calls(self) -> int:
-        """How many requests wait for an answer."""
-        return len(self._calls)
 
     # --- to the upstream -------------------------------------------------------------------------------
 
@@ -170,6 +174,10 @@ class Link:
             log.debug("group %s: an odd answer to ping", self.group)
         return True
 
+    def is_asking(self) -> bool:
+        """Tell whether the upstream waits for an answer of the client."""
+        return bool(self._asked)
+
     def notify(self, method: str, params: bytes | Raw = ABSENT) -> None:
         """Send a notification; a lost link takes none."""
         if self.loss is None:
@@ -199,6 +207,8 @@ class Link:
         call = self._calls.get(key)
         if call is None:
             return
+        if any(question.caller is call.caller for question in self._asked.values()):
+            call.extend(self._loop.time())  # the upstream cannot go on before the client has answered
         if call.deadline > self._loop.time():
             call.timer = self._loop.call_at(call.deadline, self._expire, key)
             return
@@ -256,8 +266,8 @@ class Link:
         for call in self._calls.values():
             call.fail(LinkLost(self.group, error.reason, hint=f"{call.what} may have run; it was not sent again"))
         self._calls.clear()
-        for task in self._asked.values():
-            task.cancel()
+        for question in self._asked.values():
+            question.task.cancel()
 
     def _dispatch(self, frame: Frame) -> None:
         if not frame.method:
@@ -284,7 +294,7 @@ class Link:
             call.fail(ProtocolViolation(self.group, f"answered {call.what} with neither or both of result and error"))
         else:
             call.future.set_result(frame)
-            if call.is_task:
+            if call.is_task and len(wire.member(frame.result, "task", "taskId")):
                 self._became_task(bytes(frame.id), call)
 
     def _became_task(self, key: bytes, call: _Call) -> None:
@@ -334,7 +344,8 @@ class Link:
         if key in self._asked:
             log.debug("group %s: dropped a second request with the id %s", self.group, key)
             return
-        self._asked[key] = self._loop.create_task(self._pass_on(caller, self._listener.named(frame)))
+        task = self._loop.create_task(self._pass_on(caller, self._listener.named(frame)))
+        self._asked[key] = _Question(caller, task)
 
     def _caller(self) -> Caller | None:
         """Whoever an upstream's request is for: the latest caller in flight, else who opened the link."""
@@ -352,8 +363,17 @@ class Link:
             log.exception("group %s: passing on %s failed", self.group, frame.method)
             self._reply(frame.id, wire.error_frame(INTERNAL_ERROR, "internal error of the proxy"))
         finally:
-            if self._asked.get(bytes(frame.id)) is asyncio.current_task():
-                del self._asked[bytes(frame.id)]
+            question = self._asked.get(bytes(frame.id))
+            if question is not None and question.task is asyncio.current_task():
+                self._question_over(bytes(frame.id))
+
+    def _question_over(self, key: bytes) -> _Question | None:
+        """Forget a question; the calls that waited for its answer have their whole time again."""
+        question = self._asked.pop(key, None)
+        for call in self._calls.values():
+            if question is not None and question.caller is call.caller:
+                call.extend(self._loop.time())
+        return question
 
     def _told(self, frame: Frame) -> None:
         self.notify(frame.method, frame.params)
@@ -367,6 +387,6 @@ class Link:
 
     def _withdrawn(self, frame: Frame) -> None:
         """The upstream no longer wants the answer to a request of its own."""
-        task = self._asked.pop(bytes(wire.member(frame.params, "requestId")), None)
-        if task is not None:
-            task.cancel(wire.text(wire.member(frame.params, "reason")))
+        question = self._question_over(bytes(wire.member(frame.params, "requestId")))
+        if question is not None:
+            question.task.cancel(wire.text(wire.member(frame.params, "reason")))

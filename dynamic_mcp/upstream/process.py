@@ -21,14 +21,18 @@ from dataclasses import dataclass
 
 from dynamic_mcp.config.resolved import Program
 from dynamic_mcp.pipes import Sink, Source, open_sink, open_source
+from dynamic_mcp.upstream import strays
 from dynamic_mcp.upstream.guardian import guardian
 from dynamic_mcp.upstream.process_group import ProcessGroup
+from dynamic_mcp.upstream.strays import Strays
 
 # How often a process group is looked at that raises no event when it ends.
 _POLL_S = 0.02
 SIGKILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 _live: set[Process] = set()
+# Set when every child is being killed: what one of them has left behind then gets no grace either.
+_no_grace = False
 
 
 def hasten(within_s: float) -> None:
@@ -42,11 +46,14 @@ def hasten(within_s: float) -> None:
 
 
 def kill_all() -> None:
-    """End every child and its group now, without a grace; for an exit that cannot wait."""
+    """End every child and all that it started now, without a grace; for an exit that cannot wait."""
     _signal_all(SIGKILL)
+    strays.kill_all()
 
 
 def _signal_all(number: signal.Signals) -> None:
+    global _no_grace
+    _no_grace |= number is SIGKILL
     for process in list(_live):
         process.signal_group(number)
 
@@ -56,6 +63,7 @@ class _Launched:
     """A child that was started: our ends of its pipes, and its pidfd where there is such a thing."""
 
     child: subprocess.Popen[bytes]
+    strays: Strays
     stdin: int
     stdout: int
     stderr: int
@@ -84,6 +92,7 @@ class Process:
         self._loop = asyncio.get_running_loop()
         self._sources: list[Source] = []
         self._group = ProcessGroup(self.pid)
+        self._strays = launched.strays
         self._is_gone = False
         _live.add(self)
 
@@ -103,9 +112,10 @@ class Process:
         self._sources.append(await open_source(ours.stdout, receive_stdout, stdout_ended))
 
     def signal_group(self, number: signal.Signals) -> None:
-        """Signal the child and all that it started and left in its group; the group may outlive it."""
+        """Signal the child, all that it started and left in its group, and what was found to have left the group."""
         if self._is_gone:
             return
+        self._strays.signal(number)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if sys.platform == "win32":
                 self._launched.child.terminate()
@@ -121,18 +131,29 @@ class Process:
         return False
 
     async def ends_within(self, seconds: float) -> bool:
-        """Wait until the child and, where there are process groups, all of its group have ended; reap the child."""
+        """Wait until the child and all that it started have ended, as far as the system tells; reap the child."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self.exited.wait()
                 self._launched.child.wait()  # it has ended: this only reaps it
                 while self._group.lives():  # noqa: ASYNC110 - a process group's end raises no event
                     await asyncio.sleep(_POLL_S)
+                await self._strays_end()
                 self._is_gone = True
         if self in _live and self._is_gone:
             _live.discard(self)
             await asyncio.to_thread(guardian.release, self.pid)
         return self._is_gone
+
+    async def _strays_end(self) -> None:
+        """Ask those that left the group to end, and wait; nobody else will tell them that the server has."""
+        if not self._strays.live():
+            if not await asyncio.to_thread(self._strays.look):
+                return
+            self._strays.signal(SIGKILL if _no_grace else signal.SIGTERM)
+        while self._strays.live():  # noqa: ASYNC110 - as above
+            await asyncio.sleep(_POLL_S)
+        self._strays.forget()
 
     def close_pipes(self) -> None:
         """Let go of the child's output, which a process that left its group may hold open for ever."""
@@ -180,8 +201,9 @@ def _launch(program: Program) -> _Launched:
         child_in, stdin = _pipe(theirs, ours)
         stdout, child_out = _pipe(ours, theirs)
         stderr, child_err = _pipe(ours, theirs)
+        left_behind = Strays()
         with guardian.starting(child_in) as guard:
-            child = _popen(program, child_in, child_out, child_err)
+            child = _popen(program, left_behind, child_in, child_out, child_err)
             guard(child.pid)
         try:
             handle = _handle(child.pid)
@@ -190,16 +212,16 @@ def _launch(program: Program) -> _Launched:
             _bury(child)
             raise
         ours.pop_all()
-        return _Launched(child, stdin, stdout, stderr, handle)
+        return _Launched(child, left_behind, stdin, stdout, stderr, handle)
 
 
-def _popen(program: Program, stdin: int, stdout: int, stderr: int) -> subprocess.Popen[bytes]:
+def _popen(program: Program, left_behind: Strays, stdin: int, stdout: int, stderr: int) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [program.command, *program.args],
         stdin=stdin,
         stdout=stdout,
         stderr=stderr,
-        env=dict(program.env),
+        env=left_behind.marked(program.env),
         cwd=program.cwd,
         start_new_session=True,
         creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),

@@ -113,9 +113,8 @@ def test_own_keys_are_kept_where_any_name_may_stand(read_config: ReadConfig) -> 
 
 
 def test_null_is_the_same_as_left_out(read_config: ReadConfig) -> None:
-    fields = (
-        "description type args env env_file cwd inherit_env enabled features timeout tools connect idle_timeout retry"
-    )
+    fields = "description type args env env_file cwd inherit_env enabled features timeout tools connect"
+    fields += " idle_timeout concurrency retry"
 
     with_nulls = read_config(
         {"mcpServers": {"a": {"command": "x"} | dict.fromkeys(fields.split())}, "settings": None}

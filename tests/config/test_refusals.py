@@ -18,7 +18,8 @@ Refuse = Callable[..., ConfigError]
 
 FIELDS = (
     "type command args env env_file cwd inherit_env url headers oauth client_id scopes metadata_url redirect_port"
-    " oauth_client_id enabled features tools timeout connect idle_timeout retry attempts include settings x-a bogus"
+    " oauth_client_id enabled features tools timeout connect idle_timeout concurrency retry attempts include"
+    " settings x-a bogus"
 )
 VALUES = st.recursive(
     st.sampled_from(

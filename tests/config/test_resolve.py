@@ -45,6 +45,7 @@ def test_a_program_needs_no_more_than_its_command(read_config: ReadConfig, tmp_p
                 eager=False,
                 idle_after_s=1800,
                 attempts=3,
+                concurrency=64,
                 max_message_bytes=67_108_864,
                 exposure=Exposure(direct=False, pinned=()),
                 answers=Answers(validate=True, limit=100_000, compact=False),
@@ -111,6 +112,7 @@ def test_settings_stand_in_for_what_a_server_leaves_out(read_config: ReadConfig)
                 "tools": {"include": ["read_*"], "exclude": ["*_all"]},
                 "connect": "eager",
                 "idle_timeout": "never",
+                "concurrency": 1,
                 "retry": {"attempts": 20},
                 "max_message_bytes": 65536,
                 "cwd": "/srv",
@@ -126,7 +128,7 @@ def test_settings_stand_in_for_what_a_server_leaves_out(read_config: ReadConfig)
     assert group.features == Features(tools=True, resources=True, prompts=False)
     assert group.timeouts == Timeouts(connect_s=1, tools_s=2, resources_s=10, prompts_s=10)
     assert group.tools == ToolFilter(include=("read_*",), exclude=("*_all",))
-    assert (group.eager, group.idle_after_s, group.attempts) == (True, None, 20)
+    assert (group.eager, group.idle_after_s, group.attempts, group.concurrency) == (True, None, 20, 1)
     assert config.max_message_bytes == group.max_message_bytes == 65536
     assert program(config).cwd == "/srv"
     assert program(config).env == {"KEEP": "k", "A": "1"}
@@ -143,6 +145,7 @@ def test_a_servers_own_values_win_one_by_one(read_config: ReadConfig) -> None:
                     "tools": {"exclude": []},
                     "connect": "lazy",
                     "idle_timeout": 9,
+                    "concurrency": 2,
                     "retry": {"attempts": 1},
                     "cwd": "/own",
                     "inherit_env": "all",
@@ -155,6 +158,7 @@ def test_a_servers_own_values_win_one_by_one(read_config: ReadConfig) -> None:
                 "tools": {"include": ["a*"], "exclude": ["ab"]},
                 "connect": "eager",
                 "idle_timeout": "never",
+                "concurrency": 9,
                 "retry": {"attempts": 20},
                 "cwd": "/srv",
                 "inherit_env": ["KEEP"],
@@ -168,7 +172,7 @@ def test_a_servers_own_values_win_one_by_one(read_config: ReadConfig) -> None:
     assert group.features == Features(tools=True, resources=True, prompts=False)
     assert group.timeouts == Timeouts(connect_s=30, tools_s=5, resources_s=10, prompts_s=2)
     assert group.tools == ToolFilter(include=("a*",), exclude=())
-    assert (group.eager, group.idle_after_s, group.attempts) == (False, 9, 1)
+    assert (group.eager, group.idle_after_s, group.attempts, group.concurrency) == (False, 9, 1, 2)
     assert program(config).cwd == "/own"
     assert program(config).env == {"DROP": "kept", "A": "own", "B": "shared"}
 

@@ -30,7 +30,7 @@ def is_running(pid: int) -> bool:
 pytestmark = pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc, to look for survivors")
 
 
-@pytest.mark.parametrize("mode", ["ok", "ignore_eof", "ignore_term", "grandchild"])
+@pytest.mark.parametrize("mode", ["ok", "ignore_eof", "ignore_term", "grandchild", "daemon"])
 @pytest.mark.parametrize("end", ["eof", "SIGTERM", "SIGINT"])
 async def test_no_server_survives_the_program(tmp_path: Path, mode: str, end: str) -> None:
     async with serving(tmp_path, {"odd": odd(mode), "good": odd()}) as program:

@@ -64,7 +64,7 @@ def held_by(pid: int) -> set[str]:
 # Row 53 of the fault matrix.
 
 
-@pytest.mark.parametrize("mode", ["ok", "ignore_eof", "ignore_term", "grandchild", "family"])
+@pytest.mark.parametrize("mode", ["ok", "ignore_eof", "ignore_term", "grandchild", "family", "daemon"])
 async def test_neither_child_nor_grandchild_survives_a_kill_of_the_program(tmp_path: Path, mode: str) -> None:
     async with serving(tmp_path, {"odd": odd(mode), "good": odd()}) as program:
         pids = await pids_of(program, "odd") + await pids_of(program, "good")

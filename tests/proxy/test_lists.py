@@ -13,10 +13,10 @@ from msgspec import Raw
 from dynamic_mcp import wire
 from dynamic_mcp.config.resolved import Features, Timeouts
 from dynamic_mcp.errors import Unreachable
-from tests.fakes import Client, FakeUpstream, FullUpstream, Json, Opener, client_of, group_config, part
+from tests.fakes import BOUND_S, Client, FakeUpstream, FullUpstream, Json, Opener, client_of, group_config, part
 from tests.upstreams import full_offers as offers
 
-QUICK = Timeouts(connect_s=0.05, tools_s=5, resources_s=5, prompts_s=5)
+QUICK = Timeouts(connect_s=5, tools_s=5, resources_s=0.05, prompts_s=0.05)
 MISSING = "dynamic-mcp/missing"
 
 # method, the result's member, what tells entries apart, the feature, an entry that nobody has yet
@@ -219,6 +219,27 @@ async def test_a_list_that_a_server_does_not_answer_is_said_to_be_missing(
         result = await _result(client, method)
         assert len(result[member]) == len(_own(b, member))
         assert "not answered" in result["_meta"][MISSING]["a"]
+
+
+async def test_a_list_that_hangs_delays_no_other_of_its_group() -> None:
+    upstream = FullUpstream(hang=("prompts/list",))
+    async with client_of(Opener(a=[upstream])) as client:
+        await client.initialize()
+        await upstream.hears("prompts/list")
+        await client.hears("notifications/resources/list_changed")
+        result = await _result(client, "resources/list")
+        assert len(result["resources"]) == len(_own(upstream, "resources"))
+        assert MISSING not in result["_meta"]
+
+
+async def test_a_list_that_was_waited_for_in_vain_is_not_waited_for_again() -> None:
+    upstream = FullUpstream(name="a", hang=("prompts/list",))
+    async with client_of(Opener(a=[upstream])) as client:
+        await client.initialize()
+        await _result(client, "prompts/list")
+        async with asyncio.timeout(BOUND_S):  # three times the wait is more
+            for _ in range(3):
+                assert (await _result(client, "prompts/list"))["_meta"][MISSING] == {"a": "not read yet"}
 
 
 async def test_a_group_that_hangs_is_named_and_what_it_has_follows_with_a_notification() -> None:

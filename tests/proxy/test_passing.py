@@ -72,6 +72,7 @@ async def test_the_client_is_told_the_union_of_what_the_groups_can_do() -> None:
             "prompts": {"listChanged": True},
             "completions": {},
             "logging": {},
+            "experimental": {"vendor.example/full": {"depth": 3}},
         }
 
 
@@ -95,7 +96,7 @@ async def test_what_a_server_says_of_itself_comes_in_a_text_of_its_own_after_the
     async with client_of(Opener(a=[FullUpstream(name="a")])) as client:
         await client.initialize()
         asked = {"name": "get_dynamic_tools", "arguments": {"group": "a"}}
-        tools, words = (await client.request("tools/call", asked))["result"]["content"]
+        tools, words, *_ = (await client.request("tools/call", asked))["result"]["content"]
         assert json.loads(tools["text"])[0]["name"] == "rich"
         assert words["text"] == "Use a with care. It has more to say.\n\nThis is the second paragraph."
         description = (await client.request("tools/list"))["result"]["tools"][0]["description"]
@@ -170,10 +171,11 @@ async def test_what_is_below_the_level_is_not_logged() -> None:
         assert client.heard("notifications/message") == []
 
 
-async def test_a_level_is_needed_to_set_one() -> None:
+@pytest.mark.parametrize("params", [{}, {"level": "loud"}, {"level": 3}, {"level": None}])
+async def test_a_level_that_there_is_none_of_is_refused(params: Json) -> None:
     async with client_of(Opener(a=[FullUpstream()])) as client:
         await client.initialize()
-        assert (await client.request("logging/setLevel", {}))["error"]["code"] == -32602
+        assert (await client.request("logging/setLevel", params))["error"]["code"] == -32602
 
 
 # --- what nobody knows -------------------------------------------------------------------------------------
@@ -217,9 +219,22 @@ async def test_an_unknown_request_goes_to_the_group_that_it_names_and_back_as_it
 
 @pytest.mark.parametrize("params", [None, {}, {"_meta": {}}, {"_meta": {"dynamic-mcp/group": 7}}, [1]])
 async def test_an_unknown_request_that_names_no_group_is_not_found(params: Json) -> None:
-    async with client_of(Opener(a=[FullUpstream()])) as client:
+    async with client_of(Opener(a=[FullUpstream()], b=[FullUpstream()])) as client:
         await client.initialize()
+        for group in ("a", "b"):
+            await client.call(group, "echo", {"text": "there"})
         assert (await client.request("vendor/echo", params))["error"]["code"] == -32601
+
+
+async def test_an_unknown_request_that_one_group_alone_may_know_goes_there() -> None:
+    opener = Opener(a=[FakeUpstream({"tools/call": {"content": []}})], b=[FullUpstream()])
+    async with client_of(opener) as client:
+        unknown = await client.request("vendor/echo", {"n": 1})
+        await client.initialize()
+        for group in ("a", "b"):
+            await client.call(group, "echo", {"text": "there"})
+        assert part(await client.exchange("vendor/echo", b'{"n":1.0}'), "result") == b'{"n":1.0}'
+        assert unknown["error"]["code"] == -32601  # who has not said hello may only be trying us out
 
 
 async def test_an_unknown_request_for_a_group_that_is_not_there_gets_the_closest() -> None:

@@ -219,15 +219,27 @@ def _with_tasks(**answers: Json) -> FakeUpstream:
     return upstream
 
 
-async def test_a_task_that_was_begun_before_is_found_by_asking_and_a_group_that_dies_hides_none() -> None:
+@pytest.mark.parametrize("dies", [True, False], ids=["dies", "hangs"])
+async def test_a_task_that_was_begun_before_is_found_by_asking_whatever_another_group_does(*, dies: bool) -> None:
     a, b = _with_tasks(), _with_tasks(get={"taskId": "old", "status": "working"})
     async with client_of(Opener(a=[a], b=[b])) as client:
         await client.initialize()
         await client.request("resources/list")
         got = asyncio.create_task(client.request("tasks/get", {"taskId": "old"}))
         await a.hears("tasks/get")
-        a.die()
+        if dies:
+            a.die()
         assert (await got)["result"]["status"] == "working"
+
+
+async def test_what_else_a_server_says_with_its_tasks_arrives() -> None:
+    page = b'{"tasks":[],"x-quota":{"left":1.0},"_meta":{"vendor/a":1}}'
+    upstream = _with_tasks()
+    upstream.answers["tasks/list"] = page
+    async with client_of(Opener(a=[upstream])) as client:
+        await client.initialize()
+        await client.request("resources/list")
+        assert part(await client.exchange("tasks/list"), "result") == page
 
 
 async def test_groups_that_fail_or_hang_do_not_empty_the_list_of_tasks() -> None:

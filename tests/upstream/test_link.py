@@ -15,7 +15,7 @@ from dynamic_mcp.lines import Lines
 from dynamic_mcp.upstream import link as link_module
 from dynamic_mcp.upstream.link import Caller, Link
 from dynamic_mcp.wire import Frame
-from tests.fakes import BOUND_S, Ear, FakeCaller, FakeUpstream, Json, link_to, settled
+from tests.fakes import BOUND_S, Ear, FakeCaller, FakeUpstream, Json, frame, link_to, settled
 
 
 def _request(
@@ -52,7 +52,7 @@ async def test_answers_are_matched_by_id_in_any_order() -> None:
         _answer(upstream, id, {"for": id})
 
     assert [await _result(request) for request in requests] == [{"for": id} for id in _ids(upstream)]
-    assert link.calls == link.dropped == 0
+    assert link.dropped == 0
 
 
 async def test_an_answer_is_the_bytes_that_arrived_be_it_a_result_or_an_error() -> None:
@@ -141,7 +141,7 @@ async def test_when_the_awaiting_task_is_cancelled_the_upstream_is_told() -> Non
     _answer(upstream, id, "late")
     _answer(upstream, other_id, "other")
     assert await _result(other) == "other"
-    assert (request.cancelled(), link.calls, link.dropped) == (True, 0, 1)
+    assert (request.cancelled(), link.dropped) == (True, 1)
 
 
 async def test_an_answered_request_is_never_cancelled() -> None:
@@ -322,7 +322,6 @@ async def test_a_lost_link_fails_all_its_calls_at_once_and_says_that_they_may_ha
             await request
         assert f"`tool_{n}` may have run" in raised.value.hint
     assert [loss.reason for loss in ear.losses] == ["the server exited with code 1"]
-    assert link.calls == 0
 
 
 async def test_a_lost_link_takes_no_request_and_the_caller_knows_that_it_was_not_sent() -> None:
@@ -345,8 +344,6 @@ async def test_a_request_that_the_transport_does_not_take_was_not_sent() -> None
     with pytest.raises(NotSent, match="stopped reading"):
         await link.request("tools/call", timeout_s=5)
     link.notify("notifications/initialized")
-
-    assert link.calls == 0
 
 
 async def test_closing_ends_the_transport_and_fails_what_is_in_flight() -> None:
@@ -504,6 +501,50 @@ async def test_progress_does_not_extend_the_timeout_without_end(monkeypatch: pyt
     async with asyncio.timeout(BOUND_S):
         with pytest.raises(TimedOut):
             await request
+
+
+async def test_a_call_does_not_time_out_while_the_client_answers_a_question_of_the_upstream() -> None:
+    upstream, caller = FakeUpstream(), FakeCaller()
+    other = _request(link_to(upstream), caller=FakeCaller(), timeout_s=0.02)
+    request = _request(upstream.link, caller=caller, timeout_s=0.02)
+    call = await upstream.hears("tools/call", times=2)
+    _ask(upstream, 1, "elicitation/create")
+
+    async with asyncio.timeout(BOUND_S):
+        with pytest.raises(TimedOut):
+            await other  # which waits for nobody
+    caller.answer.set_result(frame(result=b"{}"))
+    await upstream.hears("an answer")
+    _answer(upstream, call["id"], "after the question")
+
+    assert await _result(request) == "after the question"
+
+
+async def test_a_call_that_waits_for_no_answer_any_more_may_time_out_again() -> None:
+    upstream, caller = FakeUpstream(), FakeCaller()
+    request = _request(link_to(upstream), caller=caller, timeout_s=0.02)
+    await upstream.hears("tools/call")
+    _ask(upstream, 1, "elicitation/create")
+    caller.answer.set_result(frame(result=b"{}"))
+    await upstream.hears("an answer")
+
+    async with asyncio.timeout(BOUND_S):
+        with pytest.raises(TimedOut):
+            await request
+
+
+async def test_a_token_of_a_call_that_asked_to_be_a_task_and_was_none_is_forgotten() -> None:
+    upstream, caller = FakeUpstream(), FakeCaller()
+    params = {**_with_token(b'"t"'), "task": b"{}"}
+    request = _request(link_to(upstream), params=params, caller=caller)
+    call = await upstream.hears("tools/call")
+    _answer(upstream, call["id"], {"content": []})
+    await _result(request)
+
+    _progress(upstream, call["params"]["_meta"]["progressToken"])
+    await settled()
+
+    assert caller.told == []
 
 
 # --- requests of the upstream --------------------------------------------------------------------------

@@ -213,6 +213,20 @@ def family(server: Server, argument: str) -> None:
 
 
 @mode
+def daemon(server: Server, argument: str) -> None:
+    """Has a grandchild in a session of its own, whose parent has ended; `process` tells its pid."""
+    import subprocess
+
+    grandchild = f"import os, time; print(os.getpid(), flush=True); os.close(1); time.sleep({FOREVER_S})"
+    leave = "import os, sys; os.setsid(); os.fork() and os._exit(0)"
+    code = f"{leave}; os.execv(sys.executable, ['python', '-c', {grandchild!r}])"
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    server.grandchild = int(child.stdout.readline())
+    child.wait()
+
+
+@mode
 def tells(server: Server, argument: str) -> None:
     """Writes ARGUMENT on stderr, with each `$NAME` in it filled in, and exits with code 3."""
     sys.stderr.write(os.path.expandvars(argument) + "\n")

@@ -1,0 +1,5 @@
+"""Search by meaning, through an embeddings endpoint of the user's. Off, and silent, until the config names one."""
+
+from dynamic_mcp.embeddings.meaning import Meaning
+
+__all__ = ["Meaning"]

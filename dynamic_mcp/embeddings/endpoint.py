@@ -1,0 +1,124 @@
+"""One embeddings endpoint that speaks OpenAI's protocol: texts in, vectors of length one out."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from array import array
+from collections.abc import Sequence
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, TypeAlias
+from urllib.parse import urlsplit, urlunsplit
+
+import msgspec
+
+from dynamic_mcp.config.resolved import Embeddings
+
+if TYPE_CHECKING:
+    from httpx2 import AsyncClient
+
+Vector: TypeAlias = "array[float]"
+HTTP_OK = 200
+
+
+class NoAnswerError(Exception):
+    """The endpoint is slow, away or not what it should be; the message says which."""
+
+
+class _Item(msgspec.Struct):
+    embedding: list[float]
+    index: int | None = None
+
+
+class _Answer(msgspec.Struct):
+    data: list[_Item]
+
+
+class Endpoint:
+    """Asks one endpoint. Nothing is opened before the first question."""
+
+    def __init__(self, config: Embeddings) -> None:
+        self._config = config
+        self._url = endpoint_url(config.url)
+        self._client: AsyncClient | None = None
+
+    async def embed(self, texts: Sequence[str], within_s: float) -> list[Vector]:
+        """Return a vector for each text, in their order. Raises NoAnswerError."""
+        try:
+            async with asyncio.timeout(within_s):
+                return await self._embed(texts)
+        except TimeoutError:
+            raise NoAnswerError(f"no answer within {within_s:g} s") from None
+
+    async def open(self) -> None:
+        """Make ready, which takes longer than a query may."""
+        if self._client is None:
+            self._client = await asyncio.to_thread(self._made)
+
+    async def close(self) -> None:
+        """Let go of the connection."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    async def _embed(self, texts: Sequence[str]) -> list[Vector]:
+        from httpx2 import HTTPError, InvalidURL
+
+        client = self._client or self._made()
+        self._client = client
+        body = {"model": self._config.model, "input": list(texts), "encoding_format": "float"}
+        try:
+            answer = await client.post(self._url, json=body)
+        except (HTTPError, InvalidURL) as exc:
+            raise NoAnswerError(f"{type(exc).__name__}: {exc}") from exc
+        if answer.status_code != HTTP_OK:
+            raise NoAnswerError(f"HTTP status {answer.status_code}")
+        return _vectors(answer.content, len(texts))
+
+    def _made(self) -> AsyncClient:
+        from httpx2 import AsyncClient
+
+        key = self._config.api_key
+        return AsyncClient(
+            headers={"authorization": f"Bearer {key}"} if key else {},
+            timeout=None,  # each question has a bound of its own
+            trust_env=not _is_local(self._url),
+        )
+
+
+def endpoint_url(url: str) -> str:
+    """Return where to ask: `http://host`, `http://host/v1` and `http://host/v1/embeddings` mean the same."""
+    parts = urlsplit(url)
+    path = parts.path.rstrip("/")
+    if not path.endswith("/embeddings"):
+        path = f"{path or '/v1'}/embeddings"
+    return urlunsplit(parts._replace(path=path))
+
+
+def _is_local(url: str) -> bool:
+    """Tell whether a URL is on this machine, where no proxy of the environment leads."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _vectors(content: bytes, count: int) -> list[Vector]:
+    try:
+        items = msgspec.json.decode(content, type=_Answer).data
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        raise NoAnswerError(f"not an answer of an embeddings endpoint: {exc}") from exc
+    if all(item.index is not None for item in items):
+        items.sort(key=lambda item: item.index or 0)
+    lengths = {len(item.embedding) for item in items}
+    if len(items) != count or len(lengths) != 1 or 0 in lengths:
+        raise NoAnswerError(f"{len(items)} vectors of {sorted(lengths)} numbers for {count} texts")
+    return [_of_length_one(item.embedding) for item in items]
+
+
+def _of_length_one(numbers: list[float]) -> Vector:
+    length = math.hypot(*numbers)
+    if not 0 < length < math.inf:
+        raise NoAnswerError("a vector that points nowhere")
+    return array("f", [number / length for number in numbers])

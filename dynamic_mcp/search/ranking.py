@@ -1,0 +1,210 @@
+"""Ranks tools for a query: the exact name first, then by words, and by meaning where that is known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from heapq import nsmallest
+from itertools import accumulate
+from statistics import fmean, pstdev
+
+from dynamic_mcp.search.part import EXACT, SHORT, TUNED, Part, Tuning
+from dynamic_mcp.search.synonyms import actions, synonyms
+from dynamic_mcp.search.words import STOP_WORDS, name_key, stem, words
+
+MAX_RESULTS = 8
+# Of a longer query the two ends are read: people put what they want first or last.
+MAX_END = 2000
+MAX_TERMS = 40
+# Without a word of the query itself, a tool fits if what it has for it is this share of the query, or so much of it
+# as this part of a word that no tool has: one synonym among many words is chance.
+FITS_FROM_SHARE, FITS_FROM_RARE = 0.3, 0.55
+# How a query may name a tool, the surest last.
+IN_TEXT, SPELT, SAME = 1, 2, 3
+# How much meaning counts beside words, of 1.
+MEANING = 0.5
+# Where no word fits, a meaning must stand out from the others by so many standard deviations; what else is as far
+# out as this fits too.
+STANDS_OUT, ALSO_FITS = 3.0, 2.0
+
+# How like the query each tool of a part is, by meaning; None where that is not known.
+Closeness = Sequence[float | None]
+
+
+@dataclass(frozen=True)
+class Match:
+    """A tool that fits; `is_named` where the query is its name."""
+
+    group: str
+    name: str
+    is_named: bool
+
+
+def rank(
+    parts: Sequence[Part],
+    query: str,
+    *,
+    limit: int = MAX_RESULTS,
+    closeness: Sequence[Closeness] = (),
+    tuning: Tuning = TUNED,
+) -> list[Match]:
+    """Return the tools that fit best, best first; none where nothing fits. `closeness` is by part."""
+    text = query if len(query) <= 2 * MAX_END else f"{query[:MAX_END]} {query[-MAX_END:]}"
+    scores = _Scores(parts, tuning)
+    scores.add(_terms(text, tuning))
+    found = scores.fitting()
+    if closeness:
+        found = _fused(found, [each for part in closeness for each in part])
+    named = dict(_named(parts, text))
+    order = {**found, **{number: found.get(number, 0.0) for number in named}}
+    best = nsmallest(limit, order, key=lambda number: (-named.get(number, 0), -order[number], number))
+    return [scores.match(number, is_named=named.get(number, 0) > IN_TEXT) for number in best]
+
+
+class _Scores:
+    """What the words of a query say for each tool; the tools of all parts are numbered through."""
+
+    def __init__(self, parts: Sequence[Part], tuning: Tuning) -> None:
+        self._parts = parts
+        self._tuning = tuning
+        self._offsets = list(accumulate(map(len, parts), initial=0))
+        self._count = self._offsets[-1]
+        self._scores: dict[int, float] = {}
+        self._covered: dict[int, float] = {}
+        self._has_own = False
+        self._told: dict[int, float] = {}
+        self._frequencies: dict[str, int] = {}
+        self._asked = 0.0
+
+    def match(self, number: int, *, is_named: bool) -> Match:
+        """Return the tool of a number."""
+        at = max(at for at, offset in enumerate(self._offsets[:-1]) if offset <= number and len(self._parts[at]))
+        return Match(self._parts[at].group, self._parts[at].names[number - self._offsets[at]], is_named)
+
+    def add(self, terms: Sequence[tuple[str, list[str]]]) -> None:
+        """Take what a query asks for: stems, each with the words that have it."""
+        rare = sorted(terms, key=lambda term: self._frequency(term[0]))[:MAX_TERMS]
+        objects = {stemmed for stemmed, _ in rare} - actions()
+        for stemmed, spelt in rare:
+            self._add(stemmed, spelt, tells=not objects or stemmed in objects)
+
+    def fitting(self) -> dict[int, float]:
+        """Return the scores of the tools, if one of them fits: what covers more of the query counts more."""
+        enough = min(FITS_FROM_SHARE * self._asked, FITS_FROM_RARE * self._rareness(0))
+        if not self._has_own and not any(told >= enough for told in self._told.values()):
+            return {}
+        share = self._tuning.coverage
+        return {
+            number: score * (self._covered[number] / self._asked) ** share for number, score in self._scores.items()
+        }
+
+    def _add(self, stemmed: str, spelt: list[str], *, tells: bool) -> None:
+        """Count the best that each tool has for a term: the stem, else a synonym, else what is spelt like it."""
+        best: dict[int, float] = {}
+        strength: dict[int, float] = {}
+        for term, weight in self._alternatives(stemmed, spelt):
+            rareness = self._rareness(self._frequency(term)) * weight
+            for number, said in self._places(term):
+                value = rareness * said
+                if value > best.get(number, 0.0):
+                    best[number] = value
+                if weight > strength.get(number, 0.0):
+                    strength[number] = weight
+        asked = self._rareness(self._frequency(stemmed))
+        self._asked += asked
+        if tells:
+            self._has_own |= any(weight == 1.0 for weight in strength.values())
+            for number, weight in strength.items():
+                self._told[number] = self._told.get(number, 0.0) + asked * weight
+        for number, value in best.items():
+            self._scores[number] = self._scores.get(number, 0.0) + value
+            self._covered[number] = self._covered.get(number, 0.0) + asked * strength[number]
+        for word in spelt:
+            rareness = self._rareness(self._frequency(EXACT + word)) * self._tuning.exact
+            for number, said in self._places(EXACT + word):
+                self._scores[number] = self._scores.get(number, 0.0) + rareness * said
+
+    def _alternatives(self, stemmed: str, spelt: list[str]) -> Iterator[tuple[str, float]]:
+        yield stemmed, 1.0
+        if self._tuning.synonym:
+            for other in synonyms(stemmed):
+                yield other, self._tuning.synonym
+        if self._tuning.near and not self._frequency(stemmed):
+            near: dict[str, float] = {}
+            for word in spelt:
+                if len(word) >= SHORT:
+                    for part in self._parts:
+                        near.update(part.near(word))
+            for other, likeness in near.items():
+                yield EXACT + other, self._tuning.near * likeness
+
+    def _places(self, term: str) -> Iterator[tuple[int, float]]:
+        for part, offset in zip(self._parts, self._offsets, strict=False):
+            for number, said in part.places(term):
+                yield offset + number, said
+
+    def _frequency(self, term: str) -> int:
+        found = self._frequencies.get(term)
+        if found is None:
+            found = self._frequencies[term] = sum(part.count(term) for part in self._parts)
+        return found
+
+    def _rareness(self, frequency: int) -> float:
+        return math.log(1 + (self._count - frequency + 0.5) / (frequency + 0.5))
+
+
+def _terms(text: str, tuning: Tuning) -> list[tuple[str, list[str]]]:
+    """Return the stems that a query asks for, each with its words; a query of stop words alone means them."""
+    found = list(dict.fromkeys(words(text)))
+    said = [word for word in found if word not in STOP_WORDS] if tuning.has_stop_words else found
+    by_stem: dict[str, list[str]] = {}
+    for word in said or found:
+        by_stem.setdefault(stem(word) if tuning.has_stems else EXACT + word, []).append(word)
+    return list(by_stem.items())
+
+
+def _named(parts: Sequence[Part], text: str) -> Iterator[tuple[int, int]]:
+    """Return the tools that the query names: as a whole, alone or after the group, or as one of its words."""
+    whole = text.strip()
+    key = name_key(whole)
+    said = {name_key(word) for word in whole.split() if _is_joined(word)}
+    number = -1
+    for part in parts:
+        group = name_key(part.group)
+        for name, own in zip(part.names, part.keys, strict=True):
+            number += 1
+            if whole == name:
+                yield number, SAME
+            elif own and key in (own, group + own):
+                yield number, SPELT
+            elif own in said or group + own in said:
+                yield number, IN_TEXT
+
+
+def _is_joined(word: str) -> bool:
+    """Tell whether a word is spelt as names are and words of a sentence are not."""
+    return len(words(word)) > 1
+
+
+def _fused(found: dict[int, float], closeness: Sequence[float | None]) -> dict[int, float]:
+    """Put words and meaning together, each by its own best; a tool of unknown meaning has its words alone."""
+    known = [value for value in closeness if value is not None]
+    if not known:
+        return found
+    mean, top = fmean(known), max(known)
+    if top <= mean:
+        return found
+    if not found:
+        spread = pstdev(known, mean)
+        from_ = mean + ALSO_FITS * spread if top >= mean + STANDS_OUT * spread else math.inf
+        return {
+            number: value - mean for number, value in enumerate(closeness) if value is not None and value >= from_
+        }
+    best = max(found.values())
+    fused: dict[int, float] = {}
+    for number, value in enumerate(closeness):
+        by_words = found.get(number, 0.0) / best
+        by_meaning = by_words if value is None else max(0.0, (value - mean) / (top - mean))
+        fused[number] = (1 - MEANING) * by_words + MEANING * by_meaning
+    return {number: score for number, score in fused.items() if score > 0}
