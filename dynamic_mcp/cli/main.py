@@ -24,7 +24,7 @@ class _ServeByDefault(click.Group):
     cls=_ServeByDefault,
     context_settings={"help_option_names": ["-h", "--help"]},
     subcommand_metavar="[CONFIG] | COMMAND …",
-    epilog="Exit codes: 0 done, 2 the config or the command line is wrong.",
+    epilog="Exit codes: 0 done, 2 the config or the command line is wrong, 5 a server could not be used.",
 )
 @click.version_option(__version__, "-V", "--version", prog_name="dynamic-mcp", message="%(prog)s %(version)s")
 def commands() -> None:
@@ -45,6 +45,20 @@ def serve(config: str | None) -> None:
     from dynamic_mcp.cli.serve import run
 
     run(config)
+
+
+@commands.command()
+@click.argument("config", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON on a terminal too.")
+def stats(config: str | None, *, as_json: bool) -> None:
+    """Show what the tools of CONFIG cost a model's context, listed directly and through this program.
+
+    Servers whose tools are not known yet are started. Tokens are counted by `tiktoken` where that is installed,
+    else estimated.
+    """
+    from dynamic_mcp.cli.stats import run
+
+    sys.exit(run(config, as_json=as_json))
 
 
 def main() -> None:

@@ -26,8 +26,6 @@ _SECONDS: dict[str, object] = {"type": "number", "minimum": 0, "maximum": values
 _LENGTH = r"(\+?[0-9]+(\.[0-9]+)?\s*([mM]?[sS]|[mM]|[mM][iI][nN]|[hH])?)?"
 _NEVER = "[nN][eE][vV][eE][rR]"
 _STRINGS: dict[str, object] = {"type": "array", "items": {"type": "string"}}
-# What `off` becomes where a size is asked for.
-NO_LIMIT = 1 << 62
 _NULL: dict[str, object] = {"type": "null"}
 
 
@@ -46,7 +44,7 @@ def _size(value: object) -> int | None:
     if value is None:
         return None
     is_off = isinstance(value, str) and value.strip() == "off"
-    return NO_LIMIT if is_off else values.size(value)
+    return values.NO_LIMIT if is_off else values.size(value)
 
 
 def _inherit(value: object) -> Inherit | None:

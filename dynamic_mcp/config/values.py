@@ -9,6 +9,7 @@ from collections.abc import Mapping
 LONGEST_S = 10 * 365 * 24 * 3600
 NAME_LENGTH = 64
 SMALLEST_LIMIT = 1000
+NO_LIMIT = 1 << 62  # what `off` becomes where a size is asked for
 VARIABLE_NAME = r"^[^=\x00]+$"
 HEADER_NAME = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
 

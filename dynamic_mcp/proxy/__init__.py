@@ -12,6 +12,7 @@ from msgspec import Raw
 from dynamic_mcp import __version__, wire
 from dynamic_mcp.catalog import Kind
 from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.config.values import NO_LIMIT
 from dynamic_mcp.embeddings import Meaning
 from dynamic_mcp.errors import METHOD_NOT_FOUND, DynamicMcpError
 from dynamic_mcp.group import Group, OpenLink
@@ -188,6 +189,8 @@ class Proxy:
         if some("resources"):
             subscribe = {"subscribe": True} if some("resources", "subscribe") else {}
             found["resources"] = {**subscribe, "listChanged": True}
+        elif any(group.config.features.tools and group.config.answers.limit < NO_LIMIT for group in self.groups):
+            found["resources"] = {}  # what is cut from a result is read as one
         if some("prompts"):
             found["prompts"] = {"listChanged": True}
         found |= {"completions": {}} if some("completions") else {}
