@@ -130,6 +130,8 @@ def _object(args: Raw | None) -> Reading | None:
             break
         text = (wire.text(value) or "").strip() or "{}"
         value, notes = Raw(text.encode()), (f"`args` {_AS_JSON}",)
+    if memoryview(value)[0] != _BRACE:
+        return None
     try:
         wire.members(value)
     except wire.Malformed:
@@ -251,7 +253,7 @@ def _misnamed(schema: InputSchema, args: Raw, flaws: Sequence[Flaw]) -> Iterator
     told = {name for flaw in flaws for name in flaw.unknown}
     left = [name for name in schema.parameters if name not in given]
     for name in [name for name in given if name not in schema.parameters][:_MOST_SHOWN]:
-        near = get_close_matches(name[:100].casefold(), [each.casefold() for each in left], n=3, cutoff=0.5)
+        near = get_close_matches(name[:100].casefold(), [each.casefold() for each in left], n=3, cutoff=0.6)
         close = [each for folded in near for each in left if each.casefold() == folded]
         guess = "did you mean " + " or ".join(f"`{each}`" for each in close) + "?" if close else ""
         if guess or name not in told:

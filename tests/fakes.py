@@ -54,9 +54,10 @@ def group_config(name: str = "up", **changes: Any) -> GroupConfig:  # Any: field
     return replace(config, **changes)
 
 
-def config_of(*groups: GroupConfig) -> Config:
+def config_of(*groups: GroupConfig, **changes: Any) -> Config:  # Any: fields of Config
     """Return a config of these groups."""
-    return Config(file=Path("dynamic-mcp.json"), groups=groups, warnings=(), max_message_bytes=1 << 20)
+    config = Config(file=Path("dynamic-mcp.json"), groups=groups, warnings=(), max_message_bytes=1 << 20)
+    return replace(config, **changes)
 
 
 def tool(name: str, **members: Json) -> dict[str, Json]:

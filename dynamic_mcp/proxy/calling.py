@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from msgspec import Raw, Struct, structs
 
@@ -206,14 +207,12 @@ def own_arguments(params: Mapping[str, Raw]) -> dict[str, Raw]:
     Raises InvalidArguments.
     """
     given = params.get("arguments", EMPTY_OBJECT)
-    try:
-        return wire.members(given)
-    except wire.Malformed:
-        pass
-    try:
-        return wire.members((wire.text(given) or "").encode())
-    except wire.Malformed:
-        raise InvalidArguments("`arguments` is not an object") from None
+    if memoryview(given)[0] != _BRACE:
+        given = Raw((wire.text(given) or "-").strip().encode())
+    with suppress(wire.Malformed):
+        if memoryview(given)[0] == _BRACE:
+            return wire.members(given)
+    raise InvalidArguments("`arguments` is not an object")
 
 
 def _beside(given: Mapping[str, Raw]) -> dict[str, Raw]:

@@ -2,9 +2,9 @@
 
 usage: python -m tests.benchmarks.context CONFIG [--query "create directory"] [--fastmcp PYTHON]
 
-The peers are `dynamic-mcp` and, where it is on PATH, the reference `dmcp`; with `--fastmcp`, the Python of an environment
-that has it, also FastMCP's BM25 search. Tokens are characters / 4 of the names, descriptions and input schemas in
-`tools/list` and of the `instructions`. It judges nothing.
+The peers are `dynamic-mcp` and, where it is on PATH, the reference `dmcp`; with `--fastmcp`, the Python of an
+environment that has it, also FastMCP's BM25 search. Tokens are characters / 4 of the names, descriptions and input
+schemas in `tools/list` and of the `instructions`. It judges nothing.
 """
 
 from __future__ import annotations
