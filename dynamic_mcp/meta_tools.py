@@ -75,29 +75,28 @@ def _get(rows: Sequence[Row], *, split: bool) -> dict[str, object]:
 def _call(rows: Sequence[Row]) -> dict[str, object]:
     properties: dict[str, object] = {
         "group": _group(rows),
-        "name": {"type": "string", "description": "The tool's name, without the group"},
+        "name": {"type": "string"},
         "args": {
             "type": "object",
             "additionalProperties": True,
-            "description": "The tool's arguments, as its input schema asks for",
+            "description": "As its input schema asks for",
         },
-        "select": {"type": "string", "description": "JSONPath of the part of a JSON result that you need"},
+        "select": {"type": "string", "description": "JSONPath: the part of a JSON result to return"},
     }
     return {
         "name": CALL,
-        "description": f"Run a tool of a group and return its result. Its input schema comes from {GET}: "
-        "look there first.",
+        "description": f"Run a tool and return its result. Look up its input schema with {GET} first.",
         "inputSchema": _schema(properties, ["group", "name"]),
     }
 
 
 def _call_read(rows: Sequence[Row]) -> dict[str, object]:
-    words = f"Run a tool that only reads (its annotations say readOnlyHint) and return its result. {GET} shows it."
+    words = f"Run a tool whose annotations say readOnlyHint, as {GET} shows."
     return {**_call(rows), "name": CALL_READ, "description": words, "annotations": {"readOnlyHint": True}}
 
 
 def _call_write(rows: Sequence[Row]) -> dict[str, object]:
-    words = f"Run any other tool of a group, one that may change something. {GET} shows it."
+    words = "Run any other tool: one that may change something."
     annotations = {"readOnlyHint": False, "destructiveHint": True}
     return {**_call(rows), "name": CALL_WRITE, "description": words, "annotations": annotations}
 
