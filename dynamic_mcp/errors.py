@@ -6,7 +6,7 @@ and the session, which every face shares, catch the root.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 # JSON-RPC 2.0, section 5.1; REQUEST_TIMEOUT is the code that MCP's SDKs use.
@@ -44,6 +44,7 @@ class ConfigError(DynamicMcpError):
         super().__init__(f"{place}: {message}", hint=hint)
         self.file = file
         self.where = where
+        self.problem = f"`{where}`: {message}" if where else message
 
 
 class NotFound(DynamicMcpError):
@@ -54,7 +55,7 @@ class NotFound(DynamicMcpError):
 
     def __init__(self, kind: str, name: str, near: Sequence[str] = (), *, hint: str = "") -> None:
         guess = "did you mean " + " or ".join(f"`{n}`" for n in near) + "?" if near else ""
-        super().__init__(f"no {kind} is named `{name}`", hint="; ".join(filter(None, (guess, hint))))
+        super().__init__(f"no {kind} is named `{name}`", hint=" ".join(filter(None, (guess, hint))))
         self.name = name
         self.near = tuple(near)
 
@@ -86,12 +87,28 @@ class InvalidArguments(DynamicMcpError):
 
 
 class LoginNeeded(DynamicMcpError):
-    """A group that wants a login; `command` starts one."""
+    """A group that wants a login; `command` starts one, and `is_done` tells, cheaply, when somebody has done it.
+
+    With a `scope` somebody is logged in, but not for this; `why` says what came of a login that was tried.
+    """
 
     exit_code = 4
 
-    def __init__(self, group: str, command: str) -> None:
-        super().__init__(f"group `{group}` needs a login", hint=f"run `{command}`")
+    def __init__(
+        self,
+        group: str,
+        command: str,
+        *,
+        scope: str | None = None,
+        why: str = "",
+        is_done: Callable[[], bool] | None = None,
+    ) -> None:
+        what = f"needs a login for more: `{scope}`" if scope else "needs a login"
+        self.reason = f"{what}; {why}" if why else what
+        super().__init__(f"group `{group}` {self.reason}", hint=f"run `{command}`")
+        self.group = group
+        self.scope = scope
+        self.is_done = is_done or (lambda: False)
 
 
 class UpstreamError(DynamicMcpError):
@@ -119,6 +136,18 @@ class LinkLost(UpstreamError):
 
 class NotSent(LinkLost):
     """The link was over before the request was written: it certainly did not run."""
+
+
+class LoginFailed(UpstreamError):
+    """A login that came to nothing."""
+
+
+class HttpError(UpstreamError):
+    """The server answered with an HTTP status that is no answer to the request."""
+
+    def __init__(self, group: str, message: str, *, status: int, hint: str = "") -> None:
+        super().__init__(group, message, hint=hint)
+        self.status = status
 
 
 class TimedOut(UpstreamError):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
@@ -19,11 +18,12 @@ from msgspec import Raw
 from dynamic_mcp.backoff import Attempts, Clock, LoopClock, set_or_passed
 from dynamic_mcp.catalog import CHANGED_BY, Catalog, Kind
 from dynamic_mcp.config.resolved import GroupConfig
-from dynamic_mcp.errors import DynamicMcpError, LinkLost, NotSent, TimedOut, Unreachable
+from dynamic_mcp.errors import DynamicMcpError, LinkLost, LoginNeeded, NotSent, TimedOut, Unreachable
 from dynamic_mcp.offer import Offer
 from dynamic_mcp.shelf import Shelf
-from dynamic_mcp.states import DOWN, Life, State
-from dynamic_mcp.upstream.link import Caller, Link
+from dynamic_mcp.states import Life, State
+from dynamic_mcp.upstream.call import Caller
+from dynamic_mcp.upstream.link import Link
 from dynamic_mcp.upstream.open import Greeting, Welcome, open_link, result_of
 from dynamic_mcp.use import Use
 from dynamic_mcp.wire import Frame
@@ -173,10 +173,7 @@ class Group:
         caller: Caller | None = None,
         what: str = "",
     ) -> Frame:
-        """Send a request, connecting first if need be, and return the answer.
-
-        A link that is found dead before anything was written is replaced once. Raises UpstreamError.
-        """
+        """Send a request, over a new link where there is none or it is found dead. Raises UpstreamError."""
         try:
             try:
                 return await self._send(method, params, timeout_s, caller, what)
@@ -195,15 +192,10 @@ class Group:
         try:
             link = link or await self._connected()
             answer = await link.request(method, params, timeout_s=timeout_s, caller=caller, what=what)
-            self.use.answered()
+            self.use.answered(with_error=len(answer.error) > 0)
             return answer
-        except NotSent as exc:
-            if link is not None:
-                self.lost(link, exc)
-            raise
-        except TimedOut:
-            self.use.timed_out()
-            self._wake.set()
+        except DynamicMcpError as exc:
+            self._failed(exc, link)
             raise
         finally:
             self.use.end_call()
@@ -214,10 +206,7 @@ class Group:
             self._link.notify(method, params)
 
     async def catalog(self, kinds: Iterable[Kind] = (Kind.TOOLS,)) -> Catalog:
-        """Return what the group offers, connecting to learn these lists only if they are not known.
-
-        Raises UpstreamError.
-        """
+        """Return what the group offers, connecting to learn it only if need be. Raises UpstreamError."""
         while self.known is None or not self._offer.knows(kinds):
             if self._link is not None:
                 await self._offer.settles()
@@ -280,12 +269,13 @@ class Group:
         else:
             self._observer.heard(self, frame)
 
-    def lost(self, link: Link, error: LinkLost) -> None:
+    def lost(self, link: Link, error: LinkLost | LoginNeeded) -> None:
         """Learn that a link is over; the supervisor closes it."""
         if link is self._link:
             self._link = None
             self._offer.settle()
-            self._life.link_failed(error, has_served=self.use.has_served)
+            # a session that a server has forgotten in the meantime may be begun anew at once
+            self._life.link_failed(error, has_served=self.use.has_served or isinstance(error, NotSent))
             self._wake.set()
 
     def _lists_changed(self, kinds: Iterable[Kind]) -> None:
@@ -315,10 +305,9 @@ class Group:
 
     async def _until_wanted(self) -> None:
         """Wait for a use; between attempts also for the delay to pass."""
-        pause_s = self._life.attempts.pause_s() if self.state in DOWN and not self._life.is_final() else math.inf
-        wake_at = self._clock.now() + pause_s
-        while not self._wanted and self._clock.now() < wake_at:
-            await self._woken_within(wake_at - self._clock.now())
+        wake_at = self._clock.now() + self._life.pause_s()
+        while not self._wanted and self._clock.now() < wake_at and not self._life.is_logged_in():
+            await self._woken_within(min(wake_at - self._clock.now(), self._life.look_again_s()))
 
     async def _connect(self) -> Link | None:
         self._wanted = False
@@ -384,6 +373,16 @@ class Group:
             self._life.attempts.forget()
         self._offer.settle()
         self._life.enter(State.COLD, "idle")
+
+    def _failed(self, error: DynamicMcpError, link: Link | None) -> None:
+        self.use.failed(has_timed_out=isinstance(error, TimedOut))
+        match error:
+            case NotSent() if link is not None:
+                self.lost(link, error)
+            case LoginNeeded(scope=None) if link is not None and self.in_flight == 1:  # no call will do without it
+                self.lost(link, error)
+            case TimedOut():
+                self._wake.set()
 
     def _end_attempt(self) -> None:
         self._attempt_over.set()

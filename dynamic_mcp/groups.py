@@ -11,6 +11,7 @@ from dynamic_mcp.config.resolved import Config, GroupConfig, Program
 from dynamic_mcp.errors import NotFound
 from dynamic_mcp.group import Group, Observer, OpenLink
 from dynamic_mcp.shelf import Shelf
+from dynamic_mcp.upstream.mask import mask_of
 from dynamic_mcp.upstream.open import Greeting, open_link
 
 log = logging.getLogger(__name__)
@@ -115,10 +116,12 @@ class Groups:
 
 
 def _starting(config: GroupConfig) -> str:
-    """Say what a reload brings to be started, so that nothing starts unseen."""
-    if not isinstance(config.upstream, Program):
+    """Say what a reload brings to be started, so that nothing starts unseen; but for secrets."""
+    program = config.upstream
+    if not isinstance(program, Program):
         return ""
-    return f"; it starts {json.dumps([config.upstream.command, *config.upstream.args])}"
+    mask = mask_of(program)
+    return f"; it starts {json.dumps([program.command, *map(mask, program.args)])}"
 
 
 def closest(name: str, names: list[str]) -> list[str]:

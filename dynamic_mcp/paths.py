@@ -1,6 +1,8 @@
 """Where config, state and cache are kept. A private file is written whole or not at all."""
 
 import os
+import stat
+import sys
 import tempfile
 from pathlib import Path
 
@@ -24,26 +26,97 @@ def cache_dir() -> Path:
     return platformdirs.user_cache_path(_APP, appauthor=False)
 
 
-def write_private(path: Path, data: bytes) -> None:
+def log_dir() -> Path:
+    """Where what happens is written down, for when an AI tool swallows stderr."""
+    return platformdirs.user_log_path(_APP, appauthor=False)
+
+
+def make_private(directory: Path) -> None:
+    """Make a directory, and those above it, for the owner alone; what is there stays as it is."""
+    if not directory.is_dir():
+        make_private(directory.parent)
+        directory.mkdir(mode=0o700, exist_ok=True)
+
+
+def write_private(path: Path, data: bytes, *, durable: bool = True) -> None:
     """Replace what is at `path`, for the owner alone; who reads it meanwhile sees the old or the new, whole.
 
-    A symbolic link at `path` is replaced, not followed. Raises OSError and then leaves nothing behind.
+    A symbolic link at `path` is replaced, not followed. What is not `durable` may be lost when the machine stops.
+    Raises OSError and then leaves nothing behind.
     """
-    _make_private(path.parent)
+    make_private(path.parent)
+    _replace(path, data, durable=durable)
+
+
+def rewrite(path: Path, data: bytes) -> None:
+    """Replace the content of a file of the user's own: its mode stays, and so does a link that leads to it.
+
+    A file that is not there yet is for its owner alone. Raises OSError and then leaves nothing behind.
+    """
+    target = path.resolve()
+    mode = target.stat().st_mode if target.exists() else None
+    make_private(target.parent)
+    _replace(target, data, mode=None if mode is None else stat.S_IMODE(mode))
+
+
+def _replace(path: Path, data: bytes, *, mode: int | None = None, durable: bool = True) -> None:
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")  # O_EXCL and 0600
     written = Path(name)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
+        if mode is not None:
+            written.chmod(mode)
         written.replace(path)
     except BaseException:
         written.unlink()
         raise
 
 
-def _make_private(directory: Path) -> None:
-    if not directory.is_dir():
-        _make_private(directory.parent)
-        directory.mkdir(mode=0o700, exist_ok=True)
+class FileLock:
+    """A lock that one process at a time holds by a file; it is free again when its holder is gone."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+
+    def take(self) -> bool:
+        """Take the lock if it is free, and tell whether it was. Raises OSError when the file cannot be opened."""
+        make_private(self._path.parent)
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        try:
+            if not _locked(descriptor):
+                os.close(descriptor)
+                return False
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._descriptor = descriptor
+        return True
+
+    def leave(self) -> None:
+        """Give the lock back. The file stays: removing it could give two holders a lock each."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def _locked(descriptor: int) -> bool:
+    if sys.platform == "win32":
+        import msvcrt
+
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except PermissionError:
+            return False
+        return True
+    import fcntl
+
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -69,6 +69,7 @@ class Session:
         self, send: Callable[[bytes], None], server: Server, is_congested: Callable[[], bool] = lambda: False
     ) -> None:
         self.version = ""
+        self.client = ""
         self.capabilities: dict[str, Raw] = {}
         self.dropped = 0
         self._send = send

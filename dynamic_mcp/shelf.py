@@ -1,7 +1,7 @@
 """Catalogs on disk, so that a start connects to nothing. What cannot be read is set aside and never stops anything.
 
-A file is named by a hash of what the group is (its program, arguments, own variables, features, filter), so another
-config never meets it. Secrets are in that hash and nowhere else.
+A file is named by a hash of what the group is (its program, arguments and own variables, or its URL, headers and
+scopes; features, filter), so another config never meets it. Secrets are in that hash and nowhere else.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Shelf:
     def save(self, config: GroupConfig, catalog: Catalog) -> list[str]:
         """Keep a catalog; return the tools whose definition is another one than it was. Never raises OSError."""
         before = self.load(config)
-        changed = _changed(before.catalog, catalog) if before else []
+        changed = redefined(before.catalog, catalog) if before else []
         changes = [*(before.changes if before else ()), *(f"{self._now():.0f} {tool}" for tool in changed)]
         data = _written(config.name, catalog, self._now(), changes[-MAX_CHANGES:])
         if len(data) <= MAX_FILE_BYTES:
@@ -107,7 +107,8 @@ def key(config: GroupConfig) -> str:
             own = sorted((name, program.env.get(name, "")) for name in program.own)
             what: object = ["program", program.command, program.args, program.cwd, own]
         case Remote() as remote:
-            what = ["remote", remote.kind, remote.url, sorted(remote.headers.items())]
+            login = (remote.oauth.client_id, remote.oauth.scopes) if remote.oauth else None
+            what = ["remote", remote.kind, remote.url, sorted(remote.headers.items()), login]
         case Broken():
             what = ["broken", config.name]
     features, tools = asdict(config.features), asdict(config.tools)
@@ -155,7 +156,9 @@ def _read(data: bytes) -> Kept:
     return Kept(catalog, float(bytes(members["read_at"])), changes)
 
 
-def _changed(before: Catalog, after: Catalog) -> list[str]:
+def redefined(before: Catalog, after: Catalog) -> list[str]:
+    """Return the tools that both have, with another definition."""
+
     def definition(tool: Raw) -> bytes:
         return wire.compact(tool)
 

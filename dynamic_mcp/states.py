@@ -1,16 +1,19 @@
 """The states of a group, which may follow which, and the one place where they change."""
 
 import logging
+import math
 from collections.abc import Callable, Mapping
 from enum import Enum
 
 from dynamic_mcp.backoff import Attempts, Clock
 from dynamic_mcp.catalog import one_line
-from dynamic_mcp.errors import DynamicMcpError, Unreachable, UpstreamError
+from dynamic_mcp.errors import DynamicMcpError, LoginNeeded, Unreachable, UpstreamError
 
 log = logging.getLogger(__name__)
 
 LONGEST_REASON = 500
+# How often it is looked whether somebody has logged in, in whatever process.
+LOGIN_POLL_S = 2.0
 
 
 class State(Enum):
@@ -61,6 +64,9 @@ class Life:
         """Leave CONNECTING without a link."""
         self.error = error
         self.attempts.failed(self._clock.now())
+        if isinstance(error, LoginNeeded):
+            self.enter(State.NEEDS_LOGIN, error.hint)
+            return
         is_over = self.is_final() or self.attempts.are_spent()
         self.enter(State.FAILED if is_over else State.WAITING, _in_one_line(error))
 
@@ -87,7 +93,22 @@ class Life:
         """Tell whether a use now may start an attempt, or join the one in flight."""
         if self.state is State.CLOSED:
             return False
-        return self.state not in DOWN or not (self.is_final() or self.attempts.are_cooling_down(self._clock.now()))
+        if self.state not in DOWN or self.is_logged_in():
+            return True
+        return not (self.is_final() or self.attempts.are_cooling_down(self._clock.now()))
+
+    def is_logged_in(self) -> bool:
+        """Tell whether somebody has logged in since the group needed it."""
+        return self.state is State.NEEDS_LOGIN and isinstance(self.error, LoginNeeded) and self.error.is_done()
+
+    def pause_s(self) -> float:
+        """Return how long to wait before the next attempt, if there is no use; infinity for no attempt by itself."""
+        may_retry = self.state in DOWN and self.state is not State.NEEDS_LOGIN and not self.is_final()
+        return self.attempts.pause_s() if may_retry else math.inf
+
+    def look_again_s(self) -> float:
+        """Return how long to wait before somebody may have logged in."""
+        return LOGIN_POLL_S if self.state is State.NEEDS_LOGIN else math.inf
 
     def reason(self) -> str:
         """Say why the group is down, in one line; nothing while it is not."""
@@ -109,4 +130,11 @@ class Life:
 
 
 def _in_one_line(error: DynamicMcpError) -> str:
-    return one_line(error.reason if isinstance(error, UpstreamError) else error.message, LONGEST_REASON)
+    match error:
+        case UpstreamError():
+            text = error.reason
+        case LoginNeeded():  # without its command nobody can go on
+            text = f"{error.reason}: {error.hint}"
+        case _:
+            text = error.message
+    return one_line(text, LONGEST_REASON)

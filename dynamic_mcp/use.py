@@ -23,6 +23,8 @@ class Use:
         self.config = config
         self.has_served = False
         self.is_subscribed = False
+        self.calls = 0
+        self.failures = 0
         self._clock = clock
         self._places = Places(config.concurrency, MAX_QUEUED)
         self._timeouts = 0
@@ -53,15 +55,18 @@ class Use:
             why = f"{self.in_flight} calls are in flight and {MAX_QUEUED} wait: no more are taken"
             raise Busy(self.config.name, why)
         await self._places.take()
+        self.calls += 1
 
-    def answered(self) -> None:
+    def answered(self, *, with_error: bool) -> None:
         """Note that the upstream works."""
         self.has_served = True
+        self.failures += with_error
         self._timeouts = 0
 
-    def timed_out(self) -> None:
+    def failed(self, *, has_timed_out: bool) -> None:
         """Note that the upstream may not."""
-        self._timeouts += 1
+        self.failures += 1
+        self._timeouts += has_timed_out
 
     def end_call(self) -> None:
         """Give the place of a call back."""

@@ -25,7 +25,8 @@ from dynamic_mcp.errors import DynamicMcpError, LinkLost, NotSent
 from dynamic_mcp.group import Group
 from dynamic_mcp.proxy import Proxy
 from dynamic_mcp.session import Session
-from dynamic_mcp.upstream.link import Caller, Link, Listener
+from dynamic_mcp.upstream.call import Caller
+from dynamic_mcp.upstream.link import Link, Listener
 from dynamic_mcp.upstream.open import Greeting, Welcome, greet
 from dynamic_mcp.wire import Frame
 from tests.upstreams.full import Options, Server

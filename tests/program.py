@@ -7,9 +7,12 @@ import contextlib
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+from dynamic_mcp import wire
 
 Json = Any  # whatever JSON a test writes down
 UPSTREAMS = Path(__file__).parent / "upstreams"
@@ -30,14 +33,18 @@ def full(*args: str, **members: Json) -> dict[str, Json]:
 class Program:
     """A running proxy, or any other server that speaks over stdin and stdout.
 
-    `answers` are the results, as JSON, with which its own requests are answered by their method.
+    `answers` are the results, as JSON, with which its own requests are answered by their method. While `reads` is
+    cleared nothing of what it writes is read.
     """
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
         self.lines: list[bytes] = []
         self.answers: dict[str, bytes] = {}
+        self._answered: Counter[bytes] = Counter()
         self._ids = 0
+        self.reads = asyncio.Event()
+        self.reads.set()
         self._arrived = asyncio.Event()
         self._reader = asyncio.create_task(self._read())
         self._stderr = asyncio.create_task(self._read_stderr())
@@ -85,7 +92,10 @@ class Program:
 
     async def hears(self, method: str, times: int = 1) -> dict[str, Json]:
         """Wait until so many messages with this method have come, and return the latest."""
-        await self.line(lambda line: len(self.heard(method)) >= times)
+        marker = b'"method":"%s"' % method.encode()
+        async with asyncio.timeout(BOUND_S):
+            while sum(marker in line for line in self.lines) < times:
+                await self._arrived.wait()
         return self.heard(method)[-1]
 
     def reply(self, question: Mapping[str, Json], result: Json) -> None:
@@ -95,10 +105,12 @@ class Program:
     async def line(self, wanted: Callable[[bytes], bool]) -> bytes:
         """Wait for a line like this."""
         async with asyncio.timeout(BOUND_S):
+            seen = 0
             while True:
-                for line in self.lines:
+                for line in self.lines[seen if seen <= len(self.lines) else 0 :]:
                     if wanted(line):
                         return line
+                seen = len(self.lines)
                 if self._reader.done():
                     raise AssertionError(f"the program ended; stderr: {await self.stderr()}")
                 await self._arrived.wait()
@@ -112,6 +124,12 @@ class Program:
         """Return all that the program wrote to stderr, once it has ended."""
         return await self._stderr
 
+    def assert_answered_once(self) -> None:
+        """No request of `exchange` was answered twice, and nothing was answered that was not asked."""
+        asked = {b'"p%d"' % number for number in range(1, self._ids + 1)}
+        assert {id for id in self._answered if id.startswith(b'"p')} <= asked
+        assert [id for id in asked if self._answered[id] > 1] == []
+
     def end_input(self) -> None:
         """Close the program's stdin."""
         assert self.process.stdin is not None
@@ -122,15 +140,22 @@ class Program:
         try:
             async for line in self.process.stdout:
                 self.lines.append(line)
-                self._answer(line)
+                self._note(line)
+                await self.reads.wait()
                 self._wake()
         finally:
             self._wake()
 
-    def _answer(self, line: bytes) -> None:
-        message = json.loads(line) if self.answers else {}
-        if "id" in message and message.get("method") in self.answers:
-            self.reply(message, self.answers[message["method"]])
+    def _note(self, line: bytes) -> None:
+        """Count an answer, or answer a question."""
+        try:
+            frame = wire.parse(line)
+        except wire.Malformed:  # a batch, or a stray print of some other server
+            return
+        if not frame.method:
+            self._answered[bytes(frame.id)] += 1
+        elif frame.method in self.answers and len(frame.id):
+            self.reply({"id": json.loads(bytes(frame.id))}, self.answers[frame.method])
 
     def _wake(self) -> None:
         self._arrived.set()
@@ -143,7 +168,11 @@ class Program:
 
 @contextlib.asynccontextmanager
 async def started(
-    *command: str, env: Mapping[str, str] | None = None, cwd: Path | None = None, terminate: bool = False
+    *command: str,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    terminate: bool = False,
+    line_bytes: int = _LINE_BYTES,
 ) -> AsyncIterator[Program]:
     """Run a server in this environment, by default ours; it is gone afterwards, by a signal if it must be."""
     process = await asyncio.create_subprocess_exec(
@@ -153,12 +182,13 @@ async def started(
         stderr=asyncio.subprocess.PIPE,
         env=None if env is None else dict(env),
         cwd=cwd,
-        limit=_LINE_BYTES,
+        limit=line_bytes,
     )
     program = Program(process)
     try:
         yield program
     finally:
+        program.reads.set()
         program.end_input()
         if terminate:
             with contextlib.suppress(ProcessLookupError):
@@ -173,22 +203,25 @@ async def started(
 
 @contextlib.asynccontextmanager
 async def running(
-    *args: str, env: Mapping[str, str] | None = None, cwd: Path | None = None
+    *args: str, env: Mapping[str, str] | None = None, cwd: Path | None = None, line_bytes: int = _LINE_BYTES
 ) -> AsyncIterator[Program]:
     """Run `dynamic-mcp` with these arguments; it is gone afterwards."""
     command = (sys.executable, "-m", "dynamic_mcp", *args)
-    async with started(*command, env={**os.environ, **(env or {})}, cwd=cwd) as program:
+    async with started(*command, env={**os.environ, **(env or {})}, cwd=cwd, line_bytes=line_bytes) as program:
         yield program
 
 
 @contextlib.asynccontextmanager
-async def serving(folder: Path, servers: Json, *, capabilities: Json = None, **root: Json) -> AsyncIterator[Program]:
+async def serving(
+    folder: Path, servers: Json, *, capabilities: Json = None, line_bytes: int = _LINE_BYTES, **root: Json
+) -> AsyncIterator[Program]:
     """Run the program on a config with these servers, shaken hands with as a client that can do this."""
     file = folder / "dynamic-mcp.json"
     file.write_text(json.dumps({"mcpServers": servers, **root}))
-    async with running(str(file)) as program:
+    async with running(str(file), line_bytes=line_bytes) as program:
         await program.initialize(capabilities=capabilities)
         yield program
+        program.assert_answered_once()
 
 
 def to_json(value: Json) -> bytes:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -91,10 +93,40 @@ def test_the_schema_file_is_what_the_model_says() -> None:
     assert (ROOT / "schemas" / "dynamic-mcp.schema.json").read_text() == schema.text()
 
 
+def test_the_generated_parts_are_as_the_code_has_them() -> None:
+    done = subprocess.run(
+        [sys.executable, "docs/generate.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "", "run `python docs/generate.py`"
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_diagram_shows_every_transition_of_the_table() -> None:
     (diagram,) = blocks(ROOT / "docs" / "architecture.md", "mermaid")
     drawn = set(re.findall(r"(\w+) --> (\w+)", diagram))
     assert drawn == {(before.name, after.name) for before, afters in TRANSITIONS.items() for after in afters}
+
+
+def test_every_message_that_troubleshooting_explains_is_one_of_the_program() -> None:
+    page = (ROOT / "docs" / "troubleshooting.md").read_text()
+    explained = page[: page.index("## Every message")]
+    said = [words for file in sorted((ROOT / "dynamic_mcp").rglob("*.py")) for words in _texts(file)]
+    rows = [row.split(" | ")[0].removeprefix("| ") for row in explained.splitlines() if row.startswith("| ")]
+    messages = [row for row in rows if row not in ("message",)]
+    assert len(messages) > 25
+    for message in messages:
+        parts = [part.strip("` ") for part in message.split("…") if part.strip("` ")]
+        assert all(any(part in words for words in said) for part in parts), message
+
+
+def _texts(file: Path) -> Iterator[str]:
+    """Yield the string expressions of a module, each whole, with `…` for what is filled in."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        match node:
+            case ast.Constant(value=str(text)):
+                yield text.replace("%s", "…").replace("%d", "…")
+            case ast.JoinedStr(values=parts):
+                yield "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in parts)
 
 
 def test_the_changelog_has_its_newest_version_first() -> None:

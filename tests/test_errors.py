@@ -71,7 +71,7 @@ def test_a_config_error_names_the_file_and_the_place_in_it(where: str, expected:
         ([], "", ""),
         (["github"], "", "\nhint: did you mean `github`?"),
         (["git", "github"], "", "\nhint: did you mean `git` or `github`?"),
-        (["git"], "the groups are `git`", "\nhint: did you mean `git`?; the groups are `git`"),
+        (["git"], "the groups are `git`", "\nhint: did you mean `git`? the groups are `git`"),
         ([], "the groups are `git`", "\nhint: the groups are `git`"),
     ],
 )

@@ -19,7 +19,19 @@ from dynamic_mcp.group import Group
 from dynamic_mcp.states import DOWN, TRANSITIONS, State
 from dynamic_mcp.upstream.open import Greeting
 from dynamic_mcp.wire import Frame
-from tests.fakes import BOUND_S, FakeClock, FakeUpstream, Json, Opener, Watcher, group_config, settled, tool
+from tests.fakes import (
+    BOUND_S,
+    FakeCaller,
+    FakeClock,
+    FakeUpstream,
+    Json,
+    Opener,
+    Watcher,
+    frame,
+    group_config,
+    settled,
+    tool,
+)
 
 
 @dataclass
@@ -389,6 +401,36 @@ async def test_a_group_is_not_idle_while_a_call_is_in_flight() -> None:
 
         await on.clock.pass_(59)
         assert (on.group.state, on.group.in_flight) == (State.READY, 0)
+        await on.clock.pass_(1)
+        assert on.is_(State.COLD)
+
+
+async def test_a_group_is_not_idle_while_somebody_is_subscribed_and_is_afterwards() -> None:
+    async with scene(serving(), idle_after_s=60) as on:
+        await on.call()
+        on.group.use.is_subscribed = True
+
+        await on.clock.pass_(1000)
+        assert on.is_(State.READY)
+        on.group.use.is_subscribed = False
+
+        await on.clock.pass_(60)
+        assert on.is_(State.COLD)
+
+
+async def test_a_group_is_not_idle_while_its_upstream_waits_for_the_client() -> None:
+    upstream = serving()
+    async with scene(upstream, start=False, idle_after_s=60) as on:
+        client = FakeCaller()
+        on.group.start(Greeting(home=client))
+        await on.call()
+        upstream.say({"jsonrpc": "2.0", "id": 1, "method": "elicitation/create"})
+
+        await on.clock.pass_(1000)
+        assert on.is_(State.READY)
+        client.answer.set_result(frame(result=b"{}"))
+        await upstream.hears("an answer")
+
         await on.clock.pass_(1)
         assert on.is_(State.COLD)
 

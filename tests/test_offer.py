@@ -120,6 +120,9 @@ async def test_a_group_that_connected_only_to_learn_is_let_go_after_a_minute(tmp
     await group.close()
 
 
+# Row 35 of the fault matrix.
+
+
 async def test_more_calls_than_places_wait_and_more_than_may_wait_fail_clearly() -> None:
     upstream = FakeUpstream()
     group, watcher = made(Opener(up=[upstream]), None, concurrency=3)

@@ -193,6 +193,29 @@ async def test_a_new_command_is_logged_as_it_will_run_without_its_environment(
     assert "hunter2" not in caplog.text
 
 
+async def test_secrets_among_the_arguments_of_a_new_command_are_masked(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    command = Program(command="other", args=("--api-key", "s3cret-value"), env={}, cwd=None)
+    async with scene(Opener(up=[FakeUpstream()]), group_config("up")) as it:
+        it.reload(group_config("up", upstream=command))
+    assert '["other", "--api-key", "***"]' in caplog.text
+    assert "s3cret" not in caplog.text
+
+
+async def test_a_call_that_does_not_end_delays_the_end_of_a_removed_group_for_a_bounded_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dynamic_mcp.groups.DRAIN_S", 0.01)
+    up = FakeUpstream()
+    async with scene(Opener(up=[up], stays=[FakeUpstream()]), group_config("up"), group_config("stays")) as it:
+        call = asyncio.create_task(it.client.call("up", "echo"))
+        await up.hears("tools/call")
+        it.reload(group_config("stays"))
+        async with asyncio.timeout(BOUND_S / 2):
+            assert "may have run" in text_of(await call)
+        assert up.closed
+
+
 async def test_closing_ends_what_is_still_draining() -> None:
     old, new = FakeUpstream(), FakeUpstream()
     async with scene(Opener(up=[old, new]), group_config("up")) as it:

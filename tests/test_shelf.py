@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from msgspec import Raw
 
 from dynamic_mcp.catalog import Catalog, Kind, Listing
-from dynamic_mcp.config.resolved import Program
+from dynamic_mcp.config.resolved import OAuth, Program, Remote
 from dynamic_mcp.shelf import MAX_FILES, Shelf, key
 from tests.fakes import group_config
 
@@ -52,6 +53,23 @@ def test_another_config_does_not_meet_it(tmp_path: Path) -> None:
     assert shelf.load(group_config(upstream=other)) is None
 
 
+def test_a_remote_group_is_its_url_its_headers_its_transport_and_its_scopes() -> None:
+    def remote(url: str = "https://a.test", token: str = "a", scope: str = "x") -> Remote:  # noqa: S107 - no secret
+        login = OAuth(client_id="c", client_secret="s", scopes=(scope,), redirect_port=None, metadata_url=None)
+        return Remote(kind="http", url=url, headers={"Authorization": token}, oauth=login)
+
+    variants = [
+        remote(),
+        remote(url="https://b.test"),
+        remote(token="b"),
+        remote(scope="y"),
+        replace(remote(), kind="sse"),
+    ]
+
+    assert key(group_config(upstream=remote())) == key(group_config(upstream=remote()))
+    assert len({key(group_config(upstream=each)) for each in variants}) == len(variants)
+
+
 def test_inherited_variables_do_not_matter_and_configured_ones_do() -> None:
     def program(**env: str) -> Program:
         return Program(command="x", args=(), env=env, cwd=None, own=frozenset({"TOKEN"}))
@@ -82,6 +100,9 @@ def test_a_hostile_name_stays_inside_the_folder(tmp_path: Path, name: str) -> No
 
     assert len(list(folder.iterdir())) == 1
     assert list(tmp_path.iterdir()) == [folder]
+
+
+# Rows 54 and 55 of the fault matrix.
 
 
 @pytest.mark.parametrize(
@@ -133,6 +154,9 @@ def test_changed_definitions_are_told_and_remembered(tmp_path: Path) -> None:
     kept = shelf.load(group_config())
     assert kept is not None
     assert kept.changes == ("1000 b",)
+
+
+# Row 56 of the fault matrix.
 
 
 def test_age_is_told_whatever_the_clock_does(tmp_path: Path) -> None:

@@ -1,30 +1,80 @@
-"""The commands, and the one place where an error becomes words on stderr and an exit code."""
+"""The commands by name, and the one place where an error becomes words on stderr and an exit code."""
 
 from __future__ import annotations
 
+import importlib
+import os
+import re
 import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NoReturn
 
 import click
 
 from dynamic_mcp import __version__
 from dynamic_mcp.errors import DynamicMcpError
 
+# By what they are for, as `--help` shows them. Each is loaded when it is named, from the file called after it.
+SECTIONS = {
+    "Serve": ["serve"],
+    "Set up": ["init", "import", "install", "uninstall", "undo", "add", "remove", "enable", "disable"],
+    "Look and try": ["tools", "resources", "prompts", "call", "read", "prompt", "stats"],
+    "Check and repair": ["check", "doctor", "auth", "status", "logs"],
+    "For editors and shells": ["schema", "completions"],
+}
+COMMANDS = [name for names in SECTIONS.values() for name in names]
 
-class _ServeByDefault(click.Group):
-    """A group of commands whose first argument may also be the config to serve."""
+_INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+
+_EPILOG = """\
+Exit codes: 0 done; 1 it could not be done; 2 the config or the command line is wrong, or nothing has that name;
+4 a login is needed; 5 the server failed, or its tool reported an error; 130 interrupted.
+
+Every command has --help. Data goes to stdout, as JSON when it is piped or with --json; words go to stderr.
+"""
+
+
+class _Commands(click.Group):
+    """Commands that are loaded when they are named; what is no command is the config to serve."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names, in the order of the help."""
+        return COMMANDS
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load a command."""
+        if cmd_name not in COMMANDS:
+            return None
+        command = importlib.import_module(f"dynamic_mcp.cli.{_module(cmd_name)}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands by what they are for."""
+        for title, names in SECTIONS.items():
+            with formatter.section(title):
+                found = [(name, self.get_command(ctx, name)) for name in names]
+                formatter.write_dl([(name, each.get_short_help_str(70)) for name, each in found if each])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        options = {name for param in self.get_params(ctx) for name in param.opts}
-        if not args or (args[0] not in self.commands and args[0] not in options):
+        """Put `serve` where no command is named."""
+        if not ctx.resilient_parsing and not self._is_named(ctx, args):
+            if args and _looks_like_a_command(args[0]):
+                _unknown(args[0], self.list_commands(ctx))
             args = ["serve", *args]
         return super().parse_args(ctx, args)
 
+    def _is_named(self, ctx: click.Context, args: list[str]) -> bool:
+        options = {name for param in self.get_params(ctx) for name in param.opts}
+        return bool(args) and (args[0] in self.list_commands(ctx) or args[0] in options)
+
 
 @click.group(
-    cls=_ServeByDefault,
+    cls=_Commands,
     context_settings={"help_option_names": ["-h", "--help"]},
     subcommand_metavar="[CONFIG] | COMMAND …",
-    epilog="Exit codes: 0 done, 2 the config or the command line is wrong, 5 a server could not be used.",
+    epilog=_EPILOG,
 )
 @click.version_option(__version__, "-V", "--version", prog_name="dynamic-mcp", message="%(prog)s %(version)s")
 def commands() -> None:
@@ -35,36 +85,61 @@ def commands() -> None:
     """
 
 
-@commands.command()
-@click.argument("config", required=False)
-def serve(config: str | None) -> None:
-    """Serve the groups of CONFIG to one client over stdin and stdout.
-
-    Without CONFIG: $DYNAMIC_MCP_CONFIG, else ./dynamic-mcp.json, else the one in your config directory.
-    """
-    from dynamic_mcp.cli.serve import run
-
-    run(config)
-
-
-@commands.command()
-@click.argument("config", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON on a terminal too.")
-def stats(config: str | None, *, as_json: bool) -> None:
-    """Show what the tools of CONFIG cost a model's context, listed directly and through this program.
-
-    Servers whose tools are not known yet are started. Tokens are counted by `tiktoken` where that is installed,
-    else estimated.
-    """
-    from dynamic_mcp.cli.stats import run
-
-    sys.exit(run(config, as_json=as_json))
-
-
-def main() -> None:
+def main() -> NoReturn:
     """Run the command line."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(args: list[str]) -> int:
+    """Run one command and return its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a terminal of another encoding shows the escape of what it lacks
+            stream.reconfigure(errors="backslashreplace")
     try:
-        commands(prog_name="dynamic-mcp")
+        code = commands.main(args, prog_name="dynamic-mcp", standalone_mode=False)
+        sys.stdout.flush()
+    except click.ClickException as exc:
+        return _said(_usage_error(exc), exc.exit_code)
     except DynamicMcpError as exc:
-        click.echo(f"error: {exc}", err=True)
-        sys.exit(exc.exit_code)
+        return _said(str(exc), exc.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        return _said("interrupted", _INTERRUPTED)
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return code if isinstance(code, int) else 0
+
+
+def near(name: str, names: Iterable[str]) -> list[str]:
+    """Return the closest of some names, best first."""
+    from difflib import get_close_matches
+
+    return get_close_matches(name.lower(), list(names), n=2, cutoff=0.6)
+
+
+def _module(command: str) -> str:
+    return "import_" if command == "import" else command.replace("-", "_")
+
+
+def _said(message: str, code: int) -> int:
+    from dynamic_mcp.logbook import escaped
+
+    click.echo("error: " + escaped(message, keep="\n"), err=True)
+    return code
+
+
+def _usage_error(exc: click.ClickException) -> str:
+    message = exc.format_message().removesuffix(".")
+    message = message[:1].lower() + message[1:].replace("'", "`").replace("Did you mean", "did you mean")
+    context = getattr(exc, "ctx", None)
+    return message if context is None else f"{message}\nhint: `{context.command_path} --help` shows how it is used"
+
+
+def _looks_like_a_command(word: str) -> bool:
+    return re.fullmatch(r"[a-z]+(-[a-z]+)*", word) is not None and not Path(word).exists()
+
+
+def _unknown(word: str, names: list[str]) -> NoReturn:
+    from dynamic_mcp.errors import NotFound
+
+    raise NotFound("command or config file", word, near(word, names), hint="`dynamic-mcp --help` lists the commands")

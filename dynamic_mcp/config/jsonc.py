@@ -30,6 +30,17 @@ class DuplicateKeyError(ValueError):
 
 def loads(text: str) -> object:
     """The value in `text`. Raises JSONDecodeError with line and column, or DuplicateKeyError."""
+    value, doubled = parse(text)
+    if doubled:
+        raise DuplicateKeyError(doubled)
+    return value
+
+
+def parse(text: str) -> tuple[object, list[Keys]]:
+    """The value in `text`, and the places of keys that are there twice, of which the last counts.
+
+    Raises JSONDecodeError with line and column.
+    """
     try:
         return _parse(text)
     except JSONDecodeError:
@@ -38,7 +49,12 @@ def loads(text: str) -> object:
 
 def blanked(text: str) -> str:
     """The text with spaces in the place of comments and trailing commas; lines and columns stay."""
-    return re.sub(_COMMA, _without_comma, re.sub(_COMMENT, _without_comment, text))
+    return re.sub(_COMMA, _without_comma, uncommented(text))
+
+
+def uncommented(text: str) -> str:
+    """The text with spaces in the place of comments. Raises JSONDecodeError for one that does not end."""
+    return re.sub(_COMMENT, _without_comment, text)
 
 
 def _without_comment(match: re.Match[str]) -> str:
@@ -53,7 +69,7 @@ def _without_comma(match: re.Match[str]) -> str:
     return " " if match["trailing"] else match[0]
 
 
-def _parse(text: str) -> object:
+def _parse(text: str) -> tuple[object, list[Keys]]:
     doubled: list[tuple[object, str]] = []
 
     def build(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -71,10 +87,8 @@ def _parse(text: str) -> object:
         value: object = json.loads(text, object_pairs_hook=build, parse_constant=refuse, parse_int=_integer)
     except RecursionError:
         raise JSONDecodeError("Nested too deeply", text, 0) from None
-    if doubled:
-        raise DuplicateKeyError(_paths(value, doubled))
     _refuse_half_characters(text)
-    return value
+    return value, _paths(value, doubled) if doubled else []
 
 
 def _paths(root: object, doubled: list[tuple[object, str]]) -> list[Keys]:

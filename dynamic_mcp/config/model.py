@@ -192,6 +192,27 @@ class OAuth(Section):
     metadata_url: Url | None = Field(
         None, description="The authorization server's metadata document, if the server does not name it."
     )
+    issuer: Url | None = Field(
+        None, description="The one authorization server that may get the secret, if it is on another host."
+    )
+    account: str | None = Field(
+        None, description="A word of yours; servers with the same `url` and another word log in separately."
+    )
+    grant: Literal["authorization_code", "client_credentials"] | None = Field(
+        None,
+        description="`client_credentials` logs in as the client itself, without a person."
+        " Default: authorization_code.",
+    )
+    private_key_file: str | None = Field(
+        None, description="A key in PEM form, relative to this file, that proves who the client is (private_key_jwt)."
+    )
+    private_key_alg: Literal["RS256", "PS256", "ES256", "ES384", "EdDSA"] | None = Field(
+        None, description="How to sign with the key. Default: RS256, or what the key's curve asks for."
+    )
+    client_metadata_url: Url | None = Field(
+        None,
+        description="The client's metadata document: it is the client's id where the authorization server takes one.",
+    )
 
 
 class Shared(Section):
@@ -294,6 +315,18 @@ class Search(Section):
     embeddings: Embeddings | None = Field(None, description="Find by meaning too. Default: by words alone.")
 
 
+class Log(Section):
+    """What is said while serving, and where; `--log-level`, `--log-format` and `DYNAMIC_MCP_LOG` win over it."""
+
+    level: Literal["debug", "info", "warning", "error"] | None = Field(
+        None, description="How much goes to stderr. Default: info."
+    )
+    format: Literal["text", "json"] | None = Field(
+        None, description="`text` for people, `json` for programs: one object a line. Default: text."
+    )
+    file: bool | None = Field(None, description="Keep the log in a file too, for `dynamic-mcp logs`. Default: true.")
+
+
 class Settings(Launch):
     """Defaults for all servers; a server's own fields win."""
 
@@ -302,10 +335,24 @@ class Settings(Launch):
         description="Offer `call_dynamic_tool_read` and `call_dynamic_tool_write` instead of one tool, so that"
         " a client can approve reading by itself. Default: false.",
     )
+    log: Log | None = Field(None, description="What is said while serving, and where.")
+    variables_file: EnvFiles = Field(
+        None,
+        description="Files of `NAME=value` lines, relative to this file, that fill in `${NAME}` in it; they win over"
+        " the environment, later ones over earlier ones, and reach a program only where it is given a variable.",
+    )
     max_message_bytes: int | None = Field(
         None, ge=65536, description="The largest message that is accepted. Default: 67108864 (64 MiB)."
     )
     search: Search | None = Field(None, description="How tools are found.")
+    open_browser: Literal["auto", "never"] | None = Field(
+        None,
+        description="`auto` opens a browser once for a server that needs a login, where there is one. Default: auto.",
+    )
+    token_store: Literal["file", "keyring"] | None = Field(
+        None,
+        description="Where the tokens of logins are kept: private files, or the system's keychain. Default: file.",
+    )
 
 
 Server = Annotated[

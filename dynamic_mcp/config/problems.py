@@ -23,6 +23,7 @@ _SECTIONS: dict[str, type[model.Section]] = {
     "retry": model.Retry,
     "oauth": model.OAuth,
     "settings": model.Settings,
+    "log": model.Log,
 }
 _KIND_HINT = "a server has either `command`, if it is a program, or `url`, if it is remote"
 _MESSAGES = {

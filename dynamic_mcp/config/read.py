@@ -3,8 +3,11 @@
 All of the file is valid, or one ConfigError names everything in it that is not.
 """
 
+import os
+import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from json import JSONDecodeError
 from pathlib import Path
 
@@ -45,15 +48,41 @@ def find(argument: str | None, environment: Mapping[str, str], *, cwd: Path, use
 
 def read(file: Path, environment: Mapping[str, str], *, platform: str = sys.platform) -> Config:
     """The config in `file`, with the variables of `environment` filled in. Raises ConfigError."""
-    document = _document(file, _text(file))
+    root, warnings = _root(file, platform)
+    directory = file.absolute().parent
+    config = resolve(root, file, surroundings=Surroundings(environment, platform, directory))
+    return replace(config, warnings=(*warnings, *config.warnings))
+
+
+def disabled(file: Path) -> list[str]:
+    """The names of the servers in `file` that are switched off. Raises ConfigError."""
+    root, _ = _root(file, sys.platform)
+    off = root.settings is not None and root.settings.enabled is False
+    return [name for name, each in root.servers.items() if each.enabled is False or (off and each.enabled is None)]
+
+
+def names_in(text: str, file: Path) -> list[str]:
+    """The names of the servers in a text that is, or is to be, in `file`. Raises ConfigError."""
+    return list(_valid(_document(file, text.removeprefix("\ufeff")), file).servers)
+
+
+def document(file: Path) -> object:
+    """What stands in `file`, before anything is made of it. Raises ConfigError when it is not JSON."""
+    return _document(file, _text(file, sys.platform)[0])
+
+
+def _root(file: Path, platform: str) -> tuple[Root, list[str]]:
+    text, warnings = _text(file, platform)
+    return _valid(_document(file, text), file), warnings
+
+
+def _valid(tree: object, file: Path) -> Root:
     try:
-        root = Root.model_validate(document)
+        return Root.model_validate(tree)
     except ValidationError as exc:
         from dynamic_mcp.config.problems import failure, problems
 
         raise failure(file, problems(exc)) from exc
-    directory = file.absolute().parent
-    return resolve(root, file, surroundings=Surroundings(environment, platform, directory))
 
 
 def _is_file(path: Path) -> bool:
@@ -63,9 +92,12 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _text(file: Path) -> str:
+def _text(file: Path, platform: str) -> tuple[str, list[str]]:
+    """Read the file, and tell who else may write it: they could start programs as whoever runs this."""
     try:
-        return file.read_bytes().decode("utf-8-sig")
+        with file.open("rb") as opened:
+            data, status = opened.read(), os.fstat(opened.fileno())
+        return data.decode("utf-8-sig"), [] if platform == "win32" else list(_distrust(status))
     except FileNotFoundError as exc:
         raise ConfigError(str(file), "", "does not exist", hint=f"create it, starting with {_SMALLEST}") from exc
     except IsADirectoryError as exc:
@@ -74,6 +106,15 @@ def _text(file: Path) -> str:
         raise ConfigError(str(file), "", f"cannot be read: {(exc.strerror or str(exc)).lower()}") from exc
     except UnicodeDecodeError as exc:
         raise ConfigError(str(file), f"byte {exc.start + 1}", "is not UTF-8", hint="save the file as UTF-8") from exc
+
+
+def _distrust(status: os.stat_result) -> Iterator[str]:
+    if not stat.S_ISREG(status.st_mode):
+        return
+    if status.st_mode & stat.S_IWOTH:
+        yield "everybody on this machine may write this file, and so start programs as you; `chmod o-w` it"
+    if status.st_uid not in (0, os.getuid()):
+        yield f"this file belongs to the user with the number {status.st_uid}, who may so start programs as you"
 
 
 def _document(file: Path, text: str) -> object:

@@ -3,13 +3,17 @@
 A server's own value is taken, else that of the settings, else the default; the defaults stand here alone.
 """
 
+from collections.abc import Iterable
 from math import inf
 from pathlib import Path
 from typing import TypeVar
 
+from msgspec.structs import replace
+
 from dynamic_mcp.config import model
-from dynamic_mcp.config.resolved import Answers, Config, Exposure, Features, GroupConfig, Timeouts, ToolFilter
-from dynamic_mcp.config.upstream import Surroundings, embeddings, env_files, upstream
+from dynamic_mcp.config.environment import env_file
+from dynamic_mcp.config.resolved import Answers, Config, Exposure, Features, GroupConfig, Log, Timeouts, ToolFilter
+from dynamic_mcp.config.upstream import Surroundings, embeddings, env_files, upstream, variables_files
 
 T = TypeVar("T")
 
@@ -17,9 +21,11 @@ T = TypeVar("T")
 def resolve(root: model.Root, file: Path, *, surroundings: Surroundings) -> Config:
     """The config of the enabled servers; each warning once."""
     settings = root.settings or model.Settings.model_construct()
-    warnings: dict[str, None] = {}
+    files = dict.fromkeys(variables_files(settings, surroundings))
+    variables, complaints = _variables(files)
+    surroundings = replace(surroundings, variables=variables)
+    warnings = dict.fromkeys(complaints)
     groups: list[GroupConfig] = []
-    files: dict[Path, None] = {}
     for name, server in root.servers.items():
         if _first(server.enabled, settings.enabled, default=True):
             group, found = _group(name, server, settings, surroundings=surroundings)
@@ -28,8 +34,30 @@ def resolve(root: model.Root, file: Path, *, surroundings: Surroundings) -> Conf
             files.update(dict.fromkeys(env_files(server, settings, surroundings)))
     search, found = embeddings(settings.search, surroundings)
     warnings.update(dict.fromkeys(found))
-    split = _first(settings.split_calls, None, default=False)
-    return Config(file, tuple(groups), tuple(warnings), _max_message_bytes(settings), tuple(files), search, split)
+    return Config(
+        file,
+        tuple(groups),
+        tuple(warnings),
+        _max_message_bytes(settings),
+        tuple(files),
+        log=_log(settings),
+        embeddings=search,
+        split_calls=_first(settings.split_calls, None, default=False),
+    )
+
+
+def _variables(files: Iterable[Path]) -> tuple[dict[str, str], list[str]]:
+    """What the files hold, and why one holds nothing; what lacks its variables then says so itself."""
+    variables: dict[str, str] = {}
+    complaints: list[str] = []
+    for file in files:
+        try:
+            variables.update(env_file(file))
+        except OSError as exc:
+            complaints.append(f"settings.variables_file: cannot read `{file}`: {(exc.strerror or str(exc)).lower()}")
+        except ValueError:
+            complaints.append(f"settings.variables_file: cannot read `{file}`: it is not UTF-8")
+    return variables, complaints
 
 
 def _group(
@@ -61,6 +89,15 @@ def _group(
 
 def _max_message_bytes(settings: model.Settings) -> int:
     return _first(settings.max_message_bytes, None, default=64 * 1024 * 1024)
+
+
+def _log(settings: model.Settings) -> Log:
+    own = settings.log or model.Log.model_construct()
+    return Log(
+        level=_first(own.level, None, default="info"),
+        form=_first(own.format, None, default="text"),
+        file=_first(own.file, None, default=True),
+    )
 
 
 def _features(server: model.Server, settings: model.Settings) -> Features:

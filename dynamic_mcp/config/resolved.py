@@ -98,11 +98,19 @@ class Program:
 class OAuth:
     """What the config knows about logging in; the rest is found out."""
 
-    client_id: str | None
-    client_secret: str | None = field(repr=False)
-    scopes: tuple[str, ...]
-    redirect_port: int | None
-    metadata_url: str | None = field(repr=False)
+    client_id: str | None = None
+    client_secret: str | None = field(default=None, repr=False)
+    scopes: tuple[str, ...] = ()
+    redirect_port: int | None = None
+    metadata_url: str | None = field(default=None, repr=False)
+    issuer: str | None = field(default=None, repr=False)
+    account: str | None = field(default=None, repr=False)
+    is_client_credentials: bool = False
+    private_key_file: str | None = None
+    private_key_alg: str | None = None
+    client_metadata_url: str | None = field(default=None, repr=False)
+    may_open_browser: bool = True
+    token_store: Literal["file", "keyring"] = "file"  # noqa: S105
 
 
 @dataclass(frozen=True)
@@ -112,7 +120,7 @@ class Remote:
     kind: Literal["http", "sse"] | None
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(repr=False)
-    oauth: OAuth | None
+    oauth: OAuth = OAuth()
 
 
 @dataclass(frozen=True)
@@ -162,6 +170,15 @@ class Embeddings:
 
 
 @dataclass(frozen=True)
+class Log:
+    """What is said while serving: a level and a form of stderr, and whether a file is kept."""
+
+    level: str = "info"
+    form: str = "text"
+    file: bool = True
+
+
+@dataclass(frozen=True)
 class Config:
     """The whole config: the enabled groups in the order of the file, what a person should know, the files read,
     and where to ask for embeddings."""
@@ -173,6 +190,7 @@ class Config:
     env_files: tuple[Path, ...] = ()
     embeddings: Embeddings | None = None
     split_calls: bool = False
+    log: Log = Log()
 
 
 def _matches(name: str, globs: tuple[str, ...]) -> bool:

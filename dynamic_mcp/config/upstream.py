@@ -16,24 +16,32 @@ from dynamic_mcp.config.substitute import expand
 
 
 class Surroundings(Struct, frozen=True):
-    """Where the config is read: the proxy's own variables, its platform, and the directory of the file."""
+    """Where the config is read: the proxy's own variables, its platform, and the directory of the file.
+
+    `variables` are those of the config's own files, for its texts alone.
+    """
 
     environment: Mapping[str, str]
     platform: str
     directory: Path
+    variables: Mapping[str, str] = {}
+
+    def filling(self) -> Mapping[str, str]:
+        """What fills in the variables of the config's texts."""
+        return {**self.environment, **self.variables} if self.variables else self.environment
 
 
 def upstream(
     at: Keys, server: model.Server, *, settings: model.Settings, surroundings: Surroundings
 ) -> tuple[Program | Remote | Broken, list[str]]:
     """What stands behind the server at these keys, and the warnings about it."""
-    texts = _Texts(surroundings.environment)
+    texts = _Texts(surroundings.filling())
     made: Program | Remote
     match server:
         case model.Program():
             made = _program(at, server, settings, texts=texts, surroundings=surroundings)
         case model.Remote():
-            made = _remote(at, server, texts)
+            made = _remote(at, server, settings, texts=texts, surroundings=surroundings)
     return (Broken("; ".join(texts.failures)) if texts.failures else made), texts.warnings
 
 
@@ -42,7 +50,14 @@ def env_files(server: model.Server, settings: model.Settings, surroundings: Surr
     if not isinstance(server, model.Program):
         return []
     files = settings.env_file if server.env_file is None else server.env_file
-    return [_place(expand(text, surroundings.environment).text, surroundings) for text in files or ()]
+    return [_place(expand(text, surroundings.filling()).text, surroundings) for text in files or ()]
+
+
+def variables_files(settings: model.Settings, surroundings: Surroundings) -> list[Path]:
+    """The files that fill in the variables of the config's texts, whether they are there or not."""
+    return [
+        _place(expand(text, surroundings.environment).text, surroundings) for text in settings.variables_file or ()
+    ]
 
 
 def embeddings(search: model.Search | None, surroundings: Surroundings) -> tuple[Embeddings | None, list[str]]:
@@ -159,32 +174,54 @@ def _place(text: str, surroundings: Surroundings) -> Path:
     return environment.place(text, surroundings.environment, base=surroundings.directory)
 
 
-def _remote(at: Keys, server: model.Remote, texts: _Texts) -> Remote:
+def _remote(
+    at: Keys, server: model.Remote, settings: model.Settings, *, texts: _Texts, surroundings: Surroundings
+) -> Remote:
     headers = (server.headers or {}).items()
     return Remote(
         kind=server.type,
         url=texts.url((*at, "url"), server.url),
         headers={name: texts.header((*at, "headers", name), text) for name, text in headers},
-        oauth=_oauth(at, server, texts),
+        oauth=_oauth(at, server, settings, texts=texts, surroundings=surroundings),
     )
 
 
-def _oauth(at: Keys, server: model.Remote, texts: _Texts) -> OAuth | None:
-    if server.oauth is None and server.oauth_client_id is None and server.oauth_scopes is None:
-        return None
+def _oauth(
+    at: Keys, server: model.Remote, settings: model.Settings, *, texts: _Texts, surroundings: Surroundings
+) -> OAuth:
     own = server.oauth or model.OAuth.model_construct()
     inside = (*at, "oauth")
-    id_at, client_id = (*inside, "client_id"), own.client_id
+
+    def filled(name: str) -> str | None:
+        return texts.filled_if_any((*inside, name), getattr(own, name))
+
+    def url(name: str) -> str | None:
+        text = getattr(own, name)
+        return None if text is None else texts.url((*inside, name), text)
+
+    key = filled("private_key_file")
+    client_id = filled("client_id")
     if client_id is None:
-        id_at, client_id = (*at, "oauth_client_id"), server.oauth_client_id
+        client_id = texts.filled_if_any((*at, "oauth_client_id"), server.oauth_client_id)
     scopes_at, scopes = (*inside, "scopes"), own.scopes
     if scopes is None:
         scopes_at, scopes = (*at, "oauth_scopes"), server.oauth_scopes
-    metadata = own.metadata_url
-    return OAuth(
-        client_id=texts.filled_if_any(id_at, client_id),
-        client_secret=texts.filled_if_any((*inside, "client_secret"), own.client_secret),
+    made = OAuth(
+        client_id=client_id,
+        client_secret=filled("client_secret"),
         scopes=tuple(texts.filled((*scopes_at, i), scope) for i, scope in enumerate(scopes or ())),
         redirect_port=own.redirect_port,
-        metadata_url=None if metadata is None else texts.url((*inside, "metadata_url"), metadata),
+        metadata_url=url("metadata_url"),
+        issuer=url("issuer"),
+        account=filled("account"),
+        is_client_credentials=own.grant == "client_credentials",
+        private_key_file=None if key is None else str(_place(key, surroundings)),
+        private_key_alg=own.private_key_alg,
+        client_metadata_url=url("client_metadata_url"),
+        may_open_browser=settings.open_browser != "never",
+        token_store=settings.token_store or "file",
     )
+    if made.is_client_credentials and not (made.client_id and (made.client_secret or made.private_key_file)):
+        needs = "`client_credentials` needs `client_id`, and `client_secret` or `private_key_file`"
+        texts.fail((*inside, "grant"), needs)
+    return made

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
 
 from msgspec import Raw
 
@@ -14,12 +15,14 @@ from dynamic_mcp.catalog import Kind
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.values import NO_LIMIT
 from dynamic_mcp.embeddings import Meaning
-from dynamic_mcp.errors import METHOD_NOT_FOUND, DynamicMcpError
+from dynamic_mcp.errors import METHOD_NOT_FOUND, DynamicMcpError, LoginNeeded
 from dynamic_mcp.group import Group, OpenLink
 from dynamic_mcp.groups import Groups
+from dynamic_mcp.oauth.logins import Logins
 from dynamic_mcp.proxy.completion import Completion
 from dynamic_mcp.proxy.finding import Finding
 from dynamic_mcp.proxy.kept import Kept
+from dynamic_mcp.proxy.logins import LoginOffers
 from dynamic_mcp.proxy.prompts import Prompts
 from dynamic_mcp.proxy.resources import Resources
 from dynamic_mcp.proxy.tasks import Tasks
@@ -50,12 +53,14 @@ class Proxy:
         self,
         config: Config,
         *,
-        opener: OpenLink = open_link,
+        opener: OpenLink | None = None,
         shelf: Shelf | None = None,
         meaning: Meaning | None = None,
+        logins: Logins | None = None,
     ) -> None:
-        self.groups = Groups(config, self, opener=opener, shelf=shelf)
+        self.groups = Groups(config, self, opener=opener or partial(open_link, logins=logins), shelf=shelf)
         self._sessions: list[Session] = []
+        self._logins = LoginOffers(logins, self._sessions)
         self._tasks = Tasks(self.groups)
         self._meaning = meaning or Meaning()
         self._meaning.use(config.embeddings)
@@ -96,6 +101,11 @@ class Proxy:
         self._sessions.append(session)
         return session
 
+    @property
+    def sessions(self) -> Sequence[Session]:
+        """The clients that are connected."""
+        return self._sessions
+
     def apply(self, config: Config) -> None:
         """Serve another config from now on; the sessions hear of the lists that this changes."""
         self.groups.apply(config)
@@ -117,6 +127,7 @@ class Proxy:
             self._announcing.cancel()
         for task in self._background:
             task.cancel()
+        self._logins.close()
         self._sessions.clear()
         await self._meaning.close()
         await self.groups.close()
@@ -124,6 +135,15 @@ class Proxy:
     # --- Server: what a session asks -------------------------------------------------------------------
 
     async def answer(self, session: Session, frame: Frame) -> Frame:
+        """Answer a request; one that was refused for want of a login is repeated after it."""
+        try:
+            return await self._answer(session, frame)
+        except LoginNeeded as exc:
+            if not await self._logins.accepted(session, exc.group):
+                raise
+        return await self._answer(session, frame)
+
+    async def _answer(self, session: Session, frame: Frame) -> Frame:
         """Answer a request by its method; what has no use case goes to the group that it can only be for."""
         use_case = self._use_cases.get(frame.method)
         if use_case is not None:
@@ -163,6 +183,7 @@ class Proxy:
         session.version = asked if asked in PROTOCOL_VERSIONS else PROTOCOL_VERSIONS[0]
         declared = params.get("capabilities", wire.EMPTY_OBJECT)
         session.capabilities = wire.members(declared)
+        session.client = wire.text(wire.member(_client_info(params), "name")) or ""
         self.groups.start(Greeting(session.version, declared, _client_info(params), session))
         self._announced = self._shown()
         self.begun.set()
@@ -228,6 +249,8 @@ class Proxy:
     def changed(self, group: Group) -> None:
         """Tell the sessions when what a list answers is another answer now."""
         self._announce_soon()
+        if group.state is State.NEEDS_LOGIN:
+            self._logins.needed(group.name)
 
     def opened(self, group: Group) -> None:
         """Ask a new link for what sessions have asked of the one before: the log level, and subscriptions."""
@@ -299,7 +322,7 @@ class Proxy:
             timeout_s = group.config.timeouts.resources_s
             await group.request(method, params, timeout_s=timeout_s, caller=session, what=method)
         except DynamicMcpError as exc:
-            log.warning("%s: %s", method, exc.message)
+            log.warning("group %s: %s: %s", group.name, method, exc.message)
 
     def _in_background(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -21,7 +21,7 @@ from dynamic_mcp.proxy.everybody import first_that_has
 from dynamic_mcp.proxy.lists import WAIT_S, with_missing
 from dynamic_mcp.session import Session
 from dynamic_mcp.states import DOWN
-from dynamic_mcp.upstream.link import PROGRESS_EXTENDS_TO
+from dynamic_mcp.upstream.call import PROGRESS_EXTENDS_TO
 from dynamic_mcp.upstream.open import result_of
 from dynamic_mcp.wire import EMPTY_ARRAY, EMPTY_OBJECT, NULL, Frame
 

@@ -29,7 +29,8 @@ signal() {
     left=
     for group in $groups; do kill "-$1" "-$group" && left="$left $group"; done
     groups=$left
-    for stray in $(grep -ls "$mark" /proc/[0-9]*/environ | tr -dc '0-9\n'); do kill "-$1" "$stray"; left="$left $stray"; done
+    strays=$(grep -ls "$mark" /proc/[0-9]*/environ | tr -dc '0-9\n')
+    for stray in $strays; do kill "-$1" "$stray" && left="$left $stray"; done
 }
 while read -r what number; do
     case $what in

@@ -9,7 +9,6 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 from msgspec import Raw
@@ -24,28 +23,17 @@ from dynamic_mcp.errors import (
     ProtocolViolation,
     TimedOut,
 )
+from dynamic_mcp.logbook import STDOUT
+from dynamic_mcp.upstream.call import Call, Caller, Question
 from dynamic_mcp.wire import ABSENT, Frame
 
 log = logging.getLogger(__name__)
+skipped = logging.getLogger(STDOUT)
 
-# A call whose upstream reports progress may take this many times its timeout, and no longer.
-PROGRESS_EXTENDS_TO = 60
 _LONGEST_GARBAGE_SHOWN = 200
 # Calls that became tasks, whose progress tokens are remembered.
 _MAX_TASKS = 1000
 _NEVER_CANCELLED = "initialize"  # MCP 2025-11-25, basic/utilities/cancellation
-
-
-class Caller(Protocol):
-    """For whom a request is made; hears what the upstream sends back because of it."""
-
-    def notify(self, frame: Frame) -> None:
-        """Pass on a notification."""
-        ...
-
-    async def ask(self, frame: Frame, heard: Callable[[Frame], None]) -> Frame:
-        """Pass on a request and return its answer; `heard` takes what the client says of it meanwhile and later."""
-        ...
 
 
 class Listener(Protocol):
@@ -76,41 +64,6 @@ class Transport(Protocol):
         ...
 
 
-class _Call:
-    """A request that waits for its answer."""
-
-    __slots__ = ("caller", "deadline", "future", "is_task", "last_deadline", "timeout_s", "timer", "token", "what")
-
-    def __init__(self, what: str, caller: Caller | None, timeout_s: float, loop: asyncio.AbstractEventLoop) -> None:
-        now = loop.time()
-        self.what = what
-        self.caller = caller
-        self.token = ABSENT
-        self.is_task = False
-        self.timeout_s = timeout_s
-        self.deadline = now + timeout_s
-        self.last_deadline = now + timeout_s * PROGRESS_EXTENDS_TO
-        self.future: asyncio.Future[Frame] = loop.create_future()
-        self.timer: asyncio.TimerHandle
-
-    def extend(self, now: float) -> None:
-        """Start the timeout anew, because the upstream says that it is working, or waits for the client."""
-        self.deadline = min(now + self.timeout_s, self.last_deadline)
-
-    def fail(self, error: DynamicMcpError) -> None:
-        """Raise `error` where the answer is awaited, unless the answer is there."""
-        if not self.future.done():
-            self.future.set_exception(error)
-
-
-@dataclass(frozen=True)
-class _Question:
-    """A request of the upstream, and whom it was passed on to."""
-
-    caller: Caller
-    task: asyncio.Task[None]
-
-
 class Link:
     """A connection to the upstream of `group`, opened for `home`, the session that unprompted requests go to."""
 
@@ -123,9 +76,9 @@ class Link:
         self._home = home
         self._loop = asyncio.get_running_loop()
         self._ids = itertools.count(1)
-        self._calls: dict[bytes, _Call] = {}
-        self._tasks: dict[bytes, _Call] = {}
-        self._asked: dict[bytes, _Question] = {}
+        self._calls: dict[bytes, Call] = {}
+        self._tasks: dict[bytes, Call] = {}
+        self._asked: dict[bytes, Question] = {}
         self._garbage = 0
         self._pretty = lines.Pretty()
 
@@ -150,7 +103,7 @@ class Link:
             raise NotSent(self.group, self.loss.reason)
         number = next(self._ids)
         key = b"%d" % number
-        call = _Call(what or method, caller, timeout_s, self._loop)
+        call = Call(what or method, caller, timeout_s, self._loop)
         body = b"" if params is None else wire.encode(self._tokens_mapped(params, key, call))
         self._transport.send(wire.request_line(number, method, body))
         self._calls[key] = call
@@ -170,8 +123,8 @@ class Link:
             await self.request("ping", timeout_s=within_s)
         except (TimedOut, LinkLost):
             return False
-        except ProtocolViolation:
-            log.debug("group %s: an odd answer to ping", self.group)
+        except DynamicMcpError as exc:
+            log.debug("group %s: an odd answer to ping: %s", self.group, exc.message)
         return True
 
     def is_asking(self) -> bool:
@@ -186,6 +139,15 @@ class Link:
             except NotSent as exc:
                 log.debug("group %s: %s was not sent: %s", self.group, method, exc.reason)
 
+    def awaits(self, id: bytes) -> bool:
+        """Tell whether a request still waits for its answer."""
+        return id in self._calls
+
+    def left_s(self, id: bytes) -> float:
+        """Return how long a request may still wait for its answer; 0 when nobody waits."""
+        call = self._calls.get(id)
+        return max(0.0, call.deadline - self._loop.time()) if call is not None else 0.0
+
     async def close(self) -> None:
         """End the link; requests in flight fail, with the way in which the upstream ended where that is known."""
         try:
@@ -193,7 +155,7 @@ class Link:
         finally:
             self._end(LinkLost(self.group, "the link was closed"))
 
-    def _tokens_mapped(self, params: Mapping[str, Raw], key: bytes, call: _Call) -> Mapping[str, Raw]:
+    def _tokens_mapped(self, params: Mapping[str, Raw], key: bytes, call: Call) -> Mapping[str, Raw]:
         if "_meta" not in params:
             return params
         token = wire.member(params["_meta"], "progressToken")
@@ -229,12 +191,15 @@ class Link:
 
     # --- from the upstream -----------------------------------------------------------------------------
 
-    def receive(self, line: bytes) -> None:
-        """Take one line from the transport, whatever it holds."""
-        whole = self._pretty.feed(line)
-        if not whole:
+    def receive(self, line: bytes, for_id: bytes | None = None) -> None:
+        """Take one line from the transport, whatever it holds.
+
+        A transport that gets whole messages says so by `for_id`: the id of the request in whose answer this
+        one came, or empty. Only lines can be parts of a message.
+        """
+        line = self._pretty.feed(line) if for_id is None else line
+        if not line:
             return
-        line = whole
         if isinstance(line, lines.Oversized):
             self._unreadable(line, f"sent a message of {line.size} bytes, over `max_message_bytes`")
             return
@@ -243,15 +208,21 @@ class Link:
         except wire.Malformed:
             messages = (line,)
         for message in messages:
-            self._receive_one(message)
+            self._receive_one(message, for_id or b"")
 
-    def _receive_one(self, message: bytes) -> None:
+    def _receive_one(self, message: bytes, for_id: bytes) -> None:
         try:
             frame = wire.parse(message)
         except wire.Malformed as exc:
             self._unreadable(message, f"sent a message that cannot be read: {exc}")
         else:
-            self._dispatch(frame)
+            self._dispatch(frame, for_id)
+
+    def failed(self, id: bytes, error: DynamicMcpError) -> None:
+        """Fail one request, whose own way to the upstream or back has broken."""
+        call = self._calls.pop(id, None)
+        if call is not None:
+            call.fail(error)
 
     def lost(self, error: LinkLost) -> None:
         """Fail what is in flight at once, because the connection has ended."""
@@ -269,11 +240,11 @@ class Link:
         for question in self._asked.values():
             question.task.cancel()
 
-    def _dispatch(self, frame: Frame) -> None:
+    def _dispatch(self, frame: Frame, for_id: bytes) -> None:
         if not frame.method:
             self._answered(frame)
         elif len(frame.id):
-            self._requested(frame)
+            self._requested(frame, for_id)
         elif frame.method == "notifications/progress":
             self._progressed(frame)
         elif frame.method == "notifications/cancelled":
@@ -297,7 +268,7 @@ class Link:
             if call.is_task and len(wire.member(frame.result, "task", "taskId")):
                 self._became_task(bytes(frame.id), call)
 
-    def _became_task(self, key: bytes, call: _Call) -> None:
+    def _became_task(self, key: bytes, call: Call) -> None:
         """Keep the progress token of a call that goes on as a task after its answer (MCP 2025-11-25, tasks)."""
         self._tasks[key] = call
         if len(self._tasks) > _MAX_TASKS:
@@ -323,20 +294,17 @@ class Link:
         self._garbage += 1
         if self._garbage & (self._garbage - 1) == 0:  # the first, second, fourth, eighth, …
             shown = line[:_LONGEST_GARBAGE_SHOWN].decode("utf-8", "replace")
-            log.warning(
-                "group %s: skipped a line that is no MCP message (%d so far): %r",
-                self.group,
-                self._garbage,
-                shown,
+            skipped.warning(
+                "group %s: skipped a line that is no MCP message (%d so far): %r", self.group, self._garbage, shown
             )
 
     # --- requests of the upstream ----------------------------------------------------------------------
 
-    def _requested(self, frame: Frame) -> None:
+    def _requested(self, frame: Frame, for_id: bytes) -> None:
         if frame.method == "ping":
             self._reply(frame.id, wire.result_frame(b"{}"))
             return
-        caller = self._caller()
+        caller = self._caller(for_id)
         if caller is None:
             self._reply(frame.id, wire.error_frame(METHOD_NOT_FOUND, f"no client takes `{frame.method}`"))
             return
@@ -345,10 +313,13 @@ class Link:
             log.debug("group %s: dropped a second request with the id %s", self.group, key)
             return
         task = self._loop.create_task(self._pass_on(caller, self._listener.named(frame)))
-        self._asked[key] = _Question(caller, task)
+        self._asked[key] = Question(caller, task)
 
-    def _caller(self) -> Caller | None:
-        """Whoever an upstream's request is for: the latest caller in flight, else who opened the link."""
+    def _caller(self, for_id: bytes) -> Caller | None:
+        """Whoever an upstream's request is for: whose call it came with, the latest, who opened the link."""
+        own = self._calls.get(for_id)
+        if own is not None and own.caller is not None:
+            return own.caller
         for call in reversed(self._calls.values()):
             if call.caller is not None:
                 return call.caller
@@ -367,7 +338,7 @@ class Link:
             if question is not None and question.task is asyncio.current_task():
                 self._question_over(bytes(frame.id))
 
-    def _question_over(self, key: bytes) -> _Question | None:
+    def _question_over(self, key: bytes) -> Question | None:
         """Forget a question; the calls that waited for its answer have their whole time again."""
         question = self._asked.pop(key, None)
         for call in self._calls.values():

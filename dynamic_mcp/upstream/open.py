@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
+from typing import Literal
 
 from msgspec import Raw
 
 from dynamic_mcp import __version__, wire
 from dynamic_mcp.config.resolved import Broken, GroupConfig, Program, Remote
-from dynamic_mcp.errors import METHOD_NOT_FOUND, ProtocolViolation, Refused, Unreachable
-from dynamic_mcp.upstream.link import Caller, Link, Listener
+from dynamic_mcp.errors import METHOD_NOT_FOUND, HttpError, ProtocolViolation, Refused, TimedOut, Unreachable
+from dynamic_mcp.oauth.authorization import Authorization
+from dynamic_mcp.oauth.logins import Logins
+from dynamic_mcp.upstream.call import Caller
+from dynamic_mcp.upstream.link import Link, Listener
 from dynamic_mcp.upstream.stdio import StdioTransport
 
 # Newest first: an upstream is offered the first, unless the client spoke an older one.
 PROTOCOL_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+# What a server that speaks only the older transport answers to the first POST (MCP 2025-11-25, basic/transports).
+_TRY_OLDER = frozenset({400, 404, 405})
+# URLs of servers that were found to be such, while this program runs.
+_OLDER: set[str] = set()
 
+Kind = Literal["http", "sse"]
 
 OURSELVES = Raw(wire.encode({"name": "dynamic-mcp", "version": __version__}))
 
@@ -59,12 +71,27 @@ class Welcome:
         return wire.text(info.get("title")) or ""
 
 
-async def open_link(config: GroupConfig, listener: Listener, greeting: Greeting) -> tuple[Link, Welcome]:
+async def open_link(
+    config: GroupConfig, listener: Listener, greeting: Greeting, *, logins: Logins | None = None
+) -> tuple[Link, Welcome]:
     """Connect and shake hands, within the group's connect timeout; what was begun is ended on failure.
 
-    Raises Unreachable, LinkLost, TimedOut, ProtocolViolation and Refused.
+    Credentials come from the config's headers, else from the logins.
+
+    Raises Unreachable, LinkLost, TimedOut, ProtocolViolation, HttpError, Refused and LoginNeeded.
     """
-    link = await _connect(config, listener, greeting)
+    match config.upstream:
+        case Program() as program:
+            return await _greeted(await _start(config, program, listener, greeting), config, greeting)
+        case Remote(kind=kind) as remote:
+            authorization = logins.authorization(config.name, remote) if logins is not None else None
+            open_as = partial(_open_remote, config, remote, listener, greeting, authorization)
+            return await (_open_either(remote.url, open_as) if kind is None else open_as(kind))
+        case Broken(reason=reason):
+            raise Unreachable(config.name, reason, final=True)
+
+
+async def _greeted(link: Link, config: GroupConfig, greeting: Greeting) -> tuple[Link, Welcome]:
     try:
         return link, await greet(link, greeting, config.timeouts.connect_s)
     except BaseException:
@@ -72,19 +99,48 @@ async def open_link(config: GroupConfig, listener: Listener, greeting: Greeting)
         raise
 
 
-async def _connect(config: GroupConfig, listener: Listener, greeting: Greeting) -> Link:
-    match config.upstream:
-        case Program() as program:
-            transport = StdioTransport(config.name, config.max_message_bytes)
-            link = Link(config.name, transport, listener, greeting.home)
-            transport.receive, transport.lost = link.receive, link.lost
-            await transport.start(program)
-            return link
-        case Remote():
-            why = "this version connects to servers that it starts, not yet to a `url`"
-            raise Unreachable(config.name, why, final=True)
-        case Broken(reason=reason):
-            raise Unreachable(config.name, reason, final=True)
+async def _start(config: GroupConfig, program: Program, listener: Listener, greeting: Greeting) -> Link:
+    transport = StdioTransport(config.name, config.max_message_bytes)
+    link = Link(config.name, transport, listener, greeting.home)
+    transport.receive, transport.lost = link.receive, link.lost
+    await transport.start(program)
+    return link
+
+
+async def _open_either(url: str, open_as: Callable[[Kind], Awaitable[tuple[Link, Welcome]]]) -> tuple[Link, Welcome]:
+    """Find out which transport a server speaks, as the specification says; the older one is remembered."""
+    if url in _OLDER:
+        try:
+            return await open_as("sse")
+        except HttpError:
+            _OLDER.remove(url)  # it may have learnt the newer one
+    try:
+        return await open_as("http")
+    except HttpError as exc:
+        if exc.status not in _TRY_OLDER:
+            raise
+        newer = exc
+    try:
+        opened = await open_as("sse")
+    except (HttpError, TimedOut):
+        raise newer from None  # it speaks neither, and what it said first is the better reason
+    _OLDER.add(url)
+    return opened
+
+
+async def _open_remote(
+    config: GroupConfig,
+    remote: Remote,
+    listener: Listener,
+    greeting: Greeting,
+    authorization: Authorization | None,
+    kind: Kind,
+) -> tuple[Link, Welcome]:
+    await asyncio.to_thread(import_module, "dynamic_mcp.upstream.remote")  # calls of others go on meanwhile
+    from dynamic_mcp.upstream.remote import connect
+
+    link = await connect(config, remote, kind, listener=listener, home=greeting.home, authorization=authorization)
+    return await _greeted(link, config, greeting)
 
 
 async def greet(link: Link, greeting: Greeting, timeout_s: float) -> Welcome:

@@ -17,10 +17,12 @@ from pathlib import Path
 from dynamic_mcp import lines, wire
 from dynamic_mcp.config.resolved import Program
 from dynamic_mcp.errors import LinkLost, NotSent, Unreachable
+from dynamic_mcp.logbook import STDERR
 from dynamic_mcp.upstream.mask import mask_of
 from dynamic_mcp.upstream.process import SIGKILL, Process, start
 
 log = logging.getLogger(__name__)
+overheard = logging.getLogger(STDERR)
 
 STDERR_LINES = 200
 STDERR_LINE_BYTES = 2000
@@ -119,7 +121,7 @@ class StdioTransport:
 
     def _complained(self, data: bytes) -> None:
         said = self._stderr.feed(data)
-        for line in said if log.isEnabledFor(logging.DEBUG) else said[-STDERR_LINES:]:
+        for line in said[-STDERR_LINES:]:
             self._said(line)
 
     def _stdout_ended(self) -> None:
@@ -146,7 +148,7 @@ class StdioTransport:
         if words:
             shown = words if words.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in words)
             self._ring.append(shown)
-            log.debug("%s: %s", self.group, shown)
+            overheard.debug("group %s on stderr: %s", self.group, shown)
 
 
 def _why_not_started(program: Program, exc: Exception) -> str:

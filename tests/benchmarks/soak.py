@@ -97,7 +97,7 @@ def through(group: str, name: str, args: Json) -> Json:
 
 def write_config(file: Path, note: int) -> None:
     """Save the config the way editors do: a new file over the old one."""
-    server = {"command": sys.executable, "args": [ODD], "timeout": {"tools": "500ms"}}
+    server = {"command": sys.executable, "args": [ODD], "timeout": {"tools": "2s"}}
     servers = {group: {**server, "description": f"{group} {note}"} for group in GROUPS}
     new = file.with_suffix(".new")
     new.write_text(json.dumps({"mcpServers": servers}))
@@ -115,6 +115,17 @@ def state(pid: int) -> dict[str, float]:
         "threads": int(status["Threads"]),
         "MiB": int(status["VmRSS"].split()[0]) / 1024,
     }
+
+
+async def counts(pid: int, file: Path) -> dict[str, float]:
+    """Return how many tasks, requests, links and the like there are in the process."""
+    os.kill(pid, signal.SIGUSR2)
+    async with asyncio.timeout(30):
+        while not file.exists():  # noqa: ASYNC110, ASYNC240 - a benchmark may look
+            await asyncio.sleep(0.01)
+    found: dict[str, float] = json.loads(file.read_text())  # noqa: ASYNC240
+    file.unlink()  # noqa: ASYNC240
+    return found
 
 
 async def many(driver: Driver, calls: int, seed: int) -> None:
@@ -168,12 +179,19 @@ async def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "dynamic-mcp.json"
         write_config(file, 0)
+        strict = ("-X", "dev", "-W", "error::ResourceWarning")
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-X", "dev", "-W", "error::ResourceWarning", "-m", "dynamic_mcp", str(file)),
+            *(sys.executable, *strict, "-m", "tests.benchmarks.watched", str(file)),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=(Path(folder) / "stderr").open("wb"),
-            env={**os.environ, "XDG_CACHE_HOME": folder, "DYNAMIC_MCP_LOG": "error", "MALLOC_ARENA_MAX": "2"},
+            env={
+                **os.environ,
+                "XDG_CACHE_HOME": folder,
+                "DYNAMIC_MCP_LOG": "error",
+                "MALLOC_ARENA_MAX": "2",
+                "WATCHED_FILE": f"{folder}/watched",
+            },
             limit=1 << 24,
         )
         driver = Driver(process)
@@ -185,8 +203,10 @@ async def main() -> None:
         process.stdin.close()
         print(f"exit code {await process.wait()}")
         await reader
-        complaints = (Path(folder) / "stderr").read_text()
-        print(f"stderr: {complaints or 'nothing'}")
+        said = (Path(folder) / "stderr").read_text().splitlines(keepends=True)
+        slow = [line for line in said if "Executing <" in line]  # asyncio's debug mode times every step
+        print(f"stderr: {''.join(line for line in said if line not in slow) or 'nothing'}")
+        print(f"steps over 0.1 s: {len(slow)}")
 
 
 async def phases(driver: Driver, file: Path, chosen: argparse.Namespace) -> None:
@@ -199,16 +219,17 @@ async def phases(driver: Driver, file: Path, chosen: argparse.Namespace) -> None
         await work
         await many(driver, 200, 0)  # every group is up again
         await asyncio.sleep(2)  # what is ending has ended
-        rows.append((f"{name}, {time.perf_counter() - began:.0f} s", state(pid)))
+        inside = await counts(pid, file.with_name("watched"))
+        rows.append((f"{name}, {time.perf_counter() - began:.0f} s", state(pid) | inside))
 
     await phase("warm-up", many(driver, 5000, 1))
     await phase(f"{chosen.calls} calls", many(driver, chosen.calls, 2))
     await phase(f"{chosen.kills} kills", kill(driver, chosen.kills))
     await phase(f"{chosen.reloads} reloads", reload(driver, file, chosen.reloads))
-    columns = list(rows[0][1])
-    print(f"{'after':24}" + "".join(f"{column:>13}" for column in columns))
+    columns = list(dict.fromkeys(column for _, row in rows for column in row))
+    print(f"{'after':24}" + "".join(f"{column:>12}" for column in columns))
     for name, row in rows:
-        print(f"{name:24}" + "".join(f"{row[column]:13.1f}" for column in columns))
+        print(f"{name:24}" + "".join(f"{row.get(column, 0):12.1f}" for column in columns))
     print(
         f"still waiting: {len(driver.waiting)}; " + ", ".join(f"{k}: {n}" for k, n in sorted(driver.counts.items()))
     )

@@ -1,5 +1,6 @@
 """From a file to a config."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.config.read import find
+from dynamic_mcp.config.read import find, read
 from dynamic_mcp.config.resolved import Config, OAuth, Remote, Timeouts
 from dynamic_mcp.errors import ConfigError
 
@@ -88,6 +89,28 @@ def test_without_any_config_the_error_says_where_one_may_be(tmp_path: Path) -> N
         caught.value.message == f"dynamic-mcp.json: is neither in `{tmp_path / 'here'}` nor in `{tmp_path / 'user'}`"
     )
     assert "DYNAMIC_MCP_CONFIG" in caught.value.hint
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="needs the permissions of a POSIX system")
+def test_a_config_that_anybody_may_write_is_warned_of(tmp_path: Path) -> None:
+    file = tmp_path / "dynamic-mcp.json"
+    file.write_text('{"mcpServers": {}}')
+    assert read(file, {}).warnings == ()
+    file.chmod(0o646)
+
+    (warning,) = read(file, {}).warnings
+
+    assert "everybody on this machine may write this file" in warning
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="needs root, to give a file away")
+def test_a_config_of_another_user_is_warned_of(tmp_path: Path) -> None:
+    file = tmp_path / "dynamic-mcp.json"
+    file.write_text('{"mcpServers": {}}')
+    os.chown(file, 12345, -1)
+    (warning,) = read(file, {}).warnings
+
+    assert "12345" in warning
 
 
 def test_own_keys_are_ignored_in_every_object(read_config: ReadConfig) -> None:

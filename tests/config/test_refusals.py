@@ -18,6 +18,7 @@ Refuse = Callable[..., ConfigError]
 
 FIELDS = (
     "type command args env env_file cwd inherit_env url headers oauth client_id scopes metadata_url redirect_port"
+    " issuer account grant private_key_file private_key_alg client_metadata_url open_browser token_store"
     " oauth_client_id enabled features tools timeout connect idle_timeout concurrency retry attempts include"
     " settings x-a bogus"
 )

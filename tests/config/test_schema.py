@@ -72,6 +72,8 @@ def test_every_field_is_described_for_an_editor() -> None:
         program(tools={"include": [], "exclude": None}, features={"tools": False}),
         remote(headers={"x-key": "k"}, oauth_client_id="x", oauth_scopes=["y"]),
         remote(oauth={"redirect_port": 65535, "scopes": []}),
+        remote(oauth={"grant": "client_credentials", "client_id": "a", "private_key_file": "k.pem"}),
+        {"mcpServers": {}, "settings": {"open_browser": "never", "token_store": "keyring"}},
     ],
 )
 def test_schema_and_reader_accept_the_same(read_config: Callable[..., object], document: object) -> None:
@@ -108,7 +110,8 @@ def test_schema_and_reader_accept_the_same(read_config: Callable[..., object], d
         program(env=[]),
         *(remote(headers=form) for form in ({"a b": ""}, {"A": None})),
         *(program(retry={"attempts": form}) for form in (0, 21, 1.5, "3", True)),
-        *(remote(oauth=form) for form in ({"redirect_port": 0}, {"secret": ""}, "x")),
+        *(remote(oauth=form) for form in ({"redirect_port": 0}, {"secret": ""}, {"grant": "password"}, "x")),
+        {"mcpServers": {}, "settings": {"open_browser": True}},
         program(idle_timeout="ever"),
         program(enabled="false"),
         program(features={"tool": True}),

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -35,11 +36,12 @@ def reason(config: Config) -> str:
 
 
 @pytest.mark.parametrize(("kind", "expected"), [(None, None), ("http", "http"), ("sse", "sse")])
-def test_a_remote_server_needs_no_more_than_its_url(read_config: ReadConfig, kind: object, expected: object) -> None:
+def test_a_remote_server_needs_no_more_than_its_url(
+    read_config: ReadConfig, kind: object, expected: Literal["http", "sse"] | None
+) -> None:
     config = read_config({"mcpServers": {"docs": {"type": kind, "url": "https://example.com/mcp"}}})
 
-    assert remote(config).kind == expected
-    assert (remote(config).url, remote(config).headers, remote(config).oauth) == ("https://example.com/mcp", {}, None)
+    assert remote(config) == Remote(expected, "https://example.com/mcp", {}, OAuth())
 
 
 def test_variables_are_filled_in_wherever_a_program_is_described(read_config: ReadConfig) -> None:
@@ -81,6 +83,12 @@ def test_variables_are_filled_in_wherever_a_remote_server_is_described(read_conf
                         "scopes": ["${A}3"],
                         "redirect_port": 8123,
                         "metadata_url": "https://${A}/meta",
+                        "issuer": "https://${A}",
+                        "account": "${A}4",
+                        "grant": "client_credentials",
+                        "private_key_file": "/${A}.pem",
+                        "private_key_alg": "ES256",
+                        "client_metadata_url": "https://${A}/client",
                     },
                 }
             }
@@ -92,7 +100,19 @@ def test_variables_are_filled_in_wherever_a_remote_server_is_described(read_conf
         kind=None,
         url="http://aa/mcp",
         headers={"X": "aa"},
-        oauth=OAuth("aa1", "aa2", ("aa3",), 8123, "https://aa/meta"),
+        oauth=OAuth(
+            client_id="aa1",
+            client_secret="aa2",
+            scopes=("aa3",),
+            redirect_port=8123,
+            metadata_url="https://aa/meta",
+            issuer="https://aa",
+            account="aa4",
+            is_client_credentials=True,
+            private_key_file="/aa.pem",
+            private_key_alg="ES256",
+            client_metadata_url="https://aa/client",
+        ),
     )
 
 
@@ -111,6 +131,25 @@ def test_the_oauth_object_wins_over_the_short_fields(read_config: ReadConfig) ->
     )
 
     assert remote(config).oauth == OAuth("long", None, ("short",), None, None)
+
+
+def test_the_settings_say_where_tokens_are_kept_and_whether_a_browser_opens(read_config: ReadConfig) -> None:
+    settings = {"open_browser": "never", "token_store": "keyring"}
+    config = read_config({"mcpServers": {"a": {"url": "http://h"}}, "settings": settings})
+
+    assert remote(config).oauth == OAuth(may_open_browser=False, token_store="keyring")
+
+
+@pytest.mark.parametrize("oauth", [{}, {"client_id": "me"}, {"client_secret": "s"}])
+def test_client_credentials_without_a_client_and_its_secret_fail_the_group(
+    read_config: ReadConfig, oauth: dict[str, str]
+) -> None:
+    server = {"url": "http://h", "oauth": {"grant": "client_credentials", **oauth}}
+    config = read_config({"mcpServers": {"a": server}})
+
+    made = one(config).upstream
+    assert isinstance(made, Broken)
+    assert "mcpServers.a.oauth.grant" in made.reason
 
 
 def test_a_variable_that_is_not_set_is_a_warning_with_its_place(read_config: ReadConfig) -> None:
@@ -189,6 +228,27 @@ def test_one_env_file_needs_no_list(read_config: ReadConfig, tmp_path: Path) -> 
     shared = read_config({"mcpServers": {"a": {"command": "x"}}, "settings": {"env_file": ".env"}})
 
     assert program(own).env["A"] == program(shared).env["A"] == "one"
+
+
+def test_a_variables_file_fills_in_what_the_config_names_and_gives_programs_nothing_else(
+    read_config: ReadConfig, tmp_path: Path
+) -> None:
+    (tmp_path / "own.env").write_text("TOKEN='a $b'\nOTHER=secret\n")
+    document = {
+        "mcpServers": {"a": {"command": "x", "env": {"T": "${TOKEN}"}, "args": ["${HOME}"]}},
+        "settings": {"variables_file": "own.env"},
+    }
+    config = read_config(document, TOKEN="of the environment", HOME="/h")
+    made = program(config)
+    assert made.env == {"HOME": "/h", "T": "a $b"}
+    assert made.args == ("/h",)
+    assert config.env_files == (tmp_path / "own.env",)
+
+
+def test_a_variables_file_that_is_not_there_is_a_warning(read_config: ReadConfig) -> None:
+    config = read_config({"mcpServers": {"a": {"command": "x"}}, "settings": {"variables_file": "none.env"}})
+    assert "settings.variables_file: cannot read" in config.warnings[0]
+    assert program(config).command == "x"
 
 
 def test_an_env_file_that_cannot_be_read_is_named(read_config: ReadConfig, tmp_path: Path) -> None:

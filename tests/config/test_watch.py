@@ -119,6 +119,9 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
+# Row 49 of the fault matrix.
+
+
 @pytest.mark.parametrize("save", STYLES)
 async def test_every_way_to_save_arrives_and_so_does_the_next_save(file: Path, save: Save) -> None:
     async with watching(file) as heard:
@@ -129,6 +132,9 @@ async def test_every_way_to_save_arrives_and_so_does_the_next_save(file: Path, s
         assert len(heard.taken) == 3
 
 
+# Row 51 of the fault matrix.
+
+
 async def test_of_a_hundred_saves_the_last_wins(file: Path) -> None:
     async with watching(file) as heard:
         for number in range(100):
@@ -136,6 +142,9 @@ async def test_of_a_hundred_saves_the_last_wins(file: Path) -> None:
         await heard.takes("s99")
         assert len(heard.taken) < 10
         assert heard.refused == []
+
+
+# Row 49 of the fault matrix.
 
 
 async def test_the_data_link_of_kubernetes_is_followed_swap_after_swap(tmp_path: Path) -> None:
@@ -203,6 +212,9 @@ async def test_the_same_content_is_no_change(file: Path) -> None:
         in_place(file, servers("second"))
         await heard.takes("second")
         assert len(heard.taken) == 1
+
+
+# Row 48 of the fault matrix.
 
 
 async def test_a_wrong_config_is_refused_once_and_the_next_good_one_is_taken(file: Path) -> None:

@@ -1,7 +1,8 @@
 """The same client, the same requests: what comes through the proxy is what the server itself says, byte for byte.
 
-Apart from ids, and from the documented renames: prompts are listed, and loggers named, behind their group. The npm
-server is used where `mcp-server-everything` is on the PATH; clock and chance stand still in it (frozen.cjs).
+Apart from ids, and from the documented renames: prompts are listed, and loggers named, behind their group. The server
+is reached over stdio, streamable HTTP and the older HTTP+SSE; itself it is asked over stdio. The npm server is used
+where `mcp-server-everything` is on the PATH; clock and chance stand still in it (frozen.cjs).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -19,8 +21,11 @@ import pytest
 from msgspec import Raw
 
 from dynamic_mcp import names, wire
+from tests.journeys.remote_server import free_port, listening
 from tests.program import Json, Program, full, started
 from tests.upstreams import full_offers as offers
+from tests.upstreams.full import options_from
+from tests.upstreams.full_http import FullHttp
 
 GROUP = "up"
 # Both sides of a comparison run in this, and the proxy hands just this on to the server.
@@ -43,6 +48,7 @@ AS_TASKS = {
     "tasks/result": b'{"action":"decline","role":"assistant","content":{"type":"text","text":"t"},"model":"m"}',
 }
 SHOWN = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
+OVER = pytest.mark.parametrize("over", ["stdio", "http", "sse"])
 LISTS = [
     ("resources/list", "resources"),
     ("resources/templates/list", "resourceTemplates"),
@@ -150,11 +156,34 @@ def _json(value: Json) -> bytes:
 
 
 @contextlib.asynccontextmanager
-async def meeting(side: type[Peer], config: Json, folder: Path) -> AsyncIterator[Peer]:
+async def served(config: Json, over: str) -> AsyncIterator[Json]:
+    """Run the server of a config so that it is reached over this, and hand out the config for that."""
+    if over == "stdio":
+        yield config
+    elif "full.py" in config["args"][0]:
+        options = options_from(config["args"][1:])
+        async with FullHttp(options, older=over == "sse").listening() as url:
+            yield {"url": url, "type": over}
+    else:
+        port = free_port()
+        kind = {"http": "streamableHttp", "sse": "sse"}[over]
+        environment = {**config["env"], "PORT": str(port)}
+        async with listening(config["command"], kind, port=port, env=environment):
+            yield {"url": f"http://127.0.0.1:{port}/{'mcp' if over == 'http' else 'sse'}", "type": over}
+
+
+@contextlib.asynccontextmanager
+async def meeting(side: type[Peer], config: Json, folder: Path, over: str = "stdio") -> AsyncIterator[Peer]:
     """Start a server, or the proxy in front of it, and shake hands."""
+    async with served(config, over if side is Through else "stdio") as reached, _met(side, reached, folder) as peer:
+        yield peer
+
+
+@contextlib.asynccontextmanager
+async def _met(side: type[Peer], config: Json, folder: Path) -> AsyncIterator[Peer]:
     common = {**ENVIRONMENT, "XDG_CACHE_HOME": os.environ["XDG_CACHE_HOME"]}
     environment = {**common, **config.get("env", {})}
-    command = [config["command"], *config["args"]]
+    command = [config.get("command"), *config.get("args", ())]
     if side is Through:
         file = folder / "dynamic-mcp.json"
         file.write_text(json.dumps({"mcpServers": {GROUP: {**config, "validate": "off"}}}))
@@ -166,19 +195,42 @@ async def meeting(side: type[Peer], config: Json, folder: Path) -> AsyncIterator
         yield side(program)
 
 
-async def assert_same(config: Json, folder: Path, visit: Callable[[Peer], Awaitable[None]]) -> None:
+async def assert_same(
+    config: Json, folder: Path, visit: Callable[[Peer], Awaitable[None]], over: str = "stdio"
+) -> None:
     """Make the same visit to the server twice and to the proxy once, and compare all that came back."""
 
     async def seen(side: type[Peer]) -> tuple[list[bytes], list[tuple[str, dict[str, Raw]]]]:
-        async with meeting(side, config, folder) as peer:
+        async with meeting(side, config, folder, over) as peer:
             await visit(peer)
             return peer.log, peer.heard()
 
     direct, again, through = await asyncio.gather(seen(Peer), seen(Peer), seen(Through))
     assert direct == again, "the server itself does not answer alike twice"
+    if over == "stdio":
+        for mine, theirs in zip(through[0], direct[0], strict=True):
+            assert mine == theirs
+        assert through[1] == direct[1]
+        return
     for mine, theirs in zip(through[0], direct[0], strict=True):
-        assert mine == theirs
-    assert through[1] == direct[1]
+        assert without_session(mine) == without_session(theirs)
+    mine_said, theirs_said = ([_said(*each) for each in side] for side in (through[1], direct[1]))
+    if over == "http":  # what belongs to no request comes on another connection, so its place among the rest is open
+        mine_said, theirs_said = sorted(mine_said), sorted(theirs_said)
+    assert mine_said == theirs_said
+
+
+def _said(method: str, params: dict[str, Raw]) -> bytes:
+    return method.encode() + without_session(wire.encode(params))
+
+
+def without_session(text: bytes) -> bytes:
+    """Leave out the id of the session, which only a server over HTTP has, and tell ids by their form alone."""
+    text = re.sub(rb"( - SessionId |(from )?session )(undefined|" + _UUID + rb")", b"", text)
+    return re.sub(_UUID + rb"|\b([0-9a-f]{2})\1{7,}\b", b"(an id)", text)
+
+
+_UUID = rb"00000000-0000-4000-8000-[0-9]{12}"
 
 
 # --- the official server -------------------------------------------------------------------------------------
@@ -232,7 +284,8 @@ async def _settled_in(peer: Peer) -> None:
     await peer.program.hears("notifications/message")
 
 
-async def test_every_tool_of_everything_answers_alike(tmp_path: Path) -> None:
+@OVER
+async def test_every_tool_of_everything_answers_alike(tmp_path: Path, over: str) -> None:
     async def visit(peer: Peer) -> None:
         await _settled_in(peer)
         await peer.ask("logging/setLevel", {"level": "debug"})
@@ -244,12 +297,14 @@ async def test_every_tool_of_everything_answers_alike(tmp_path: Path) -> None:
     async with meeting(Peer, everything(), tmp_path) as peer:
         await _settled_in(peer)
         listed = [wire.text(wire.member(tool, "name")) or "" for tool in await peer.tools()]
-        tools = [name for name in listed if name != "simulate-research-query"]
+        left_out = {"simulate-research-query", *(["get-env"] if over != "stdio" else [])}  # it would show the port
+        tools = [name for name in listed if name not in left_out]
         assert set(ARGUMENTS) <= set(tools)
-    await assert_same(everything(), tmp_path, visit)
+    await assert_same(everything(), tmp_path, visit, over)
 
 
-async def test_resources_prompts_and_completions_of_everything_are_alike(tmp_path: Path) -> None:
+@OVER
+async def test_resources_prompts_and_completions_of_everything_are_alike(tmp_path: Path, over: str) -> None:
     async def visit(peer: Peer) -> None:
         await _settled_in(peer)
         await peer.call("gzip-file-as-resource", {"name": "a.gz", "data": "data:text/plain,hello"})
@@ -271,10 +326,11 @@ async def test_resources_prompts_and_completions_of_everything_are_alike(tmp_pat
             await peer.ask("completion/complete", params)
         await peer.ask("ping")
 
-    await assert_same(everything(), tmp_path, visit)
+    await assert_same(everything(), tmp_path, visit, over)
 
 
-async def test_tasks_of_everything_and_of_its_client_are_alike(tmp_path: Path) -> None:
+@OVER
+async def test_tasks_of_everything_and_of_its_client_are_alike(tmp_path: Path, over: str) -> None:
     async def visit(peer: Peer) -> None:
         await _settled_in(peer)
         for ambiguous in (True, False):
@@ -290,7 +346,7 @@ async def test_tasks_of_everything_and_of_its_client_are_alike(tmp_path: Path) -
         for tool in ("trigger-sampling-request-async", "trigger-elicitation-request-async"):
             await peer.call(tool, {"prompt": "p"})
 
-    await assert_same(everything(), tmp_path, visit)
+    await assert_same(everything(), tmp_path, visit, over)
 
 
 @pytest.mark.parametrize("server", [everything, full])
@@ -355,15 +411,17 @@ async def _visit_tasks(peer: Peer) -> None:
 
 @pytest.mark.parametrize("visit", [_visit_all, _visit_tools, _visit_tasks])
 @pytest.mark.parametrize("options", [(), ("--page", "1")], ids=["whole", "paged"])
+@OVER
 async def test_a_server_with_all_that_there_is_answers_alike(
-    tmp_path: Path, options: Iterable[str], visit: Callable[[Peer], Awaitable[None]]
+    tmp_path: Path, options: Iterable[str], visit: Callable[[Peer], Awaitable[None]], over: str
 ) -> None:
-    await assert_same(full(*options), tmp_path, visit)
+    await assert_same(full(*options), tmp_path, visit, over)
 
 
-async def test_requests_reach_the_server_with_the_params_that_were_sent(tmp_path: Path) -> None:
+@OVER
+async def test_requests_reach_the_server_with_the_params_that_were_sent(tmp_path: Path, over: str) -> None:
     async def received(side: type[Peer]) -> list[tuple[str, dict[str, Raw]]]:
-        async with meeting(side, full(), tmp_path) as peer:
+        async with meeting(side, full(), tmp_path, over) as peer:
             await _visit_all(peer)
             await _visit_tools(peer)
             await _visit_tasks(peer)

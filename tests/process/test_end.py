@@ -30,10 +30,13 @@ def is_running(pid: int) -> bool:
 pytestmark = pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc, to look for survivors")
 
 
-@pytest.mark.parametrize("mode", ["ok", "ignore_eof", "ignore_term", "grandchild", "daemon"])
+# Rows 6 to 8 and 52 of the fault matrix.
+
+
+@pytest.mark.parametrize("mode", ["ok", "slow_eof 1", "ignore_eof", "ignore_term", "grandchild", "daemon"])
 @pytest.mark.parametrize("end", ["eof", "SIGTERM", "SIGINT"])
 async def test_no_server_survives_the_program(tmp_path: Path, mode: str, end: str) -> None:
-    async with serving(tmp_path, {"odd": odd(mode), "good": odd()}) as program:
+    async with serving(tmp_path, {"odd": odd(*mode.split()), "good": odd()}) as program:
         pids = await pids_of(program, "odd") + await pids_of(program, "good")
         assert all(map(is_running, pids))
         if end == "eof":

@@ -8,17 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.program import Json, Program, odd, serving, text_of
+from tests.process.neighbours import assert_alive, beside
+from tests.program import Json, odd, serving, text_of
 
 SERVERS = {"odd": odd(), "good": odd()}
-QUICK = {"settings": {"timeout": {"tools": "2s"}}}
+QUICK: dict[str, Json] = {"settings": {"timeout": {"tools": "2s"}}}
 
 
-async def assert_alive(program: Program, *groups: str) -> None:
-    """Each group answers with the nonce that it was given."""
-    for nonce, group in enumerate(groups, start=41):
-        result = await program.call(group, "echo", {"text": f"nonce {nonce}"})
-        assert text_of(result) == f"nonce {nonce}"
+# Rows 15, 17 to 20, 22, 23, 25, 29 and 31 of the fault matrix.
 
 
 @pytest.mark.parametrize(
@@ -34,6 +31,7 @@ async def assert_alive(program: Program, *groups: str) -> None:
         "bom",
         "pieces",
         "pretty",
+        "batch",
         "big_int",
         "stderr_flood",
         "flood",
@@ -48,18 +46,31 @@ async def test_an_answer_that_is_only_oddly_written_arrives(tmp_path: Path, kind
         await assert_alive(program, "odd", "good")
 
 
+# Rows 11, 23, 24 and 26.
+
+
 @pytest.mark.parametrize(
     "kind",
-    ["never", "wrong_id", "string_id", "null_id_error", "neither", "both", "odd_result", "odd_numbers", "deep"],
+    ["never", "wrong_id", "string_id", "null_id_error"],
 )
-async def test_an_answer_that_cannot_be_used_fails_its_call_alone(tmp_path: Path, kind: str) -> None:
+async def test_a_call_that_is_never_answered_fails_alone(tmp_path: Path, kind: str) -> None:
     async with serving(tmp_path, SERVERS, **QUICK) as program:
-        faulty = asyncio.create_task(program.call("odd", "fault", {"kind": kind}))
-        await assert_alive(program, "good", "odd")
-        result = await faulty
+        result = await beside(program, program.call("odd", "fault", {"kind": kind}), "good", "odd")
+        assert result["isError"] is True
+        assert "was not answered within 2 s" in text_of(result)
+        await assert_alive(program, "odd", "good")
+
+
+@pytest.mark.parametrize("kind", ["neither", "both", "odd_result", "odd_error", "odd_numbers", "deep"])
+async def test_an_answer_that_cannot_be_used_fails_its_call_alone(tmp_path: Path, kind: str) -> None:
+    async with serving(tmp_path, SERVERS) as program:
+        result = await program.call("odd", "fault", {"kind": kind})
         assert result["isError"] is True
         assert "odd" in text_of(result)
         await assert_alive(program, "odd", "good")
+
+
+# Rows 4, 5 and 9.
 
 
 @pytest.mark.parametrize(
@@ -67,6 +78,8 @@ async def test_an_answer_that_cannot_be_used_fails_its_call_alone(tmp_path: Path
     [
         ("exit", "code 0"),
         ("exit_code", "code 3"),
+        ("sigkill", "SIGKILL"),
+        ("segfault", "SIGSEGV"),
         ("half_answer_then_exit", "exited"),
         ("close_stdout", "closed its output"),
     ],
@@ -97,6 +110,9 @@ async def test_an_answer_without_its_newline_counts_when_the_server_ends(tmp_pat
         await assert_alive(program, "odd", "good")
 
 
+# Row 20.
+
+
 async def test_an_answer_over_the_bound_is_skipped_to_its_end_and_fails_its_call_alone(tmp_path: Path) -> None:
     async with serving(tmp_path, SERVERS, settings={"max_message_bytes": 1_000_000}) as program:
         result = await program.call("odd", "fault", {"kind": "big_line", "size": 50_000_000})
@@ -111,6 +127,9 @@ async def test_an_answer_of_fifty_megabytes_arrives_whole_within_the_bound(tmp_p
         assert len(text_of(json.loads(line)["result"])) == 50_000_000
 
 
+# Row 11.
+
+
 async def test_a_timeout_cancels_upstream_and_the_late_answer_meets_nobody(tmp_path: Path) -> None:
     async with serving(tmp_path, SERVERS, **QUICK) as program:
         result = await program.call("odd", "fault", {"kind": "late"})
@@ -123,6 +142,9 @@ async def test_a_timeout_cancels_upstream_and_the_late_answer_meets_nobody(tmp_p
         assert [note["params"]["requestId"] for note in cancelled] == [call["id"] for call in calls]
 
 
+# Row 26.
+
+
 async def test_the_error_of_an_upstream_shows_its_code_message_and_data(tmp_path: Path) -> None:
     async with serving(tmp_path, SERVERS) as program:
         result = await program.call("odd", "fault", {"kind": "rpc_error"})
@@ -132,10 +154,16 @@ async def test_the_error_of_an_upstream_shows_its_code_message_and_data(tmp_path
         assert "data: " in text
 
 
+# Rows 15, 31 and 61.
+
+
 @pytest.mark.parametrize("mode", ["banner", "stderr_first", "paged", "bad_tools"])
 async def test_a_server_with_an_odd_start_works(tmp_path: Path, mode: str) -> None:
     async with serving(tmp_path, {"odd": odd(mode), "good": odd()}) as program:
         await assert_alive(program, "odd", "good")
+
+
+# Rows 1, 3, 10, 13, 16 and 27.
 
 
 @pytest.mark.parametrize(
@@ -146,6 +174,9 @@ async def test_a_server_with_an_odd_start_works(tmp_path: Path, mode: str) -> No
         ("init_error", "error"),
         ("wrong_version", "protocol version"),
         ("hang_init", "initialize was not answered"),
+        ("hang_list", "tools/list was not answered"),
+        ("deaf", "initialize was not answered"),
+        ("garbage_for_ever", "initialize was not answered"),
     ],
 )
 async def test_a_server_that_cannot_start_is_down_with_the_reason_and_the_others_serve(
@@ -158,6 +189,9 @@ async def test_a_server_that_cannot_start_is_down_with_the_reason_and_the_others
         assert result["isError"] is True
         assert reason in text_of(result)
         await assert_alive(program, "good")
+
+
+# Row 60.
 
 
 async def test_a_command_that_does_not_exist_or_cannot_run_is_named(tmp_path: Path) -> None:
@@ -180,12 +214,18 @@ async def test_a_command_that_does_not_exist_or_cannot_run_is_named(tmp_path: Pa
         assert all(f"- {group}" in unavailable for group in expected)
 
 
+# Row 61.
+
+
 async def test_lists_that_never_end_are_cut(tmp_path: Path) -> None:
     async with serving(tmp_path, {"odd": odd("endless_pages"), "good": odd()}) as program:
         await assert_alive(program, "good")
         tools = {"name": "get_dynamic_tools", "arguments": {"group": "odd"}}
         listed = json.loads(text_of((await program.request("tools/call", tools))["result"]))
         assert [tool["name"] for tool in listed] == [f"tool_{n}" for n in range(1, 101)]
+
+
+# Row 35.
 
 
 async def test_one_slow_call_delays_nothing_else(tmp_path: Path) -> None:

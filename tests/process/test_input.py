@@ -21,6 +21,9 @@ async def error_after(program: Program, line: bytes) -> dict[str, object]:
     return error
 
 
+# Row 62 of the fault matrix.
+
+
 @pytest.mark.parametrize(
     ("line", "code"),
     [

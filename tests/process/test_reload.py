@@ -49,6 +49,9 @@ async def pid_of(program: Program, group: str) -> int:
     return told["pid"]
 
 
+# Row 50 of the fault matrix.
+
+
 async def test_an_unchanged_group_keeps_its_process_and_its_call_while_a_changed_one_restarts(tmp_path: Path) -> None:
     async with serving(tmp_path, {"stays": odd(), "changes": odd()}) as program:
         stays, changes = await pid_of(program, "stays"), await pid_of(program, "changes")
@@ -77,6 +80,9 @@ async def test_a_removed_group_leaves_no_process(tmp_path: Path) -> None:
         assert "no group is named" in text_of(await program.call("goes", "process"))
 
 
+# Row 48 of the fault matrix.
+
+
 async def test_a_wrong_config_is_told_once_and_the_old_one_serves_until_a_good_one_comes(tmp_path: Path) -> None:
     async with serving(tmp_path, {"up": odd()}) as program:
         pid = await pid_of(program, "up")
@@ -92,6 +98,9 @@ async def test_a_wrong_config_is_told_once_and_the_old_one_serves_until_a_good_o
         program.end_input()
         assert await program.ends() == 0
         assert (await program.stderr()).count("the config stays as it was") == 1
+
+
+# Row 52 of the fault matrix.
 
 
 async def test_sighup_reads_the_config_again_and_ends_nothing(tmp_path: Path) -> None:

@@ -35,6 +35,9 @@ async def _params(client: Client, method: str) -> bytes:
 TOKENS = [b'"t"', b'"\\u00e9\\/ t"', b'""', b"7", b"0", b"-1", b"1.0", offers.LONG]
 
 
+# Row 30 of the fault matrix.
+
+
 @pytest.mark.parametrize("token", TOKENS)
 async def test_progress_comes_with_the_very_token_that_the_client_gave(token: bytes) -> None:
     upstream = FullUpstream(name="a")

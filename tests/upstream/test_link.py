@@ -12,8 +12,9 @@ from msgspec import Raw
 from dynamic_mcp import wire
 from dynamic_mcp.errors import LinkLost, NotFound, NotSent, ProtocolViolation, TimedOut
 from dynamic_mcp.lines import Lines
-from dynamic_mcp.upstream import link as link_module
-from dynamic_mcp.upstream.link import Caller, Link
+from dynamic_mcp.upstream import call as call_module
+from dynamic_mcp.upstream.call import Caller
+from dynamic_mcp.upstream.link import Link
 from dynamic_mcp.wire import Frame
 from tests.fakes import BOUND_S, Ear, FakeCaller, FakeUpstream, Json, frame, link_to, settled
 
@@ -486,7 +487,7 @@ async def test_progress_extends_the_timeout() -> None:
 
 
 async def test_progress_does_not_extend_the_timeout_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link_module, "PROGRESS_EXTENDS_TO", 2)
+    monkeypatch.setattr(call_module, "PROGRESS_EXTENDS_TO", 2)
     upstream = FakeUpstream()
     request = _request(link_to(upstream), params=_with_token(b'"t"'), caller=FakeCaller(), timeout_s=0.03)
     token = (await upstream.hears("tools/call"))["params"]["_meta"]["progressToken"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dynamic_mcp.config.resolved import Program
+from dynamic_mcp.config.resolved import Program, Remote
 from dynamic_mcp.upstream.mask import mask_of
 
 
@@ -52,3 +52,17 @@ def test_the_longer_of_two_secrets_is_masked_whole() -> None:
 
 def test_a_short_value_is_no_secret() -> None:
     assert mask_of(program(USE_TOKEN="true"))("true") == "true"
+
+
+@pytest.mark.parametrize("name", ["Authorization", "X-Api-Key", "Cookie", "PRIVATE-TOKEN"])
+def test_a_header_that_is_named_as_a_secret_is_masked_whole_and_without_its_scheme(name: str) -> None:
+    mask = mask_of(Remote(kind="http", url="https://a.test/mcp", headers={name: "Bearer hunter22"}))
+
+    assert mask("`Bearer hunter22`, that is hunter22") == "`***`, that is ***"
+
+
+def test_secrets_in_a_url_are_masked() -> None:
+    url = "https://me:hunter22@a.test/mcp?api_key=swordfish&page=fourteen"
+    mask = mask_of(Remote(kind="http", url=url, headers={"X-Team": "teamwork"}))
+
+    assert mask("hunter22 swordfish fourteen teamwork") == "*** *** fourteen teamwork"

@@ -8,7 +8,7 @@ import json
 import pytest
 from msgspec import Raw
 
-from dynamic_mcp.config.resolved import Broken, Program, Remote
+from dynamic_mcp.config.resolved import Broken, Program
 from dynamic_mcp.errors import LinkLost, ProtocolViolation, Refused, TimedOut, Unreachable
 from dynamic_mcp.upstream.link import Link
 from dynamic_mcp.upstream.open import PROTOCOL_VERSIONS, Greeting, Welcome, greet, open_link
@@ -126,15 +126,6 @@ async def test_a_group_that_cannot_be_started_says_why_and_is_not_worth_another_
     config = group_config("api", upstream=Broken("`API_URL` in `command` is not defined"))
 
     with pytest.raises(Unreachable, match="`API_URL` in `command` is not defined") as raised:
-        await open_link(config, Ear(), Greeting())
-
-    assert raised.value.final
-
-
-async def test_a_remote_group_is_refused_in_plain_words() -> None:
-    config = group_config("api", upstream=Remote(kind="http", url="https://api.test/mcp", headers={}, oauth=None))
-
-    with pytest.raises(Unreachable, match="`url`") as raised:
         await open_link(config, Ear(), Greeting())
 
     assert raised.value.final

@@ -226,6 +226,12 @@ def big(server: Server, request: Request) -> str:
     return "B" * int(request.arguments["bytes"])
 
 
+@tool("Makes an empty file.", path="string")
+def touch(server: Server, request: Request) -> str:
+    os.close(os.open(request.arguments["path"], os.O_CREAT | os.O_WRONLY))
+    return "made"
+
+
 @tool("Answers its environment, as JSON.")
 def env(server: Server, request: Request) -> str:
     return to_json(dict(os.environ))

@@ -13,6 +13,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
+FOREVER_S = 300.0  # long for a test, and yet a process that a test forgot ends
+
 Fault = Callable[[str, int], Iterator[bytes]]
 
 FAULTS: dict[str, Fault] = {}
@@ -104,6 +106,43 @@ def answer_without_newline_then_exit(to: str, size: int) -> Iterator[bytes]:
 
 
 @fault
+def sigkill(to: str, size: int) -> Iterator[bytes]:
+    """Is killed."""
+    yield from ()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@fault
+def segfault(to: str, size: int) -> Iterator[bytes]:
+    """Dies of a segmentation fault."""
+    yield from ()
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+@fault
+def close_stdin(to: str, size: int) -> Iterator[bytes]:
+    """Answers, closes its stdin and lives on."""
+    yield answer(to, "deaf from now on")
+    os.close(0)
+    time.sleep(FOREVER_S)
+
+
+@fault
+def stop_reading(to: str, size: int) -> Iterator[bytes]:
+    """Answers, and reads no more."""
+    yield answer(to, "not listening any more")
+    time.sleep(FOREVER_S)
+
+
+@fault
+def spin(to: str, size: int) -> Iterator[bytes]:
+    """Computes for ever."""
+    yield from ()
+    while True:
+        pass
+
+
+@fault
 def never(to: str, size: int) -> Iterator[bytes]:
     """Does not answer."""
     yield from ()
@@ -185,6 +224,18 @@ def odd_result(to: str, size: int) -> Iterator[bytes]:
 
 
 @fault
+def odd_error(to: str, size: int) -> Iterator[bytes]:
+    """Answers with an error that is a string."""
+    yield b'{"jsonrpc":"2.0","id":%s,"error":"it is broken"}\n' % to.encode()
+
+
+@fault
+def batch(to: str, size: int) -> Iterator[bytes]:
+    """Answers in an array."""
+    yield b"[" + answer(to, "in a batch").rstrip(b"\n") + b"]\n"
+
+
+@fault
 def no_jsonrpc(to: str, size: int) -> Iterator[bytes]:
     """Answers without the member `jsonrpc`."""
     yield answer(to, "no jsonrpc").replace(b'"jsonrpc":"2.0",', b"")
@@ -260,6 +311,15 @@ def big_line(to: str, size: int) -> Iterator[bytes]:
 
 
 @fault
+def endless_line(to: str, size: int) -> Iterator[bytes]:
+    """Answers with a text that does not end, of 300 MB, and ends it never."""
+    yield answer(to, "A").partition(b'"A')[0] + b'"'
+    for _ in range((size or 300_000_000) // 1_000_000):
+        yield b"A" * 1_000_000
+    time.sleep(FOREVER_S)
+
+
+@fault
 def odd_numbers(to: str, size: int) -> Iterator[bytes]:
     """Answers with NaN and infinities, which JSON does not have."""
     yield result_frame(to, b'{"content":[],"structuredContent":{"a":NaN,"b":Infinity,"c":-Infinity}}')
@@ -282,6 +342,14 @@ def deep(to: str, size: int) -> Iterator[bytes]:
 def rich(to: str, size: int) -> Iterator[bytes]:
     """Answers with RICH: every content type, unknown fields everywhere, numbers that no float holds."""
     yield result_frame(to, RICH)
+
+
+@fault
+def storm(to: str, size: int) -> Iterator[bytes]:
+    """Says 20000 times that its tools have changed, then answers."""
+    for _ in range(size or 20_000):
+        yield b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n'
+    yield answer(to, "after the storm")
 
 
 @fault

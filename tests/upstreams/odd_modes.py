@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .odd import Request, Server
 
+if TYPE_CHECKING or __package__:
+    from .odd_faults import FOREVER_S
+else:
+    from odd_faults import FOREVER_S
+
 Mode = Callable[["Server", str], None]
 
 MODES: dict[str, Mode] = {}
-
-FOREVER_S = 300.0  # long for a test, and yet a process that a test forgot ends
 
 
 def mode(function: Mode) -> Mode:
@@ -83,6 +86,59 @@ def slow_init(server: Server, argument: str) -> None:
         server.later(float(argument), lambda: server.initialize(request))
 
     server.handlers["initialize"] = initialize_later
+
+
+@mode
+def hang_list(server: Server, argument: str) -> None:
+    """Does not answer `tools/list`."""
+    server.handlers["tools/list"] = lambda request: None
+
+
+@mode
+def slow_list(server: Server, argument: str) -> None:
+    """Answers `tools/list` after ARGUMENT seconds."""
+
+    def list_later(request: Request) -> None:
+        server.later(float(argument), lambda: server.answer_list(request, server.listed))
+
+    server.handlers["tools/list"] = list_later
+
+
+@mode
+def exit_after_list(server: Server, argument: str) -> None:
+    """Exits after it answered `tools/list`."""
+
+    def list_and_exit(request: Request) -> None:
+        server.answer_list(request, server.listed)
+        sys.exit(0)
+
+    server.handlers["tools/list"] = list_and_exit
+
+
+@mode
+def deaf(server: Server, argument: str) -> None:
+    """Does not read its stdin at all."""
+    time.sleep(FOREVER_S)
+
+
+@mode
+def garbage_for_ever(server: Server, argument: str) -> None:
+    """Writes lines that are no messages, and nothing else, until its stdout is closed."""
+    while True:
+        server.write(b"[INFO] still starting {not json}\n" * 100)
+        time.sleep(0.001)
+
+
+@mode
+def slow_eof(server: Server, argument: str) -> None:
+    """Needs ARGUMENT seconds to end when its stdin does."""
+    server.at_end = lambda: time.sleep(float(argument))
+
+
+@mode
+def long_description(server: Server, argument: str) -> None:
+    """Lists a tool whose description has ARGUMENT bytes, after its own."""
+    server.listed.append(made_up_tool("talkative", "D" * int(argument)))
 
 
 @mode

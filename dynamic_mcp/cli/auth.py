@@ -1,0 +1,51 @@
+"""`dynamic-mcp auth`: be logged in to remote servers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from dynamic_mcp.cli.options import common
+
+if TYPE_CHECKING:
+    from dynamic_mcp.cli.invocation import Invocation
+
+_name = click.argument("name", required=False)
+
+
+@click.group(short_help="Log in to remote servers, log out, see who is logged in.")
+def command() -> None:
+    """Be logged in to the remote servers of a config. NAME is a group; without it, all groups are meant."""
+
+
+@command.command("login")
+@_name
+@click.option("--no-browser", is_flag=True, help="Print the link only.")
+@click.option("--token", "ask_token", is_flag=True, help="Give a token that you have made, on stdin.")
+@common
+def login(this: Invocation, *, name: str | None, no_browser: bool, ask_token: bool) -> None:
+    """Log in to a group in a browser, here or on another machine."""
+    from dynamic_mcp.cli import logging_in
+
+    logging_in.login(this, name, open_browser=not no_browser, ask_token=ask_token)
+
+
+@command.command("logout")
+@_name
+@common
+def logout(this: Invocation, *, name: str | None) -> None:
+    """Revoke and forget the tokens of a group."""
+    from dynamic_mcp.cli import logging_in
+
+    logging_in.logout(this, name)
+
+
+@command.command("status")
+@_name
+@common
+def status(this: Invocation, *, name: str | None) -> int:
+    """Show which groups are logged in; exit code 4 when a login is needed."""
+    from dynamic_mcp.cli import logging_in
+
+    return logging_in.status(this, name)

@@ -1,0 +1,48 @@
+"""`dynamic-mcp call GROUP TOOL`: run one tool."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from dynamic_mcp.cli.options import common
+from dynamic_mcp.cli.suggestions import complete_group, complete_tool
+
+if TYPE_CHECKING:
+    from dynamic_mcp.cli.invocation import Invocation
+
+
+@click.command(short_help="Run a tool.")
+@click.argument("group", shell_complete=complete_group)
+@click.argument("tool", shell_complete=complete_tool)
+@click.argument("arguments", nargs=-1, metavar="[JSON | key=value … | -]")
+@click.option("--select", metavar="JSONPATH", help="Only this part of the result, as `$.items[*].name`.")
+@click.option("--timeout", metavar="TIME", help="How long to wait, as `2m`; instead of the config's.")
+@click.option("--save", metavar="DIR", type=click.Path(file_okay=False), help="Where images and other files go.")
+@common
+def command(
+    this: Invocation,
+    group: str,
+    tool: str,
+    arguments: tuple[str, ...],
+    *,
+    select: str | None,
+    timeout: str | None,
+    save: str | None,
+) -> int:
+    """Run TOOL of GROUP and print its result.
+
+    Arguments are a JSON object, or key=value with the types of the tool's schema (a list's key may be repeated,
+    `a.b=1` is a member of an object, `key:=JSON` takes JSON as it is), or `-` for a JSON object on stdin.
+
+    Text is printed as text and structured content as JSON; images and other files are saved. --json prints the
+    whole result. A result that is an error goes to stderr, with exit code 5. Ctrl-C cancels the call.
+
+    \b
+    dynamic-mcp call time get_current_time timezone=Europe/Oslo
+    dynamic-mcp call github create_issue '{"title": "It broke", "labels": ["bug"]}'
+    """
+    from dynamic_mcp.cli.calling import Wanted, call
+
+    return call(this, Wanted(group, tool, arguments, select=select, timeout=timeout, save=save))

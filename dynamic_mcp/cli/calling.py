@@ -1,0 +1,114 @@
+"""One call of one tool: its arguments from the command line, its result for whoever looks."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from msgspec import Raw
+
+from dynamic_mcp import meta_tools, wire
+from dynamic_mcp.cli import contents, typed
+from dynamic_mcp.cli.invocation import Invocation
+from dynamic_mcp.cli.running import Client, client, run
+from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.config.values import FlawError, seconds
+from dynamic_mcp.errors import InvalidArguments, NotFound, UpstreamError
+from dynamic_mcp.groups import closest
+
+_ERROR_CODE = UpstreamError.exit_code
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the command line asks for."""
+
+    group: str
+    tool: str
+    arguments: tuple[str, ...]
+    select: str | None
+    timeout: str | None
+    save: str | None
+
+
+def call(this: Invocation, wanted: Wanted) -> int:
+    """Call a tool and print its result; returns the exit code."""
+    config = this.config_of(wanted.group)
+    if wanted.timeout is not None:
+        config = _with_timeout(config, wanted.timeout)
+    return run(_called(this, config, wanted))
+
+
+async def _called(this: Invocation, config: Config, wanted: Wanted) -> int:
+    async with client(config, this.out) as made:
+        with this.out.waiting(f"{wanted.group}: {wanted.tool}"):
+            if this.verbose:
+                await made.ask("logging/setLevel", {"level": "debug"})
+            result = await made.ask("tools/call", await _params(made, wanted), group=wanted.group)
+        return _shown(this, result, wanted)
+
+
+async def _params(made: Client, wanted: Wanted) -> dict[str, object]:
+    arguments: dict[str, object] = {"group": wanted.group, "name": wanted.tool, "args": await _args(made, wanted)}
+    if wanted.select is not None:
+        arguments["select"] = wanted.select
+    return {"name": meta_tools.CALL, "arguments": arguments, "_meta": {"progressToken": 1}}
+
+
+async def _args(made: Client, wanted: Wanted) -> object:
+    """Return the arguments: JSON as it is, or typed by the tool's schema. Raises InvalidArguments."""
+    tools = await _tools(made, wanted)
+    match wanted.arguments:
+        case ():
+            return {}
+        case ("-",):
+            return _json_object(sys.stdin.buffer.read(), "stdin")
+        case (text,) if text.lstrip().startswith("{"):
+            return _json_object(text.encode("utf-8", "surrogateescape"), "the argument")
+    schema = json.loads(bytes(wire.members(tools[wanted.tool]).get("inputSchema", wire.EMPTY_OBJECT)))
+    return typed.arguments(wanted.arguments, schema if isinstance(schema, dict) else {})
+
+
+async def _tools(made: Client, wanted: Wanted) -> Mapping[str, Raw]:
+    """Return the group's tools, the wanted one among them. Raises NotFound and UpstreamError."""
+    group = made.proxy.groups[wanted.group]
+    tools = (await group.catalog()).tools
+    if wanted.tool not in tools:
+        tools = (await group.reread()).tools
+    if wanted.tool not in tools:
+        hint = f"`dynamic-mcp tools {group.name}` lists them"
+        raise NotFound(f"tool of group `{group.name}`", wanted.tool, closest(wanted.tool, list(tools)), hint=hint)
+    return tools
+
+
+def _json_object(data: bytes, where: str) -> Raw:
+    """Return the bytes as they are, so that numbers keep their digits. Raises InvalidArguments."""
+    try:
+        found = json.loads(data)
+    except ValueError as exc:
+        raise InvalidArguments(f"{where} is not JSON: {exc}", hint='quote it, as \'{"key": "value"}\'') from exc
+    if not isinstance(found, dict):
+        raise InvalidArguments(f"{where} is not a JSON object", hint='write {"key": "value"}, or key=value')
+    return Raw(data.strip())
+
+
+def _with_timeout(config: Config, text: str) -> Config:
+    try:
+        tools_s = seconds(text)
+    except FlawError as exc:
+        raise InvalidArguments(f"--timeout {exc}", hint=exc.hint) from exc
+    groups = (replace(group, timeouts=replace(group.timeouts, tools_s=tools_s)) for group in config.groups)
+    return replace(config, groups=tuple(groups))
+
+
+def _shown(this: Invocation, result: Raw, wanted: Wanted) -> int:
+    is_error = bytes(wire.member(result, "isError")) == b"true"
+    if this.out.asked_for_json:
+        this.out.json(bytes(result))
+    elif is_error:
+        this.out.error("\n".join(contents.texts(result)) or "the tool reports an error, without a word")
+    else:
+        contents.show_result(this.out, result, wanted.save)
+    return _ERROR_CODE if is_error else 0

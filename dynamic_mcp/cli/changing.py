@@ -1,0 +1,105 @@
+"""Changes of the config file by a command: one value, every other byte kept, and never to something that is wrong."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from dynamic_mcp import paths
+from dynamic_mcp.cli.invocation import Invocation
+from dynamic_mcp.config import edit
+from dynamic_mcp.config.keys import path
+from dynamic_mcp.config.read import FILE_NAME, VARIABLE, disabled, find, names_in
+from dynamic_mcp.config.read import document as document_of
+from dynamic_mcp.config.secrets import plain_secrets
+from dynamic_mcp.errors import ConfigError, InvalidArguments, NotFound
+
+_EMPTY = '{\n  "mcpServers": {}\n}\n'
+
+
+def add(this: Invocation, name: str, entry: Mapping[str, object], *, may_replace: bool) -> int:
+    """Write a server into the config; returns the exit code."""
+    file = file_to_be(this)
+    before = _text(file) if file.exists() else _EMPTY
+    if name in names_in(before, file) and not may_replace:
+        raise InvalidArguments(f"`{file}` has a server `{name}` already", hint="--replace takes its place")
+    _write(file, edit.put(before, ("mcpServers", name), entry))
+    _tell(this, file, name, "added to" if name not in names_in(before, file) else "replaced in", entry)
+    for keys in plain_secrets({"mcpServers": {name: dict(entry)}}):
+        this.out.words(f"warning: `{path(keys)}` looks like a secret in plain text; `${{VARIABLE}}` keeps it out")
+    return 0
+
+
+def remove(this: Invocation, name: str) -> int:
+    """Take a server out of the config; returns the exit code."""
+    file = this.file()
+    text = _with(file, name)
+    _write(file, edit.drop(text, ("mcpServers", name)))
+    _tell(this, file, name, "removed from", None)
+    return 0
+
+
+def switch(this: Invocation, name: str, *, on: bool) -> int:
+    """Switch a server on or off; returns the exit code."""
+    file = this.file()
+    text = _with(file, name)
+    if (name not in disabled(file)) == on:
+        this.out.words(f"`{name}` is {'enabled' if on else 'disabled'} already in `{file}`")
+        return 0
+    _write(file, edit.put(text, ("mcpServers", name, "enabled"), on))
+    _tell(this, file, name, "enabled in" if on else "disabled in", None)
+    return 0
+
+
+def pairs(option: str, words: Iterable[str]) -> dict[str, str]:
+    """Return NAME=VALUE words as a mapping. Raises InvalidArguments."""
+    found: dict[str, str] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name:
+            raise InvalidArguments(f"{option}: `{name}` is not NAME=VALUE")  # the rest may be a secret
+        found[name] = value
+    return found
+
+
+def file_to_be(this: Invocation) -> Path:
+    """Return the config file, or where a first one goes: the user's config directory, unless another is named."""
+    cwd, user_dir = Path.cwd(), paths.config_dir()
+    places = (cwd / FILE_NAME, user_dir / FILE_NAME)
+    if this.named or os.environ.get(VARIABLE) or any(place.is_file() for place in places):
+        return find(this.named, os.environ, cwd=cwd, user_dir=user_dir)
+    return user_dir / FILE_NAME
+
+
+def _with(file: Path, name: str) -> str:
+    """Return the text of a config that has this server. Raises ConfigError and NotFound."""
+    from dynamic_mcp.groups import closest
+
+    text = _text(file)
+    names = names_in(text, file)
+    if name not in names:
+        listed = ", ".join(f"`{each}`" for each in names) or "none"
+        raise NotFound("server", name, closest(name, names), hint=f"those in `{file}`: {listed}")
+    return text
+
+
+def _text(file: Path) -> str:
+    document_of(file)  # says what is wrong with a file that is none
+    return file.read_bytes().decode()
+
+
+def _write(file: Path, text: str) -> None:
+    names_in(text, file)
+    try:
+        paths.rewrite(file, text.encode())
+    except OSError as exc:
+        raise ConfigError(str(file), "", f"cannot be written: {(exc.strerror or str(exc)).lower()}") from exc
+
+
+def _tell(this: Invocation, file: Path, name: str, done: str, entry: Mapping[str, object] | None) -> None:
+    this.out.words(f"`{name}` is {done} `{file}`")
+    if this.out.asked_for_json:
+        this.out.json({"file": str(file), "server": name, "entry": entry})
+    elif entry is not None:
+        this.out.words(f"`dynamic-mcp doctor {name}` tries it")

@@ -1,0 +1,115 @@
+"""Findings for whoever looks: of the config, and of each server."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dynamic_mcp.cli.invocation import Invocation
+from dynamic_mcp.cli.output import Output
+from dynamic_mcp.config.keys import path
+from dynamic_mcp.doctor.files import check as check_file
+from dynamic_mcp.doctor.findings import Examined, Finding, Level, exit_code
+
+if TYPE_CHECKING:
+    from dynamic_mcp.config.resolved import Config
+
+_STYLES = {Level.OK: "green", Level.NOTE: "", Level.WARNING: "yellow", Level.ERROR: "red"}
+_STDERR_LINES = 5
+
+
+def check(this: Invocation, named: str | None) -> int:
+    """Print what is to be said of the config; returns the exit code."""
+    file = (replace(this, named=named) if named else this).file()
+    _, findings = check_file(file, os.environ)
+    if this.out.is_json:
+        this.out.json(findings)
+    else:
+        _show(this.out, findings)
+    return exit_code(findings)
+
+
+def doctor(this: Invocation, group: str | None) -> int:
+    """Print what is to be said of the config and of its servers; returns the exit code."""
+    from dynamic_mcp.cli.running import run
+
+    file = this.file()
+    config, findings = check_file(file, os.environ)
+    examined: list[Examined] = []
+    if config is not None:
+        chosen = this.config_of(group)
+        findings = [each for each in findings if group is None or _concerns(each, group)]
+        examined = run(_examined(chosen, this.out))
+    if this.out.is_json:
+        this.out.json({"config": str(file), "findings": findings, "groups": examined})
+    else:
+        _show(this.out, findings)
+        errors = [finding for finding in findings if finding.level is Level.ERROR]
+        for each in examined:
+            if each.is_up or not any(_is_of(error, each.group) for error in errors):  # else it stands above
+                _show_group(this.out, each, is_verbose=this.verbose > 0)
+    return exit_code([*findings, *(finding for each in examined for finding in each.findings)])
+
+
+async def _examined(config: Config, out: Output) -> list[Examined]:
+    import asyncio
+
+    from dynamic_mcp import paths
+    from dynamic_mcp.cli.running import client
+    from dynamic_mcp.doctor.servers import Doctor
+    from dynamic_mcp.shelf import Shelf
+
+    shelf = Shelf(paths.cache_dir() / "catalogs")
+    examiner = Doctor()
+    with examiner.listening(), out.waiting("connecting to " + ", ".join(each.name for each in config.groups)):
+        async with client(config, out, wrapped=examiner.around, learns_anew=True) as made:
+            return await asyncio.gather(
+                *(examiner.examine(group, shelf.load(group.config)) for group in made.proxy.groups)
+            )
+
+
+def _concerns(finding: Finding, group: str) -> bool:
+    """Tell whether what was found in the config is of use to somebody who asks about one group."""
+    return not finding.where.startswith("mcpServers") or _is_of(finding, group)
+
+
+def _is_of(finding: Finding, group: str) -> bool:
+    """Tell whether something stands in the entry of a group."""
+    entry = path(("mcpServers", group))
+    return finding.where == entry or finding.where.startswith((f"{entry}.", f"{entry}["))
+
+
+def _show(out: Output, findings: list[Finding]) -> None:
+    for finding in findings:
+        out.line(f"{out.mark(finding.level)} {finding.where}: {finding.what}", _STYLES[finding.level])
+        if finding.hint:
+            out.line(f"hint: {finding.hint}", indent=4)
+
+
+def _show_group(out: Output, examined: Examined, *, is_verbose: bool) -> None:
+    out.line("")
+    if examined.is_up:
+        out.line(f"{out.mark(Level.OK)} {examined.group}: {_summary(examined)}", _STYLES[Level.OK])
+        out.line(_details(examined), indent=2)
+    _show(out, examined.findings)
+    if examined.stderr and (is_verbose or not examined.is_up):
+        out.line("its last words on stderr:", indent=2)
+        for line in examined.stderr if is_verbose else examined.stderr[-_STDERR_LINES:]:
+            out.line(line, "dim", indent=4)
+
+
+def _summary(examined: Examined) -> str:
+    counts = (("tools", examined.tools), ("resources", examined.resources), ("prompts", examined.prompts))
+    has = ", ".join(f"{count} {name}" for name, count in counts if count)
+    return f"connected in {examined.connect_s or 0:.1f} s, {has or 'offers nothing'}"
+
+
+def _details(examined: Examined) -> str:
+    parts = [
+        examined.server or "a server without a name",
+        f"protocol {examined.protocol}",
+        f"answers in {(examined.ping_s or 0) * 1000:.0f} ms",
+        f"can do {', '.join(examined.capabilities) or 'nothing'}",
+    ]
+    return "; ".join(parts)

@@ -1,0 +1,82 @@
+"""`dynamic-mcp import [TOOL…]`: the servers of other tools in one config."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from dynamic_mcp.cli.options import json_option, quiet_option, verbose_option
+
+_EPILOG = """\
+Exit codes: 0 done, or nothing to do; 1 an error, or warnings with --strict; 2 the command line or the output is
+wrong; 3 nothing found; 4 done in part.
+"""
+
+
+@click.command("import", short_help="Bring in the servers of other tools.", epilog=_EPILOG)
+@click.argument("tools", nargs=-1, metavar="[TOOL]…")
+@click.option("--all", "is_all", is_flag=True, help="All tools that are found here.")
+@click.option("--file", "files", multiple=True, type=click.Path(), metavar="PATH", help="A file in whatever form.")
+@click.option(
+    "--scope",
+    type=click.Choice(["user", "project", "local", "all"]),
+    help="Whose settings. Default: the project's where there are any, else the user's.",
+)
+@click.option("-g", "--global", "is_global", is_flag=True, help="The same as `--scope user`.")
+@click.option("--project", metavar="DIR", type=click.Path(file_okay=False), help="The project. Default: here.")
+@click.option("-o", "--output", metavar="FILE", type=click.Path(), default="dynamic-mcp.json", show_default=True)
+@click.option(
+    "--on-conflict",
+    type=click.Choice(["ask", "keep", "replace", "rename"]),
+    default="ask",
+    show_default=True,
+    help="When a server changed both here and there; where nobody can be asked, `ask` keeps what is here.",
+)
+@click.option("--only", multiple=True, metavar="GLOB", help="Only servers with such names.")
+@click.option("--exclude", multiple=True, metavar="GLOB", help="No servers with such names.")
+@click.option("--skip-disabled", is_flag=True, help="Leave out servers that are switched off.")
+@click.option(
+    "--secrets",
+    type=click.Choice(["keep", "env", "fail"]),
+    default="keep",
+    show_default=True,
+    help="Secrets in plain text: keep them, move them into a private env file, or do not import them.",
+)
+@click.option(
+    "--describe",
+    type=click.Choice(["auto", "server", "ask", "none"]),
+    help="Where descriptions are from that the tool does not have: a table of well-known servers (auto, the default),"
+    " the server itself, or you.",
+)
+@click.option("--trust", is_flag=True, help="Let `--describe server` start what a project's files name.")
+@click.option("--strict", is_flag=True, help="Take warnings as errors.")
+@click.option("-y", "--yes", is_flag=True, help="Ask nothing.")
+@click.option(
+    "-f", "--force", is_flag=True, help="Replace the output instead of merging into it; `undo` has the old one."
+)
+@click.option("--dry-run", is_flag=True, help="Show the difference and write nothing.")
+@click.option("--list", "is_list", is_flag=True, help="Show what there is and write nothing.")
+@quiet_option
+@verbose_option
+@json_option
+def command(**given: Any) -> int:  # Any: click's values, each of its option's kind
+    """Convert the MCP servers of TOOLs into one dynamic-mcp.json. Nothing that is found is run.
+
+    Without a TOOL, on a terminal: shows what there is and lets you choose. An output that is there is merged
+    into: your descriptions, filters, comments and order stay, and what changed on one side only is taken over.
+
+    \b
+    dynamic-mcp import cursor
+    dynamic-mcp import claude codex --scope all
+    dynamic-mcp import --all --yes
+    """
+    from dynamic_mcp.cli.importing import Options, run
+    from dynamic_mcp.cli.invocation import invocation
+
+    this = invocation(None, quiet=given.pop("quiet"), verbose=given.pop("verbose"), as_json=given.pop("as_json"))
+    if given["is_global"] and given["scope"] not in (None, "user"):
+        raise click.UsageError("--global is `--scope user`, and --scope says something else")
+    if given["is_all"] and given["tools"]:
+        raise click.UsageError("name tools, or give --all")
+    return run(this, Options(**given))

@@ -1,0 +1,90 @@
+"""What is shown of an import: tables, the difference, warnings and what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dynamic_mcp.cli.output import Output
+from dynamic_mcp.importer.found import Notice, Source
+from dynamic_mcp.importer.plan import Action, Plan, count
+
+_STYLES = {"+": "green", "-": "red", "@": "cyan"}
+
+
+def show_readings(out: Output, made: Plan) -> None:
+    """Show what was found, file by file, and what an import would make of it."""
+    if out.asked_for_json or not out.is_terminal:
+        out.json(made.as_json())
+        return
+    rows: list[list[str]] = []
+    for reading in made.readings:
+        source = reading.source
+        counts = count([item for item in made.items if item.found.source == source])
+        changed = counts[Action.UPDATE] + counts[Action.CONFLICT]
+        numbers = [str(len(reading.servers)), str(counts[Action.NEW]), str(counts[Action.SAME]), str(changed)]
+        file = f"{source.file}: {reading.error}" if reading.error else str(source.file)
+        rows.append([source.tool, source.scope.value, *numbers, file])
+    out.table(["TOOL", "SCOPE", "SERVERS", "NEW", "SAME", "CHANGED", "FILE"], rows)
+
+
+def show_diff(out: Output, made: Plan) -> None:
+    """Show the difference that would be made, secrets hidden."""
+    lines = list(made.diff())
+    if not lines:
+        out.words(f"`{made.output}` would stay as it is")
+    for line in lines:
+        if out.is_terminal:
+            out.line(line, _STYLES.get(line[:1], ""))
+        else:
+            out.text(line)
+    if made.variables:
+        out.words(f"`{made.env_file}` would get {', '.join(made.variables)}")
+
+
+def show_warnings(out: Output, made: Plan) -> None:
+    """Say what is lost, what could not be read, and what is no longer there."""
+    show_notices(out, made.notices)
+    for error in made.errors:
+        out.words(f"error: {error}", "red")
+    for remark in made.remarks:
+        out.words(f"note: {remark}")
+
+
+def show_notices(out: Output, notices: Iterable[Notice]) -> None:
+    """Say what is lost, a line for each field."""
+    for notice in notices:
+        out.words(f"warning: {notice}", "yellow")
+
+
+def show_done(out: Output, made: Plan, *, is_exposed: bool) -> None:
+    """Say what was done, and what is to be done now."""
+    counts = count(made.items)
+    words = [f"{number} {action}" for action, number in counts.items() if number]
+    done = f"{made.output}: " + (", ".join(words) or "no servers")
+    out.words(done if made.is_changed or made.variables else f"{done}; nothing to write")
+    for item in made.items:
+        if item.action not in (Action.SAME, Action.SKIP):
+            out.words(f"  {item.action}: {item.name}{_origin(item.found.source, item.found.name, item.name)}")
+        elif item.reason:
+            out.words(f"  skipped: {item.found.name}: {item.reason}")
+    for name, servers in made.exports.items():
+        out.words(f"to set: {name} (for {', '.join(servers)})")
+    _show_secrets(out, made, is_exposed=is_exposed)
+    if made.is_changed:
+        out.words(f"next: `dynamic-mcp {made.output}` serves them, and `dynamic-mcp install TOOL` tells a tool to")
+
+
+def _show_secrets(out: Output, made: Plan, *, is_exposed: bool) -> None:
+    plain = made.literal_secrets()
+    if plain:
+        named = "; ".join(f"{name} ({', '.join(fields)})" for name, fields in plain.items())
+        out.words(f"warning: secrets in plain text: {named}", "yellow")
+        out.words("hint: `--secrets env` moves them into a private file")
+    if is_exposed:
+        out.words(f"warning: `{made.output}` is in a git work tree that does not ignore it", "yellow")
+    if made.variables:
+        out.words(f"secrets are in `{made.env_file}`: {', '.join(made.variables)}")
+
+
+def _origin(source: Source, found: str, name: str) -> str:
+    return f" from {source.tool} ({source.scope.value})" + (f", where it is `{found}`" if found != name else "")

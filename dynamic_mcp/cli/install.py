@@ -1,0 +1,40 @@
+"""`dynamic-mcp install TOOL`: one entry in the tool's own settings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from dynamic_mcp.cli.options import common
+
+if TYPE_CHECKING:
+    from dynamic_mcp.cli.invocation import Invocation
+
+
+@click.command(short_help="Put dynamic-mcp into another tool's settings.")
+@click.argument("tool")
+@click.option(
+    "--scope",
+    type=click.Choice(["user", "project", "local"]),
+    default="user",
+    show_default=True,
+    help="Whose settings; `local` is the user's own for one project.",
+)
+@click.option("--project", metavar="DIR", type=click.Path(file_okay=False), help="The project. Default: here.")
+@click.option("--replace", is_flag=True, help="Switch off there what was imported from it, or take it out.")
+@click.option("--dry-run", is_flag=True, help="Show the difference and write nothing.")
+@common
+def command(this: Invocation, tool: str, *, scope: str, project: str | None, replace: bool, dry_run: bool) -> int:
+    """Put one entry into TOOL's settings, so that it starts dynamic-mcp with the config that --config names.
+
+    Every comment and byte around the entry stays. A backup comes first; `dynamic-mcp undo` takes it all back.
+    A file that cannot be parsed is never written.
+
+    \b
+    dynamic-mcp install cursor
+    dynamic-mcp install claude --replace --dry-run
+    """
+    from dynamic_mcp.cli.installing import install
+
+    return install(this, tool, scope, project, replace=replace, dry_run=dry_run)

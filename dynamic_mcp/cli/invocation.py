@@ -1,0 +1,67 @@
+"""One run of a command: its config, and where its words and data go."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dynamic_mcp import logbook, paths
+from dynamic_mcp.cli.output import Output
+
+if TYPE_CHECKING:
+    from dynamic_mcp.config.resolved import Config
+
+
+@dataclass(frozen=True)
+class Invocation:
+    """What a command is given; `named` is the config file that `--config` names."""
+
+    named: str | None
+    out: Output
+    verbose: int = 0
+
+    def file(self) -> Path:
+        """Return the config file, found as serving finds it. Raises ConfigError."""
+        from dynamic_mcp.config.read import find
+
+        return find(self.named, os.environ, cwd=Path.cwd(), user_dir=paths.config_dir())
+
+    def config(self) -> Config:
+        """Read the config. Raises ConfigError."""
+        from dynamic_mcp.config.read import read
+
+        return read(self.file(), os.environ)
+
+    def config_of(self, group: str | None) -> Config:
+        """Read the config, with no group but this one where it is named. Raises ConfigError and NotFound."""
+        config = self.config()
+        if group is None:
+            return config
+        chosen = tuple(each for each in config.groups if each.name == group)
+        if not chosen:
+            raise _no_group(group, config)
+        return replace(config, groups=chosen)
+
+
+def invocation(config_file: str | None, *, quiet: bool, verbose: int, as_json: bool) -> Invocation:
+    """Begin a command: its log goes to stderr, errors only unless it is to say more."""
+    levels = ("error", "info", "debug")
+    logbook.to_terminal("error" if quiet else levels[min(verbose, 2)], sys.stderr)
+    out = Output(sys.stdout, sys.stderr, os.environ, as_json=as_json, is_quiet=quiet, is_plain=verbose > 0)
+    return Invocation(config_file, out, verbose)
+
+
+def _no_group(name: str, config: Config) -> Exception:
+    from dynamic_mcp.config.read import disabled
+    from dynamic_mcp.errors import NotFound
+    from dynamic_mcp.groups import closest
+
+    names = [group.name for group in config.groups]
+    if name in disabled(config.file):
+        return NotFound("enabled group", name, hint=f"`dynamic-mcp enable {name}` enables it")
+    listed = ", ".join(f"`{each}`" for each in names)
+    hint = f"the groups of `{config.file}` are {listed}" if names else f"`{config.file}` has no groups"
+    return NotFound("group", name, closest(name, names), hint=hint)

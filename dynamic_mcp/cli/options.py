@@ -1,0 +1,50 @@
+"""What every command takes: which config, how much to say, and in which form."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Concatenate, ParamSpec
+
+import click
+
+if TYPE_CHECKING:
+    from dynamic_mcp.cli.invocation import Invocation
+
+P = ParamSpec("P")
+Command = Callable[P, int | None]
+
+config_option = click.option(
+    "-c",
+    "--config",
+    "config_file",
+    metavar="FILE",
+    type=click.Path(),
+    help="The config. Default: $DYNAMIC_MCP_CONFIG, else ./dynamic-mcp.json, else the one in your config directory.",
+)
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="Say nothing on stderr but errors.")
+verbose_option = click.option("-v", "--verbose", count=True, help="Say more on stderr; twice for everything.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON on a terminal too.")
+
+
+def common(function: Callable[Concatenate[Invocation, P], int | None]) -> Command[...]:
+    """Give a command the options that all have; it gets them as its first argument, and returns its exit code."""
+
+    @config_option
+    @quiet_option
+    @verbose_option
+    @json_option
+    @functools.wraps(function)
+    def command(
+        config_file: str | None,
+        quiet: bool,  # noqa: FBT001 - click gives them by name, and nothing may stand between *args and **kwargs
+        verbose: int,
+        as_json: bool,  # noqa: FBT001
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> int | None:
+        from dynamic_mcp.cli.invocation import invocation
+
+        return function(invocation(config_file, quiet=quiet, verbose=verbose, as_json=as_json), *args, **kwargs)
+
+    return command

@@ -1,0 +1,26 @@
+"""`dynamic-mcp prompt GROUP NAME`: get one prompt."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from dynamic_mcp.cli.options import common
+from dynamic_mcp.cli.suggestions import complete_group
+
+if TYPE_CHECKING:
+    from dynamic_mcp.cli.invocation import Invocation
+
+
+@click.command(short_help="Get a prompt.")
+@click.argument("group", shell_complete=complete_group)
+@click.argument("name")
+@click.argument("arguments", nargs=-1, metavar="[key=value …]")
+@click.option("--save", metavar="DIR", type=click.Path(file_okay=False), help="Where images and other files go.")
+@common
+def command(this: Invocation, group: str, name: str, arguments: tuple[str, ...], *, save: str | None) -> int:
+    """Get the prompt NAME of GROUP, filled in, and print its messages. --json prints the whole result."""
+    from dynamic_mcp.cli.reading import prompt
+
+    return prompt(this, group, name, arguments, save)

@@ -1,0 +1,24 @@
+"""`dynamic-mcp prompts [GROUP]`: what there is to ask for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from dynamic_mcp.cli.options import common
+from dynamic_mcp.cli.suggestions import complete_group
+
+if TYPE_CHECKING:
+    from dynamic_mcp.cli.invocation import Invocation
+
+
+@click.command(short_help="List prompts.")
+@click.argument("group", required=False, shell_complete=complete_group)
+@common
+def command(this: Invocation, group: str | None) -> int:
+    """List the prompts of all groups, or of GROUP, with their arguments."""
+    from dynamic_mcp.catalog import Kind
+    from dynamic_mcp.cli.listing import list_entries
+
+    return list_entries(this, group, [Kind.PROMPTS])

@@ -1,0 +1,24 @@
+"""`dynamic-mcp resources [GROUP]`: what there is to read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from dynamic_mcp.cli.options import common
+from dynamic_mcp.cli.suggestions import complete_group
+
+if TYPE_CHECKING:
+    from dynamic_mcp.cli.invocation import Invocation
+
+
+@click.command(short_help="List resources.")
+@click.argument("group", required=False, shell_complete=complete_group)
+@common
+def command(this: Invocation, group: str | None) -> int:
+    """List the resources and resource templates of all groups, or of GROUP."""
+    from dynamic_mcp.catalog import Kind
+    from dynamic_mcp.cli.listing import list_entries
+
+    return list_entries(this, group, [Kind.RESOURCES, Kind.TEMPLATES])

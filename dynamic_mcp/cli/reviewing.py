@@ -1,0 +1,133 @@
+"""The log file read again: filtered, in the order of time, and on as it grows."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from dynamic_mcp import logbook, paths
+from dynamic_mcp.cli.invocation import Invocation
+from dynamic_mcp.cli.output import Output
+from dynamic_mcp.config.values import FlawError, seconds
+from dynamic_mcp.errors import InvalidArguments
+
+Record = dict[str, Any]  # Any: what a line of JSON may hold
+
+_EVERY_S = 0.5
+_STYLES = {"error": "red", "warning": "yellow", "debug": "dim"}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which records are shown; `since` is a time as it stands in the file."""
+
+    group: str | None
+    since: str
+    levels: frozenset[str]
+
+    @classmethod
+    def of(cls, group: str | None, since: str | None, level: str | None) -> Wanted:
+        """Return what the command line asks for. Raises InvalidArguments."""
+        begin = ""
+        if since is not None:
+            try:
+                begin = (datetime.now(UTC) - timedelta(seconds=seconds(since))).isoformat(timespec="milliseconds")
+            except FlawError as exc:
+                raise InvalidArguments(f"--since {exc}", hint=exc.hint) from exc
+        # what servers say on stderr is debug to a developer, but what somebody who asks for a group came for
+        lowest = logbook.LEVELS.index(level or "debug")
+        return cls(group, begin, frozenset(logbook.LEVELS[lowest:]))
+
+    def has(self, record: Record) -> bool:
+        """Tell whether this is one of them."""
+        return (
+            (self.group is None or record.get("group") == self.group)
+            and record.get("level") in self.levels
+            and str(record.get("time", "")) >= self.since
+        )
+
+
+def logs(this: Invocation, wanted: Wanted, *, is_following: bool) -> int:
+    """Print records; returns the exit code."""
+    folder = paths.log_dir()
+    found = False
+    for line in _lines(folder, is_following=is_following):
+        record = _record(line)
+        if record is not None and wanted.has(record):
+            found = True
+            _show(this.out, record)
+    if not found:
+        where = f"about group `{wanted.group}` " if wanted.group else ""
+        this.out.words(f"nothing {where}is in the log, which serving proxies keep in `{folder}`")
+    return 0
+
+
+def _lines(folder: Path, *, is_following: bool) -> Iterator[str]:
+    for file in logbook.files(folder):
+        if file.name != logbook.FILE_NAME:
+            yield from _all(file)
+    yield from (_followed if is_following else _all)(folder / logbook.FILE_NAME)
+
+
+def _all(file: Path) -> Iterator[str]:
+    try:
+        with file.open(encoding="utf-8", errors="replace") as opened:
+            yield from opened
+    except FileNotFoundError:  # rotated meanwhile
+        return
+
+
+def _followed(path: Path) -> Iterator[str]:
+    """Yield the lines of a file for ever, and of the one that takes its place."""
+    begun = ""
+    while True:
+        try:
+            with path.open(encoding="utf-8", errors="replace") as file:
+                while True:
+                    if line := file.readline():
+                        begun += line
+                        if begun.endswith("\n"):
+                            yield begun
+                            begun = ""
+                    elif _is_another(path, file.fileno()):
+                        break
+                    else:
+                        time.sleep(_EVERY_S)
+        except FileNotFoundError:
+            time.sleep(_EVERY_S)
+
+
+def _is_another(path: Path, descriptor: int) -> bool:
+    try:
+        return not os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _record(line: str) -> Record | None:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _show(out: Output, record: Record) -> None:
+    if out.is_json:
+        out.json_line(record)
+        return
+    try:
+        when = datetime.fromisoformat(str(record.get("time"))).astimezone().strftime("%m-%d %H:%M:%S")
+    except ValueError:
+        when = "?"
+    level = str(record.get("level", ""))
+    text = f"{when} {level:7} {record.get('message', '')}"
+    if "traceback" in record:
+        text += f"\n{record['traceback']}"
+    out.line(text, _STYLES.get(level, ""))

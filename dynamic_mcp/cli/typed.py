@@ -1,0 +1,190 @@
+"""Arguments as a person types them, `key=value`, with the types that a tool's schema asks for. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from dynamic_mcp.errors import InvalidArguments
+
+Schema = Mapping[str, Any]  # Any: whatever JSON a server calls a schema
+
+_WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+_MOST_REFERENCES = 20
+
+
+def arguments(words: Sequence[str], schema: Schema) -> dict[str, object]:
+    """Return the arguments that these words mean. Raises InvalidArguments.
+
+    A key that comes again adds to a list, `a.b=1` sets a member of an object, `key:=JSON` takes any JSON.
+    """
+    found: dict[str, object] = {}
+    for word in words:
+        key, is_json, text = _split(word)
+        path = _path(key, schema)
+        inner, place = schema, found
+        for name in path[:-1]:
+            inner = _property(name, inner, schema, word)
+            member = place.setdefault(name, {})
+            if not isinstance(member, dict):
+                raise InvalidArguments(f"`{word}`: `{name}` is given as a whole already")
+            place = member
+        made = _property(path[-1], inner, schema, word)
+        value = _json(text, word) if is_json else _value(text, made, schema, word)
+        _put(place, path[-1], value, word)
+    return found
+
+
+def _split(word: str) -> tuple[str, bool, str]:
+    key, equals, text = word.partition("=")
+    if not equals or not key.rstrip(":"):
+        raise InvalidArguments(f"`{word}` is not key=value", hint="a whole JSON object is one argument, in quotes")
+    return key.removesuffix(":"), key.endswith(":"), text
+
+
+def _path(key: str, schema: Schema) -> list[str]:
+    """Cut `a.b` where `a` is known and `a.b` is not."""
+    names = _properties(schema, schema)
+    head, dot, _ = key.partition(".")
+    return key.split(".") if dot and key not in names and head in names else [key]
+
+
+def _property(name: str, schema: Schema, root: Schema, word: str) -> Schema:
+    names = _properties(schema, root)
+    if name in names:
+        made = names[name]
+        return made if isinstance(made, Mapping) else {}
+    if names and not _is_open(schema, root):
+        near = get_close_matches(name, list(names), n=2, cutoff=0.5)
+        guess = f"did you mean {' or '.join(f'`{each}`' for each in near)}? " if near else ""
+        listed = ", ".join(f"`{each}`" for each in names)
+        raise InvalidArguments(
+            f"`{word}`: the tool has no argument `{name}`", hint=f"{guess}its arguments are {listed}"
+        )
+    extra = _resolved(schema, root).get("additionalProperties")
+    return extra if isinstance(extra, Mapping) else {}
+
+
+def _properties(schema: Schema, root: Schema) -> Mapping[str, Any]:
+    found: dict[str, Any] = {}
+    for each in _variants(schema, root):
+        properties = each.get("properties")
+        found |= properties if isinstance(properties, dict) else {}
+    return found
+
+
+def _is_open(schema: Schema, root: Schema) -> bool:
+    return any(each.get("additionalProperties") not in (None, False) for each in _variants(schema, root))
+
+
+def _variants(schema: Schema, root: Schema) -> Iterator[Schema]:
+    """Yield a schema and what it is made of, references followed."""
+    schema = _resolved(schema, root)
+    yield schema
+    for name in ("anyOf", "oneOf", "allOf"):
+        parts = schema.get(name)
+        for part in parts if isinstance(parts, list) else ():
+            if isinstance(part, Mapping):
+                yield _resolved(part, root)
+
+
+def _resolved(schema: Schema, root: Schema) -> Schema:
+    for _ in range(_MOST_REFERENCES):
+        reference = schema.get("$ref")
+        if not isinstance(reference, str) or not reference.startswith("#"):
+            break
+        target: Any = root
+        for step in reference.removeprefix("#").strip("/").split("/") if reference != "#" else ():
+            target = target.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(target, Mapping) else None
+        schema = target if isinstance(target, Mapping) else {}
+    return schema
+
+
+def _types(schema: Schema, root: Schema) -> list[str]:
+    """Return the types that a value may have, strictest first; none where everything goes."""
+    found: list[str] = []
+    for each in _variants(schema, root):
+        kind = each.get("type")
+        found += [kind] if isinstance(kind, str) else [k for k in kind if isinstance(k, str)] if kind else []
+    order = ["null", "boolean", "integer", "number", "array", "object", "string"]
+    return sorted({kind for kind in found if kind in order}, key=order.index)
+
+
+def _value(text: str, schema: Schema, root: Schema, word: str) -> object:
+    choices = [choice for each in _variants(schema, root) for choice in each.get("enum") or ()]
+    for choice in choices:
+        if text == (choice if isinstance(choice, str) else json.dumps(choice)):
+            return choice
+    types = _types(schema, root)
+    if not types:
+        return text if choices else _guessed(text)
+    for kind in types:
+        matches, value = _as(kind, text, schema, root, word)
+        if matches:
+            return value
+    raise InvalidArguments(f"`{word}` must be {_article(' or '.join(types))}, which `{text}` is not")
+
+
+def _as(kind: str, text: str, schema: Schema, root: Schema, word: str) -> tuple[bool, object]:
+    """Tell whether a text is a value of this type, and which."""
+    match kind:
+        case "string":
+            return True, text
+        case "null":
+            return text == "null", None
+        case "boolean":
+            return text.lower() in _WORDS, _WORDS.get(text.lower())
+        case "array":
+            return True, _list(text, schema, root, word)
+        case "object":
+            found = _loaded(text)
+            return isinstance(found, dict), found
+    found = _loaded(text)
+    is_number = isinstance(found, int | float) and not isinstance(found, bool)
+    return is_number and (kind == "number" or isinstance(found, int)), found
+
+
+def _list(text: str, schema: Schema, root: Schema, word: str) -> list[object]:
+    if text.startswith("[") and isinstance(found := _loaded(text), list):
+        return found
+    found_items = (each["items"] for each in _variants(schema, root) if isinstance(each.get("items"), Mapping))
+    items: Schema = next(found_items, {})
+    return [_value(text, items, root, word)]
+
+
+def _guessed(text: str) -> object:
+    """Take what can be JSON as JSON, where nobody says what it is to be."""
+    found = _loaded(text)
+    return text if found is None and text != "null" else found
+
+
+def _loaded(text: str) -> Any:  # Any: JSON
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+def _json(text: str, word: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError as exc:
+        raise InvalidArguments(f"`{word}`: `{text}` is not JSON: {exc}") from exc
+
+
+def _put(place: dict[str, object], name: str, value: object, word: str) -> None:
+    before = place.get(name)
+    if name not in place:
+        place[name] = value
+    elif isinstance(before, list) and isinstance(value, list):
+        place[name] = before + value
+    elif isinstance(before, dict) and isinstance(value, dict):
+        place[name] = before | value
+    else:
+        raise InvalidArguments(f"`{word}`: `{name}` is given twice")
+
+
+def _article(noun: str) -> str:
+    return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"

@@ -1,0 +1,26 @@
+"""`dynamic-mcp undo [ID]`: take an import or an installation back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from dynamic_mcp.cli.options import common
+
+if TYPE_CHECKING:
+    from dynamic_mcp.cli.invocation import Invocation
+
+
+@click.command(short_help="Take an import, an install or an uninstall back.")
+@click.argument("id", required=False)
+@click.option("--list", "is_list", is_flag=True, help="Show what was done, the latest first.")
+@common
+def command(this: Invocation, id: str | None, *, is_list: bool) -> int:
+    """Take back the latest change of files, or the one with this ID.
+
+    A file that nobody has changed since gets its bytes back. From one that has changed only our edits go.
+    """
+    from dynamic_mcp.cli.installing import show_deeds, undo
+
+    return show_deeds(this) if is_list else undo(this, id)

@@ -1,0 +1,27 @@
+"""`dynamic-mcp uninstall TOOL`: our entry out of the tool's settings again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from dynamic_mcp.cli.options import common
+
+if TYPE_CHECKING:
+    from dynamic_mcp.cli.invocation import Invocation
+
+
+@click.command(short_help="Take dynamic-mcp out of another tool's settings.")
+@click.argument("tool")
+@click.option("--scope", type=click.Choice(["user", "project", "local"]), default="user", show_default=True)
+@click.option("--project", metavar="DIR", type=click.Path(file_okay=False), help="The project. Default: here.")
+@common
+def command(this: Invocation, tool: str, *, scope: str, project: str | None) -> int:
+    """Take back what `install TOOL` did; where the journal knows of nothing, take our entry out.
+
+    A file that nobody has changed since gets its bytes back. From one that has changed only our edits go.
+    """
+    from dynamic_mcp.cli.installing import uninstall
+
+    return uninstall(this, tool, scope, project)

@@ -1,0 +1,95 @@
+"""Change one value in a JSON text and keep every other byte: comments, order, indentation, line ends, last commas.
+
+A text that cannot be parsed is refused, never changed.
+"""
+
+from __future__ import annotations
+
+import json
+
+from dynamic_mcp.config import jsonc
+from dynamic_mcp.config.keys import Keys
+from dynamic_mcp.config.keys import path as shown
+from dynamic_mcp.config.source import Source
+
+_BOM = "\ufeff"
+
+
+class NoPlaceError(ValueError):
+    """The path leads through a value that can hold nothing, or past the end of a list."""
+
+    def __init__(self, path: Keys) -> None:
+        super().__init__(f"`{shown(path)}` is neither an object nor a list that could take it")
+
+
+def put(text: str, path: Keys, value: object) -> str:
+    """Return the text with `value` at `path`: in the place of what is there, else after its last neighbour.
+
+    An object takes the place of another one member by member. What is missing on the way is made, and a null on the
+    way counts as missing; a number may be the length of its list. Raises JSONDecodeError,
+    jsonc.DuplicateKeyError or NoPlaceError.
+    """
+    bom, text = _parted(text)
+    depth, there = _way(text, path)
+    if depth == len(path):
+        return bom + _changed(text, path, there, value)
+    key, inside = path[depth], _nested(path[depth + 1 :], value)
+    if isinstance(there, dict) and isinstance(key, str):
+        return bom + Source(text).insert(path[:depth], key, inside)
+    if isinstance(there, list) and key == len(there):
+        return bom + Source(text).insert(path[:depth], key, inside)
+    if there is None:
+        return bom + Source(text).replace(path[:depth], _nested((key,), inside))
+    raise NoPlaceError(path[:depth])
+
+
+def drop(text: str, path: Keys) -> str:
+    """Return the text without the value at `path`, its key and one comma; comments stay.
+
+    Where there is no such value the text stays as it is. Raises JSONDecodeError or jsonc.DuplicateKeyError.
+    """
+    bom, text = _parted(text)
+    depth, _ = _way(text, path)
+    if not path or depth < len(path):
+        return bom + text
+    return bom + Source(text).drop(path)
+
+
+def _parted(text: str) -> tuple[str, str]:
+    return (_BOM, text[1:]) if text.startswith(_BOM) else ("", text)
+
+
+def _way(text: str, path: Keys) -> tuple[int, object]:
+    """Return how much of the path is there, and the value where it ends."""
+    there = jsonc.loads(text)
+    for depth, key in enumerate(path):
+        match there, key:
+            case dict(), str() if key in there:
+                there = there[key]
+            case list(), int() if 0 <= key < len(there):
+                there = there[key]
+            case _:
+                return depth, there
+    return len(path), there
+
+
+def _nested(path: Keys, value: object) -> object:
+    for key in reversed(path):
+        value = [value] if isinstance(key, int) else {key: value}
+    return value
+
+
+def _changed(text: str, path: Keys, old: object, new: object) -> str:
+    if not (isinstance(old, dict) and isinstance(new, dict)):
+        return text if _is_same(old, new) else Source(text).replace(path, new)
+    for key in [key for key in old if key not in new]:
+        text = Source(text).drop((*path, key))
+    for key, value in new.items():
+        here = (*path, key)
+        text = _changed(text, here, old[key], value) if key in old else Source(text).insert(path, key, value)
+    return text
+
+
+def _is_same(old: object, new: object) -> bool:
+    # true is not 1, and 1 is not 1.0
+    return json.dumps(old, sort_keys=True) == json.dumps(new, sort_keys=True)

@@ -1,0 +1,249 @@
+"""Where the values of a JSON text are, and how to put one in or take one out in the manner of its neighbours.
+
+The text is valid, as `jsonc` reads it, and the paths are in it; `edit` sees to both.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+
+from dynamic_mcp.config import jsonc
+from dynamic_mcp.config.keys import Keys
+
+_TOKEN = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{},:]|[^\s\[\]{},:"]++')
+_COMMENTS = re.compile(r"[ \t]*(?:/\*(?s:.*?)\*/[ \t]*)*(?://[^\r\n]*)?")
+_BLANKS = re.compile(r"[ \t]*")
+_UNIT = re.compile(r"^([ \t]+)\S", re.MULTILINE)
+_LONGEST_LIST = 100
+
+
+@dataclass(frozen=True)
+class _Member:
+    """One member of an object or list: where it, its value and its end are, and the comma behind it."""
+
+    key: str | int
+    start: int
+    value: int
+    end: int
+    comma: int | None
+
+
+@dataclass(frozen=True)
+class _Container:
+    """An object or list: its two brackets, and what is between them."""
+
+    open: int
+    close: int
+    members: tuple[_Member, ...]
+
+    def index(self, key: str | int) -> int:
+        return next(index for index, member in enumerate(self.members) if member.key == key)
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """What to take out, and what to put in its place."""
+
+    start: int
+    end: int
+    new: str = ""
+
+
+class Source:
+    """One valid text; each method returns what becomes of it."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._plain = jsonc.uncommented(text)
+        newline = text.find("\n")
+        self._eol = "\r\n" if text[newline - 1 : newline] == "\r" else "\n"
+        unit = _UNIT.search(self._plain)
+        self._unit = unit[1] if unit else "  "
+
+    def replace(self, path: Keys, value: object) -> str:
+        """Put another value in the place of the one at `path`."""
+        if path:
+            container = self._container(path[:-1])
+            member = container.members[container.index(path[-1])]
+            is_inline = self._is_on_one_line(container)
+        else:
+            member, is_inline = self._root(), False
+        rendered = self._rendered(value, self._indent_at(member.start), is_inline=is_inline)
+        return self._with(_Cut(member.value, member.end, rendered))
+
+    def insert(self, path: Keys, key: str | int, value: object) -> str:
+        """Put a value behind the last member of the container at `path`; a list takes no notice of `key`."""
+        container = self._container(path)
+        is_inline = self._is_on_one_line(container)
+        indent = self._child_indent(container)
+        name = f"{_string(key)}: " if isinstance(key, str) else ""
+        item = name + self._rendered(value, indent, is_inline=is_inline)
+        if is_inline:
+            return self._with(*_beside(container, item))
+        return self._with(*self._below(container, indent, item))
+
+    def drop(self, path: Keys) -> str:
+        """Take a member out, with one comma and with its line if it has one to itself."""
+        container = self._container(path[:-1])
+        index = container.index(path[-1])
+        member = container.members[index]
+        if self._is_alone(container, member):
+            return self._with(_Cut(container.open + 1, container.close))
+        cuts: list[_Cut] = []
+        end = member.end
+        if member.comma is None and index:
+            comma = container.members[index - 1].comma
+            assert comma is not None
+            cuts.append(_Cut(comma, comma + 1))
+        elif member.comma is not None and not self._text[end : member.comma].strip():
+            end = member.comma + 1
+        elif member.comma is not None:
+            cuts.append(_Cut(member.comma, member.comma + 1))
+        return self._with(*cuts, self._widened(member.start, end, is_last=index == len(container.members) - 1))
+
+    def _with(self, *cuts: _Cut) -> str:
+        text = self._text
+        for cut in sorted(cuts, key=lambda cut: (cut.start, cut.end), reverse=True):
+            text = text[: cut.start] + cut.new + text[cut.end :]
+        return text
+
+    def _root(self) -> _Member:
+        start = len(self._plain) - len(self._plain.lstrip())
+        return _Member("", start, start, len(self._plain.rstrip()), None)
+
+    def _container(self, path: Keys) -> _Container:
+        container = _scanned(self._plain, self._root().start)
+        for key in path:
+            container = _scanned(self._plain, container.members[container.index(key)].value)
+        return container
+
+    def _is_on_one_line(self, container: _Container) -> bool:
+        if not container.members:
+            is_all = not self._plain[: container.open].strip() and not self._plain[container.close + 1 :].strip()
+            return "\n" not in self._text and not is_all
+        return "\n" not in self._text[container.open : container.close]
+
+    def _is_alone(self, container: _Container, member: _Member) -> bool:
+        before, after = self._text[container.open + 1 : member.start], self._text[member.end : container.close]
+        return not before.strip() and after.strip() in ("", ",")
+
+    def _child_indent(self, container: _Container) -> str:
+        starts = [member.start for member in container.members if self._begins_its_line(member.start)]
+        return self._indent_at(starts[-1]) if starts else self._indent_at(container.open) + self._unit
+
+    def _below(self, container: _Container, indent: str, item: str) -> list[_Cut]:
+        """Put an item on a line of its own, behind the last member and what is said about that on its line."""
+        if not container.members:
+            point = self._end_of_comments(container.open + 1, container.close)
+            has_line = "\n" in self._text[point : container.close]
+            tail = "" if has_line else self._eol + self._indent_at(container.open)
+            return [_Cut(point, point, self._eol + indent + item + tail)]
+        last = container.members[-1]
+        if last.comma is not None:
+            point = self._end_of_comments(last.comma + 1, container.close)
+            return [_Cut(point, point, f"{self._eol}{indent}{item},")]
+        point = self._end_of_comments(last.end, container.close)
+        if point == last.end:
+            return [_Cut(point, point, f",{self._eol}{indent}{item}")]
+        return [_Cut(last.end, last.end, ","), _Cut(point, point, self._eol + indent + item)]
+
+    def _end_of_comments(self, start: int, close: int) -> int:
+        """Return the end of the line from `start` on, if only comments are left on it, else `start`."""
+        match = _COMMENTS.match(self._text, start)
+        assert match is not None
+        end = match.end()
+        if self._text[end : end + 1] in ("\r", "\n"):
+            return end
+        return start + len(match[0].rstrip(" \t")) if end == close else start
+
+    def _widened(self, start: int, end: int, *, is_last: bool) -> _Cut:
+        """Take the blanks along that belong to what goes."""
+        rest = self._after_blanks(end)
+        is_line_over = self._text[rest : rest + 1] in ("\r", "\n")
+        if self._begins_its_line(start) and is_line_over:
+            return _Cut(self._line_start(start), self._text.index("\n", rest) + 1)
+        if not is_last and not is_line_over:
+            return _Cut(start, rest)
+        before = len(self._text[:start].rstrip())
+        # the line break behind a `//` stays, or the comment would swallow what follows
+        is_swallowed = not jsonc.uncommented(self._text[:before] + "}").endswith("}")
+        return _Cut(start if is_swallowed else before, end)
+
+    def _rendered(self, value: object, indent: str, *, is_inline: bool) -> str:
+        if is_inline:
+            return json.dumps(value, ensure_ascii=False, allow_nan=False)
+        return _lines(value, self._eol + indent, self._unit)
+
+    def _line_start(self, position: int) -> int:
+        return self._text.rfind("\n", 0, position) + 1
+
+    def _begins_its_line(self, position: int) -> bool:
+        return not self._text[self._line_start(position) : position].strip(" \t")
+
+    def _indent_at(self, position: int) -> str:
+        start = self._line_start(position)
+        return self._text[start : self._after_blanks(start)]
+
+    def _after_blanks(self, position: int) -> int:
+        match = _BLANKS.match(self._text, position)
+        assert match is not None
+        return match.end()
+
+
+def _scanned(plain: str, start: int) -> _Container:
+    """Return the container whose bracket is at `start` in a text without comments."""
+    members: list[_Member] = []
+    is_object = plain[start] == "{"
+    depth, first, value, end = 0, -1, -1, -1
+    key: str | int = 0
+    for token in _TOKEN.finditer(plain, start):
+        sign = token[0]
+        depth += (sign in "[{") - (sign in "]}")
+        if depth == 0 or (depth == 1 and sign == ","):
+            if first >= 0:
+                members.append(_Member(key, first, value, end, token.start() if sign == "," else None))
+            if depth == 0:
+                break
+            first = value = -1
+        elif token.start() > start:
+            if first < 0:
+                first = token.start()
+                key = json.loads(sign) if is_object else len(members)
+            if value < 0 and (not is_object or (first != token.start() and sign != ":")):
+                value = token.start()
+            end = token.end()
+    return _Container(start, token.start(), tuple(members))
+
+
+def _beside(container: _Container, item: str) -> list[_Cut]:
+    """Put an item on the line of the others."""
+    if not container.members:
+        return [_Cut(container.open + 1, container.open + 1, item)]
+    last = container.members[-1]
+    if last.comma is not None:
+        return [_Cut(last.comma + 1, last.comma + 1, f" {item},")]
+    return [_Cut(last.end, last.end, f", {item}")]
+
+
+def _lines(value: object, newline: str, unit: str) -> str:
+    """Write a value as people do: a member a line, and short lists of plain values on one."""
+    match value:
+        case dict() if value:
+            inner = newline + unit
+            items = [f"{_string(key)}: {_lines(member, inner, unit)}" for key, member in value.items()]
+            return "{" + inner + f",{inner}".join(items) + newline + "}"
+        case list() | tuple() if value and not _is_short(value):
+            inner = newline + unit
+            return "[" + inner + f",{inner}".join(_lines(item, inner, unit) for item in value) + newline + "]"
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def _is_short(items: list[object] | tuple[object, ...]) -> bool:
+    is_plain = not any(isinstance(item, (dict, list, tuple)) for item in items)
+    return is_plain and len(json.dumps(items, ensure_ascii=False)) <= _LONGEST_LIST
+
+
+def _string(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,93 @@
+"""What can be told of a config without connecting to anything: the file, its variables, programs and secrets."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from dynamic_mcp.config.keys import path
+from dynamic_mcp.config.read import disabled, document, read
+from dynamic_mcp.config.resolved import Broken, Config, GroupConfig, Program
+from dynamic_mcp.config.secrets import plain_secrets
+from dynamic_mcp.doctor.findings import Finding, Level, of_config
+from dynamic_mcp.errors import ConfigError
+
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_OTHERS_READ = stat.S_IRGRP | stat.S_IROTH
+
+
+def check(file: Path, environment: Mapping[str, str]) -> tuple[Config | None, list[Finding]]:
+    """Return the config, unless it is wrong, and what there is to say about its file and its servers."""
+    try:
+        config = read(file, environment)
+    except ConfigError as exc:
+        return None, [of_config(str(file), exc.problem, exc.hint)]
+    secrets = [path(keys) for keys in plain_secrets(document(file))]
+    findings = [
+        Finding(Level.OK, str(file), _counted(config)),
+        *_access(file, has_secrets=bool(secrets)),
+        *(_secret(where) for where in secrets),
+        *(_unset(warning) for warning in config.warnings),
+        *(finding for group in config.groups for finding in _program(group)),
+    ]
+    return config, findings
+
+
+def _counted(config: Config) -> str:
+    off = disabled(config.file)
+    switched_off = f", {len(off)} disabled" if off else ""
+    return f"is valid: {len(config.groups)} group{'' if len(config.groups) == 1 else 's'}{switched_off}"
+
+
+def _access(file: Path, *, has_secrets: bool) -> Iterator[Finding]:
+    """Say who else can change what is started, or read what is secret. Windows has no such bits."""
+    if sys.platform == "win32":
+        return
+    for place, what in ((file, "the file"), (file.absolute().parent, "its directory")):
+        mode = place.stat().st_mode
+        is_shared = bool(mode & _OTHERS_WRITE) and not (place.is_dir() and mode & stat.S_ISVTX)
+        if is_shared:
+            why = f"{what} can be changed by other users ({stat.filemode(mode)}), who then choose what is started"
+            yield Finding(Level.WARNING, str(place), why, f"`chmod go-w {place}`")
+    mode = file.stat().st_mode
+    if has_secrets and mode & _OTHERS_READ:
+        why = f"other users can read the secrets in it ({stat.filemode(mode)})"
+        yield Finding(Level.WARNING, str(file), why, f"`chmod 600 {file}`")
+
+
+def _secret(where: str) -> Finding:
+    hint = "write `${VARIABLE}`, and set that where your AI tool starts, or in an `env_file`"
+    return Finding(Level.WARNING, where, "looks like a secret in plain text", hint)
+
+
+def _unset(warning: str) -> Finding:
+    where, _, what = warning.partition(": ")
+    return Finding(Level.WARNING, where, what, "set it, or write `${NAME:-default}`")
+
+
+def _program(group: GroupConfig) -> Iterator[Finding]:
+    match group.upstream:
+        case Broken(reason=reason):
+            yield of_config(f"mcpServers.{group.name}", reason)
+        case Program(cwd=str(cwd)) if not Path(cwd).is_dir():
+            yield of_config(f"mcpServers.{group.name}.cwd", f"the directory `{cwd}` does not exist")
+        case Program() as program:
+            found = where_is(program)
+            if found is None:
+                hint = "install it, or give its full path"
+                why = f"the command `{program.command}` was not found on its `PATH`"
+                if os.sep in program.command:
+                    why = f"the command `{program.command}` is not there, or not executable"
+                yield of_config(f"mcpServers.{group.name}.command", why, hint)
+
+
+def where_is(program: Program) -> str | None:
+    """Return the file that a program's command is, as the system will look for it; None where there is none."""
+    command = program.command
+    if os.sep in command and program.cwd is not None:
+        command = str(Path(program.cwd) / command)
+    return shutil.which(command, path=program.env.get("PATH", os.defpath))

@@ -1,0 +1,47 @@
+"""Whether the schemas of tools are schemas: a model that is given another one calls the tool wrongly."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+
+from msgspec import Raw
+
+from dynamic_mcp import wire
+from dynamic_mcp.doctor.findings import Finding, Level
+
+_LONGEST = 200
+
+
+def bad_schemas(group: str, tools: Mapping[str, Raw]) -> Iterator[Finding]:
+    """Yield what is wrong with the schemas of a group's tools."""
+    for name, tool in tools.items():
+        for member in ("inputSchema", "outputSchema"):
+            why = _flaw(wire.members(tool).get(member), is_needed=member == "inputSchema")
+            if why:
+                hint = "models may call the tool wrongly; tell the server's author"
+                yield Finding(Level.WARNING, f"{group}.{name}.{member}", why, hint)
+
+
+def _flaw(data: Raw | None, *, is_needed: bool) -> str:
+    from jsonschema.exceptions import SchemaError
+    from jsonschema.validators import Draft202012Validator, validator_for
+
+    if data is None:
+        return "is missing, though the protocol asks for one" if is_needed else ""
+    try:
+        schema = json.loads(bytes(data))
+    except (ValueError, RecursionError):
+        return "cannot be read"
+    if not isinstance(schema, dict):
+        return "is not an object"
+    if schema.get("type") != "object":
+        return f"has the type `{schema.get('type')}`, where the protocol asks for `object`"
+    try:
+        validator_for(schema, default=Draft202012Validator).check_schema(schema)
+    except SchemaError as exc:
+        where = "/".join(map(str, exc.absolute_path))
+        return f"is not a JSON schema: {f'at `{where}`: ' if where else ''}{exc.message[:_LONGEST]}"
+    except RecursionError:
+        return "is nested too deeply to be checked"
+    return ""

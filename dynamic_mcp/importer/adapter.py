@@ -1,0 +1,182 @@
+"""A tool as data: where it keeps its servers, under which names, in which variable syntax and unit of time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal
+
+from dynamic_mcp.importer.found import Scope
+
+if TYPE_CHECKING:
+    from jsonpath_ng import JSONPath
+
+System = Literal["linux", "darwin", "win32"]
+SYSTEMS: tuple[System, ...] = ("linux", "darwin", "win32")
+
+
+class Field(Enum):
+    """What a field of a foreign server means to us."""
+
+    COMMAND = "command"
+    ARGS = "args"
+    ENV = "env"
+    ENV_NAMES = "names of variables to pass on"
+    ENV_FILE = "env_file"
+    CWD = "cwd"
+    URL = "url"
+    HTTP_URL = "url of a streamable HTTP server"
+    WS_URL = "url of a websocket"
+    HEADERS = "headers"
+    HEADERS_FROM_ENV = "headers with names of variables"
+    BEARER = "bearer token"
+    BEARER_FROM_ENV = "name of the variable with the bearer token"
+    TYPE = "type"
+    ENABLED = "enabled"
+    DISABLED = "the opposite of enabled"
+    INCLUDE = "tools.include"
+    EXCLUDE = "tools.exclude"
+    TOOLS = "tools, as a list or as include and exclude"
+    OAUTH = "oauth"
+    CLIENT_ID = "oauth.client_id"
+    CLIENT_SECRET = "oauth.client_secret"  # noqa: S105 -- a name
+    SCOPES = "oauth.scopes"
+    REDIRECT_PORT = "oauth.redirect_port"
+    METADATA_URL = "oauth.metadata_url"
+    DESCRIPTION = "description"
+    NAME = "name"
+    APPROVAL = "approval"
+    TOKENS = "stored tokens"
+    HELPER = "a program that makes headers"
+    NOTHING = "nothing that we have"
+    SILENT = "nothing that is lost"
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A field with a time: for which of our timeouts, and seconds in its unit; without one, the tool's own."""
+
+    part: Literal["tools", "connect"]
+    unit_s: float | None = None
+
+
+class Syntax(Enum):
+    """One way in which a tool writes a variable, or something like it."""
+
+    BRACES = "${VAR}"
+    LENIENT = "${VAR}, which the tool itself leaves as it is"
+    DEFAULT = "${VAR:-default}"
+    ENV = "${env:VAR}"
+    POWERSHELL = "$env:VAR"
+    CURLY = "{env:VAR}"
+    DOLLAR = "$VAR"
+    PERCENT = "%VAR%"
+    ACTIONS = "${{ secrets.VAR }}"
+    MUSTACHE = "{{VAR}}"
+    INPUT = "${input:id}"
+    EDITOR = "${workspaceFolder}"
+    FILE = "${file:path}"
+    CURLY_FILE = "{file:path}"
+    SHELL = "$(command)"
+    CMD = "${cmd: command}"
+    BANG = "!command"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a file may be.
+
+    `path` starts with `~` (home), `.` (project), `{appdata}`, `{config}`, `{data}`, `{localappdata}`,
+    `{programdata}`, `{VARIABLE}` or `{VARIABLE|else}`; a part of it may be a glob. `up` looks in the directories
+    above the project, too, as far as its repository reaches. A `legacy` file counts only where no newer file of its
+    scope is. A `borrowed` file is another tool's and never decides which scope is meant. `servers` are JSONPaths
+    that differ from the tool's own.
+    """
+
+    scope: Scope
+    path: str
+    systems: tuple[System, ...] = SYSTEMS
+    up: bool = False
+    legacy: bool = False
+    borrowed: bool = False
+    servers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """A tool.
+
+    `servers` are the JSONPaths of the objects (or lists) that hold servers; all are read, and of two servers with one
+    name the first counts. `fallback` are looked at where none of these is there; `is_bare` takes the whole file where
+    all of it looks like servers. `off` are JSONPaths of the names of servers that are switched off, `inputs` of what
+    the tool asks for. `untyped` is what a `url` without a type is; None is found out at run time. `timeout_unit_s`
+    is the unit of a plain `timeout`, None where nobody knows. `quirk` names the function in `quirks` that brings
+    a file into this form. `source` is the page the facts are from, `checked` when it was read.
+    """
+
+    name: str
+    title: str
+    places: tuple[Place, ...]
+    source: str
+    aliases: tuple[str, ...] = ()
+    servers: tuple[str, ...] = ("$.mcpServers",)
+    fallback: tuple[str, ...] = ()
+    is_bare: bool = False
+    fields: Mapping[str, Field | Wait] = field(default_factory=lambda: MappingProxyType({}))
+    variables: tuple[Syntax, ...] = ()
+    timeout_unit_s: float | None = None
+    untyped: Literal["http", "sse"] | None = None
+    off: tuple[str, ...] = ()
+    allowed: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    named_by: str = ""
+    quirk: str = ""
+    passes_empty: bool = False
+    notes: str = ""
+    checked: str = "2026-11"
+
+
+def user(*paths: str, systems: tuple[System, ...] = SYSTEMS, **options: bool) -> tuple[Place, ...]:
+    """Files of the user."""
+    return _places(Scope.USER, paths, systems, options)
+
+
+def project(*paths: str, systems: tuple[System, ...] = SYSTEMS, **options: bool) -> tuple[Place, ...]:
+    """Files of the project."""
+    return _places(Scope.PROJECT, paths, systems, options)
+
+
+def local(*paths: str, systems: tuple[System, ...] = SYSTEMS, **options: bool) -> tuple[Place, ...]:
+    """Files with what a user has for one project."""
+    return _places(Scope.LOCAL, paths, systems, options)
+
+
+def at(document: object, path: str) -> list[object]:
+    """The values at a JSONPath. The path is one of ours, never a foreign one."""
+    return [match.value for match in _compiled(path).find(document)]
+
+
+def _places(
+    scope: Scope, paths: tuple[str, ...], systems: tuple[System, ...], options: Mapping[str, bool]
+) -> tuple[Place, ...]:
+    return tuple(
+        Place(
+            scope,
+            path,
+            systems,
+            up=options.get("up", False),
+            legacy=options.get("legacy", False),
+            borrowed=options.get("borrowed", False),
+        )
+        for path in paths
+    )
+
+
+@cache
+def _compiled(path: str) -> JSONPath:
+    from jsonpath_ng.parser import parse
+
+    return parse(path)

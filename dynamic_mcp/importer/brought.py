@@ -1,0 +1,53 @@
+"""A document on its way into the form that its adapter describes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+Object = dict[str, object]
+
+
+@dataclass
+class Brought:
+    """A document in the form of its adapter, what is to be said about it, and about fields of its servers."""
+
+    document: Object
+    remarks: list[tuple[str, str]] = field(default_factory=list)
+    of_servers: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+
+    def about(self, server: str) -> list[tuple[str, str]]:
+        """What is to be said about the fields of a server."""
+        return self.of_servers.get(server, [])
+
+    def say(self, server: str, field: str, reason: str) -> None:
+        """Says something about a field of a server."""
+        self.of_servers.setdefault(server, []).append((field, reason))
+
+
+def fill_in(brought: Brought, values: Mapping[str, str]) -> None:
+    """Replaces these references in the servers of a document by what they stand for at import."""
+    servers = brought.document.get("mcpServers")
+    if isinstance(servers, dict):
+        brought.document["mcpServers"] = {name: _filled(server, values) for name, server in servers.items()}
+
+
+def _filled(value: object, values: Mapping[str, str]) -> object:
+    """A value and what is in it, two levels deep, with these references replaced."""
+    match value:
+        case str():
+            for name, text in values.items():
+                value = value.replace(f"${{{name}}}", text)
+            return value
+        case dict():
+            return {key: _filled_inside(each, values) for key, each in value.items()}
+    return value
+
+
+def _filled_inside(value: object, values: Mapping[str, str]) -> object:
+    match value:
+        case list():
+            return [_filled(each, values) if isinstance(each, str) else each for each in value]
+        case dict():
+            return {key: _filled(each, values) if isinstance(each, str) else each for key, each in value.items()}
+    return _filled(value, values)

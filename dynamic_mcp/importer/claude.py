@@ -1,0 +1,98 @@
+"""Claude Code: one file of the user holds a part for each project, and other files switch servers off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from dynamic_mcp.importer import formats
+from dynamic_mcp.importer.brought import Brought, fill_in
+from dynamic_mcp.importer.found import Machine, Scope, Source
+
+_OFF_HERE = "is switched off for this project in Claude Code; it stays on"
+
+
+def bring(brought: Brought, source: Source, machine: Machine) -> None:
+    """The part of the document that belongs to the scope, with what is switched off elsewhere."""
+    if "plugins" in source.file.parts:
+        _plugin(brought, source, machine)
+    elif source.scope is Scope.LOCAL:
+        part = _project_part(brought.document, machine)
+        brought.document = {"mcpServers": part.get("mcpServers")}
+        _switch_off(brought, _names(part.get("disabledMcpServers")))
+    elif source.scope is Scope.PROJECT:
+        _switch_off(brought, _refused(machine))
+    else:
+        here = _names(_project_part(brought.document, machine).get("disabledMcpServers"))
+        servers = brought.document.get("mcpServers")
+        for name in here & (servers.keys() if isinstance(servers, dict) else set()):
+            brought.say(name, "", _OFF_HERE)
+
+
+def _plugin(brought: Brought, source: Source, machine: Machine) -> None:
+    """A plugin's own file: servers without a wrapper, and references to where the plugin is."""
+    if "mcpServers" not in brought.document:
+        brought.document = {"mcpServers": brought.document}
+    root = source.file.parent
+    fill_in(brought, {"CLAUDE_PLUGIN_ROOT": str(root), "CLAUDE_PLUGIN_DATA": str(root / "data")})
+    parts = source.file.parts[source.file.parts.index("plugins") :]
+    if len(parts) == 6:  # plugins/cache/<marketplace>/<plugin>/<version>/.mcp.json
+        for settings in _settings(machine):
+            plugins = settings.get("enabledPlugins")
+            if isinstance(plugins, dict) and plugins.get(f"{parts[3]}@{parts[2]}") is False:
+                servers = brought.document["mcpServers"]
+                _switch_off(brought, set(servers) if isinstance(servers, dict) else set())
+
+
+def _switch_off(brought: Brought, names: set[str]) -> None:
+    servers = brought.document.get("mcpServers")
+    for name in names & (servers.keys() if isinstance(servers, dict) else set()):
+        assert isinstance(servers, dict)
+        if isinstance(servers[name], dict):
+            servers = {**servers, name: {**servers[name], "disabled": True}}
+    brought.document["mcpServers"] = servers
+
+
+def _refused(machine: Machine) -> set[str]:
+    """The servers of `.mcp.json` that the user has refused, wherever Claude Code keeps that."""
+    sources = [*_settings(machine), *(_project_part(document, machine) for document in _user_files(machine))]
+    return {name for settings in sources for name in _names(settings.get("disabledMcpjsonServers"))}
+
+
+def _user_files(machine: Machine) -> Iterator[Mapping[str, object]]:
+    directory = machine.environment.get("CLAUDE_CONFIG_DIR")
+    for file in (Path(directory or machine.home) / ".claude.json", machine.home / ".claude.json"):
+        yield _object(file)
+
+
+def _settings(machine: Machine) -> Iterator[Mapping[str, object]]:
+    user = Path(machine.environment.get("CLAUDE_CONFIG_DIR") or machine.home / ".claude")
+    for directory in (user, machine.project / ".claude"):
+        for name in ("settings.json", "settings.local.json"):
+            yield _object(directory / name)
+
+
+def _object(file: Path) -> Mapping[str, object]:
+    try:
+        value = formats.load(file).value
+    except formats.UnreadableError:  # it only adds to what is read: the file with the servers reports its own faults
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _project_part(document: Mapping[str, object], machine: Machine) -> Mapping[str, object]:
+    projects = document.get("projects")
+    wanted = _comparable(str(machine.project), machine)
+    for path, part in projects.items() if isinstance(projects, dict) else ():
+        if _comparable(path, machine) == wanted and isinstance(part, dict):
+            return part
+    return {}
+
+
+def _comparable(path: str, machine: Machine) -> str:
+    same = path.replace("\\", "/").rstrip("/") if machine.platform == "win32" else path.rstrip("/")
+    return same.casefold() if machine.platform == "win32" else same
+
+
+def _names(value: object) -> set[str]:
+    return {name for name in value if isinstance(name, str)} if isinstance(value, list) else set()

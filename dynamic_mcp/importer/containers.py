@@ -1,0 +1,136 @@
+"""Where in a document the servers are, and which of them it switches off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from dynamic_mcp.importer.adapter import Adapter, Place, at
+from dynamic_mcp.importer.convert import Raw
+from dynamic_mcp.importer.draft import kind
+from dynamic_mcp.importer.variables import Input
+
+GENERIC = (
+    "$.mcpServers",
+    "$.servers",
+    "$.mcp.servers",
+    "$.'mcp.servers'",
+    "$.mcp.mcpServers",
+    "$.mcp",
+    "$.'amp.mcpServers'",
+    "$.'zencoder.mcpServers'",
+    "$.context_servers",
+    "$.mcp_servers",
+    "$.extensions",
+    "$.settings.mcp.servers",
+    "$.customizations.vscode.mcp.servers",
+)
+"""Where servers are in the files of tools, the most usual first."""
+
+_SIGNS = frozenset(
+    ("command", "cmd", "executable", "url", "serverUrl", "httpUrl", "uri", "baseUrl", "base_url", "server_url", "tcp")
+)
+_TYPES = frozenset(("local", "remote", "stdio", "http", "sse", "streamable-http", "streamableHttp"))
+
+
+@dataclass
+class Collected:
+    """The servers of a document, and what is to be said about it."""
+
+    servers: dict[str, Raw] = field(default_factory=dict)
+    remarks: list[tuple[str, str]] = field(default_factory=list)
+    has_container: bool = False
+
+
+def collect(document: Mapping[str, object], adapter: Adapter, place: Place | None = None) -> Collected:
+    """The servers of a document, where the tool keeps them, else where others do."""
+    collected = Collected()
+    for path in place.servers if place and place.servers else adapter.servers:
+        for value in at(document, path):
+            _add(collected, value, path, adapter)
+    if not collected.has_container:
+        _look_elsewhere(collected, document, adapter)
+    _switch_off(collected, document, adapter)
+    return collected
+
+
+def inputs(document: object, adapter: Adapter) -> dict[str, Input]:
+    """What the tool asks its user for, by id."""
+    found: dict[str, Input] = {}
+    for path in adapter.inputs:
+        for value in at(document, path):
+            for each in value if isinstance(value, list) else ():
+                if isinstance(each, dict) and isinstance(each.get("id"), str):
+                    found[each["id"]] = _input(each)
+    return found
+
+
+def looks_like_server(value: object) -> bool:
+    """Whether an object says how to start or reach something."""
+    if not isinstance(value, dict):
+        return False
+    return bool(value.keys() & _SIGNS) or value.get("type") in _TYPES
+
+
+def _input(each: Mapping[str, object]) -> Input:
+    default = each.get("default")
+    if isinstance(default, bool):
+        default = str(default).lower()
+    text = str(default) if isinstance(default, (str, int, float)) and str(default) else None
+    return Input(str(each["id"]), is_secret=each.get("password") is True, default=text)
+
+
+def _look_elsewhere(collected: Collected, document: Mapping[str, object], adapter: Adapter) -> None:
+    for path in adapter.fallback:
+        for value in at(document, path):
+            if isinstance(value, dict) and value and all(map(looks_like_server, value.values())):
+                _add(collected, value, path, adapter)
+        if collected.has_container:
+            return
+    if adapter.is_bare and document:
+        own = {name: value for name, value in document.items() if name != "$schema"}
+        if own and all(map(looks_like_server, own.values())):
+            _add(collected, own, "$", adapter)
+
+
+def _add(collected: Collected, value: object, path: str, adapter: Adapter) -> None:
+    where = path.removeprefix("$").lstrip(".").replace("'", "")
+    if value is None:
+        return
+    if not isinstance(value, (dict, list)):
+        collected.remarks.append((where, f"is {kind(value)} and holds no servers"))
+        return
+    collected.has_container = True
+    for name, server in _items(value, adapter):
+        if name in collected.servers:
+            if collected.servers[name].value != server:
+                collected.remarks.append((name, f"is there twice, and the one in `{where}` does not count"))
+            continue
+        collected.servers[name] = Raw(name, server)
+
+
+def _items(value: dict[str, object] | list[object], adapter: Adapter) -> Iterator[tuple[str, object]]:
+    if isinstance(value, dict):
+        yield from ((name, server) for name, server in value.items() if name != "$schema")
+        return
+    seen: set[str] = set()
+    for i, server in enumerate(value):
+        keys = (adapter.named_by, "name", "id", "key")
+        named = next((server[key] for key in keys if key in server), None) if isinstance(server, dict) else None
+        name = named if isinstance(named, str) and named else f"server-{i + 1}"
+        while name in seen:
+            name = f"{name}-{i + 1}"
+        seen.add(name)
+        yield name, server
+
+
+def _switch_off(collected: Collected, document: Mapping[str, object], adapter: Adapter) -> None:
+    off = {name for path in adapter.off for name in at(document, path) if isinstance(name, str)}
+    for name in off & collected.servers.keys():
+        raw = collected.servers[name]
+        collected.servers[name] = Raw(raw.name, raw.value, is_off=True, remarks=raw.remarks)
+    allowed = [name for path in adapter.allowed for name in at(document, path) if isinstance(name, str)]
+    for name, raw in collected.servers.items() if allowed else ():
+        if name not in allowed and name not in off:
+            remark = ("", "is not in the tool's list of allowed servers, and so is not started there")
+            collected.servers[name] = Raw(raw.name, raw.value, is_off=raw.is_off, remarks=(*raw.remarks, remark))

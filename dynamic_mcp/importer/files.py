@@ -1,0 +1,115 @@
+"""Files that are somebody's: read whole, and replaced whole or not at all, keeping mode, owner and symbolic link."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+from dynamic_mcp.errors import DynamicMcpError
+
+LARGEST_BYTES = 64 << 20
+
+
+class FileError(DynamicMcpError):
+    """A file that cannot be read or written; it is as it was."""
+
+    def __init__(self, file: Path, message: str, *, hint: str = "") -> None:
+        super().__init__(f"{file}: {message}", hint=hint)
+        self.file = file
+
+
+def read_bytes(file: Path) -> bytes | None:
+    """Return what is in a file, None where there is none. Raises FileError."""
+    try:
+        if file.stat().st_size > LARGEST_BYTES:
+            raise FileError(file, f"is larger than {LARGEST_BYTES >> 20} MiB")
+        return file.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as exc:
+        raise FileError(file, f"cannot be read: {_reason(exc)}") from exc
+
+
+def write_bytes(file: Path, data: bytes, *, expected: bytes | None, is_private: bool = False) -> list[Path]:
+    """Replace a file that holds what is expected (None: no file); return the directories that were made for it.
+
+    What a symbolic link points to is replaced, and keeps its mode and owner; a private file is for its owner alone.
+    Raises FileError, and then nothing has changed.
+    """
+    if read_bytes(file) != expected:
+        raise FileError(file, "has changed meanwhile", hint="run the command again")
+    target = file.resolve()
+    made = _made(target.parent)
+    try:
+        _replace(target, data, is_private=is_private)
+    except OSError as exc:
+        _unmake(made)
+        raise FileError(file, f"cannot be written: {_reason(exc)}") from exc
+    return made
+
+
+def remove(file: Path, made: list[Path]) -> None:
+    """Remove a file and those of the directories made for it that are empty now. Raises FileError."""
+    try:
+        file.unlink(missing_ok=True)
+    except OSError as exc:
+        raise FileError(file, f"cannot be removed: {_reason(exc)}") from exc
+    _unmake(made)
+
+
+def _replace(target: Path, data: bytes, *, is_private: bool) -> None:
+    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:100]}-")
+    written = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            _liken(written, target, is_private=is_private)
+            os.fsync(file.fileno())
+        written.replace(target)
+    except BaseException:
+        written.unlink(missing_ok=True)
+        raise
+
+
+def _liken(written: Path, target: Path, *, is_private: bool) -> None:
+    """Give the new file the owner, the attributes and the mode of the one that it replaces."""
+    try:
+        before = target.stat()
+    except FileNotFoundError:
+        if not is_private:
+            mask = os.umask(0)
+            os.umask(mask)
+            written.chmod(0o666 & ~mask)
+        return
+    if not os.access(target, os.W_OK):
+        raise PermissionError(None, "it is read-only")
+    now = written.stat()
+    if hasattr(os, "chown") and (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid):
+        os.chown(written, before.st_uid, before.st_gid)
+    if hasattr(os, "listxattr"):
+        for attribute in os.listxattr(target):
+            with contextlib.suppress(OSError):
+                os.setxattr(written, attribute, os.getxattr(target, attribute))
+    written.chmod(0o600 if is_private else before.st_mode & 0o7777)
+
+
+def _made(directory: Path) -> list[Path]:
+    missing = [each for each in (directory, *directory.parents) if not each.exists()]
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise FileError(directory, f"cannot be made: {_reason(exc)}") from exc
+    return missing
+
+
+def _unmake(made: list[Path]) -> None:
+    for directory in made:
+        with contextlib.suppress(OSError):  # somebody has put something there
+            directory.rmdir()
+
+
+def _reason(exc: OSError) -> str:
+    return (exc.strerror or str(exc)).lower()

@@ -1,0 +1,158 @@
+"""An import from what was read to what is written: first the whole plan, then one write."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from json import JSONDecodeError
+from pathlib import Path
+from typing import Literal
+
+from dynamic_mcp.config import edit, jsonc
+from dynamic_mcp.config.keys import path as shown
+from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.errors import ConfigError
+from dynamic_mcp.importer import files, vault
+from dynamic_mcp.importer.found import Found, Notice, Reading
+from dynamic_mcp.importer.memory import Memories, Memory
+from dynamic_mcp.importer.merge import Conflict, Entry, Merge, Rules, gone
+from dynamic_mcp.importer.plan import Action, Choice, Item, Plan
+
+EMPTY = "{}\n"
+_NOT_OURS = "put it right, or name another file with --output"
+
+
+@dataclass(frozen=True)
+class Order:
+    """What an import is asked for. `is_afresh` begins with an empty output instead of the one that is there."""
+
+    output: Path
+    home: str
+    only: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    skip_disabled: bool = False
+    secrets: Literal["keep", "env", "fail"] = "keep"
+    is_afresh: bool = False
+
+
+def plan(
+    readings: Sequence[Reading],
+    order: Order,
+    memories: Memories,
+    *,
+    settle: Callable[[Conflict], Choice] = lambda conflict: Choice.KEEP,
+    describe: Callable[[Found], Entry] = lambda found: found.entry,
+) -> Plan:
+    """Work out what an import would do. Raises ConfigError and FileError where the output cannot be merged into."""
+    before = _text(order.output)
+    text = EMPTY if order.is_afresh or not (before or "").strip("\ufeff \t\r\n") else before or EMPTY
+    document = _document(order.output, text)
+    servers = _servers(order.output, document)
+    safe = vault.Vault(document, order.output, order.home) if order.secrets == "env" else None
+    memory = memories.load(order.output)
+    if order.is_afresh or before is None:  # what was once taken out of a config is no choice about another one
+        memory = Memory(memory.salt)
+    rules = Rules(order.home, settle, describe) if safe is None else Rules(order.home, settle, describe, safe.move)
+    merge = Merge(servers, memory, rules)
+    items = tuple(_item(found, order, merge) for reading in readings for found in reading.servers)
+    after = _written(text, servers, merge.servers)
+    variables: Mapping[str, str] = {}
+    if safe is not None and (variables := safe.used(merge.servers)) and not safe.named:
+        after = edit.put(after, ("settings", "variables_file"), safe.name)
+    return Plan(
+        output=order.output,
+        items=items,
+        before=before,
+        after=after,
+        memory=memory,
+        servers=merge.servers,
+        readings=tuple(readings),
+        remarks=tuple(gone(memory, readings, merge.servers)),
+        env_file=safe.file if safe is not None and variables else None,
+        variables=variables,
+    )
+
+
+def config_of(servers: Mapping[str, Entry], file: Path, environment: Mapping[str, str]) -> Config:
+    """Return what serving these servers would use, if they stood in that file. Raises ValueError."""
+    from dynamic_mcp.config.model import Root
+    from dynamic_mcp.config.resolve import resolve
+    from dynamic_mcp.config.upstream import Surroundings
+
+    root = Root.model_validate({"mcpServers": dict(servers)})
+    return resolve(root, file, surroundings=Surroundings(environment, sys.platform, file.parent))
+
+
+def _item(found: Found, order: Order, merge: Merge) -> Item:
+    reason = _reason_to_skip(found, order)
+    if reason:
+        return Item(found, found.name, Action.SKIP, reason=reason, notices=found.notices)
+    if flaw := _flaw(found):
+        where = f"{found.source.tool}/{found.source.scope.value}/{found.name}"
+        notices = (*found.notices, Notice(where, f"cannot be used: {flaw}"))
+        return Item(found, found.name, Action.SKIP, reason=flaw, is_flawed=True, notices=notices)
+    return merge.take(found)
+
+
+def _reason_to_skip(found: Found, order: Order) -> str:
+    if order.only and not any(fnmatchcase(found.name, glob) for glob in order.only):
+        return "not among those that are wanted"
+    if any(fnmatchcase(found.name, glob) for glob in order.exclude):
+        return "excluded"
+    if order.skip_disabled and found.entry.get("enabled") is False:
+        return "disabled"
+    return ""
+
+
+def _flaw(found: Found) -> str:
+    """Say what our config would not take of an entry, so that one of them cannot make the whole file invalid."""
+    from pydantic import ValidationError
+
+    from dynamic_mcp.config.model import Root
+    from dynamic_mcp.config.problems import problems
+
+    try:
+        Root.model_validate({"mcpServers": {"x": found.entry}})
+    except ValidationError as exc:
+        first = problems(exc)[0]
+        return f"{first.where.removeprefix('mcpServers.x').lstrip('.') or 'it'} {first.message}"
+    return ""
+
+
+def _text(file: Path) -> str | None:
+    data = files.read_bytes(file)
+    try:
+        return None if data is None else data.decode()
+    except UnicodeDecodeError as exc:
+        raise ConfigError(str(file), f"byte {exc.start + 1}", "is not UTF-8", hint="save the file as UTF-8") from exc
+
+
+def _document(file: Path, text: str) -> Mapping[str, object]:
+    try:
+        document = jsonc.loads(text.removeprefix("\ufeff"))
+    except JSONDecodeError as exc:
+        place = f"line {exc.lineno}, column {exc.colno}"
+        raise ConfigError(str(file), place, "is not JSON, and stays as it is", hint=_NOT_OURS) from exc
+    except jsonc.DuplicateKeyError as exc:
+        raise ConfigError(str(file), shown(exc.paths[0]), "is there more than once", hint="keep one of them") from exc
+    if not isinstance(document, dict):
+        raise ConfigError(str(file), "", "is not an object", hint=_NOT_OURS)
+    return document
+
+
+def _servers(file: Path, document: Mapping[str, object]) -> dict[str, Entry]:
+    servers = document.get("mcpServers") or {}
+    if not isinstance(servers, dict) or not all(isinstance(entry, dict) for entry in servers.values()):
+        raise ConfigError(str(file), "mcpServers", "is not an object of servers", hint=_NOT_OURS)
+    return servers
+
+
+def _written(text: str, before: Mapping[str, Entry], after: Mapping[str, Entry]) -> str:
+    if not before:
+        return edit.put(text, ("mcpServers",), after)
+    for name, entry in after.items():
+        if before.get(name) != entry:
+            text = edit.put(text, ("mcpServers", name), entry)
+    return text

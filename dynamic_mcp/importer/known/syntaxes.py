@@ -1,0 +1,44 @@
+"""What several tools have in common: sets of variable syntaxes, places of editors, meanings of fields."""
+
+from __future__ import annotations
+
+from dynamic_mcp.importer.adapter import Place, Syntax, user
+
+BRACES = (Syntax.BRACES, Syntax.DEFAULT)
+ENV = (Syntax.ENV, Syntax.LENIENT)
+EDITOR = (*ENV, Syntax.EDITOR)
+EDITOR_INPUTS = (*EDITOR, Syntax.INPUT)
+GEMINI = (Syntax.BRACES, Syntax.DEFAULT, Syntax.DOLLAR, Syntax.PERCENT)
+ANY = (
+    Syntax.LENIENT,
+    Syntax.DEFAULT,
+    Syntax.ENV,
+    Syntax.EDITOR,
+    Syntax.INPUT,
+    Syntax.FILE,
+    Syntax.CURLY,
+    Syntax.CURLY_FILE,
+    Syntax.ACTIONS,
+    Syntax.POWERSHELL,
+)
+"""For files whose tool is not known, and for tools of which nobody has written down what they expand."""
+
+SECONDS, MILLISECONDS = 1.0, 0.001
+
+_EDITORS = (
+    "Code",
+    "Code - Insiders",
+    "VSCodium",
+    "Cursor",
+    "Windsurf",
+    "Kiro",
+    "Trae",
+    "Antigravity",
+    "Antigravity IDE",
+)
+
+
+def in_editors(path: str, *, legacy: bool = False) -> tuple[Place, ...]:
+    """A file of an extension: in the user's directory of every editor made of VS Code, and on a remote host."""
+    directories = [*(f"{{appdata}}/{editor}" for editor in _EDITORS), "~/.vscode-server/data"]
+    return user(*(f"{directory}/User/{path}" for directory in directories), legacy=legacy)

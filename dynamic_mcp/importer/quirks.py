@@ -1,0 +1,128 @@
+"""What data cannot say about a tool: each function brings a document into the form that its adapter describes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from dynamic_mcp.importer import claude, goose, options
+from dynamic_mcp.importer.adapter import Adapter
+from dynamic_mcp.importer.brought import Brought, Object, fill_in
+from dynamic_mcp.importer.found import Machine, Source
+
+Quirk = Callable[[Brought, Source, Machine], None]
+
+
+def bring(adapter: Adapter, document: Object, source: Source, machine: Machine) -> Brought:
+    """The document in the form that the adapter describes."""
+    brought = Brought(dict(document))
+    if adapter.quirk:
+        QUIRKS[adapter.quirk](brought, source, machine)
+    return brought
+
+
+def _opencode(brought: Brought, source: Source, machine: Machine) -> None:
+    """Servers may stand under `mcp.servers`, beside or instead of `mcp`; switches for tools are elsewhere."""
+    mcp = brought.document.get("mcp")
+    if isinstance(mcp, dict):
+        inner = mcp.get("servers")
+        servers = {name: server for name, server in mcp.items() if not _is_section(name, server)}
+        if isinstance(inner, dict) and not _is_server(inner):
+            servers = {**servers, **inner}
+        brought.document["mcp"] = servers
+        _switch_tools(brought, servers)
+
+
+def _is_section(name: str, value: object) -> bool:
+    """Whether a member of `mcp` is a part of the later layout and no server of that name."""
+    return name in ("servers", "timeout") and not _is_server(value)
+
+
+def _is_server(value: object) -> bool:
+    if not isinstance(value, dict):
+        return False
+    is_typed = isinstance(value.get("type"), str)
+    return is_typed or isinstance(value.get("command"), (str, list)) or isinstance(value.get("url"), str)
+
+
+def _switch_tools(brought: Brought, servers: Object) -> None:
+    tools = brought.document.get("tools")
+    for pattern, is_on in tools.items() if isinstance(tools, dict) else ():
+        owners = [name for name in servers if pattern.startswith(f"{name}_")]
+        server = servers[max(owners, key=len)] if owners else None
+        if is_on is not False or not isinstance(server, dict):
+            continue
+        name = max(owners, key=len)
+        known = server.get("excludeTools")
+        excluded = [*(known if isinstance(known, list) else []), pattern.removeprefix(f"{name}_")]
+        servers[name] = {**server, "excludeTools": excluded}
+
+
+def _kilocode(brought: Brought, source: Source, machine: Machine) -> None:
+    """Before version 7 another file, with `mcpServers`, seconds, and `sse` where there is no type."""
+    _opencode(brought, source, machine)
+    servers = brought.document.get("mcpServers")
+    if isinstance(servers, dict):
+        brought.document["mcpServers"] = {name: _old_kilo(server) for name, server in servers.items()}
+
+
+def _old_kilo(server: object) -> object:
+    if not isinstance(server, dict):
+        return server
+    changed = dict(server)
+    if "timeout" in changed:
+        changed["tool_timeout_sec"] = changed.pop("timeout")
+    if "url" in changed and "type" not in changed:
+        changed["type"] = "sse"
+    return changed
+
+
+def _gemini(brought: Brought, source: Source, machine: Machine) -> None:
+    """An extension's servers may refer to where it is."""
+    if source.file.name == "gemini-extension.json":
+        fill_in(brought, {"extensionPath": str(source.file.parent), "workspacePath": str(machine.project)})
+
+
+def _zed(brought: Brought, source: Source, machine: Machine) -> None:
+    """An extension's servers are known to the extension; here are only its settings."""
+    servers = brought.document.get("context_servers")
+    if not isinstance(servers, dict):
+        return
+    kept: Object = {}
+    for name, server in servers.items():
+        is_defined = isinstance(server, dict) and bool(server.keys() & {"command", "url"})
+        if isinstance(server, dict) and not is_defined and server.keys() & {"settings", "source"}:
+            brought.remarks.append((name, "is brought by an extension of Zed, which has its command; it is left out"))
+        else:
+            kept[name] = server
+    brought.document["context_servers"] = kept
+
+
+def _openhands(brought: Brought, source: Source, machine: Machine) -> None:
+    """In TOML there is a list for each transport."""
+    mcp = brought.document.get("mcp")
+    if not isinstance(mcp, dict):
+        return
+    servers: Object = {}
+    for key, kind in (("sse_servers", "sse"), ("shttp_servers", "http"), ("stdio_servers", "stdio")):
+        listed = mcp.get(key)
+        for i, each in enumerate(listed if isinstance(listed, list) else ()):
+            server: object = {"url": each} if isinstance(each, str) else each
+            given = server.get("name") if isinstance(server, dict) else None
+            name = given if isinstance(given, str) and given not in servers else f"{kind}-{i + 1}"
+            servers[name] = {"type": kind, **server} if isinstance(server, dict) else server
+    brought.document = {"mcpServers": servers}
+
+
+QUIRKS: Mapping[str, Quirk] = {
+    "claude": claude.bring,
+    "continue": options.continue_,
+    "gemini": _gemini,
+    "goose": goose.bring,
+    "hermes": options.hermes,
+    "kilocode": _kilocode,
+    "librechat": options.librechat,
+    "mistral-vibe": options.mistral_vibe,
+    "opencode": _opencode,
+    "openhands": _openhands,
+    "zed": _zed,
+}

@@ -1,0 +1,149 @@
+"""From the files of tools to servers in our own form. Nothing is run or written; one bad file is one error."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from difflib import get_close_matches
+from pathlib import Path
+
+from dynamic_mcp.errors import NotFound
+from dynamic_mcp.importer import formats, locations, quirks
+from dynamic_mcp.importer.adapter import Adapter, Place
+from dynamic_mcp.importer.containers import collect, inputs, looks_like_server
+from dynamic_mcp.importer.convert import convert
+from dynamic_mcp.importer.draft import Context, shown
+from dynamic_mcp.importer.found import Found, Machine, Notice, Reading, Scope, Source
+from dynamic_mcp.importer.known import GENERIC, TOOLS
+from dynamic_mcp.importer.sniff import adapter_for
+
+_BY_SCOPE = (Scope.PROJECT, Scope.LOCAL, Scope.USER)
+
+
+def tools() -> tuple[Adapter, ...]:
+    """All tools, in the order in which their servers count."""
+    return TOOLS
+
+
+def tool_named(name: str) -> Adapter:
+    """The tool with this name or alias; `_` is as good as `-`. Raises NotFound with the closest names."""
+    names = {known: adapter for adapter in TOOLS for known in (adapter.name, *adapter.aliases)}
+    wanted = name.strip().lower().replace("_", "-").replace(" ", "-")
+    if wanted in names:
+        return names[wanted]
+    near = get_close_matches(wanted, names, n=3, cutoff=0.5)
+    raise NotFound("tool", shown(name), near, hint="`dynamic-mcp import --list` shows what is on this machine")
+
+
+def sources(adapter: Adapter, machine: Machine, scopes: Collection[Scope] = tuple(Scope)) -> list[Source]:
+    """The files that the tool would read, whether they are there or not, the one that it writes itself first."""
+    found = locations.candidates(adapter, machine, scopes)
+    return [Source(adapter.name, place.scope, file) for place, file in found]
+
+
+def read_tool(adapter: Adapter, scopes: Collection[Scope] | None, machine: Machine) -> list[Reading]:
+    """What the files of a tool hold, a Reading for each file that is there, project before local before user.
+
+    Without scopes, the project's files count where there is anything in them, else the user's.
+    """
+    return [reading for _, reading in _readings(adapter, scopes, machine)]
+
+
+def read_all(machine: Machine, scopes: Collection[Scope] | None = None) -> list[Reading]:
+    """What the files of all tools hold; one that several tools read is the first's that finds something in it."""
+    read = [each for adapter in TOOLS for each in _readings(adapter, scopes, machine)]
+    owners: dict[Path, str] = {}
+    for _, reading in sorted(read, key=lambda each: each[0].borrowed):
+        if reading.servers or reading.error:
+            owners.setdefault(reading.source.file, reading.source.tool)
+    return [each for _, each in read if owners.get(each.source.file, each.source.tool) == each.source.tool]
+
+
+def read_file(file: Path, machine: Machine, adapter: Adapter | None = None) -> Reading:
+    """What a file holds, in the format and shape that it turns out to have, or in that of `adapter`."""
+    scope = Scope.PROJECT if file.absolute().is_relative_to(machine.project) else Scope.USER
+    source = Source("file", scope, file)
+    try:
+        document = formats.load(file)
+    except formats.UnreadableError as exc:
+        return Reading(source, error=str(exc))
+    if adapter is None and looks_like_server(document.value):
+        document = replace(document, value={file.stem: document.value})
+    known = adapter or adapter_for(file, document.value, TOOLS, GENERIC)
+    return _read(document, known, None, source, machine)
+
+
+def _readings(adapter: Adapter, scopes: Collection[Scope] | None, machine: Machine) -> list[tuple[Place, Reading]]:
+    if scopes is not None:
+        return [each for scope in _BY_SCOPE if scope in scopes for each in _of_scope(adapter, scope, machine)]
+    found = _of_scope(adapter, Scope.PROJECT, machine)
+    if not any(not place.borrowed and (each.servers or each.error or each.notices) for place, each in found):
+        found = _of_scope(adapter, Scope.USER, machine)
+    return [*found, *_not_asked_for(adapter, machine)]
+
+
+def _of_scope(adapter: Adapter, scope: Scope, machine: Machine) -> list[tuple[Place, Reading]]:
+    """What the files of one scope hold; of an old file beside a new one only that it is there."""
+    files = locations.files(adapter, machine, (scope,))
+    newer = next((file for place, file in files if not place.legacy and not place.borrowed), None)
+    readings: list[tuple[Place, Reading]] = []
+    for place, file in files:
+        source = Source(adapter.name, scope, file)
+        if place.legacy and newer is not None:
+            readings.append((place, _superseded(source, newer)))
+        else:
+            readings.append((place, _reading(adapter, place, source, machine)))
+    return readings
+
+
+def _superseded(source: Source, newer: Path) -> Reading:
+    reason = f"`{source.file}` is not read, since there is the newer `{newer}`; `--file` reads it all the same"
+    return Reading(source, notices=(Notice(f"{source.tool}/{source.scope.value}", shown(reason, 600)),))
+
+
+def _not_asked_for(adapter: Adapter, machine: Machine) -> Iterator[tuple[Place, Reading]]:
+    for place, reading in _of_scope(adapter, Scope.LOCAL, machine):
+        if count := len(reading.servers):
+            where = f"{adapter.name}/{place.scope.value}"
+            reason = (
+                f"{count} of the servers for this project only are left out: add `--scope local` or `--scope all`"
+            )
+            yield place, Reading(reading.source, notices=(Notice(where, reason),))
+
+
+def _reading(adapter: Adapter, place: Place, source: Source, machine: Machine) -> Reading:
+    try:
+        document = formats.load(source.file)
+    except formats.UnreadableError as exc:
+        return Reading(source, error=str(exc))
+    return _read(document, adapter, place, source, machine)
+
+
+def _read(
+    document: formats.Document, adapter: Adapter, place: Place | None, source: Source, machine: Machine
+) -> Reading:
+    if not isinstance(document.value, dict):
+        return Reading(source, error="holds no settings: it is not an object")
+    brought = quirks.bring(adapter, document.value, source, machine)
+    collected = collect(brought.document, adapter, place)
+    context = Context(adapter, source, machine, inputs(brought.document, adapter))
+    remarks = [*_doubled(document, adapter), *brought.remarks, *collected.remarks]
+    notices = [context.notice(where, "", reason) for where, reason in remarks]
+    servers: dict[str, Found] = {}
+    for raw in collected.servers.values():
+        result = convert(replace(raw, remarks=(*raw.remarks, *brought.about(raw.name))), context, servers)
+        if isinstance(result, Found):
+            servers[result.name] = result
+        else:
+            notices.extend(result)
+    return Reading(source, tuple(servers.values()), tuple(notices))
+
+
+def _doubled(document: formats.Document, adapter: Adapter) -> Iterator[tuple[str, str]]:
+    """The remarks on a document that are about servers: the rest of a tool's settings is none of our business."""
+    roots = {"mcp"} | {
+        path.removeprefix("$.").strip("'").partition(".")[0] for path in (*adapter.servers, *adapter.fallback)
+    }
+    for where, reason in document.remarks:
+        if adapter.is_bare or where.startswith(tuple(roots)):
+            yield where, reason

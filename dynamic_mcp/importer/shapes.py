@@ -1,0 +1,122 @@
+"""How a tool writes down a server that is a program, and how it is told not to start one: data, by tool."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from dynamic_mcp.config.keys import Keys
+from dynamic_mcp.importer.adapter import Adapter
+from dynamic_mcp.importer.tree import NOTHING, at
+
+NAME = "dynamic-mcp"
+
+_STEP = re.compile(r"\.(?:'([^']+)'|([A-Za-z0-9_-]+))")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """`fixed` stands before the command; an `argv` is one list; a server that `has_name` is an item of a list.
+
+    `off` is the field that switches a server off, and its value; `off_list` is a list of names that does so. Where
+    neither is known a server is taken out instead. A file that `must_be_there` is not made.
+    """
+
+    fixed: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    rest: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    command: str = "command"
+    is_argv: bool = False
+    has_name: bool = False
+    off: tuple[str, object] | None = None
+    off_list: Keys = ()
+    must_be_there: bool = False
+
+    def entry(self, command: str, args: Sequence[str]) -> dict[str, object]:
+        """Return an entry that starts a program."""
+        start = {self.command: [command, *args]} if self.is_argv else {self.command: command, "args": list(args)}
+        name = {"name": NAME} if self.has_name else {}
+        return {**name, **self.fixed, **start, **self.rest}
+
+
+_DISABLED = ("disabled", True)
+_NOT_ENABLED = ("enabled", False)
+_TYPED: Mapping[str, object] = {"type": "stdio"}
+_LOCAL = Shape({"type": "local"}, {"enabled": True}, is_argv=True, off=_NOT_ENABLED)
+_PLAIN_OFF = Shape(off=_DISABLED)
+
+_SHAPES: Mapping[str, Shape] = {
+    "opencode": _LOCAL,
+    "kilocode": _LOCAL,
+    "codearts": _LOCAL,
+    "fx": Shape({"type": "local"}, is_argv=True),
+    "claude": Shape(_TYPED),
+    "vscode": Shape(_TYPED),
+    "vscode-insiders": Shape(_TYPED),
+    "vscodium": Shape(_TYPED),
+    "visual-studio": Shape(_TYPED),
+    "copilot-jetbrains": Shape(_TYPED),
+    "copilot-cli": Shape({"type": "local"}, {"tools": ["*"]}),
+    "librechat": Shape(_TYPED, must_be_there=True),
+    "codex": Shape(off=_NOT_ENABLED),
+    "hermes": Shape(off=_NOT_ENABLED),
+    "kimi-code": Shape(off=_NOT_ENABLED),
+    "zed": Shape({"source": "custom"}, {"env": {}}, off=_NOT_ENABLED),
+    "crush": Shape(_TYPED, off=_DISABLED),
+    "factory-droid": Shape(_TYPED, off=_DISABLED),
+    "cline": _PLAIN_OFF,
+    "roo-code": _PLAIN_OFF,
+    "windsurf": _PLAIN_OFF,
+    "antigravity": _PLAIN_OFF,
+    "kiro": _PLAIN_OFF,
+    "amazon-q": _PLAIN_OFF,
+    "pi": _PLAIN_OFF,
+    "mcphub-nvim": _PLAIN_OFF,
+    "gemini": Shape(off_list=("mcp", "excluded")),
+    "qwen-code": Shape(off_list=("mcp", "excluded")),
+    "goose": Shape(
+        {"enabled": True, "type": "stdio", "name": NAME, "description": "All MCP servers of dynamic-mcp"},
+        {"envs": {}, "timeout": 300},
+        command="cmd",
+        off=_NOT_ENABLED,
+    ),
+    "continue": Shape(has_name=True, must_be_there=True),
+    "mistral-vibe": Shape({"transport": "stdio"}, has_name=True),
+    "5ire": Shape({"name": NAME, "key": NAME, "type": "local"}, {"isActive": True}, off=("isActive", False)),
+}
+
+# What is started from a shell, and so has the shell's PATH; everything else may have another.
+_IN_A_TERMINAL = """
+opencode claude codex gemini qwen-code iflow crush copilot-cli amp factory-droid grok-build grok-cli hermes openhands
+pi kimi-code mistral-vibe codebuddy fx mastracode every-code cortex codearts librechat mcporter mcphub-nvim
+"""
+
+
+def shape_of(adapter: Adapter, container: Keys) -> Shape:
+    """Return the shape of a tool's servers in this place."""
+    if adapter.name == "kilocode" and container == ("mcpServers",):
+        return _PLAIN_OFF  # before version 7
+    if container == ("mcp", "servers"):
+        return Shape({"type": "local"}, is_argv=True, off=_DISABLED)  # OpenCode's later layout
+    return _SHAPES.get(adapter.name, Shape())
+
+
+def is_in_a_terminal(adapter: Adapter) -> bool:
+    """Tell whether a tool is started from a shell."""
+    return adapter.name in _IN_A_TERMINAL.split()
+
+
+def container_of(adapter: Adapter, document: object, paths: Sequence[str]) -> Keys:
+    """Return where in a document the tool's servers are, or would be."""
+    known = [keys_of(path) for path in paths]
+    if adapter.quirk in ("opencode", "kilocode"):
+        inner = at(document, ("mcp", "servers"))
+        if isinstance(inner, dict) and not inner.keys() & {"command", "url", "type"}:
+            return ("mcp", "servers")
+    return next((keys for keys in known if at(document, keys) is not NOTHING), known[0])
+
+
+def keys_of(path: str) -> Keys:
+    """Return the keys of one of our JSONPaths: `$.mcp.servers`, `$.'amp.mcpServers'`."""
+    return tuple(quoted or plain for quoted, plain in _STEP.findall(path))

@@ -1,0 +1,94 @@
+"""Whose a file is that was named without its tool: by where it is, by what it is called, by what it holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from dynamic_mcp.importer.adapter import Adapter, at
+
+_SIGNS = (
+    ("$.powers.mcpServers", "kiro"),
+    ("$.context_servers", "zed"),
+    ("$.'amp.mcpServers'", "amp"),
+    ("$.'zencoder.mcpServers'", "zencoder"),
+    ("$.extensions", "goose"),
+    ("$.servers", "vscode"),
+    ("$.mcp.servers", "vscode"),
+    ("$.'mcp.servers'", "vscode"),
+)
+
+
+def adapter_for(file: Path, document: object, adapters: Sequence[Adapter], generic: Adapter) -> Adapter:
+    """The tool whose habits a file most likely follows."""
+    if named := _by_location(file, adapters):
+        return named
+    name = _by_content(file, document)
+    by_name = {adapter.name: adapter for adapter in adapters}
+    # what a file looks like says where its servers are, but not for certain what is a variable in it
+    known = by_name.get(name)
+    if known is None:
+        return generic
+    syntax = dict.fromkeys((*generic.variables, *known.variables)) if known.variables else ()
+    return replace(known, variables=tuple(syntax), is_bare=True)
+
+
+def _by_content(file: Path, document: object) -> str:
+    for path, name in _SIGNS:
+        if any(isinstance(value, dict) for value in at(document, path)):
+            return name
+    if any(at(document, f"$.mcp.{name}") for name in ("sse_servers", "shttp_servers", "stdio_servers")):
+        return "openhands"
+    suffix = file.suffix.lower()
+    if suffix == ".toml" and at(document, "$.mcp_servers"):
+        return "codex" if isinstance(at(document, "$.mcp_servers")[0], dict) else "mistral-vibe"
+    if suffix in (".yaml", ".yml") and at(document, "$.mcp_servers"):
+        return "hermes"
+    if suffix in (".yaml", ".yml") and any(isinstance(value, list) for value in at(document, "$.mcpServers")):
+        return "continue"
+    if file.name.endswith("crushrc"):
+        return "crush"
+    if any(
+        _is_opencode(server)
+        for value in at(document, "$.mcp")
+        if isinstance(value, dict)
+        for server in value.values()
+    ):
+        return "opencode"
+    if any(isinstance(server, dict) and "httpUrl" in server for server in at(document, "$.mcpServers.*")):
+        return "gemini"
+    if any(_is_export(servers) for servers in at(document, "$.mcpServers")):
+        return "cherry-studio"
+    return ""
+
+
+def _is_export(servers: object) -> bool:
+    """Whether keys are random and the names stand inside."""
+    values = list(servers.values()) if isinstance(servers, dict) else []
+    return bool(values) and all(
+        isinstance(each, dict) and "name" in each and "isActive" in each and "key" not in each for each in values
+    )
+
+
+def _is_opencode(server: object) -> bool:
+    return isinstance(server, dict) and (
+        isinstance(server.get("command"), list) or server.get("type") in ("local", "remote")
+    )
+
+
+def _by_location(file: Path, adapters: Sequence[Adapter]) -> Adapter | None:
+    """The one tool that has a file with this name in a directory with this name."""
+    ending = "/".join(file.absolute().parts[-2:]).lower()
+    found = {
+        adapter.name: adapter
+        for adapter in adapters
+        if any(_ends(place.path, ending) for place in adapter.places if not place.borrowed)
+    }
+    return next(iter(found.values())) if len(found) == 1 else None
+
+
+def _ends(template: str, ending: str) -> bool:
+    parts = re.sub(r"\{[^}]*\|([^}]*)\}", r"\1", template).lower().split("/")
+    return len(parts) > 2 and "*" not in template and "/".join(parts[-2:]) == ending

@@ -1,0 +1,24 @@
+"""Whether git would take a file along. Git is asked, with all that a repository could make it run switched off."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+_ASK_WITHIN_S = 5.0
+_SAFELY = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.pager=cat")
+
+
+def is_exposed(file: Path, environment: Mapping[str, str]) -> bool:
+    """Tell whether a file is inside a git work tree that does not ignore it."""
+    folder = file.resolve().parent
+    if not any((place / ".git").exists() for place in (folder, *folder.parents)):
+        return False
+    command = ["git", *_SAFELY, "check-ignore", "--quiet", "--", str(file)]
+    quiet = {**environment, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
+    try:
+        done = subprocess.run(command, cwd=folder, env=quiet, capture_output=True, timeout=_ASK_WITHIN_S, check=False)
+    except (OSError, subprocess.SubprocessError):
+        return True  # without git nobody can tell, and a warning too many harms nobody
+    return done.returncode == 1

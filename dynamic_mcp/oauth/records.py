@@ -1,0 +1,72 @@
+"""What is kept of a login. A `repr` shows no secret."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+# A token is renewed this long before it expires; one that lives less than twice as long, at half its life.
+EARLY_S = 300.0
+
+
+@dataclass(frozen=True)
+class Client:
+    """Who we are to an authorization server. The secret of a client from the config stays in the config."""
+
+    id: str
+    source: Literal["config", "document", "registered"]
+    auth_method: str = "none"
+    secret: str | None = field(default=None, repr=False)
+    redirect_uri: str | None = None
+    secret_expires_at: float | None = None
+
+
+@dataclass(frozen=True)
+class Token:
+    """An access token and what came with it; times are seconds since 1970."""
+
+    access: str = field(repr=False)
+    obtained_at: float
+    expires_at: float | None = None
+    refresh: str | None = field(default=None, repr=False)
+    scope: str | None = None
+
+    def is_expired(self, now: float) -> bool:
+        """Tell whether the time is over that it was given."""
+        return self.expires_at is not None and now >= self.expires_at
+
+    def is_due(self, now: float) -> bool:
+        """Tell whether it is time to renew it."""
+        if self.expires_at is None:
+            return False
+        return now >= self.expires_at - min(EARLY_S, (self.expires_at - self.obtained_at) / 2)
+
+
+@dataclass(frozen=True)
+class Login:
+    """All that is known about being logged in to one server.
+
+    Without an issuer the token was pasted, or taken over from another program. `wanted_scope` is what the
+    server has asked for since.
+    """
+
+    server: str
+    issuer: str | None = None
+    token_endpoint: str | None = None
+    revocation_endpoint: str | None = None
+    resource: str | None = None
+    client: Client | None = None
+    token: Token | None = None
+    wanted_scope: str | None = None
+    is_in_keyring: bool = False
+
+
+def union(*scopes: str | None) -> str | None:
+    """Return all scopes of these lists, each once, in the order in which they come."""
+    words = dict.fromkeys(word for scope in scopes for word in (scope or "").split())
+    return " ".join(words) or None
+
+
+def covers(granted: str | None, wanted: str | None) -> bool:
+    """Tell whether all that is wanted is granted."""
+    return set((wanted or "").split()) <= set((granted or "").split())

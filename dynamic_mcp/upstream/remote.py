@@ -1,0 +1,44 @@
+"""Links to remote servers, of either transport. Imported with the first remote group, since httpx2 costs."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from dynamic_mcp.config.resolved import GroupConfig, Remote
+from dynamic_mcp.oauth.authorization import Authorization
+from dynamic_mcp.upstream.call import Caller
+from dynamic_mcp.upstream.http import HttpTransport
+from dynamic_mcp.upstream.link import Link, Listener
+from dynamic_mcp.upstream.site import Site
+from dynamic_mcp.upstream.sse import SseTransport
+
+Kind = Literal["http", "sse"]
+
+
+async def connect(
+    config: GroupConfig,
+    remote: Remote,
+    kind: Kind,
+    *,
+    listener: Listener,
+    home: Caller | None,
+    authorization: Authorization | None = None,
+) -> Link:
+    """Return a link over this transport, on which nothing was said yet. Raises UpstreamError and LoginNeeded."""
+    connect_s = config.timeouts.connect_s
+    # a little less, so that a server that cannot be reached is told from one that does not answer
+    site = Site(config.name, remote, connect_s=0.9 * connect_s, authorization=authorization)
+    if kind == "http":
+        http = HttpTransport(site, config.max_message_bytes)
+        link = Link(config.name, http, listener, home)
+        http.attach(link)
+        return link
+    sse = SseTransport(site, config.max_message_bytes)
+    link = Link(config.name, sse, listener, home)
+    sse.attach(link)
+    try:
+        await sse.start(connect_s)
+    except BaseException:
+        await link.close()
+        raise
+    return link

@@ -1,0 +1,91 @@
+"""Commands run whole, as a person or a script runs them: exit code, stdout and stderr."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+PROGRAM = (sys.executable, "-m", "dynamic_mcp")
+BOUND_S = 60
+_NOT_OURS = {"DYNAMIC_MCP_CONFIG", "DYNAMIC_MCP_LOG", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES"}
+
+
+@dataclass(frozen=True)
+class Done:
+    """What came of a command."""
+
+    code: int
+    out: str
+    err: str = ""
+
+    @property
+    def json(self) -> Any:  # Any: whatever JSON a command prints
+        return json.loads(self.out)
+
+
+@dataclass(frozen=True)
+class Desk:
+    """A directory with a config in it, where commands are run."""
+
+    folder: Path
+
+    @property
+    def config(self) -> Path:
+        return self.folder / "dynamic-mcp.json"
+
+    def configure(self, servers: object, **root: object) -> None:
+        self.config.write_text(json.dumps({"mcpServers": servers, **root}))
+
+    def environment(self, **changes: str) -> dict[str, str]:
+        ours = {name: value for name, value in os.environ.items() if name not in _NOT_OURS}
+        return {**ours, "XDG_CONFIG_HOME": str(self.folder / "home"), **changes}
+
+    @staticmethod
+    def command(*args: str) -> tuple[str, ...]:
+        return (*PROGRAM, *args)
+
+    def run(self, *args: str, stdin: str = "", **env: str) -> Done:
+        """Run a command whose streams are pipes."""
+        done = subprocess.run(
+            [*PROGRAM, *args],
+            cwd=self.folder,
+            env=self.environment(**env),
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=BOUND_S,
+            check=False,
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def on_terminal(self, *args: str, width: int = 80, **env: str) -> Done:
+        """Run a command on a terminal of this width; `out` is all that it showed."""
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
+        environment = self.environment(**{"TERM": "xterm-256color", **env})
+        process = subprocess.Popen(
+            [*PROGRAM, *args], cwd=self.folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs
+        )
+        os.close(theirs)
+        shown = b""
+        with contextlib.suppress(OSError):  # Linux says so when the other end is closed
+            while data := os.read(ours, 65536):
+                shown += data
+        os.close(ours)
+        return Done(process.wait(BOUND_S), shown.decode().replace("\r\n", "\n"))
+
+
+def plain(shown: str) -> str:
+    """Return what a terminal shows without its control sequences."""
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)

@@ -1,0 +1,146 @@
+"""`call`: arguments by the tool's schema, results by their kind, errors by exit code, Ctrl-C up to the server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import PROGRAM, Desk, plain
+from tests.program import UPSTREAMS, full, odd
+
+
+def test_text_is_printed_as_text_and_nothing_else(desk: Desk) -> None:
+    done = desk.run("call", "full", "echo", "text=two\nlines")
+    assert (done.code, done.out, done.err) == (0, "two\nlines\n", "")
+
+
+def test_arguments_may_be_json_or_come_from_stdin(desk: Desk) -> None:
+    assert desk.run("call", "full", "echo", '{"text": "a b"}').out == "a b\n"
+    assert desk.run("call", "full", "echo", "-", stdin='{"text": "from stdin"}').out == "from stdin\n"
+
+
+def test_numbers_in_json_reach_the_server_digit_by_digit(desk: Desk) -> None:
+    done = desk.run("call", "full", "record", '{"n": 1234567890123456789012345678901234567890, "f": 1.10}')
+    assert '"n": 1234567890123456789012345678901234567890, "f": 1.10' in json.loads(done.out)[-1]
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["{oops"], "error: the argument is not JSON"),
+        (["oops"], "error: `oops` is not key=value"),
+        (["-"], "error: stdin is not JSON"),
+        (["a=1", "--timeout", "soon"], "error: --timeout is not a duration: `soon`"),
+    ],
+)
+def test_arguments_that_are_none_are_named(desk: Desk, args: list[str], said: str) -> None:
+    done = desk.run("call", "full", "echo", *args)
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+
+
+def test_a_tool_that_is_not_there_is_answered_with_the_closest(desk: Desk) -> None:
+    done = desk.run("call", "full", "ecko", "text=a")
+    assert (done.code, done.out) == (2, "")
+    assert "error: no tool of group `full` is named `ecko`\nhint: did you mean `echo`" in done.err
+    assert "`dynamic-mcp tools full` lists them" in done.err
+
+
+def test_a_result_that_is_an_error_goes_to_stderr_with_exit_code_5(desk: Desk) -> None:
+    done = desk.run("call", "full", "fail")
+    assert (done.code, done.out) == (5, "")
+    assert done.err.startswith("error: ")
+
+
+def test_json_prints_the_whole_result_an_error_too(desk: Desk) -> None:
+    done = desk.run("call", "full", "fail", "--json")
+    assert done.code == 5
+    assert done.json["isError"] is True
+
+
+def test_images_are_saved_and_it_is_said_where(desk: Desk, tmp_path: Path) -> None:
+    done = desk.run("call", "full", "plain", "--save", str(tmp_path / "saved"))
+    assert done.code == 0
+    named = re.findall(r"(image/\S+), (\d+) bytes, is saved as (\S+)", done.err)
+    assert named
+    for _, size, file in named:
+        assert Path(file).parent == tmp_path / "saved"
+        assert Path(file).stat().st_size == int(size)
+
+
+def test_structured_content_is_printed_as_json_once(desk: Desk) -> None:
+    desk.configure({"demo": {"command": sys.executable, "args": [str(UPSTREAMS.parent / "cli" / "structured.py")]}})
+    done = desk.run("call", "demo", "sum", "a=1", "b=2.5", "deep.flag=yes", "tags=x", "tags=y")
+    assert done.code == 0
+    assert done.json == {"arguments": {"a": 1, "b": 2.5, "deep": {"flag": True}, "tags": ["x", "y"]}}
+
+
+def test_a_server_that_dies_in_a_call_is_exit_code_5(desk: Desk) -> None:
+    done = desk.run("call", "full", "crash")
+    assert (done.code, done.out) == (5, "")
+    assert "error: group `full`: the server exited with code 7" in done.err
+
+
+def test_a_server_that_does_not_start_is_named_with_its_reason(desk: Desk) -> None:
+    desk.configure({"odd": odd("exit_at_start")})
+    done = desk.run("call", "odd", "echo")
+    assert (done.code, done.out) == (5, "")
+    assert "the server exited with code 3; its last words: odd: cannot start | odd: ODD_TOKEN is not set" in done.err
+
+
+def test_a_timeout_of_the_command_line_counts(desk: Desk) -> None:
+    done = desk.run("call", "full", "wait", "key=k", "--timeout", "50ms")
+    assert (done.code, done.out) == (5, "")
+    assert "`wait` was not answered within 0.05 s" in done.err
+
+
+def test_progress_and_logging_of_the_server_show_on_stderr(desk: Desk) -> None:
+    done = desk.run("call", "full", "progress", "steps=2")
+    assert done.out == "done\n"
+    assert "progress 1" in done.err
+    assert "progress 2" in done.err
+    logged = desk.run("call", "full", "log", "level=error", "logger=core")
+    assert "error full/core: " in logged.err
+
+
+def test_quiet_says_nothing_but_errors(desk: Desk) -> None:
+    assert desk.run("call", "full", "progress", "steps=2", "-q").err == ""
+
+
+def test_a_server_on_a_terminal_cannot_write_there_what_it_likes(desk: Desk) -> None:
+    text = json.dumps({"text": "\x1b[31mred\x07 \x9b1m"})
+    shown = desk.on_terminal("call", "full", "echo", text).out
+    assert "\\x1b[31mred\\x07 \\x9b1m" in plain(shown)
+    assert desk.run("call", "full", "echo", text).out == "\x1b[31mred\x07 \x9b1m\n"
+
+
+async def test_ctrl_c_cancels_the_call_at_the_server_and_exits_130(desk: Desk) -> None:
+    heard = desk.folder / "heard.jsonl"
+    server = full()
+    line = " ".join([server["command"], *server["args"]])
+    desk.configure({"full": {"command": "sh", "args": ["-c", f"tee {heard} | {line}"]}})
+    process = await asyncio.create_subprocess_exec(
+        *PROGRAM,
+        *("call", "full", "wait", "key=k"),
+        cwd=desk.folder,
+        env=desk.environment(),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    async with asyncio.timeout(60):
+        assert (await process.stderr.readline()).startswith(b"progress 0/")
+        process.send_signal(signal.SIGINT)
+        out, err = await process.communicate()
+    assert (process.returncode, out) == (130, b"")
+    assert err.decode().endswith("error: interrupted\n")
+    sent = [json.loads(each) for each in heard.read_text().splitlines()]
+    (call,) = [each for each in sent if each.get("method") == "tools/call"]
+    cancelled = [each["params"] for each in sent if each.get("method") == "notifications/cancelled"]
+    assert {"requestId": call["id"], "reason": "interrupted at the terminal"} in cancelled

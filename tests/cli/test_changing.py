@@ -1,0 +1,129 @@
+"""`add`, `remove`, `enable`, `disable`: one value of the file changes, and it stays valid."""
+
+from __future__ import annotations
+
+import json
+import stat
+from typing import Any
+
+import pytest
+
+from tests.cli.commands import Desk
+
+TEXT = """{
+  // the ones I use
+  "mcpServers": {
+    "time": {"command": "uvx", "args": ["mcp-server-time"]}, // clocks
+  },
+}
+"""
+
+
+@pytest.fixture
+def written(desk: Desk) -> Desk:
+    desk.config.write_text(TEXT)
+    return desk
+
+
+def test_a_program_is_added_and_comments_stay(written: Desk) -> None:
+    done = written.run(
+        "add", "git", "--env", "A=${B}", "--cwd", ".", "--description", "History", "--", "uvx", "-q", "x"
+    )
+    assert (done.code, done.out) == (0, "")
+    assert done.err.startswith("`git` is added to")
+    text = written.config.read_text()
+    assert "// the ones I use" in text
+    assert "// clocks" in text
+    assert {each["name"] for each in _servers(written)} == {"time", "git"}
+    (git,) = [each for each in _servers(written) if each["name"] == "git"]
+    entry = {"description": "History", "command": "uvx", "args": ["-q", "x"], "env": {"A": "${B}"}, "cwd": "."}
+    assert git["entry"] == entry
+
+
+def test_a_remote_server_is_added_with_its_headers(written: Desk) -> None:
+    args = ("--url", "https://example.com/mcp", "--header", "Authorization=Bearer ${TOKEN}", "--type", "http")
+    done = written.run("add", "gh", *args, "--json")
+    assert done.code == 0
+    assert done.json["entry"] == {
+        "type": "http",
+        "url": "https://example.com/mcp",
+        "headers": {"Authorization": "Bearer ${TOKEN}"},
+    }
+
+
+def test_the_first_server_makes_a_private_config_in_the_users_directory(desk: Desk) -> None:
+    desk.config.unlink()
+    assert desk.run("add", "a", "--", "x").code == 0
+    made = desk.folder / "home" / "dynamic-mcp" / "dynamic-mcp.json"
+    assert json.loads(made.read_text()) == {"mcpServers": {"a": {"command": "x"}}}
+    assert stat.S_IMODE(made.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["add", "time", "--", "x"], "has a server `time` already\nhint: --replace takes its place"),
+        (["add", "x"], "error: give either a command after `--`, or --url"),
+        (["add", "x", "--url", "http://h", "--env", "A=b"], "--env and --cwd are for a command"),
+        (["add", "x", "--url", "not a url"], "is not a URL"),
+        (["add", "x", "--env", "hunter2", "--", "y"], "--env: `hunter2` is not NAME=VALUE"),
+        (["remove", "tme"], "error: no server is named `tme`\nhint: did you mean `time`?"),
+        (["disable", "nothing"], "error: no server is named `nothing`"),
+    ],
+)
+def test_what_cannot_be_done_changes_nothing(written: Desk, args: list[str], said: str) -> None:
+    done = written.run(*args)
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+    assert written.config.read_text() == TEXT
+
+
+def test_a_file_that_is_wrong_is_not_touched(desk: Desk) -> None:
+    desk.config.write_text('{"mcpServers": {,}}')
+    done = desk.run("add", "a", "--", "x")
+    assert done.code == 2
+    assert "is not JSON" in done.err
+    assert desk.config.read_text() == '{"mcpServers": {,}}'
+
+
+def test_replace_takes_the_place_of_a_server(written: Desk) -> None:
+    done = written.run("add", "time", "--replace", "--", "other")
+    assert done.err.startswith("`time` is replaced in")
+    assert [each["entry"] for each in _servers(written)] == [{"command": "other"}]
+
+
+def test_a_literal_secret_is_warned_of_without_showing_it(written: Desk) -> None:
+    done = written.run("add", "gh", "--url", "https://h/mcp", "--header", "Authorization=Bearer s3cr3t-t0ken")
+    assert done.code == 0
+    assert "`mcpServers.gh.headers.Authorization` looks like a secret in plain text" in done.err
+    assert "s3cr3t" not in done.err
+
+
+def test_a_server_is_removed_disabled_and_enabled(written: Desk) -> None:
+    assert written.run("disable", "time").err.startswith("`time` is disabled in")
+    assert written.run("disable", "time").err.startswith("`time` is disabled already in")
+    assert [each["entry"]["enabled"] for each in _servers(written)] == [False]
+    assert written.run("enable", "time").err.startswith("`time` is enabled in")
+    assert [each["entry"]["enabled"] for each in _servers(written)] == [True]
+    assert written.run("remove", "time").err.startswith("`time` is removed from")
+    assert _servers(written) == []
+    assert "// the ones I use" in written.config.read_text()
+
+
+def test_mode_and_link_of_the_file_stay(written: Desk) -> None:
+    real = written.folder / "real.json"
+    written.config.rename(real)
+    real.chmod(0o640)
+    written.config.symlink_to(real)
+    assert written.run("disable", "time").code == 0
+    assert written.config.is_symlink()
+    assert stat.S_IMODE(real.stat().st_mode) == 0o640
+    assert "enabled" in real.read_text()
+
+
+def _servers(desk: Desk) -> list[dict[str, Any]]:
+    from dynamic_mcp.config import jsonc
+
+    tree = jsonc.loads(desk.config.read_text())
+    assert isinstance(tree, dict)
+    return [{"name": name, "entry": entry} for name, entry in tree["mcpServers"].items()]

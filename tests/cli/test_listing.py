@@ -1,0 +1,102 @@
+"""`tools`, `resources`, `prompts`, `read`, `prompt`: tables for people, JSON for programs, one failure at a time."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.commands import Desk, plain
+from tests.program import full, odd
+
+
+def test_piped_tools_are_json_with_their_group(desk: Desk) -> None:
+    done = desk.run("tools")
+    assert (done.code, done.err) == (0, "")
+    by_name = {tool["name"]: tool for tool in done.json}
+    assert by_name["echo"]["group"] == "full"
+    assert by_name["echo"]["inputSchema"] == {"type": "object"}
+
+
+@pytest.mark.parametrize(
+    ("detail", "members"), [("names", {"group", "name"}), ("brief", {"group", "name", "description"})]
+)
+def test_detail_says_how_much_of_a_tool(desk: Desk, detail: str, members: set[str]) -> None:
+    (echo,) = [tool for tool in desk.run("tools", "full", "--detail", detail).json if tool["name"] == "echo"]
+    assert set(echo) == members
+
+
+def test_one_broken_group_costs_the_others_nothing_and_is_told_with_exit_code_5(desk: Desk) -> None:
+    desk.configure({"odd": odd("exit_at_start"), "full": full()})
+    done = desk.run("tools")
+    assert done.code == 5
+    assert {tool["group"] for tool in done.json} == {"full"}
+    assert "error: group `odd`: the server exited with code 3" in done.err
+
+
+def test_a_terminal_gets_a_table(desk: Desk) -> None:
+    shown = plain(desk.on_terminal("tools").out)
+    assert "full: Everything that there is\nTOOL " in shown
+    assert "echo             Answers the text." in shown
+
+
+def test_a_narrow_terminal_gets_a_list(desk: Desk) -> None:
+    shown = plain(desk.on_terminal("tools", width=30).out)
+    assert "echo\n  description: Answers the\n  text.\n" in shown
+
+
+def test_no_color_and_dumb_terminals_get_no_control_sequences(desk: Desk) -> None:
+    assert "\x1b[" in desk.on_terminal("tools", "-q").out
+    assert "\x1b[" not in desk.on_terminal("tools", TERM="dumb").out
+    colours = desk.on_terminal("check", NO_COLOR="1").out
+    assert "\x1b[3" not in colours
+    assert "\x1b[3" in desk.on_terminal("check").out
+
+
+def test_a_spinner_is_for_terminals_only(desk: Desk) -> None:
+    assert "asking full" in desk.on_terminal("tools").out
+    assert "asking" not in desk.run("tools").err
+
+
+def test_resources_and_their_templates_are_listed(desk: Desk) -> None:
+    entries = desk.run("resources", "full").json
+    assert "full://text" in {entry.get("uri") for entry in entries}
+    assert "full://item/{id}" in {entry.get("uriTemplate") for entry in entries}
+    assert "full://item/{id}" in plain(desk.on_terminal("resources").out)
+
+
+def test_prompts_are_listed_with_their_arguments(desk: Desk) -> None:
+    assert "greet" in {entry["name"] for entry in desk.run("prompts").json}
+    assert "greet city=… [style=…]" in plain(desk.on_terminal("prompts", width=120).out)
+
+
+def test_a_resource_is_read(desk: Desk) -> None:
+    done = desk.run("read", "full://text")
+    assert done.code == 0
+    assert done.out
+    assert desk.run("read", "full://text", "--json").json["contents"]
+
+
+def test_a_resource_that_nobody_has_is_exit_code_2(desk: Desk) -> None:
+    desk.configure({"a": full("--scheme", "a"), "b": full("--scheme", "b")})
+    done = desk.run("read", "c://nothing")
+    assert (done.code, done.out) == (2, "")
+    assert "error: no resource is named `c://nothing`" in done.err
+
+
+def test_a_prompt_is_filled_in(desk: Desk) -> None:
+    done = desk.run("prompt", "full", "greet", "city=Oslo")
+    assert done.code == 0
+    assert done.out.startswith("[user]\n")
+    assert desk.run("prompt", "full", "full__greet", "city=Oslo").out == done.out
+
+
+def test_a_prompt_that_is_not_there_is_answered_with_the_closest(desk: Desk) -> None:
+    done = desk.run("prompt", "full", "gret")
+    assert (done.code, done.out) == (2, "")
+    assert "no prompt of group `full` is named `gret`\nhint: did you mean `greet`?" in done.err
+
+
+def test_a_disabled_group_is_told_from_one_that_is_not_there(desk: Desk) -> None:
+    desk.configure({"full": full(enabled=False)})
+    done = desk.run("tools", "full")
+    assert done.code == 2
+    assert "no enabled group is named `full`\nhint: `dynamic-mcp enable full` enables it" in done.err

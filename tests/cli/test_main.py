@@ -1,0 +1,106 @@
+"""The command line as a whole: its help, its exit codes, what it says to a wrong word."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from dynamic_mcp import __version__
+from dynamic_mcp.cli.main import COMMANDS
+from tests.cli.commands import Desk
+
+
+def test_the_version_is_data(desk: Desk) -> None:
+    done = desk.run("--version")
+    assert (done.code, done.out, done.err) == (0, f"dynamic-mcp {__version__}\n", "")
+
+
+def test_help_lists_every_command_and_the_exit_codes(desk: Desk) -> None:
+    done = desk.run("--help")
+    assert (done.code, done.err) == (0, "")
+    for word in (*COMMANDS, "Exit codes: 0 done", "130 interrupted"):
+        assert word in done.out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(desk: Desk, command: str) -> None:
+    done = desk.run(command, "--help")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith(f"Usage: dynamic-mcp {command}")
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["tols"], "error: no command or config file is named `tols`\nhint: did you mean `tools`?"),
+        (["frobnicate"], "error: no command or config file is named `frobnicate`\nhint: `dynamic-mcp --help`"),
+        (["tools", "--jason"], "error: no such option `--jason`"),
+        (["call", "full"], "error: missing argument `TOOL`\nhint: `dynamic-mcp call --help` shows how it is used"),
+        (["tools", "ful"], "error: no group is named `ful`\nhint: did you mean `full`?"),
+        (["logs", "--since", "1 parsec"], "error: --since is not a duration: `1 parsec`"),
+        (["tools", "-c", "nowhere.json"], "nowhere.json: does not exist"),
+        (["serve", "a.json", "-c", "b.json"], "error: a config is named twice"),
+        (["--log-level", "loud"], "error: --log-level: `loud` is not a level"),
+    ],
+)
+def test_a_wrong_word_is_answered_with_the_closest_and_exit_code_2(desk: Desk, args: list[str], said: str) -> None:
+    done = desk.run(*args)
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+
+
+def test_the_schema_is_printed(desk: Desk) -> None:
+    done = desk.run("schema")
+    assert done.code == 0
+    assert done.json["title"] == "dynamic-mcp config"
+
+
+@pytest.mark.parametrize(
+    ("shell", "word"), [("bash", "complete "), ("zsh", "compdef"), ("fish", "complete --no-files")]
+)
+def test_completions_are_printed_for_each_shell(desk: Desk, shell: str, word: str) -> None:
+    done = desk.run("completions", shell)
+    assert (done.code, done.err) == (0, "")
+    assert word in done.out
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"), [("to", "tools"), ("tools fu", "full"), ("call full ech", "echo"), ("disable fu", "full")]
+)
+def test_a_shell_is_offered_commands_groups_and_known_tools(desk: Desk, typed: str, offered: str) -> None:
+    desk.run("tools", "full")
+    words = f"dynamic-mcp {typed}"
+    asked = {"_DYNAMIC_MCP_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    done = desk.run(**asked)
+    assert f"plain,{offered}\n" in done.out
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(desk: Desk) -> None:
+    program = f"{sys.executable} -m dynamic_mcp schema | head -c 1"
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {program}"], cwd=desk.folder, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("{", "")
+
+
+@pytest.mark.parametrize(
+    "args", [["--help"], ["schema"], ["check", "--json"], ["status"], ["logs"], ["add", "--help"]]
+)
+def test_what_does_not_connect_loads_nothing_that_connects(desk: Desk, args: list[str]) -> None:
+    code = (
+        "import sys; from dynamic_mcp.cli.main import run; "
+        f"run({args!r}); "
+        "print([m for m in ('mcp', 'httpx2', 'authlib', 'uvloop', 'jsonschema', 'questionary', 'dynamic_mcp.proxy')"
+        " if m in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=desk.folder,
+        env=desk.environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr.splitlines()[-1] == "[]"

@@ -1,0 +1,327 @@
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dynamic_mcp.config.read import read
+from dynamic_mcp.config.resolved import Program
+from tests.importer.world import World
+
+TOKEN = "ghp_0123456789abcdef0123456789"
+GITHUB = {"command": "npx", "args": ["-y", "@modelcontextprotocol/server-github"], "env": {"GITHUB_TOKEN": TOKEN}}
+TIME = {"command": "uvx", "args": ["mcp-server-time"]}
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> World:
+    return World(tmp_path, monkeypatch, capsys)
+
+
+def test_an_import_makes_a_config_that_serves(world: World) -> None:
+    world.cursor(github=GITHUB, time=TIME)
+    ran = world.run("import", "cursor")
+    assert ran.code == 0
+    config = read(world.output, os.environ)
+    assert [group.name for group in config.groups] == ["github", "time"]
+    assert all(group.description for group in config.groups)
+
+
+def test_a_repeated_import_changes_no_byte(world: World) -> None:
+    world.cursor(github=GITHUB, time=TIME)
+    world.run("import", "cursor")
+    before, when = world.output.read_bytes(), world.output.stat().st_mtime_ns
+    ran = world.run("import", "cursor")
+    assert ran.code == 0
+    assert (world.output.read_bytes(), world.output.stat().st_mtime_ns) == (before, when)
+    assert "nothing to write" in ran.err
+
+
+def test_what_the_user_wrote_stays_and_what_the_source_changed_comes(world: World) -> None:
+    world.cursor(github=GITHUB, time=TIME)
+    world.run("import", "cursor")
+    text = world.output.read_text()
+    text = text.replace('  "mcpServers": {', '  // mine\n  "mcpServers": {')
+    text = text.replace('"command": "uvx",', '"tools": {"include": ["get_*"]}, // few\n      "command": "uvx",')
+    world.output.write_text(text)
+    world.cursor(github={**GITHUB, "args": ["-y", "@modelcontextprotocol/server-github", "--new"]}, time=TIME)
+
+    ran = world.run("import", "cursor", "--json")
+
+    assert [server["action"] for server in ran.json()["servers"]] == ["update", "same"]
+    assert world.output.read_text() == text.replace('server-github"]', 'server-github", "--new"]')
+
+
+def test_a_field_that_changed_on_both_sides_is_kept_replaced_or_renamed(world: World) -> None:
+    for choice, expected in (
+        ("keep", {"time": ["mine"]}),
+        ("replace", {"time": ["theirs"]}),
+        ("rename", {"time": ["mine"], "time-cursor": ["theirs"]}),
+    ):
+        world.cursor(time={"command": "uvx", "args": ["old"]})
+        world.run("import", "cursor", "--force")
+        world.output.write_text(world.output.read_text().replace('"old"', '"mine"'))
+        world.cursor(time={"command": "uvx", "args": ["theirs"]})
+        ran = world.run("import", "cursor", "--on-conflict", choice, "--json")
+        assert ran.code == 0
+        assert ran.json()["servers"][0]["action"] == "conflict"
+        assert {name: entry["args"] for name, entry in world.servers().items()} == expected
+        again = world.output.read_bytes()
+        assert world.run("import", "cursor").code == 0
+        assert world.output.read_bytes() == again, "a conflict that was decided is decided"
+
+
+def test_a_server_that_the_user_took_out_stays_out(world: World) -> None:
+    world.cursor(github=GITHUB, time=TIME)
+    world.run("import", "cursor")
+    assert world.run("remove", "time").code == 0
+    ran = world.run("import", "cursor")
+    assert list(world.servers()) == ["github"]
+    assert "taken out of the config" in ran.err
+
+
+def test_the_same_server_of_two_tools_is_one_and_different_ones_of_a_name_are_two(world: World) -> None:
+    world.cursor(gh={**GITHUB, "args": ["@modelcontextprotocol/server-github@latest"]}, db={"command": "one-db"})
+    world.write(".gemini/settings.json", {"mcpServers": {"github": GITHUB, "db": {"command": "other-db"}}})
+    world.run("import", "cursor", "gemini")
+    commands = {name: entry["command"] for name, entry in world.servers().items()}
+    assert commands == {"gh": "npx", "db": "one-db", "db-gemini": "other-db"}
+    before = world.output.read_bytes()
+    world.run("import", "gemini")
+    assert world.output.read_bytes() == before
+
+
+def test_two_accounts_of_one_server_stay_two(world: World) -> None:
+    other = {**GITHUB, "env": {"GITHUB_TOKEN": TOKEN[::-1]}}
+    world.cursor(work=GITHUB, home=other)
+    world.run("import", "cursor")
+    assert {name: entry["env"]["GITHUB_TOKEN"] for name, entry in world.servers().items()} == {
+        "work": TOKEN,
+        "home": TOKEN[::-1],
+    }
+
+
+def test_the_output_is_private_when_it_holds_a_secret_and_git_is_thought_of(world: World) -> None:
+    subprocess.run(["git", "init", "-q", str(world.project)], check=True)
+    world.cursor(github=GITHUB)
+    ran = world.run("import", "cursor")
+    assert stat.S_IMODE(world.output.stat().st_mode) == 0o600
+    assert "git work tree" in ran.err
+    (world.project / ".gitignore").write_text("dynamic-mcp.json\n")
+    assert "git work tree" not in world.run("import", "cursor").err
+
+
+def test_a_repository_cannot_make_git_run_anything(world: World) -> None:
+    subprocess.run(["git", "init", "-q", str(world.project)], check=True)
+    trap = world.project / "trap.sh"
+    trap.write_text(f"#!/bin/sh\ntouch {world.project}/sprung\n")
+    trap.chmod(0o755)
+    subprocess.run(["git", "-C", str(world.project), "config", "core.fsmonitor", str(trap)], check=True)
+    world.cursor(github=GITHUB)
+    world.run("import", "cursor")
+    assert not (world.project / "sprung").exists()
+
+
+def test_no_secret_is_shown_anywhere(world: World) -> None:
+    world.cursor(
+        github=GITHUB,
+        args={"command": "x", "args": ["--api-key", "open-sesame-1", "--token=open-sesame-2"]},
+        web={
+            "url": "https://u:open-sesame-3@host/x?api_key=open-sesame-4",
+            "headers": {"X-Api-Key": "open-sesame-5"},
+        },
+    )
+    shown = [world.run("import", "cursor", *more) for more in ([], ["--json"], ["--dry-run", "--force"], ["--list"])]
+    shown.append(world.run("import", "cursor", "--secrets", "fail"))
+    shown.append(world.run("install", "cursor", "--replace", "--dry-run"))
+    for ran in shown:
+        assert "open-sesame" not in ran.out + ran.err
+        assert TOKEN not in ran.out + ran.err
+    assert "open-sesame-4" in world.output.read_text(), "what is not shown is written all the same"
+
+
+def test_secrets_move_into_a_private_file_and_serve_from_there(world: World) -> None:
+    world.cursor(github=GITHUB, web={"url": "https://host", "headers": {"Authorization": "Bearer it's \\ me"}})
+    world.run("import", "cursor", "--secrets", "env")
+    file = world.project / "dynamic-mcp.env"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert TOKEN not in world.output.read_text()
+    config = read(world.output, {})
+    assert isinstance(config.groups[0].upstream, Program)
+    assert config.groups[0].upstream.env["GITHUB_TOKEN"] == TOKEN
+    assert config.groups[1].upstream.headers == {"Authorization": "Bearer it's \\ me"}  # type: ignore[union-attr]
+    before = world.output.read_bytes(), file.read_bytes()
+    world.run("import", "cursor", "--secrets", "env")
+    assert (world.output.read_bytes(), file.read_bytes()) == before
+
+
+def test_a_secret_that_changes_at_its_source_changes_in_the_private_file(world: World) -> None:
+    world.cursor(github=GITHUB)
+    world.run("import", "cursor", "--secrets", "env")
+    before = world.output.read_bytes()
+    world.cursor(github={**GITHUB, "env": {"GITHUB_TOKEN": TOKEN[::-1]}})
+    world.run("import", "cursor", "--secrets", "env")
+    assert world.output.read_bytes() == before
+    assert (world.project / "dynamic-mcp.env").read_text() == f"GITHUB_TOKEN='{TOKEN[::-1]}'\n"
+
+
+def test_secrets_fail_writes_nothing(world: World) -> None:
+    world.cursor(github=GITHUB)
+    ran = world.run("import", "cursor", "--secrets", "fail")
+    assert ran.code == 1
+    assert "env.GITHUB_TOKEN" in ran.err
+    assert not world.output.exists()
+
+
+def test_strict_takes_a_warning_as_an_error(world: World) -> None:
+    world.cursor(time={**TIME, "alwaysAllow": ["now"]})
+    ran = world.run("import", "cursor", "--strict")
+    assert ran.code == 1
+    assert "cursor/user/time.alwaysAllow: " in ran.err
+    assert not world.output.exists()
+    assert world.run("import", "cursor").code == 0
+
+
+def test_one_broken_file_among_ten_costs_the_others_nothing(world: World) -> None:
+    tools = {
+        ".cursor/mcp.json": "cursor",
+        ".codeium/windsurf/mcp_config.json": "windsurf",
+        ".gemini/settings.json": "gemini",
+        ".gemini/config/mcp_config.json": "antigravity",
+        ".kiro/settings/mcp.json": "kiro",
+        ".qwen/settings.json": "qwen-code",
+        ".iflow/settings.json": "iflow",
+        ".factory/mcp.json": "factory-droid",
+        ".lmstudio/mcp.json": "lm-studio",
+    }
+    for file, tool in tools.items():
+        world.write(file, {"mcpServers": {tool: {"command": f"{tool}-server"}}})
+    world.write(".claude.json", '{"mcpServers": {\n  "a": {"command": }\n}}')
+    ran = world.run("import", "--all", "--yes")
+    assert ran.code == 4
+    assert set(world.servers()) == set(tools.values())
+    assert ".claude.json: line 2, column 20" in ran.err
+
+
+def test_a_server_that_cannot_be_used_costs_the_others_nothing(world: World) -> None:
+    world.cursor(bad={"command": "x", "env": {"A=B": "1"}}, worse={"args": []}, good=TIME)
+    ran = world.run("import", "cursor")
+    assert "good" in world.servers()
+    assert read(world.output, {}).groups
+    assert "worse" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [('{"mcpServers": {]', "column 17"), ("[]", "not an object"), ('{"mcpServers": 1}', "not an object of servers")],
+)
+def test_an_output_that_cannot_be_merged_into_stays_as_it_is(world: World, text: str, where: str) -> None:
+    world.cursor(time=TIME)
+    world.output.write_text(text)
+    ran = world.run("import", "cursor", "--yes")
+    assert ran.code == 2
+    assert where in ran.err
+    assert world.output.read_text() == text
+
+
+def test_nothing_found_is_3_and_says_where_was_looked(world: World) -> None:
+    ran = world.run("import", "cursor")
+    assert ran.code == 3
+    assert str(world.home / ".cursor" / "mcp.json") in ran.err
+    assert world.run("import", "--all", "--yes").code == 3
+
+
+@pytest.mark.parametrize(
+    "args", [["nosuch"], [], ["--scope", "x"], ["cursor", "--all"], ["cursor", "-g", "--scope", "project"]]
+)
+def test_a_wrong_command_line_is_2(world: World, args: list[str]) -> None:
+    assert world.run("import", *args).code == 2
+
+
+def test_a_dry_run_and_a_list_write_nothing(world: World) -> None:
+    world.cursor(time=TIME)
+    assert '+      "command": "uvx"' in world.run("import", "cursor", "--dry-run").out
+    assert world.run("import", "--list").json()["servers"][0]["action"] == "new"
+    assert not world.output.exists()
+    assert world.run("undo").code == 2
+
+
+def test_only_exclude_and_skip_disabled_choose(world: World) -> None:
+    world.cursor(a1=TIME, a2={"command": "b"}, b1={"command": "c"}, a3={"command": "d", "disabled": True})
+    world.run("import", "cursor", "--only", "a*", "--exclude", "*2", "--skip-disabled")
+    assert list(world.servers()) == ["a1"]
+    world.run("import", "cursor")
+    assert world.servers()["a3"]["enabled"] is False
+
+
+def test_piped_answers_go_in_the_order_of_the_reference(world: World) -> None:
+    world.cursor(b={"command": "x"}, a={"command": "y"})
+    ran = world.run("import", "cursor", stdin="first\ny\nsecond\nn\ny\nn\n\n")
+    assert ran.code == 0
+    assert world.servers() == {
+        "a": {"description": "first", "command": "y"},
+        "b": {"description": "second", "command": "x", "features": {"resources": False}},
+    }
+    kept = world.output.read_bytes()
+    assert world.run("import", "cursor", stdin="n\n").code == 1
+    assert world.run("import", "cursor", stdin="y\n\n").code == 1, "an empty description"
+    assert world.run("import", "cursor", "--force", stdin="only one\n").code == 1, "too few answers"
+    assert world.output.read_bytes() == kept
+    assert world.run("import", "cursor", stdin="y\nother\ny\nnew\ny\n").code == 0
+    assert world.servers()["a"]["description"] == "other"
+
+
+def test_an_import_can_be_undone_and_done_again(world: World) -> None:
+    world.cursor(github=GITHUB)
+    world.output.write_text('{"mcpServers": {"mine": {"command": "x"}}} // end\n')
+    before = world.output.read_bytes()
+    world.run("import", "cursor", "--secrets", "env")
+    after = world.output.read_bytes()
+    assert world.run("undo").code == 0
+    assert world.output.read_bytes() == before
+    assert not (world.project / "dynamic-mcp.env").exists()
+    world.run("import", "cursor", "--secrets", "env")
+    assert world.output.read_bytes() == after
+
+
+def test_undoing_an_import_leaves_what_came_after_it(world: World) -> None:
+    world.cursor(github=GITHUB, time=TIME)
+    world.run("import", "cursor")
+    assert world.run("add", "later", "--", "prog").code == 0
+    world.run("undo")
+    assert list(world.servers()) == ["later"]
+
+
+def test_a_live_server_describes_itself_but_not_a_projects_without_trust(world: World) -> None:
+    server = Path(__file__).parent.parent / "upstreams" / "full.py"
+    entry = {"command": sys.executable, "args": [str(server)]}
+    folder = world.project / ".cursor"
+    folder.mkdir()
+    (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"live": entry}}))
+    ran = world.run("import", "cursor", "--describe", "server", "--output", "no.json")
+    assert "--trust" in ran.err
+    ran = world.run("import", "cursor", "--describe", "server", "--trust")
+    assert ran.code == 0, ran.err
+    assert not world.servers()["live"]["description"].startswith("Tools from")
+
+
+def test_a_file_is_its_own_owners_through_a_link(world: World) -> None:
+    world.cursor(time=TIME)
+    real = world.home / "dotfiles.json"
+    real.write_text("{}\n")
+    real.chmod(0o640)
+    world.output.symlink_to(real)
+    world.run("import", "cursor")
+    assert world.output.is_symlink()
+    assert stat.S_IMODE(real.stat().st_mode) == 0o640
+    assert "uvx" in real.read_text()
+
+
+def test_the_output_cannot_be_its_own_source(world: World) -> None:
+    world.output.write_text('{"mcpServers": {}}')
+    assert world.run("import", "--file", str(world.output)).code == 2

@@ -1,0 +1,231 @@
+"""Installing into every tool, and taking it back to the byte."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from dynamic_mcp.cli.importing import machine_of
+from dynamic_mcp.errors import DynamicMcpError
+from dynamic_mcp.importer.adapter import Adapter
+from dynamic_mcp.importer.documents import document
+from dynamic_mcp.importer.found import Scope
+from dynamic_mcp.importer.install import target
+from dynamic_mcp.importer.known import TOOLS
+from dynamic_mcp.importer.read import read_tool
+from dynamic_mcp.importer.shapes import container_of, shape_of
+from dynamic_mcp.importer.tree import is_like
+from tests.importer.world import World
+
+BEGINNINGS = {
+    ".json": '{\n    // mine, as the order is\n    "z": [1, 2], "theme": "dark",\n    "a": {"b": null}, /* c */\n}\n',
+    ".toml": '# mine\nmodel = "x"   # why\n\n[z]\nk = [\n  1,\n  2,\n]\n# the end\n',
+    ".yaml": "# mine\nmodel:   x   # why\nz:\n    - 1\n    - k: 2\nlong: |\n  text\n\n# the end\n",
+}
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> World:
+    return World(tmp_path, monkeypatch, capsys)
+
+
+def scope_of(adapter: Adapter) -> Scope | None:
+    """The scope in which a tool has a file of its own, the user's first."""
+    for scope in (Scope.USER, Scope.PROJECT):
+        try:
+            target(adapter, scope, machine_of(None))
+        except DynamicMcpError:
+            continue
+        return scope
+    return None
+
+
+def settings(adapter: Adapter, scope: Scope, *names: str) -> Path:
+    """Write a file of the tool, with comments and with these servers in its own shape."""
+    place, file = target(adapter, scope, machine_of(None))
+    suffix = {".yml": ".yaml", ".jsonc": ".json"}.get(file.suffix, file.suffix)
+    made = document(file, BEGINNINGS[suffix].encode())
+    container = container_of(adapter, {}, place.servers or adapter.servers)
+    shape = shape_of(adapter, container)
+    for number, name in enumerate(names):
+        entry = shape.entry("npx", ["-y", f"{name}-mcp"])
+        entry |= {"name": name} if "name" in entry else {}
+        made = made.put((*container, number if shape.has_name else name), entry)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(made.data())
+    return file
+
+
+def named(world: World, adapter: Adapter, scope: Scope) -> dict[str, bool]:
+    """The servers that the tool has, and whether it starts them."""
+    readings = read_tool(adapter, (scope,), machine_of(None))
+    assert not any(reading.error for reading in readings)
+    return {found.name: found.entry.get("enabled") is not False for reading in readings for found in reading.servers}
+
+
+@pytest.mark.parametrize("adapter", TOOLS, ids=lambda adapter: adapter.name)
+def test_import_install_and_undo_give_every_tool_its_bytes_back(
+    world: World, monkeypatch: pytest.MonkeyPatch, adapter: Adapter
+) -> None:
+    monkeypatch.setenv("AMP_SETTINGS_FILE", str(world.home / "amp.json"))
+    monkeypatch.setenv("CONFIG_PATH", str(world.home / "librechat.yaml"))
+    scope = scope_of(adapter)
+    if scope is None:
+        pytest.skip("keeps its servers in no file")
+    file = settings(adapter, scope, "one", "two")
+    before = file.read_bytes()
+    assert named(world, adapter, scope) == {"one": True, "two": True}
+    assert world.run("import", adapter.name, "--scope", scope.value, "--yes").code == 0
+
+    ran = world.run("install", adapter.name, "--scope", scope.value, "--replace", "-c", str(world.output))
+
+    assert ran.code == 0, ran.err
+    made = document(file, file.read_bytes())
+    entry = str(made.get(()))
+    assert "dynamic-mcp" in entry
+    assert str(world.output) in entry
+    assert not any(named(world, adapter, scope).values()), "what was imported is not started any more"
+    assert all(line in file.read_text() for line in before.decode().splitlines() if "mine" in line or "why" in line)
+    assert world.run("install", adapter.name, "--scope", scope.value, "-c", str(world.output)).code == 0
+    assert made.data() == file.read_bytes(), "installed twice is installed once"
+    assert world.run("undo").code == 0
+    assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize("adapter", TOOLS, ids=lambda adapter: adapter.name)
+def test_a_file_that_changed_since_loses_our_entry_only(
+    world: World, monkeypatch: pytest.MonkeyPatch, adapter: Adapter
+) -> None:
+    monkeypatch.setenv("CONFIG_PATH", str(world.home / "librechat.yaml"))
+    scope = scope_of(adapter)
+    if scope is None:
+        pytest.skip("keeps its servers in no file")
+    file = settings(adapter, scope, "one")
+    world.output.write_text('{"mcpServers": {}}')
+    before = document(file, file.read_bytes())
+    world.run("install", adapter.name, "--scope", scope.value, "-c", str(world.output))
+    file.write_bytes(document(file, file.read_bytes()).put(("later",), "x").data())
+    assert world.run("uninstall", adapter.name, "--scope", scope.value).code == 0
+    after = document(file, file.read_bytes())
+    assert after.get(("later",)) == "x"
+    assert is_like(after.drop(("later",)).get(()), before.get(()))
+
+
+@pytest.mark.parametrize("eol", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    ("encoding", "mark"), [("utf-8", b""), ("utf-8", b"\xef\xbb\xbf"), ("utf-16-le", b"\xff\xfe")]
+)
+def test_encoding_mark_and_line_ends_stay(world: World, encoding: str, mark: bytes, eol: str) -> None:
+    text = '{\n\t"mcpServers": {\n\t\t"é": {"command": "x"} // ü\n\t}\n}\n'.replace("\n", eol)
+    file = world.write(".cursor/mcp.json", mark + text.encode(encoding))
+    world.output.write_text('{"mcpServers": {}}')
+    assert world.run("install", "cursor").code == 0
+    data = file.read_bytes()
+    assert data.startswith(mark)
+    after = data[len(mark) :].decode(encoding)
+    assert after.startswith(text[: text.index(" // ü")] + ", // ü" + eol)
+    assert after.count("\n") == after.count(eol)
+    world.run("undo")
+    assert file.read_bytes() == mark + text.encode(encoding)
+
+
+@pytest.mark.parametrize(
+    ("tool", "file", "text", "where"),
+    [
+        ("cursor", ".cursor/mcp.json", '{"mcpServers": {', "line 1, column 17"),
+        ("cursor", ".cursor/mcp.json", '{"mcpServers": []}', "neither an object"),
+        ("cursor", ".cursor/mcp.json", '{"a": 1, "a": 2}', "more than once"),
+        ("cursor", ".cursor/mcp.json", "[" * 10_000, "nested"),
+        ("codex", ".codex/config.toml", "[mcp_servers\n", "is not TOML"),
+        ("codex", ".codex/config.toml", "mcp_servers = 1\n", "cannot be changed"),
+        ("goose", ".config/goose/config.yaml", "extensions:\n  - a\n b: {", "is not YAML"),
+        ("goose", ".config/goose/config.yaml", "extensions: text\n", "cannot be changed"),
+    ],
+)
+def test_a_file_that_cannot_be_parsed_or_holds_something_else_is_never_written(
+    world: World, tool: str, file: str, text: str, where: str
+) -> None:
+    path = world.write(file, text)
+    world.output.write_text('{"mcpServers": {}}')
+    for command in (["install", tool], ["uninstall", tool]):
+        ran = world.run(*command)
+        assert ran.code == 1, ran.err
+        assert path.read_text() == text
+    assert where in world.run("install", tool).err
+    assert world.run("undo").code == 2, "nothing was done"
+
+
+def test_a_file_that_was_not_there_is_gone_again_with_its_directories(world: World) -> None:
+    world.output.write_text('{"mcpServers": {}}')
+    world.run("install", "kiro")
+    assert (world.home / ".kiro" / "settings" / "mcp.json").is_file()
+    world.run("uninstall", "kiro")
+    assert not (world.home / ".kiro").exists()
+
+
+def test_mode_and_link_stay_and_a_read_only_file_is_left_alone(world: World) -> None:
+    real = world.write("dotfiles/mcp.json", {"mcpServers": {}})
+    real.chmod(0o640)
+    link = world.home / ".cursor" / "mcp.json"
+    link.parent.mkdir()
+    link.symlink_to(real)
+    world.output.write_text('{"mcpServers": {}}')
+    assert world.run("install", "cursor").code == 0
+    assert link.is_symlink()
+    assert stat.S_IMODE(real.stat().st_mode) == 0o640
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
+def test_a_read_only_file_is_left_alone(world: World) -> None:
+    file = world.cursor()
+    file.chmod(0o444)
+    world.output.write_text('{"mcpServers": {}}')
+    assert world.run("install", "cursor").code == 1
+
+
+def test_a_desktop_program_gets_a_path_and_a_terminal_tool_the_name(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = world.write("bin/dynamic-mcp", "#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent))
+    world.output.write_text('{"mcpServers": {}}')
+    world.run("install", "claude-desktop")
+    world.run("install", "gemini")
+    assert f'"{program}"' in (world.home / ".config/Claude/claude_desktop_config.json").read_text()
+    assert '"dynamic-mcp",' in (world.home / ".gemini/settings.json").read_text()
+
+
+def test_claude_codes_local_scope_is_its_projects_part_of_the_users_file(world: World) -> None:
+    text = json.dumps({"projects": {str(world.project): {"allowedTools": []}}, "tips": {"command": 1}})
+    file = world.write(".claude.json", text)
+    world.output.write_text('{"mcpServers": {}}')
+    assert world.run("install", "claude", "--scope", "local").code == 0
+    made = document(file, file.read_bytes())
+    assert made.get(("projects", str(world.project), "mcpServers", "dynamic-mcp", "type")) == "stdio"
+    world.run("undo")
+    assert file.read_text() == text
+
+
+def test_replace_without_an_import_says_what_to_do(world: World) -> None:
+    world.cursor(a={"command": "x"})
+    world.output.write_text('{"mcpServers": {}}')
+    ran = world.run("install", "cursor", "--replace")
+    assert ran.code == 1
+    assert "dynamic-mcp import cursor" in ran.err
+
+
+def test_undo_goes_back_one_by_one_and_says_what_it_did(world: World) -> None:
+    world.output.write_text('{"mcpServers": {}}')
+    world.run("install", "cursor")
+    world.run("install", "kiro")
+    assert [deed["what"] for deed in world.run("undo", "--list").json()] == ["install kiro", "install cursor"]
+    assert "install cursor" in world.run("undo", "1").err
+    assert "already" in world.run("undo", "1").err
+    assert "install kiro" in world.run("undo").err
+    assert world.run("undo").code == 2
+    assert world.run("undo", "77").code == 2

@@ -1,0 +1,106 @@
+"""How each syntax becomes ours: what comes out means, to our own substitution, what went in meant to the tool."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dynamic_mcp.config.substitute import expand
+from dynamic_mcp.importer import variables
+from dynamic_mcp.importer.adapter import Syntax
+from dynamic_mcp.importer.found import Machine, Scope
+from dynamic_mcp.importer.known.syntaxes import ANY, BRACES, ENV, GEMINI
+from dynamic_mcp.importer.variables import Input, Scene
+
+ASKED = {
+    "key": Input("key", is_secret=True, default="never shown"),
+    "size": Input("size", default="10"),
+    "myKey": Input("myKey"),
+}
+MARKS = st.text(alphabet=st.sampled_from("${}:-?aA_%!()\\ \"'"), max_size=30)
+
+
+def scene(platform: str = "linux", scope: Scope = Scope.PROJECT) -> Scene:
+    """Return a scene with some inputs, and a server that sets OWN itself."""
+    assert platform in ("linux", "win32")
+    machine = Machine(Path("/home/me"), Path("/home/me/work"), {}, "win32" if platform == "win32" else "linux")
+    return Scene(machine, scope, "tool", "my-server", inputs=ASKED, own=frozenset({"OWN"}))
+
+
+@pytest.mark.parametrize(
+    ("syntax", "text", "ours"),
+    [
+        (BRACES, "${A}-${B:-c d}", "${A}-${B:-c d}"),
+        (BRACES, "${A:-${B}}", "${A:-${B}}"),
+        (BRACES, "${A-b} ${1} ${A.B} $A", "$${A-b} $${1} $${A.B} $A"),
+        (BRACES, "${OWN}", "${OWN}"),
+        (ENV, "${env:A} ${env:A:-b} ${env:A:b}", "${A} ${A:-b} ${A:-b}"),
+        (ENV, "${A} ${OWN} {env:A}", "${A} $${OWN} {env:A}"),
+        (ENV, "${env:ProgramFiles(x86)}", "${PROGRAM_FILES_X86}"),
+        ((Syntax.CURLY,), "{env:A} ${A} {env:}", "${A} $${A} {env:}"),
+        ((Syntax.ACTIONS,), "${{ secrets.A }} ${{inputs.o/p/B}} ${{ x.C }}", "${A} ${B} $${{ x.C }}"),
+        ((Syntax.POWERSHELL,), "$env:A/$A", "${A}/$A"),
+        (GEMINI, "$A/$B.c $5 $ %A% a$", "${A}/${B}.c $5 $ %A% a$"),
+        ((Syntax.DOLLAR, *BRACES), "$$A", "${DOLLAR:-$}${A}"),
+        ((Syntax.INPUT,), "${input:myKey}/${input:size}/${input:key}", "${MY_KEY}/${SIZE:-10}/${KEY}"),
+        ((Syntax.EDITOR,), "${workspaceFolder}/${workspaceFolderBasename}${/}x", "/home/me/work/work/x"),
+        ((Syntax.EDITOR,), "${workspaceFolder:other}", "/home/me/work"),
+        ((Syntax.FILE,), "${file:/run/x}", "${TOOL_MY_SERVER_X_KEY}"),
+        ((Syntax.SHELL,), "a $(b $(c) d) e $(f", "a ${TOOL_MY_SERVER_X_KEY} e $(f"),
+        ((Syntax.SHELL,), "$(echo $A)", "${A}"),
+        ((Syntax.BANG,), "!pass", "${TOOL_MY_SERVER_X_KEY}"),
+        ((Syntax.BANG,), "no!", "no!"),
+        ((), "${A} $${A} $A %A% !x $(y)", "$${A} $$${A} $A %A% !x $(y)"),
+    ],
+)
+def test_each_syntax_becomes_ours_and_the_rest_stays_literal(
+    syntax: tuple[Syntax, ...], text: str, ours: str
+) -> None:
+    assert variables.ours(text, syntax, scene(), field="headers.X-Key").text == ours
+
+
+def test_percent_signs_are_variables_on_windows_only() -> None:
+    assert variables.ours("%A%/x", GEMINI, scene("win32"), field="command").text == "${A}/x"
+    assert variables.ours("%A%/x", GEMINI, scene(), field="command").text == "%A%/x"
+
+
+def test_home_and_separators_are_those_of_the_system() -> None:
+    editor = (Syntax.EDITOR,)
+    assert variables.ours("${userHome}${/}x", editor, scene("win32"), field="cwd").text == "${USERPROFILE}\\x"
+    assert variables.ours("${userHome}${/}x", editor, scene(), field="cwd").text == "${HOME}/x"
+
+
+def test_the_whole_value_of_a_variable_takes_that_variables_name() -> None:
+    text = variables.ours("${input:key}", ANY, scene(), field="env.GITHUB_TOKEN", env_name="GITHUB_TOKEN")
+    assert (text.text, text.exports) == ("${GITHUB_TOKEN}", ("GITHUB_TOKEN",))
+    part = variables.ours("Bearer ${input:key}", ANY, scene(), field="env.GITHUB_TOKEN", env_name="GITHUB_TOKEN")
+    assert (part.text, part.exports) == ("Bearer ${KEY}", ("KEY",))
+
+
+def test_what_was_asked_for_never_becomes_a_variable_that_a_system_sets() -> None:
+    assert variables.variable("path") == "INPUT_PATH"
+    assert variables.variable("userName") == "USER_NAME"
+    assert variables.variable("5ire", "x") == "_5IRE_X"
+    assert variables.variable("…") == "VALUE"
+
+
+def test_an_open_folder_is_remarked_on_only_where_it_was_not_the_projects_own_setting() -> None:
+    text = "${workspaceFolder}"
+    assert variables.ours(text, (Syntax.EDITOR,), scene(), field="cwd").remarks == ()
+    assert variables.ours(text, (Syntax.EDITOR,), scene(scope=Scope.USER), field="cwd").remarks
+
+
+@given(MARKS)
+def test_literal_text_reaches_the_server_as_it_was(text: str) -> None:
+    assert expand(variables.ours(text, (), scene(), field="args").text, {"A": "x", "a": "y"}).text == text
+    assert expand(variables.escaped(text), {"A": "x"}).text == text
+
+
+@given(st.lists(st.one_of(MARKS.filter(lambda mark: "{env:" not in mark), st.just("{env:A}"))))
+def test_references_between_literal_texts_are_filled_in_and_nothing_else_is(parts: list[str]) -> None:
+    text = "".join(parts)
+    converted = variables.ours(text, (Syntax.CURLY,), scene(), field="args").text
+    assert expand(converted, {"A": "<a>"}).text == text.replace("{env:A}", "<a>")

@@ -1,0 +1,46 @@
+"""Real servers over HTTP as child processes, at a port of 127.0.0.1."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import AsyncIterator, Mapping
+
+STARTS_WITHIN_S = 30.0
+
+
+def free_port() -> int:
+    """Return a port that nobody listens at."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextlib.asynccontextmanager
+async def listening(*command: str, port: int, env: Mapping[str, str] | None = None) -> AsyncIterator[None]:
+    """Run a server, which listens at this port from here on; it is gone afterwards."""
+    quiet = asyncio.subprocess.DEVNULL
+    process = await asyncio.create_subprocess_exec(
+        *command, env={**os.environ, **(env or {})}, stdin=quiet, stdout=quiet, stderr=quiet
+    )
+    try:
+        await _listens(process, port)
+        yield
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+async def _listens(process: asyncio.subprocess.Process, port: int) -> None:
+    async with asyncio.timeout(STARTS_WITHIN_S):
+        while True:
+            assert process.returncode is None, "the server ended"
+            with contextlib.suppress(OSError):
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.close()
+                return
+            await asyncio.sleep(0.02)

@@ -1,0 +1,63 @@
+"""What the tests of logins share."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from dynamic_mcp.config.resolved import OAuth, Remote
+from dynamic_mcp.oauth.authorization import Challenge
+from dynamic_mcp.oauth.bearer import Bearer
+from dynamic_mcp.oauth.records import Client, Login, Token
+from dynamic_mcp.oauth.store import Store
+from tests.upstreams.auth_server import AuthServer
+
+COMMAND = "dynamic-mcp auth login up"
+
+
+def remote(url: str, **oauth: Any) -> Remote:  # Any: fields of OAuth
+    """Return the config of a server that is reached."""
+    return Remote(kind=None, url=url, headers={}, oauth=OAuth(**oauth))
+
+
+def bearer(config: Remote, folder: Path, **more: Any) -> Bearer:  # Any: arguments of Bearer
+    """Return the credentials of a server."""
+    return Bearer("up", config, folder, COMMAND, **more)
+
+
+def issued(server: AuthServer, *, age_s: float = 0.0, **changes: Any) -> Login:  # Any: fields of Login
+    """Return a login that this server has given, as old as that."""
+    given = server.issue()
+    obtained_at = time.time() - age_s
+    life = given.get("expires_in")
+    token = Token(
+        given["access_token"],
+        obtained_at,
+        None if life is None else obtained_at + life,
+        given.get("refresh_token"),
+        given["scope"],
+    )
+    login = Login(
+        server.mcp_url,
+        server.url,
+        f"{server.url}/token",
+        f"{server.url}/revoke",
+        server.mcp_url,
+        Client("test", "registered"),
+        token,
+    )
+    return replace(login, **changes)
+
+
+def keep(folder: Path, config: Remote, login: Login) -> Store:
+    """Write a login down, as an earlier run would have."""
+    store = Store(folder, config)
+    store.save(login)
+    return store
+
+
+def refused(sent: str | None, *challenges: str, status: int = 401) -> Challenge:
+    """Return what a transport says of a request that was refused."""
+    return Challenge(status, challenges or ("Bearer",), sent)

@@ -1,0 +1,348 @@
+"""Credentials: renewed in time and once, by one of many; what cannot be renewed needs a login."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+import time
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dynamic_mcp.errors import LoginNeeded, Unreachable
+from dynamic_mcp.oauth.records import Token
+from dynamic_mcp.oauth.store import Store
+from tests.oauth.parts import COMMAND, bearer, issued, keep, refused, remote
+from tests.upstreams.auth_server import Answer, AuthServer
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[AuthServer]:
+    async with AuthServer() as server:
+        yield server
+
+
+async def test_without_a_login_nothing_is_sent_and_a_refusal_names_the_command(
+    server: AuthServer, tmp_path: Path
+) -> None:
+    credentials = bearer(remote(server.mcp_url), tmp_path)
+
+    assert await credentials.header() is None
+    with pytest.raises(LoginNeeded) as raised:
+        await credentials.challenged(refused(None))
+    assert COMMAND in str(raised.value)
+    assert not raised.value.is_done()
+
+
+async def test_a_good_token_is_sent_as_it_is(server: AuthServer, tmp_path: Path) -> None:
+    config = remote(server.mcp_url)
+    login = issued(server)
+    keep(tmp_path, config, login)
+
+    assert login.token is not None
+    assert await bearer(config, tmp_path).header() == f"Bearer {login.token.access}"
+    assert server.requests == []
+
+
+async def test_an_expired_token_is_renewed_with_the_resource_and_the_new_refresh_token_is_kept(
+    server: AuthServer, tmp_path: Path
+) -> None:
+    config = remote(server.mcp_url)
+    store = keep(tmp_path, config, issued(server, age_s=4000))
+
+    header = await bearer(config, tmp_path).header()
+
+    kept = store.load()
+    assert kept is not None
+    assert kept.token is not None
+    assert header == f"Bearer {kept.token.access}"
+    (asked,) = server.asked("/token")
+    assert asked.form["resource"] == server.mcp_url
+    assert kept.token.refresh != asked.form["refresh_token"]
+    assert await bearer(config, tmp_path).header() == header  # and it is good for the next start
+
+
+async def test_five_minutes_before_its_end_a_token_is_renewed_without_making_anybody_wait(
+    server: AuthServer, tmp_path: Path
+) -> None:
+    config = remote(server.mcp_url)
+    login = issued(server, age_s=3600 - 299)
+    keep(tmp_path, config, login)
+    credentials = bearer(config, tmp_path)
+
+    assert login.token is not None
+    assert await credentials.header() == f"Bearer {login.token.access}"
+    await credentials.close()
+    assert server.refreshes() == 1
+    assert await credentials.header() != f"Bearer {login.token.access}"
+
+
+async def test_five_minutes_and_a_second_before_its_end_it_is_not(server: AuthServer, tmp_path: Path) -> None:
+    config = remote(server.mcp_url)
+    keep(tmp_path, config, issued(server, age_s=3600 - 301))
+    credentials = bearer(config, tmp_path)
+
+    await credentials.header()
+    await credentials.close()
+    assert server.refreshes() == 0
+
+
+async def test_many_requests_share_one_renewal(server: AuthServer, tmp_path: Path) -> None:
+    config = remote(server.mcp_url)
+    keep(tmp_path, config, issued(server, age_s=4000))
+    credentials = bearer(config, tmp_path)
+
+    headers = await asyncio.gather(*(credentials.header() for _ in range(20)))
+
+    assert len(set(headers)) == 1
+    assert server.refreshes() == 1
+
+
+async def test_a_caller_that_goes_away_does_not_end_the_renewal(server: AuthServer, tmp_path: Path) -> None:
+    server.manners.token_delay_s = 0.2
+    config = remote(server.mcp_url)
+    store = keep(tmp_path, config, issued(server, age_s=4000))
+    credentials = bearer(config, tmp_path)
+    caller = asyncio.create_task(credentials.header())
+    await server.is_asked("/token")
+
+    caller.cancel()
+    await credentials.close()
+
+    kept = store.load()
+    assert kept is not None
+    assert kept.token is not None
+    assert not kept.token.is_expired(time.time())
+
+
+async def test_a_token_that_is_refused_before_its_time_is_renewed_once(server: AuthServer, tmp_path: Path) -> None:
+    config = remote(server.mcp_url)
+    keep(tmp_path, config, issued(server))
+    credentials = bearer(config, tmp_path)
+    sent = await credentials.header()
+
+    assert all(await asyncio.gather(*(credentials.challenged(refused(sent)) for _ in range(5))))
+    assert server.refreshes() == 1
+    assert await credentials.header() != sent
+
+
+async def test_a_new_token_that_is_refused_too_needs_a_login_and_is_not_renewed_for_ever(
+    server: AuthServer, tmp_path: Path
+) -> None:
+    config = remote(server.mcp_url)
+    keep(tmp_path, config, issued(server))
+    credentials = bearer(config, tmp_path)
+    assert await credentials.challenged(refused(await credentials.header()))
+
+    with pytest.raises(LoginNeeded):
+        await credentials.challenged(refused(await credentials.header()))
+    assert server.refreshes() == 1
+
+
+async def test_a_revoked_refresh_token_is_shown_once_and_then_needs_a_login(
+    server: AuthServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = remote(server.mcp_url)
+    store = keep(tmp_path, config, issued(server))
+    server.revoke_all()
+    credentials = bearer(config, tmp_path)
+    sent = await credentials.header()
+
+    for _ in range(3):
+        with pytest.raises(LoginNeeded):
+            await credentials.challenged(refused(sent))
+    assert server.refreshes() == 1
+    kept = store.load()
+    assert kept is not None
+    assert kept.token is not None
+    assert kept.token.refresh is None
+    assert "SECRET" not in caplog.text
+    assert "invalid_grant" in caplog.text
+
+
+async def test_a_server_that_cannot_be_asked_is_no_reason_to_log_in_again(server: AuthServer, tmp_path: Path) -> None:
+    server.manners.overrides["/token"] = lambda request: Answer(503, {})
+    config = remote(server.mcp_url)
+    store = keep(tmp_path, config, issued(server, age_s=4000))
+    credentials = bearer(config, tmp_path)
+
+    with pytest.raises(Unreachable, match="HTTP 503"):
+        await credentials.header()
+
+    server.manners.overrides.clear()
+    assert await credentials.header() is not None
+    assert store.load() is not None
+
+
+async def test_while_the_token_is_good_a_failed_renewal_stops_nothing(server: AuthServer, tmp_path: Path) -> None:
+    server.manners.overrides["/token"] = lambda request: Answer(503, {})
+    config = remote(server.mcp_url)
+    keep(tmp_path, config, issued(server, age_s=3600 - 60))
+    credentials = bearer(config, tmp_path)
+
+    for _ in range(3):
+        assert await credentials.header() is not None
+        await credentials.close()
+    assert server.refreshes() == 1
+
+
+async def test_a_token_without_an_end_and_without_a_refresh_token_is_used_until_it_is_refused(
+    server: AuthServer, tmp_path: Path
+) -> None:
+    config = remote(server.mcp_url)
+    login = issued(server)
+    assert login.token is not None
+    keep(tmp_path, config, replace(login, token=Token(login.token.access, time.time())))
+    credentials = bearer(config, tmp_path)
+
+    sent = await credentials.header()
+    with pytest.raises(LoginNeeded):
+        await credentials.challenged(refused(sent))
+    assert server.refreshes() == 0
+
+
+# --- other processes -------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def user(url: str, folder: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run a process that uses the login, until it is ready."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.oauth.token_user", url, str(folder)),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        cwd=ROOT,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        assert await process.stdout.readline() == b"ready\n"
+        yield process
+    finally:
+        process.stdin.close()
+        await process.wait()
+
+
+async def says(process: asyncio.subprocess.Process, word: str) -> str:
+    """Give a process a line and return the one it answers."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(f"{word}\n".encode())
+    return (await process.stdout.readline()).decode().strip()
+
+
+@pytest.mark.parametrize("age_s", [0, 4000])
+async def test_two_processes_with_rotating_tokens_renew_once_and_both_go_on(
+    server: AuthServer, tmp_path: Path, age_s: float
+) -> None:
+    server.manners.token_delay_s = 0.1
+    config = remote(server.mcp_url)
+    login = issued(server, age_s=age_s)
+    keep(tmp_path, config, login)
+    assert login.token is not None
+    word = "use" if age_s else f"refused Bearer {login.token.access}"
+    async with user(server.mcp_url, tmp_path) as one, user(server.mcp_url, tmp_path) as other:
+        headers = await asyncio.gather(says(one, word), says(other, word))
+        again = await asyncio.gather(says(one, "use"), says(other, "use"))
+
+    assert len({*headers, *again}) == 1
+    assert headers[0] not in ("", f"Bearer {login.token.access}")
+    assert server.refreshes() == 1
+
+
+async def test_a_login_of_another_process_counts_at_once(server: AuthServer, tmp_path: Path) -> None:
+    config = remote(server.mcp_url)
+    credentials = bearer(config, tmp_path)
+    assert await credentials.header() is None
+    with pytest.raises(LoginNeeded) as raised:
+        await credentials.challenged(refused(None))
+
+    keep(tmp_path, config, issued(server))
+
+    assert raised.value.is_done()
+    assert await credentials.header() is not None
+
+
+async def test_a_killed_holder_of_the_lock_stops_nobody(server: AuthServer, tmp_path: Path) -> None:
+    server.manners.token_delay_s = 30
+    config = remote(server.mcp_url)
+    keep(tmp_path, config, issued(server, age_s=4000))
+    async with user(server.mcp_url, tmp_path) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"use\n")
+        await server.is_asked("/token")
+        process.kill()
+        await process.wait()
+
+    server.manners.token_delay_s = 0
+    assert await bearer(config, tmp_path).header() is not None
+
+
+# --- what cannot be kept, or read ------------------------------------------------------------------------
+
+
+async def test_what_cannot_be_saved_is_used_from_memory_and_said(
+    server: AuthServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = remote(server.mcp_url)
+    store = keep(tmp_path / "logins", config, issued(server, age_s=4000))
+    (tmp_path / "logins").rename(tmp_path / "moved")
+    (tmp_path / "logins").symlink_to(tmp_path / "moved")
+    credentials = bearer(config, tmp_path / "logins")
+    await credentials.login()
+    (tmp_path / "logins").unlink()
+    (tmp_path / "logins").write_text("a file where the folder was")
+
+    header = await credentials.header()
+
+    assert header is not None
+    assert await credentials.header() == header
+    assert server.refreshes() == 1
+    assert "is not saved" in caplog.text
+    assert store.stamp() is None
+
+
+async def test_a_token_of_the_reference_is_taken_over_and_renewed_as_the_configs_client(
+    server: AuthServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    given = server.issue("mine")
+    old = tmp_path / ".dynamic-mcp" / "oauth-servers" / "up.json"
+    old.parent.mkdir(parents=True)
+    kept = {
+        "access_token": given["access_token"],
+        "refresh_token": given["refresh_token"],
+        "expires_at": "2020-01-01T00:00:00Z",
+    }
+    old.write_text(json.dumps(kept))
+    config = remote(server.mcp_url, client_id="mine")
+
+    header = await bearer(config, tmp_path / "logins").header()
+
+    assert header is not None
+    assert server.refreshes() == 1
+    assert await bearer(config, tmp_path / "logins").header() == header
+    assert json.loads(old.read_text()) == kept
+    assert Store(tmp_path / "logins", config).load() is not None
+
+
+async def test_a_token_of_the_reference_goes_to_no_other_authorization_server(
+    server: AuthServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    old = tmp_path / ".dynamic-mcp" / "oauth-servers" / "up.json"
+    old.parent.mkdir(parents=True)
+    old.write_text('{"access_token": "a", "refresh_token": "r", "expires_at": "2020-01-01T00:00:00Z"}')
+    elsewhere = f"http://localhost:{server.port}"
+    server.manners.prm = {"authorization_servers": [elsewhere]}
+    server.manners.metadata = {"issuer": elsewhere}
+
+    with pytest.raises(LoginNeeded):
+        await bearer(remote(server.mcp_url, client_id="mine"), tmp_path / "logins").header()
+    assert server.asked("/token") == []

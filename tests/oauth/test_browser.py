@@ -1,0 +1,53 @@
+"""Whether there is somebody at a screen, and where tokens are made by hand."""
+
+import pytest
+
+from dynamic_mcp.oauth.browser import has_browser, open_link
+from dynamic_mcp.oauth.services import token_hint
+
+
+@pytest.mark.parametrize(
+    ("environment", "platform", "expected"),
+    [
+        ({}, "linux", False),
+        ({"DISPLAY": ":0"}, "linux", True),
+        ({"WAYLAND_DISPLAY": "w"}, "linux", True),
+        ({"DISPLAY": ":0", "SSH_CONNECTION": "x"}, "linux", False),
+        ({"DISPLAY": ":0", "SSH_CONNECTION": "x", "BROWSER": "b"}, "linux", True),
+        ({}, "darwin", True),
+        ({}, "win32", True),
+        ({"CI": "1"}, "darwin", False),
+    ],
+)
+def test_a_browser_opens_only_where_somebody_sees_it(
+    environment: dict[str, str], platform: str, expected: bool
+) -> None:
+    assert has_browser(environment, platform) is expected
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "javascript:alert(1)", "--help", "", "vscode://x"])
+async def test_nothing_but_a_web_page_is_opened(url: str) -> None:
+    assert not await open_link(url)
+
+
+@pytest.mark.parametrize(
+    ("host", "named"),
+    [
+        ("api.githubcopilot.com", "GitHub"),
+        ("gitlab.com", "GitLab"),
+        ("gitlab.mycompany.example", "gitlab.mycompany.example/-/user_settings"),
+        ("mcp.sentry.dev", "Sentry"),
+        ("mcp.linear.app", "Linear"),
+        ("mcp.notion.com", "Notion"),
+        ("mcp.slack.com", "Slack"),
+        ("x.grafana.net", "Grafana"),
+        ("mcp.atlassian.com", "Jira"),
+        ("bindings.mcp.cloudflare.com", "Cloudflare"),
+        ("mcp.datadoghq.com", "Datadog"),
+        ("mcp.pagerduty.com", "PagerDuty"),
+        ("mcp.honeycomb.io", "Honeycomb"),
+        ("notgithub.com", "in the settings"),
+    ],
+)
+def test_the_services_that_people_use_have_a_hint(host: str, named: str) -> None:
+    assert named in token_hint(f"https://{host}/mcp")

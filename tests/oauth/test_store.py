@@ -1,0 +1,180 @@
+"""Logins on disk: private, whole, apart from each other; what is broken is set aside."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import keyring
+import pytest
+from keyring.backend import KeyringBackend
+from keyring.errors import PasswordDeleteError
+
+from dynamic_mcp.oauth.records import Client, Login, Token
+from dynamic_mcp.oauth.store import Store, key
+from dynamic_mcp.paths import FileLock
+from tests.oauth.parts import remote
+
+URL = "https://mcp.example.com/mcp"
+LOGIN = Login(
+    URL,
+    "https://as.example.com",
+    "https://as.example.com/token",
+    client=Client("c", "registered", "client_secret_post", "SECRET-client"),
+    token=Token("SECRET-access", 1.0, 2.0, "SECRET-refresh", "a b"),
+)
+
+
+def only_file(folder: Path, end: str = ".json") -> Path:
+    (file,) = folder.glob(f"*{end}")
+    return file
+
+
+def test_a_login_comes_back_as_it_was(tmp_path: Path) -> None:
+    store = Store(tmp_path, remote(URL))
+    assert (store.load(), store.stamp()) == (None, None)
+
+    store.save(LOGIN)
+
+    assert store.load() == LOGIN
+    store.delete()
+    assert store.load() is None
+
+
+@pytest.mark.skipif(os.name != "posix", reason="rights as POSIX has them")
+def test_the_file_and_its_folder_are_the_owners_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "logins"
+    folder.mkdir(mode=0o755)
+    Store(folder, remote(URL)).save(LOGIN)
+
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE(only_file(folder).stat().st_mode) == 0o600
+    only_file(folder).chmod(0o644)
+    assert Store(folder, remote(URL)).load() == LOGIN
+    assert stat.S_IMODE(only_file(folder).stat().st_mode) == 0o600
+
+
+def test_a_link_in_the_place_of_the_file_is_neither_read_nor_written_through(tmp_path: Path) -> None:
+    store = Store(tmp_path / "logins", remote(URL))
+    store.save(LOGIN)
+    file = only_file(tmp_path / "logins")
+    elsewhere = file.rename(tmp_path / "elsewhere")
+    file.symlink_to(elsewhere)
+    before = elsewhere.read_bytes()
+
+    with pytest.raises(OSError, match="symbolic links"):
+        store.load()
+    store.save(replace(LOGIN, token=None))
+
+    assert elsewhere.read_bytes() == before
+    assert not file.is_symlink()
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"null", b"[]", b'{"server": 1}', b"\xff", b"[" * 100_000, b"x" * 2**21]
+)
+def test_what_cannot_be_read_is_set_aside_and_not_lost(tmp_path: Path, content: bytes) -> None:
+    store = Store(tmp_path, remote(URL))
+    store.save(LOGIN)
+    only_file(tmp_path).write_bytes(content)
+
+    assert store.load() is None
+    assert only_file(tmp_path, ".bad").read_bytes() == content
+
+
+def test_what_a_newer_version_has_written_is_left_alone(tmp_path: Path) -> None:
+    store = Store(tmp_path, remote(URL))
+    store.save(LOGIN)
+    newer = only_file(tmp_path).rename(tmp_path / f"{key(remote(URL))}.v2.json")
+
+    assert store.load() is None
+    assert newer.exists()
+
+
+@pytest.mark.parametrize("other", [remote(URL + "/"), remote(URL, client_id="a"), remote(URL, account="work")])
+def test_another_server_client_or_account_has_a_login_of_its_own(tmp_path: Path, other: object) -> None:
+    Store(tmp_path, remote(URL)).save(LOGIN)
+
+    assert Store(tmp_path, other).load() is None  # type: ignore[arg-type]
+
+
+def test_a_hostile_url_stays_inside_the_folder(tmp_path: Path) -> None:
+    Store(tmp_path / "logins", remote("https://h/../../../x\0y")).save(LOGIN)
+
+    assert only_file(tmp_path / "logins").parent == tmp_path / "logins"
+
+
+def test_a_repr_shows_no_secret() -> None:
+    assert "SECRET" not in repr(LOGIN)
+
+
+def test_a_lock_has_one_holder_and_is_free_afterwards(tmp_path: Path) -> None:
+    one, other = FileLock(tmp_path / "logins" / "a.lock"), FileLock(tmp_path / "logins" / "a.lock")
+
+    assert one.take()
+    assert not other.take()
+    one.leave()
+    assert other.take()
+    other.leave()
+
+
+class Keychain(KeyringBackend):
+    """A keychain in memory, or one that does not open."""
+
+    priority = 1
+    kept: dict[tuple[str, str], str]
+    is_locked = False
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.kept = {}
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        if self.is_locked:
+            raise keyring.errors.KeyringLocked("locked")
+        self.kept[service, username] = password
+
+    def get_password(self, service: str, username: str) -> str | None:
+        return self.kept.get((service, username))
+
+    def delete_password(self, service: str, username: str) -> None:
+        try:
+            del self.kept[service, username]
+        except KeyError:
+            raise PasswordDeleteError("not there") from None
+
+
+@pytest.fixture
+def keychain(monkeypatch: pytest.MonkeyPatch) -> Keychain:
+    chain = Keychain()
+    monkeypatch.setattr("keyring.core._keyring_backend", chain)
+    return chain
+
+
+def test_with_a_keychain_the_file_holds_no_secret(tmp_path: Path, keychain: Keychain) -> None:
+    store = Store(tmp_path, remote(URL, token_store="keyring"))
+
+    store.save(LOGIN)
+
+    assert b"SECRET" not in only_file(tmp_path).read_bytes()
+    assert store.load() == replace(LOGIN, is_in_keyring=True)
+    assert Store(tmp_path, remote(URL)).load() == store.load()  # also when the config says `file` again
+    store.delete()
+    assert keychain.kept == {}
+
+
+def test_a_keychain_that_does_not_open_is_said(tmp_path: Path, keychain: Keychain) -> None:
+    keychain.is_locked = True
+
+    with pytest.raises(OSError, match="locked"):
+        Store(tmp_path, remote(URL, token_store="keyring")).save(LOGIN)
+
+
+def test_without_the_package_the_reason_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "keyring", None)
+
+    with pytest.raises(OSError, match="pip install"):
+        Store(tmp_path, remote(URL, token_store="keyring")).save(LOGIN)

@@ -1,0 +1,90 @@
+"""A group that needs a login says so with the command, waits for nobody, and goes on by itself when it is done."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+from dynamic_mcp.errors import LoginNeeded
+from dynamic_mcp.group import Group
+from dynamic_mcp.states import State
+from dynamic_mcp.upstream.open import Greeting
+from tests.fakes import FakeClock, FakeUpstream, Opener, Watcher, group_config, settled
+
+COMMAND = "dynamic-mcp auth login up"
+
+
+class Person:
+    """Logs in, or has not yet."""
+
+    def __init__(self) -> None:
+        self.has_logged_in = False
+
+    def needed(self, scope: str | None = None) -> LoginNeeded:
+        return LoginNeeded("up", COMMAND, scope=scope, is_done=lambda: self.has_logged_in)
+
+
+async def needing(person: Person, clock: FakeClock) -> tuple[Group, Opener]:
+    """Return a group that needs a login, and will do with it."""
+    opener = Opener(up=[person.needed(), FakeUpstream()])
+    group = Group(group_config(), Watcher(), opener=opener, clock=clock)
+    group.start(Greeting())
+    await settled()
+    assert group.state is State.NEEDS_LOGIN
+    return group, opener
+
+
+async def test_the_reason_holds_the_command() -> None:
+    group, _ = await needing(Person(), FakeClock())
+
+    assert COMMAND in group.reason
+    await group.close()
+
+
+async def test_it_is_not_tried_again_by_itself_until_somebody_has_logged_in() -> None:
+    person, clock = Person(), FakeClock()
+    group, opener = await needing(person, clock)
+    for _ in range(10):
+        await clock.pass_(600)
+    assert opener.opened == ["up"]
+
+    person.has_logged_in = True
+    await clock.pass_(2)
+
+    assert group.state is State.READY
+    await group.close()
+
+
+async def test_a_call_right_after_the_login_does_not_wait_for_the_next_look() -> None:
+    person, clock = Person(), FakeClock()
+    group, _ = await needing(person, clock)
+    with pytest.raises(LoginNeeded):
+        await group.request("ping", None, timeout_s=1)
+
+    person.has_logged_in = True
+
+    assert (await group.catalog()).tools
+    await group.close()
+
+
+@pytest.mark.parametrize(("scope", "state"), [(None, State.WAITING), ("admin", State.READY)])
+async def test_a_call_that_is_refused_ends_the_link_only_if_no_call_can_do_without_the_login(
+    scope: str | None, state: State
+) -> None:
+    upstream = FakeUpstream()
+    group = Group(group_config(), Watcher(), opener=Opener(up=[upstream]), clock=FakeClock())
+    group.start(Greeting())
+    await group.catalog()
+
+    def refuse(params: object) -> bytes:
+        upstream.link.failed(str(upstream.sent[-1]["id"]).encode(), Person().needed(scope))
+        return b"{}"
+
+    upstream.answers["tools/call"] = refuse
+    with pytest.raises(LoginNeeded):
+        await group.request("tools/call", {}, timeout_s=1)
+
+    assert group.state is state
+    with contextlib.suppress(LoginNeeded):
+        await group.close()

@@ -1,0 +1,66 @@
+"""The wheel: what is in it, that it installs into a fresh environment, and that the demo runs there."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+# Building and installing fetch packages where there is no cache of them.
+BOUND_S = 600
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built wheel."""
+    folder = tmp_path_factory.mktemp("dist")
+    _run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(folder), str(ROOT))
+    (made,) = folder.glob("*.whl")
+    return made
+
+
+@pytest.mark.timeout(BOUND_S)
+def test_the_wheel_holds_only_the_package_the_schema_and_that_it_is_typed(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        schema = archive.read("dynamic_mcp/dynamic-mcp.schema.json").decode()
+    code = {name for name in names if name.startswith("dynamic_mcp/") and name.endswith(".py")}
+    metadata = {name for name in names if ".dist-info/" in name}
+    assert set(names) - code - metadata == {"dynamic_mcp/py.typed", "dynamic_mcp/dynamic-mcp.schema.json"}
+    assert code == {str(file.relative_to(ROOT)) for file in (ROOT / "dynamic_mcp").rglob("*.py")}
+    assert schema == (ROOT / "schemas" / "dynamic-mcp.schema.json").read_text()
+
+
+@pytest.mark.timeout(BOUND_S)
+def test_the_wheel_runs_the_demo_in_a_fresh_environment(wheel: Path, tmp_path: Path) -> None:
+    fresh = tmp_path / "fresh"
+    _run(sys.executable, "-m", "venv", str(fresh))
+    python = str(fresh / "bin" / "python")
+    _run(python, "-m", "pip", "install", "-q", str(wheel))
+    shown = _run(python, str(ROOT / "examples" / "quickstart.py"), cwd=tmp_path)
+    assert "2026-12-31" in shown
+    assert re.match(r"dynamic-mcp \d", _run(str(fresh / "bin" / "dynamic-mcp"), "--version", cwd=tmp_path))
+
+
+def test_the_image_serves_as_an_ordinary_user_and_copies_what_the_build_needs() -> None:
+    steps = [line.split(maxsplit=1) for line in (ROOT / "Dockerfile").read_text().splitlines() if line[:1].isupper()]
+    final = steps[max(number for number, (step, *_) in enumerate(steps) if step == "FROM") :]
+    assert ["USER", "mcp"] in final
+    assert final[-1] == ["ENTRYPOINT", '["dynamic-mcp"]']
+    copied = {name for step, what in steps[: -len(final)] if step == "COPY" for name in what.split()[:-1]}
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    assert copied == {"pyproject.toml", "README.md", "LICENSE", "schemas", "dynamic_mcp"}
+    assert {f"!{name}" for name in copied} <= set(ignored)
+
+
+def _run(*command: str, cwd: Path | None = None) -> str:
+    clean = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    done = subprocess.run(command, cwd=cwd, env=clean, capture_output=True, text=True, timeout=BOUND_S, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout

@@ -1,0 +1,81 @@
+"""Links to remote servers for tests: opened as a group opens them, without the group."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Literal
+
+from msgspec import Raw
+
+from dynamic_mcp import wire
+from dynamic_mcp.config.resolved import GroupConfig, Remote
+from dynamic_mcp.errors import LinkLost
+from dynamic_mcp.upstream.call import Caller
+from dynamic_mcp.upstream.link import Link, Listener
+from dynamic_mcp.upstream.open import Greeting, open_link
+from dynamic_mcp.wire import Frame
+from tests.fakes import BOUND_S, Ear, Json, group_config
+
+
+def remote(
+    url: str, kind: Literal["http", "sse"] | None = "http", headers: Mapping[str, str] | None = None, **changes: Any
+) -> GroupConfig:  # Any: fields of GroupConfig
+    """Return the config of a group that is reached at a URL."""
+    return group_config("far", upstream=Remote(kind=kind, url=url, headers=headers or {}), **changes)
+
+
+@contextlib.asynccontextmanager
+async def opened(
+    config: GroupConfig, *, listener: Listener | None = None, home: Caller | None = None
+) -> AsyncIterator[Link]:
+    """Open a link and close it in the end."""
+    link, _ = await open_link(config, listener or Ear(), Greeting(home=home))
+    try:
+        yield link
+    finally:
+        await link.close()
+
+
+class Listening(Ear):
+    """An ear whose owner can wait for what it hears."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._heard = asyncio.Event()
+        self._lost = asyncio.Event()
+
+    def heard(self, frame: Frame) -> None:
+        super().heard(frame)
+        self._heard.set()
+
+    def lost(self, link: Link, error: LinkLost) -> None:
+        super().lost(link, error)
+        self._lost.set()
+
+    async def hears_frame(self) -> None:
+        """Wait for a frame that belongs to no call."""
+        async with asyncio.timeout(BOUND_S):
+            await self._heard.wait()
+
+    async def hears_of_loss(self) -> None:
+        """Wait for the end of the link."""
+        async with asyncio.timeout(BOUND_S):
+            await self._lost.wait()
+
+
+async def call(
+    link: Link, name: str, *, timeout_s: float = 5, caller: Caller | None = None, **arguments: Json
+) -> Json:
+    """Call a tool and return the answer."""
+    params = {"name": Raw(wire.encode(name)), "arguments": Raw(wire.encode(arguments))}
+    frame = await link.request("tools/call", params, timeout_s=timeout_s, caller=caller, what=f"`{name}`")
+    return json.loads(bytes(frame.result)) if len(frame.result) else {"error": json.loads(bytes(frame.error))}
+
+
+async def text(link: Link, name: str, **arguments: Json) -> str:
+    """Call a tool and return the text of its result."""
+    said: str = (await call(link, name, **arguments))["content"][0]["text"]
+    return said

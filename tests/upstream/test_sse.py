@@ -1,0 +1,138 @@
+"""The older transport, HTTP+SSE, and finding out which one a server speaks."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from dynamic_mcp.config.resolved import Timeouts
+from dynamic_mcp.errors import HttpError, LinkLost, NotSent, ProtocolViolation, TimedOut, Unreachable, UpstreamError
+from dynamic_mcp.upstream.open import Greeting, open_link
+from tests.fakes import Ear
+from tests.upstream.remote import Listening, call, opened, remote, text
+from tests.upstreams.odd_http import OddHttp, Request
+
+
+def _first(request: Request) -> bool:
+    return request.method == "POST" and request.path == "/sse"
+
+
+async def test_calls_are_answered_on_the_stream() -> None:  # 47
+    async with OddHttp(older="yes") as server, opened(remote(server.url, "sse")) as link:
+        results = await asyncio.gather(*(text(link, "echo", text=f"nonce {n}") for n in range(40)))
+
+        assert results == [f"nonce {n}" for n in range(40)]
+        assert not server.heard(_first)
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["http://evil.test/messages/1", "https://127.0.0.1/m/", "//evil.test/m", "file:///m"]
+)
+async def test_an_endpoint_elsewhere_is_refused_and_gets_nothing(endpoint: str) -> None:  # 47
+    async with OddHttp(older=endpoint) as server:
+        with pytest.raises(ProtocolViolation, match="elsewhere"):
+            await open_link(remote(server.url, "sse"), Ear(), Greeting())
+
+        assert len(server.requests) == 1
+
+
+async def test_a_stream_that_drops_ends_the_link_and_its_calls_which_may_have_run() -> None:  # 47
+    ear = Listening()
+    async with OddHttp(older="yes") as server, opened(remote(server.url, "sse"), listener=ear) as link:
+        with pytest.raises(LinkLost, match="broke the connection off") as raised:
+            await call(link, "fault", kind="drop")
+        await ear.hears_of_loss()
+
+        assert "may have run" in raised.value.hint
+
+
+async def test_a_session_that_is_gone_means_that_nothing_was_executed() -> None:
+    ear = Listening()
+    async with OddHttp(older="yes") as server, opened(remote(server.url, "sse"), listener=ear) as link:
+        server.sessions.clear()
+        with pytest.raises(NotSent, match="session"):
+            await call(link, "echo", text="x")
+        await ear.hears_of_loss()
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"), [("500", "500"), ("401", "401"), ("close", "broke"), ("redirect_302", "302")]
+)
+async def test_a_post_that_fails_costs_its_call_alone(kind: str, said: str) -> None:
+    async with OddHttp(older="yes") as server, opened(remote(server.url, "sse")) as link:
+        faulty = asyncio.create_task(call(link, "fault", kind=kind))
+        assert await text(link, "echo", text="x") == "x"
+        with pytest.raises(UpstreamError, match=said):
+            await faulty
+
+        assert await text(link, "echo", text="y") == "y"
+        assert link.loss is None
+
+
+async def test_a_post_that_is_never_answered_is_cut_by_the_timeout() -> None:
+    async with OddHttp(older="yes") as server, opened(remote(server.url, "sse")) as link:
+        with pytest.raises(TimedOut):
+            await call(link, "fault", kind="slow_headers", timeout_s=0.1)
+
+        assert await text(link, "echo", text="y") == "y"
+
+
+async def test_a_server_that_names_no_endpoint_is_given_up() -> None:
+    timeouts = Timeouts(connect_s=0.1, tools_s=1, resources_s=1, prompts_s=1)
+    async with OddHttp(older="never") as server:
+        with pytest.raises(TimedOut, match="named no endpoint"):
+            await open_link(remote(server.url, "sse", timeouts=timeouts), Ear(), Greeting())
+
+
+async def test_a_server_without_an_event_stream_says_so() -> None:
+    async with OddHttp() as server:
+        with pytest.raises(HttpError, match="405"):
+            await open_link(remote(server.url, "sse"), Ear(), Greeting())
+
+
+# --- which one is it? ----------------------------------------------------------------------------------------
+
+
+async def test_an_older_server_is_found_out_and_remembered() -> None:
+    async with OddHttp(older="yes") as server:
+        for _ in range(3):
+            async with opened(remote(server.url, None)) as link:
+                assert await text(link, "echo", text="x") == "x"
+
+        assert len(server.heard(_first)) == 1
+
+
+async def test_an_older_server_that_becomes_a_newer_one_is_found_out_as_well() -> None:
+    async with OddHttp(older="yes") as server:
+        url = server.url
+        async with opened(remote(url, None)):
+            pass
+        server.odd.older = ""
+        async with opened(remote(url, None)) as link:
+            assert await text(link, "echo", text="x") == "x"
+
+
+@pytest.mark.parametrize("status", ["400", "404"])
+async def test_a_server_that_speaks_neither_is_quoted_with_its_first_answer(status: str) -> None:
+    async with OddHttp(on_initialize=status) as server:
+        with pytest.raises(HttpError, match=status):
+            await open_link(remote(server.url, None), Ear(), Greeting())
+
+        assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize("kind", ["401", "500", "html", "close"])
+async def test_only_a_status_that_means_it_leads_to_the_older_transport(kind: str) -> None:
+    async with OddHttp(on_initialize=kind) as server:
+        with pytest.raises(UpstreamError):
+            await open_link(remote(server.url, None), Ear(), Greeting())
+
+        assert [request.method for request in server.requests] == ["POST"]
+
+
+async def test_a_url_that_cannot_be_asked_is_final() -> None:
+    with pytest.raises(Unreachable) as raised:
+        await open_link(remote("http://[::1%25]:x/"), Ear(), Greeting())
+
+    assert raised.value.final
