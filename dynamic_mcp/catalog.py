@@ -17,10 +17,13 @@ from dynamic_mcp import wire
 from dynamic_mcp.config.resolved import GroupConfig
 from dynamic_mcp.detail import Detail, shown
 from dynamic_mcp.errors import DynamicMcpError, Refused
+from dynamic_mcp.input_schema import InputSchema
 
 MAX_PAGES = 100
 MAX_BYTES = 64 << 20
 MAX_DESCRIPTION = 70
+# Input schemas that are kept compiled; a model uses few tools at a time.
+MAX_COMPILED = 128
 
 Ask = Callable[[str, Mapping[str, Raw]], Awaitable[dict[str, Raw]]]
 
@@ -113,6 +116,20 @@ class Catalog:
             return capability in self.capabilities
         declared = wire.member(self.capabilities.get(capability, wire.EMPTY_OBJECT), *part)
         return bytes(declared) not in (b"", b"null", b"false")
+
+    def input_schema(self, tool: str) -> InputSchema:
+        """Return what a tool takes, ready to be asked; one that has none takes every object."""
+        found = self._compiled.get(tool)
+        if found is None:
+            while len(self._compiled) >= MAX_COMPILED:
+                del self._compiled[next(iter(self._compiled))]
+            raw = wire.member(self.tools.get(tool, wire.EMPTY_OBJECT), "inputSchema")
+            found = self._compiled[tool] = InputSchema(raw if len(raw) else wire.EMPTY_OBJECT)
+        return found
+
+    @cached_property
+    def _compiled(self) -> dict[str, InputSchema]:
+        return {}
 
     @cached_property
     def tools_text(self) -> str:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 GET = "get_dynamic_tools"
 CALL = "call_dynamic_tool"
+# Instead of CALL, where a client shall be able to approve reading by itself.
+CALL_READ = "call_dynamic_tool_read"
+CALL_WRITE = "call_dynamic_tool_write"
+CALLS = (CALL, CALL_READ, CALL_WRITE)
+# What the call tools take; what else a model writes beside these may be the tool's own arguments.
+OWN_ARGUMENTS = frozenset(("group", "name", "args", "select"))
 
 
 @dataclass(frozen=True)
@@ -18,25 +24,39 @@ class Row:
     reason: str = ""
 
 
-def tools(rows: Sequence[Row], *, with_tasks: bool = False) -> dict[str, object]:
-    """Return the result of `tools/list`; `with_tasks` where a call may be made as a task of MCP 2025-11-25."""
-    call = _call(rows)
-    return {"tools": [_get(rows), {**call, "execution": {"taskSupport": "optional"}} if with_tasks else call]}
+def tools(rows: Sequence[Row], *, with_tasks: bool = False, split: bool = False) -> list[dict[str, object]]:
+    """Return our tools as they are listed.
+
+    `with_tasks` where a call may be made as a task of MCP 2025-11-25; `split` for a call tool that reads and one
+    that writes.
+    """
+    calls = [_call_read(rows), _call_write(rows)] if split else [_call(rows)]
+    execution = {"execution": {"taskSupport": "optional"}} if with_tasks else {}
+    return [_get(rows, split=split), *({**call, **execution} for call in calls)]
 
 
-def instructions(rows: Sequence[Row]) -> str:
-    """Tell a model how to use the two tools, and which groups there are."""
+def instructions(rows: Sequence[Row], *, split: bool = False) -> str:
+    """Tell a model how to use our tools, and which groups there are."""
     if not rows:
         return "No MCP server is configured here yet, so there are no tools to call."
     names = ", ".join(row.name for row in rows)
     return (
         f"The tools of several MCP servers are here in groups: {names}. "
         f"Before you say that something cannot be done, look for a tool: `{GET}` finds tools by a `query` for "
-        f"one step (`create issue`), or shows a `group`; `{CALL}` runs one."
+        f"one step (`create issue`), or shows a `group`; {_callers(split=split)} runs one."
     )
 
 
-def _get(rows: Sequence[Row]) -> dict[str, object]:
+def direct_instructions(said: Mapping[str, str]) -> str:
+    """Pass on what servers say, by group, whose tools are listed by themselves."""
+    return "\n\n".join(f"Tools that begin with `{group}__`: {words}" for group, words in said.items())
+
+
+def _callers(*, split: bool) -> str:
+    return f"`{CALL_READ}` or `{CALL_WRITE}`" if split else f"`{CALL}`"
+
+
+def _get(rows: Sequence[Row], *, split: bool) -> dict[str, object]:
     properties: dict[str, object] = {
         "group": _group(rows),
         "query": {"type": "string", "description": "One step, as `create issue`; not the whole task"},
@@ -45,7 +65,8 @@ def _get(rows: Sequence[Row]) -> dict[str, object]:
     return {
         "name": GET,
         "description": "Find tools by `query`, in one group (an MCP server) or in all, or list a `group`. Search for "
-        f"each step of a task by itself: verb and object, best first. Run a tool with {CALL}.{_listed(rows)}",
+        f"each step of a task by itself: verb and object, best first. Run a tool with {_callers(split=split)}."
+        f"{_listed(rows)}",
         "inputSchema": _schema(properties, []),
         "annotations": {"readOnlyHint": True, "openWorldHint": False},
     }
@@ -54,19 +75,30 @@ def _get(rows: Sequence[Row]) -> dict[str, object]:
 def _call(rows: Sequence[Row]) -> dict[str, object]:
     properties: dict[str, object] = {
         "group": _group(rows),
-        "name": {"type": "string", "description": "The tool's name, without the group"},
+        "name": {"type": "string"},
         "args": {
             "type": "object",
             "additionalProperties": True,
-            "description": "The tool's arguments, as its input schema asks for",
+            "description": "As its input schema asks for",
         },
+        "select": {"type": "string", "description": "JSONPath: the part of a JSON result to return"},
     }
     return {
         "name": CALL,
-        "description": f"Run a tool of a group and return its result. Its input schema comes from {GET}: "
-        "look there first.",
+        "description": f"Run a tool and return its result. Look up its input schema with {GET} first.",
         "inputSchema": _schema(properties, ["group", "name"]),
     }
+
+
+def _call_read(rows: Sequence[Row]) -> dict[str, object]:
+    words = f"Run a tool whose annotations say readOnlyHint, as {GET} shows."
+    return {**_call(rows), "name": CALL_READ, "description": words, "annotations": {"readOnlyHint": True}}
+
+
+def _call_write(rows: Sequence[Row]) -> dict[str, object]:
+    words = "Run any other tool: one that may change something."
+    annotations = {"readOnlyHint": False, "destructiveHint": True}
+    return {**_call(rows), "name": CALL_WRITE, "description": words, "annotations": annotations}
 
 
 def _schema(properties: dict[str, object], required: list[str]) -> dict[str, object]:

@@ -11,7 +11,16 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dynamic_mcp import wire
-from dynamic_mcp.config.resolved import Config, Features, GroupConfig, Program, Timeouts, ToolFilter
+from dynamic_mcp.config.resolved import (
+    Answers,
+    Config,
+    Exposure,
+    Features,
+    GroupConfig,
+    Program,
+    Timeouts,
+    ToolFilter,
+)
 from dynamic_mcp.errors import DynamicMcpError, LinkLost, NotSent
 from dynamic_mcp.group import Group
 from dynamic_mcp.proxy import Proxy
@@ -39,14 +48,17 @@ def group_config(name: str = "up", **changes: Any) -> GroupConfig:  # Any: field
         attempts=3,
         concurrency=64,
         max_message_bytes=1 << 20,
+        exposure=Exposure(direct=False, pinned=()),
+        answers=Answers(validate=True, limit=100_000, compact=False),
         upstream=Program(command="fake", args=(), env={}, cwd=None),
     )
     return replace(config, **changes)
 
 
-def config_of(*groups: GroupConfig) -> Config:
+def config_of(*groups: GroupConfig, **changes: Any) -> Config:  # Any: fields of Config
     """Return a config of these groups."""
-    return Config(file=Path("dynamic-mcp.json"), groups=groups, warnings=(), max_message_bytes=1 << 20)
+    config = Config(file=Path("dynamic-mcp.json"), groups=groups, warnings=(), max_message_bytes=1 << 20)
+    return replace(config, **changes)
 
 
 def tool(name: str, **members: Json) -> dict[str, Json]:

@@ -16,7 +16,7 @@ ROWS = [Row("zoo", "Animals"), Row("git", "Repositories", "the server exited wit
 
 def _tools(rows: list[Row]) -> dict[str, dict[str, Any]]:  # Any: JSON
     listed = msgspec.json.decode(msgspec.json.encode(meta_tools.tools(rows)))
-    return {tool["name"]: tool for tool in listed["tools"]}
+    return {tool["name"]: tool for tool in listed}
 
 
 def test_there_are_two_tools() -> None:

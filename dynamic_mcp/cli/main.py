@@ -19,7 +19,7 @@ from dynamic_mcp.errors import DynamicMcpError
 SECTIONS = {
     "Serve": ["serve"],
     "Set up": ["init", "import", "install", "uninstall", "undo", "add", "remove", "enable", "disable"],
-    "Look and try": ["tools", "resources", "prompts", "call", "read", "prompt"],
+    "Look and try": ["tools", "resources", "prompts", "call", "read", "prompt", "stats"],
     "Check and repair": ["check", "doctor", "auth", "status", "logs"],
     "For editors and shells": ["schema", "completions"],
 }

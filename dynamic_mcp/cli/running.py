@@ -31,6 +31,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# Who a command is, as a client.
+HELLO = {
+    "protocolVersion": PROTOCOL_VERSIONS[0],
+    "capabilities": {},
+    "clientInfo": {"name": "dynamic-mcp", "title": "dynamic-mcp on the command line", "version": __version__},
+}
+
 # How long servers may take to end once a command has its answer, whatever they do.
 END_WITHIN_S = 2.0
 
@@ -45,12 +52,7 @@ class Client:
 
     async def begin(self) -> None:
         """Greet the proxy, which lets groups begin whose catalog is not known."""
-        hello = {
-            "protocolVersion": PROTOCOL_VERSIONS[0],
-            "capabilities": {},
-            "clientInfo": {"name": "dynamic-mcp", "title": "dynamic-mcp on the command line", "version": __version__},
-        }
-        await self.ask("initialize", hello)
+        await self.ask("initialize", HELLO)
 
     async def ask(self, method: str, params: Mapping[str, object], *, group: str = "") -> Raw:
         """Return the result of a request. Raises DynamicMcpError, also for an upstream's JSON-RPC error."""

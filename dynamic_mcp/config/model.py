@@ -40,6 +40,13 @@ def _idle_time(value: object) -> float | None:
     return float("inf") if is_never else _duration(value)
 
 
+def _size(value: object) -> int | None:
+    if value is None:
+        return None
+    is_off = isinstance(value, str) and value.strip() == "off"
+    return values.NO_LIMIT if is_off else values.size(value)
+
+
 def _inherit(value: object) -> Inherit | None:
     match value:
         case None | "safe" | "all":
@@ -81,6 +88,19 @@ IdleTime = Annotated[
     float | None,
     PlainValidator(_idle_time),
     WithJsonSchema({"anyOf": [_SECONDS, {"type": "string", "pattern": rf"^\s*({_LENGTH}|{_NEVER})\s*$"}, _NULL]}),
+]
+Size = Annotated[
+    int | None,
+    PlainValidator(_size),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "integer", "minimum": values.SMALLEST_LIMIT},
+                {"type": "string", "pattern": r"^\s*([0-9]+(\.[0-9]+)?\s*([kKmM]i?)?[bB]?|off)\s*$"},
+                _NULL,
+            ]
+        }
+    ),
 ]
 InheritEnv = Annotated[
     Inherit | None,
@@ -214,6 +234,24 @@ class Shared(Section):
         None, ge=1, le=1024, description="Requests in flight at once; more wait for their turn. Default: 64."
     )
     retry: Retry | None = Field(None, description="How often to try to connect.")
+    expose: Literal["group", "direct"] | None = Field(
+        None,
+        description="`direct` lists the server's tools by themselves, as `<server>__<tool>`, instead of behind"
+        " the two tools. Default: group.",
+    )
+    validate_: Literal["on", "off"] | None = Field(
+        None,
+        alias="validate",
+        description="Whether arguments are checked against the tool's schema before they are sent. Default: on.",
+    )
+    result_limit: Size = Field(
+        None,
+        description="The most text of a result; more is cut and kept as a resource. `100kB`, a number of bytes,"
+        " or `off`. Default: 100kB.",
+    )
+    result_format: Literal["original", "compact"] | None = Field(
+        None, description="`compact` takes the white space out of JSON in results. Default: original."
+    )
 
 
 class Launch(Shared):
@@ -239,6 +277,9 @@ class Program(Launch):
 
     type: Literal["stdio"] | None = Field(None, description="May be left out.")
     description: str | None = Field(None, description="One line for the model: what this server is good for.")
+    pinned: list[str] | None = Field(
+        None, description="Tools that are listed by themselves too, as `<server>__<tool>`; names or globs."
+    )
     command: str = Field(description="The program to start; no shell is involved.")
     args: list[str] | None = Field(None, description="Its arguments.")
 
@@ -250,6 +291,9 @@ class Remote(Shared):
         None, description="`http` is streamable HTTP, `sse` the older transport. Default: found out."
     )
     description: str | None = Field(None, description="One line for the model: what this server is good for.")
+    pinned: list[str] | None = Field(
+        None, description="Tools that are listed by themselves too, as `<server>__<tool>`; names or globs."
+    )
     url: Url = Field(description="Where the server answers.")
     headers: Headers | None = Field(None, description="Sent with every request.")
     oauth: OAuth | None = Field(None, description="For servers that want a login.")
@@ -286,6 +330,11 @@ class Search(Section):
 class Settings(Launch):
     """Defaults for all servers; a server's own fields win."""
 
+    split_calls: bool | None = Field(
+        None,
+        description="Offer `call_dynamic_tool_read` and `call_dynamic_tool_write` instead of one tool, so that"
+        " a client can approve reading by itself. Default: false.",
+    )
     log: Log | None = Field(None, description="What is said while serving, and where.")
     variables_file: EnvFiles = Field(
         None,

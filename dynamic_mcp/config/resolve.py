@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from dynamic_mcp.config import model
 from dynamic_mcp.config.environment import env_file
-from dynamic_mcp.config.resolved import Config, Features, GroupConfig, Log, Timeouts, ToolFilter
+from dynamic_mcp.config.resolved import Answers, Config, Exposure, Features, GroupConfig, Log, Timeouts, ToolFilter
 from dynamic_mcp.config.upstream import Surroundings, embeddings, env_files, upstream, variables_files
 
 T = TypeVar("T")
@@ -42,6 +42,7 @@ def resolve(root: model.Root, file: Path, *, surroundings: Surroundings) -> Conf
         env_files=tuple(files),
         log=_log(settings),
         embeddings=search,
+        split_calls=_first(settings.split_calls, None, default=False),
     )
 
 
@@ -76,6 +77,11 @@ def _group(
         attempts=_first(own.attempts, shared.attempts, default=3),
         concurrency=_first(server.concurrency, settings.concurrency, default=64),
         max_message_bytes=_max_message_bytes(settings),
+        exposure=Exposure(
+            direct=_first(server.expose, settings.expose, default="group") == "direct",
+            pinned=tuple(server.pinned or ()),
+        ),
+        answers=_answers(server, settings),
         upstream=made,
     )
     return group, warnings
@@ -110,6 +116,14 @@ def _timeouts(server: model.Server, settings: model.Settings) -> Timeouts:
         tools_s=_first(own.tools, shared.tools, default=60.0),
         resources_s=_first(own.resources, shared.resources, default=10.0),
         prompts_s=_first(own.prompts, shared.prompts, default=10.0),
+    )
+
+
+def _answers(server: model.Server, settings: model.Settings) -> Answers:
+    return Answers(
+        validate=_first(server.validate_, settings.validate_, default="on") == "on",
+        limit=_first(server.result_limit, settings.result_limit, default=100_000),
+        compact=_first(server.result_format, settings.result_format, default="original") == "compact",
     )
 
 

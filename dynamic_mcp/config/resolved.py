@@ -60,6 +60,27 @@ class ToolFilter:
 
 
 @dataclass(frozen=True)
+class Exposure:
+    """Which tools are listed by themselves: all where `direct`, else those that `pinned` names by globs."""
+
+    direct: bool
+    pinned: tuple[str, ...]
+
+    def shows(self, tool: str) -> bool:
+        """Whether the tool is listed by itself."""
+        return self.direct or _matches(tool, self.pinned)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What happens to a call's arguments and its result; `limit` is in bytes of text."""
+
+    validate: bool
+    limit: int
+    compact: bool
+
+
+@dataclass(frozen=True)
 class Program:
     """A program to start. `cwd` None is the proxy's own directory.
 
@@ -123,6 +144,8 @@ class GroupConfig:
     attempts: int
     concurrency: int
     max_message_bytes: int
+    exposure: Exposure
+    answers: Answers
     upstream: Program | Remote | Broken
 
     @property
@@ -167,6 +190,7 @@ class Config:
     env_files: tuple[Path, ...] = ()
     log: Log = Log()
     embeddings: Embeddings | None = None
+    split_calls: bool = False
 
 
 def _matches(name: str, globs: tuple[str, ...]) -> bool:

@@ -8,11 +8,15 @@ from collections.abc import Mapping
 
 LONGEST_S = 10 * 365 * 24 * 3600
 NAME_LENGTH = 64
+SMALLEST_LIMIT = 1000
+NO_LIMIT = 1 << 62  # what `off` becomes where a size is asked for
 VARIABLE_NAME = r"^[^=\x00]+$"
 HEADER_NAME = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
 
 _DURATION = r"([+-]?[0-9]+(?:\.[0-9]+)?)\s*(ms|s|min|m|h)?"
 _DURATION_HINT = "write `500ms`, `30s`, `2m`, `1h` or a number of seconds"
+_SIZE = r"([0-9]+(?:\.[0-9]+)?)\s*([kKmM]?)(i?)[bB]?"
+_SIZE_HINT = "write `100kB`, `1MB`, a number of bytes, or `off`"
 _UNITS = {"ms": 0.001, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0}
 _SCHEMES = ("http", "https", "http+unix")
 
@@ -38,6 +42,19 @@ def seconds(value: object) -> float:
     if not amount <= LONGEST_S:
         raise FlawError("must not be longer than ten years")
     return float(amount)
+
+
+def size(value: object) -> int:
+    """The bytes in a size: `100kB`, `1.5 MB`, `64KiB`, or a number of bytes."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        amount = value
+    elif isinstance(value, str) and (match := re.fullmatch(_SIZE, value.strip())):
+        amount = int(float(match[1]) * (1024 if match[3] else 1000) ** ("", "k", "m").index(match[2].lower()))
+    else:
+        raise FlawError("must be a size", hint=_SIZE_HINT)
+    if amount < SMALLEST_LIMIT:
+        raise FlawError(f"must be at least {SMALLEST_LIMIT} bytes", hint=_SIZE_HINT)
+    return amount
 
 
 def url(text: str) -> str:

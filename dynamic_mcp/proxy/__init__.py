@@ -10,9 +10,10 @@ from functools import partial
 
 from msgspec import Raw
 
-from dynamic_mcp import __version__, meta_tools, wire
+from dynamic_mcp import __version__, wire
 from dynamic_mcp.catalog import Kind
 from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.config.values import NO_LIMIT
 from dynamic_mcp.embeddings import Meaning
 from dynamic_mcp.errors import METHOD_NOT_FOUND, DynamicMcpError, LoginNeeded
 from dynamic_mcp.group import Group, OpenLink
@@ -20,6 +21,7 @@ from dynamic_mcp.groups import Groups
 from dynamic_mcp.oauth.logins import Logins
 from dynamic_mcp.proxy.completion import Completion
 from dynamic_mcp.proxy.finding import Finding
+from dynamic_mcp.proxy.kept import Kept
 from dynamic_mcp.proxy.logins import LoginOffers
 from dynamic_mcp.proxy.prompts import Prompts
 from dynamic_mcp.proxy.resources import Resources
@@ -53,8 +55,8 @@ class Proxy:
         *,
         opener: OpenLink | None = None,
         shelf: Shelf | None = None,
-        logins: Logins | None = None,
         meaning: Meaning | None = None,
+        logins: Logins | None = None,
     ) -> None:
         self.groups = Groups(config, self, opener=opener or partial(open_link, logins=logins), shelf=shelf)
         self._sessions: list[Session] = []
@@ -63,8 +65,9 @@ class Proxy:
         self._meaning = meaning or Meaning()
         self._meaning.use(config.embeddings)
         self._finding = Finding(self.groups, self._meaning)
-        self._tools = Tools(self.groups, self._tasks, self._finding)
-        self._resources = Resources(self.groups)
+        kept = Kept()
+        self._tools = Tools(self.groups, self._tasks, self._finding, kept, split_calls=config.split_calls)
+        self._resources = Resources(self.groups, kept)
         self._prompts = Prompts(self.groups)
         self._completion = Completion(self._prompts, self._resources)
         self.begun = asyncio.Event()  # a client has been greeted
@@ -75,7 +78,7 @@ class Proxy:
         self._use_cases: dict[str, UseCase] = {
             "initialize": self._initialize,
             "ping": self._ping,
-            "tools/list": self._list_tools,
+            "tools/list": self._tools.list_all,
             "tools/call": self._tools.call,
             "resources/list": self._resources.list_all,
             "resources/templates/list": self._resources.list_templates,
@@ -106,6 +109,7 @@ class Proxy:
     def apply(self, config: Config) -> None:
         """Serve another config from now on; the sessions hear of the lists that this changes."""
         self.groups.apply(config)
+        self._tools.split_calls = config.split_calls
         self._meaning.use(config.embeddings)
         self._finding.learn()
         self._announce_soon()
@@ -189,7 +193,7 @@ class Proxy:
                 "protocolVersion": session.version,
                 "capabilities": self._capabilities(session.version),
                 "serverInfo": {"name": "dynamic-mcp", "version": __version__},
-                "instructions": meta_tools.instructions(self._tools.rows()),
+                "instructions": self._tools.instructions(),
             }
         )
 
@@ -206,6 +210,8 @@ class Proxy:
         if some("resources"):
             subscribe = {"subscribe": True} if some("resources", "subscribe") else {}
             found["resources"] = {**subscribe, "listChanged": True}
+        elif any(group.config.features.tools and group.config.answers.limit < NO_LIMIT for group in self.groups):
+            found["resources"] = {}  # what is cut from a result is read as one
         if some("prompts"):
             found["prompts"] = {"listChanged": True}
         found |= {"completions": {}} if some("completions") else {}
@@ -226,9 +232,6 @@ class Proxy:
 
     async def _ping(self, session: Session, frame: Frame) -> Frame:
         return wire.result_frame(b"{}")
-
-    async def _list_tools(self, session: Session, frame: Frame) -> Frame:
-        return wire.result_frame(self._tools.listed())
 
     async def _set_level(self, session: Session, frame: Frame) -> Frame:
         """Tell every group that logs, and remember it for those that connect later."""
@@ -303,7 +306,7 @@ class Proxy:
             ]
 
         return {
-            "tools": self._tools.listed(),
+            "tools": wire.encode(self._tools.entries()),
             "resources": entries(Kind.RESOURCES, Kind.TEMPLATES),
             "prompts": entries(Kind.PROMPTS),
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Raw
 
@@ -31,15 +31,20 @@ async def listed(groups: Groups, kind: Kind, frame: Frame, rename: Rename) -> Fr
     """Answer a list request: one group's entries where `group` names one, else those of all."""
     params = wire.members(frame.params) if len(frame.params) else {}
     chosen = _chosen(groups, kind, wire.text(params.get("group")))
-    start = _offset(params.get("cursor", wire.NULL))
+    start = offset(params.get("cursor", wire.NULL))
     await learned(chosen, [kind], WAIT_S)
     entries = rename([(group, key, entry) for group in chosen for key, entry in _entries(group, kind)])
+    return wire.result_frame(paged(kind, entries, start, _rest(chosen, kind)))
+
+
+def paged(kind: Kind, entries: Sequence[Raw], start: int, rest: Mapping[str, object]) -> dict[str, object]:
+    """Return the page of a list that begins at `start`. Raises Malformed."""
     if start > len(entries):
         raise wire.Malformed("the cursor is not one of this list, or the list has changed: begin again")
-    result: dict[str, object] = {kind.member: entries[start : start + PAGE_ENTRIES], **_rest(chosen, kind)}
+    result: dict[str, object] = {kind.member: entries[start : start + PAGE_ENTRIES], **rest}
     if start + PAGE_ENTRIES < len(entries):
         result["nextCursor"] = urlsafe_b64encode(b"%d" % (start + PAGE_ENTRIES)).decode()
-    return wire.result_frame(result)
+    return result
 
 
 async def learned(groups: Iterable[Group], kinds: Iterable[Kind], within_s: float) -> None:
@@ -102,13 +107,14 @@ def _is_object(data: Raw) -> bool:
     return bytes(data).startswith(b"{")
 
 
-def _offset(cursor: Raw) -> int:
+def offset(cursor: Raw) -> int:
+    """Return where the page of a cursor begins. Raises InvalidArguments."""
     if bytes(cursor) == b"null":
         return 0
     try:
-        offset = int(urlsafe_b64decode((wire.text(cursor) or "").encode()))
+        found = int(urlsafe_b64decode((wire.text(cursor) or "").encode()))
     except ValueError:
-        offset = -1
-    if offset < 0:
+        found = -1
+    if found < 0:
         raise InvalidArguments("the cursor is not one of this list", hint="begin again without one")
-    return offset
+    return found

@@ -16,6 +16,7 @@ from dynamic_mcp.errors import Disabled, ResourceNotFound
 from dynamic_mcp.group import Group
 from dynamic_mcp.groups import Groups
 from dynamic_mcp.proxy.everybody import first_that_has
+from dynamic_mcp.proxy.kept import Kept
 from dynamic_mcp.proxy.lists import WAIT_S, Item, learned, listed, offering
 from dynamic_mcp.session import Session
 from dynamic_mcp.states import DOWN
@@ -27,8 +28,9 @@ _BOTH = (Kind.RESOURCES, Kind.TEMPLATES)
 class Resources:
     """The use cases of resources."""
 
-    def __init__(self, groups: Groups) -> None:
+    def __init__(self, groups: Groups, kept: Kept) -> None:
         self._groups = groups
+        self._kept = kept
         # (group, its own URI) -> each subscribed session, and the URI as that session wrote it
         self._subscribed: dict[tuple[str, str], dict[Session, str]] = {}
 
@@ -43,6 +45,9 @@ class Resources:
     async def read(self, session: Session, frame: Frame) -> Frame:
         """Answer `resources/read`: the owner's result as it is; where nobody lists the URI, whoever has it."""
         params, uri = _params(frame)
+        kept = self._kept.read(session, uri)
+        if kept is not None:
+            return kept
         owner = await self.owner(uri)
         if owner is not None:
             return await self._send(session, owner, frame.method, params)

@@ -1,4 +1,4 @@
-"""`tools/list` and `tools/call`: our two tools, and a tool's own name where it can only mean one."""
+"""`tools/list` and `tools/call`: our own tools, and beside them or instead of them those that stand by themselves."""
 
 from __future__ import annotations
 
@@ -7,151 +7,85 @@ from collections.abc import Mapping
 from msgspec import Raw
 
 from dynamic_mcp import meta_tools, wire
-from dynamic_mcp.errors import Disabled, InvalidArguments, NotFound, ProtocolViolation
-from dynamic_mcp.group import Group
-from dynamic_mcp.groups import Groups, closest
-from dynamic_mcp.meta_tools import CALL, GET, Row
+from dynamic_mcp.catalog import Kind
+from dynamic_mcp.errors import InvalidArguments
+from dynamic_mcp.groups import Groups
+from dynamic_mcp.meta_tools import CALL, CALL_READ, CALL_WRITE, CALLS, GET, Row
+from dynamic_mcp.proxy.calling import Calling
+from dynamic_mcp.proxy.direct import Direct
 from dynamic_mcp.proxy.finding import Finding
+from dynamic_mcp.proxy.kept import Kept
+from dynamic_mcp.proxy.lists import MISSING, offset, paged
 from dynamic_mcp.proxy.tasks import Tasks
 from dynamic_mcp.session import Session
-from dynamic_mcp.wire import EMPTY_OBJECT, Frame
-
-# JSON-RPC codes of upstreams that are more than words for the model.
-_INVALID_PARAMS = -32602
-_URL_ELICITATION_REQUIRED = -32042  # MCP 2025-11-25: the client itself must act on it
-_BRACE = ord("{")
+from dynamic_mcp.wire import Frame
 
 
 class Tools:
-    """The tools of all groups behind two."""
+    """The tools of all groups behind ours; `split_calls` is the config's."""
 
-    def __init__(self, groups: Groups, tasks: Tasks, finding: Finding) -> None:
+    def __init__(self, groups: Groups, tasks: Tasks, finding: Finding, kept: Kept, *, split_calls: bool) -> None:
+        self.split_calls = split_calls
         self._groups = groups
-        self._tasks = tasks
         self._finding = finding
+        self._direct = Direct(groups)
+        self._calling = Calling(groups, tasks, self._direct, kept)
 
-    def rows(self) -> list[Row]:
-        """Return the groups as a model sees them."""
-        return [
-            Row(group.name, group.description, group.reason) for group in self._groups if group.config.features.tools
-        ]
+    # --- tools/list ------------------------------------------------------------------------------------
 
-    def listed(self) -> bytes:
-        """Return the result of `tools/list`."""
+    async def list_all(self, session: Session, frame: Frame) -> Frame:
+        """Answer `tools/list`."""
+        params = wire.members(frame.params) if len(frame.params) else {}
+        start = offset(params.get("cursor", wire.NULL))
+        await self._direct.learned()
+        missing = self._direct.missing()
+        rest = {"_meta": {MISSING: missing}} if missing else {}
+        return wire.result_frame(paged(Kind.TOOLS, self.entries(), start, rest))
+
+    def entries(self) -> list[Raw]:
+        """Return every tool as it is listed: ours, unless all others are listed by themselves, and then those."""
+        if self._direct.is_all():
+            return self._direct.entries()
         with_tasks = any(
             group.known and group.known.may("tasks", "requests", "tools", "call") for group in self._groups
         )
-        return wire.encode(meta_tools.tools(self.rows(), with_tasks=with_tasks))
+        own = meta_tools.tools(self._rows(), with_tasks=with_tasks, split=self.split_calls)
+        return [*(Raw(wire.encode(tool)) for tool in own), *self._direct.entries()]
+
+    def instructions(self) -> str:
+        """Return what a model is told about the tools at the start."""
+        said = meta_tools.direct_instructions(self._direct.instructions())
+        if self._direct.is_all():
+            return said
+        return "\n\n".join(filter(None, [meta_tools.instructions(self._rows(), split=self.split_calls), said]))
+
+    def _rows(self) -> list[Row]:
+        """Return the groups as a model sees them, without those whose tools it sees by themselves."""
+        return [
+            Row(group.name, group.description, group.reason)
+            for group in self._groups
+            if group.config.features.tools and not group.config.exposure.direct
+        ]
+
+    # --- tools/call ------------------------------------------------------------------------------------
 
     async def call(self, session: Session, frame: Frame) -> Frame:
         """Answer `tools/call`."""
         params = wire.members(frame.params)
-        match wire.text(params.get("name")):
-            case meta_tools.CALL:
-                return await self._call_dynamic(session, params)
-            case meta_tools.GET:
-                return await self._finding.answer(params)
-            case None:
-                raise wire.Malformed("`name` of the tool is missing")
-            case name:
-                group = self._only_group_with(name)
-                return await self._run(session, group, name, params.get("arguments", EMPTY_OBJECT), params)
+        name = wire.text(params.get("name"))
+        if name == (CALL if not self.split_calls else None):
+            return await self._calling.dynamic(session, CALL, params)
+        if name == GET:
+            return await self._finding.answer(params)
+        if name in CALLS:
+            return await self._call_split(session, name, params)
+        if name is None:
+            raise wire.Malformed("`name` of the tool is missing")
+        return await self._calling.by_name(session, name, params)
 
-    # --- the two tools ---------------------------------------------------------------------------------
-
-    async def _call_dynamic(self, session: Session, params: Mapping[str, Raw]) -> Frame:
-        arguments = _arguments(params)
-        group = self._group(arguments)
-        name = wire.text(arguments.get("name"))
-        if not name:
-            raise InvalidArguments(f"`name` of the tool is missing; `{GET}` shows the tools of `{group.name}`")
-        args = arguments.get("args", EMPTY_OBJECT)
-        return await self._run(session, group, name, args, params)
-
-    def _group(self, arguments: Mapping[str, Raw]) -> Group:
-        name = wire.text(arguments.get("group"))
-        if not name:
-            raise InvalidArguments("`group` is missing", hint=self._groups.all_named())
-        group = self._groups[name]
-        if not group.config.features.tools:
-            raise Disabled("tools", name)
-        return group
-
-    # --- a tool of a group -----------------------------------------------------------------------------
-
-    async def _run(self, session: Session, group: Group, name: str, args: Raw, params: Mapping[str, Raw]) -> Frame:
-        """Send the call on as it came, with the tool's own name and arguments in it."""
-        catalog = group.known or await group.catalog()
-        if name not in catalog.tools:
-            await self._look_again(group, name)
-        if memoryview(args)[0] != _BRACE:
-            args = _object(args)
-        answer = await group.request(
-            "tools/call",
-            {**params, "name": Raw(wire.encode(name)), "arguments": args},
-            timeout_s=group.config.timeouts.tools_s,
-            caller=session,
-            what=f"`{name}`",
-        )
-        if len(answer.error):
-            return _refusal(answer, group, name)
-        if memoryview(answer.result)[0] != _BRACE:
-            raise ProtocolViolation(group.name, f"answered `{name}` with a result that is not an object")
-        return self._tasks.began(session, group, answer) if "task" in params else answer
-
-    async def _look_again(self, group: Group, name: str) -> None:
-        """Read the group's list once more before a name is called wrong. Raises NotFound."""
-        tools = (await group.reread()).tools
-        if name in tools:
-            return
-        elsewhere = [f"`{other.name}`" for other in self._groups_with(name) if other is not group]
-        hint = f"group {' and '.join(elsewhere)} has one" if elsewhere else f"`{GET}` shows what there is"
-        raise NotFound(f"tool of group `{group.name}`", name, closest(name, list(tools)), hint=hint)
-
-    def _only_group_with(self, name: str) -> Group:
-        """Return the one group that has this tool. Raises NotFound and InvalidArguments."""
-        found = self._groups_with(name)
-        if len(found) == 1:
-            return found[0]
-        if found:
-            groups = ", ".join(f"`{group.name}`" for group in found)
-            raise InvalidArguments(
-                f"more than one group has a tool named `{name}`: {groups}", hint=f"name one in `{CALL}`"
-            )
-        names = [tool for group in self._groups if group.known for tool in group.known.tools]
-        raise NotFound("tool", name, closest(name, [GET, CALL, *names]), hint=f"`{GET}` shows the tools of a group")
-
-    def _groups_with(self, name: str) -> list[Group]:
-        return [group for group in self._groups if group.known is not None and name in group.known.tools]
-
-
-def _arguments(params: Mapping[str, Raw]) -> dict[str, Raw]:
-    try:
-        return wire.members(params.get("arguments", EMPTY_OBJECT))
-    except wire.Malformed:
-        raise InvalidArguments("`arguments` is not an object") from None
-
-
-def _object(args: Raw) -> Raw:
-    if bytes(args) == b"null":
-        return EMPTY_OBJECT
-    raise InvalidArguments("`args` is not an object", hint='pass the arguments by name, as in {"path": "a.txt"}')
-
-
-def _refusal(answer: Frame, group: Group, name: str) -> Frame:
-    """Show a model the JSON-RPC error of an upstream: code, message, data, and the schema it may have missed."""
-    try:
-        error = wire.members(answer.error)
-    except wire.Malformed:
-        error = {"message": answer.error}
-    code = bytes(error.get("code", wire.NULL)).decode()
-    if code == str(_URL_ELICITATION_REQUIRED):
-        return answer
-    message = wire.text(error.get("message")) or bytes(error.get("message", wire.NULL)).decode()
-    lines = [f"`{name}` of group `{group.name}` answered with error {code}: {message}"]
-    if "data" in error:
-        lines.append(f"data: {bytes(error['data']).decode()}")
-    if code == str(_INVALID_PARAMS) and group.known and name in group.known.tools:
-        schema = wire.members(group.known.tools[name]).get("inputSchema", EMPTY_OBJECT)
-        lines.append(f"its input schema: {wire.compact(schema).decode()}")
-    return wire.result_frame({"content": [{"type": "text", "text": "\n".join(lines)}], "isError": True})
+    async def _call_split(self, session: Session, verb: str, params: Mapping[str, Raw]) -> Frame:
+        """Answer a call tool of a config with split calls; the other config has the other tools."""
+        if self.split_calls and verb != CALL:
+            return await self._calling.dynamic(session, verb, params)
+        offered = f"`{CALL_READ}` or `{CALL_WRITE}`" if self.split_calls else f"`{CALL}`"
+        raise InvalidArguments(f"`{verb}` is not offered here", hint=f"use {offered} with the same arguments")

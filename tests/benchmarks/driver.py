@@ -41,12 +41,14 @@ class Peer:
         self._stdin = self._process.stdin
         self._stdout = self._process.stdout.fileno()
         self._rest = b""
+        self.instructions = ""
         self._id = 0
 
     def start(self) -> float:
         """Shake hands; return the seconds from the start of the process to the answer."""
         hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}
-        self.request("initialize", hello)
+        answer = self.request("initialize", hello)
+        self.instructions = answer["result"].get("instructions") or ""
         took = time.perf_counter() - self._began
         self._write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
         return took

@@ -5,7 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.config.resolved import Config, Features, GroupConfig, Program, Timeouts, ToolFilter
+from dynamic_mcp.config.resolved import (
+    Answers,
+    Config,
+    Exposure,
+    Features,
+    GroupConfig,
+    Program,
+    Timeouts,
+    ToolFilter,
+)
 
 ReadConfig = Callable[..., Config]
 
@@ -38,6 +47,8 @@ def test_a_program_needs_no_more_than_its_command(read_config: ReadConfig, tmp_p
                 attempts=3,
                 concurrency=64,
                 max_message_bytes=67_108_864,
+                exposure=Exposure(direct=False, pinned=()),
+                answers=Answers(validate=True, limit=100_000, compact=False),
                 upstream=Program(command="uvx", args=(), env={"PATH": "/bin"}, cwd=None),
             ),
         ),

@@ -188,7 +188,7 @@ async def _met(side: type[Peer], config: Json, folder: Path) -> AsyncIterator[Pe
     command = [config.get("command"), *config.get("args", ())]
     if side is Through:
         file = folder / "dynamic-mcp.json"
-        file.write_text(json.dumps({"mcpServers": {GROUP: config}}))
+        file.write_text(json.dumps({"mcpServers": {GROUP: {**config, "validate": "off"}}}))
         environment = {**common, "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
         command = [sys.executable, "-m", "dynamic_mcp", str(file)]
     async with started(*command, env=environment, terminate=side is Peer) as program:

@@ -1,0 +1,29 @@
+"""`dynamic-mcp stats [CONFIG]`: what the tools cost a model's context, listed directly and through this proxy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from dynamic_mcp.cli.options import common
+
+if TYPE_CHECKING:
+    from dynamic_mcp.cli.invocation import Invocation
+
+
+@click.command(short_help="What the tools cost a model's context.")
+@click.argument("config", required=False, type=click.Path())
+@common
+def command(this: Invocation, config: str | None) -> int:
+    """Show what the tools of CONFIG cost a model's context, listed directly and through this program.
+
+    Servers whose tools are not known yet are started. Tokens are counted by `tiktoken` where that is installed,
+    else estimated as characters / 4.
+    """
+    if config and this.named:
+        raise click.UsageError(f"a config is named twice: `{config}` and `{this.named}`")
+    from dynamic_mcp.cli.measuring import stats
+
+    return stats(replace(this, named=config or this.named))

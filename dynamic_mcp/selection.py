@@ -1,0 +1,257 @@
+"""Select a part of JSON by a JSONPath; bounded in steps and time, whatever the path and the data.
+
+The library parses the path and matches one step of it at a time; the walk from step to step is here, where it can
+be stopped. What could run for ever inside of one step (regular expressions, arithmetic, nested searches) is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Raw
+
+if TYPE_CHECKING:
+    from jsonpath_ng import JSONPath
+
+MAX_PATH = 1000
+MAX_MATCHES = 100_000
+MAX_S = 2.0
+_MAX_SHOWN = 1500
+_MOST_KEYS = 20
+_PIECE = 1000
+_DEEPEST_SHOWN = 4
+
+
+class BadPath(ValueError):
+    """A path that is none, or that may take for ever."""
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One step of a path; `is_deep` where it looks at everything below too, `is_each` at each item alone."""
+
+    find: JSONPath
+    is_deep: bool
+    is_each: bool
+
+
+@dataclass(frozen=True)
+class _Path:
+    steps: tuple[_Step, ...]
+    is_definite: bool
+
+
+class _Number(float):
+    """A number that is written again as it came."""
+
+    __slots__ = ("text",)
+
+    def __new__(cls, text: str) -> _Number:
+        made = super().__new__(cls, text)
+        made.text = text
+        return made
+
+    text: str
+
+
+_decode = msgspec.json.Decoder(float_hook=_Number).decode
+
+
+def parsed(data: bytes | str) -> object:
+    """Return what JSON says, its numbers exact. Raises ValueError."""
+    try:
+        return _decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    try:
+        return json.loads(data, parse_float=_Number)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def written(value: object) -> str:
+    """Write JSON again, compactly."""
+    try:
+        return msgspec.json.encode(value, enc_hook=_number).decode()
+    except UnicodeEncodeError:  # a lone surrogate escape
+        return json.dumps(value, separators=(",", ":"))
+
+
+def select(path: str, data: object, *, clock: Callable[[], float] = time.monotonic) -> list[object]:
+    """Return what a JSONPath matches, in order; one value where it can match one only. Raises BadPath."""
+    compiled = _compiled(path)
+    ends_at = clock() + MAX_S
+    found = [data]
+    for step in compiled.steps:
+        found = _taken(step, found, lambda: clock() > ends_at)
+    return found
+
+
+def is_definite(path: str) -> bool:
+    """Tell whether a path can match one value only. Raises BadPath."""
+    return _compiled(path).is_definite
+
+
+def _taken(step: _Step, found: Sequence[object], is_over: Callable[[], bool]) -> list[object]:
+    taken: list[object] = []
+    try:
+        for value in found:
+            for node in _below(value) if step.is_deep else (value,):
+                for piece in _pieces(step, node):
+                    taken += [match.value for match in step.find.find(piece)]
+                    if len(taken) > MAX_MATCHES:
+                        raise BadPath(f"it matches more than {MAX_MATCHES} values: ask for less at once")
+                    if is_over():
+                        raise BadPath(f"it takes longer than {MAX_S:g} s: ask for less at once")
+    except RecursionError:
+        raise BadPath("the data are nested too deeply for it") from None
+    except (TypeError, ValueError, KeyError, AttributeError, ArithmeticError) as exc:
+        if isinstance(exc, BadPath):
+            raise
+        raise BadPath(f"it cannot be applied to the data: {exc}") from exc
+    return taken
+
+
+def _below(value: object) -> Iterator[object]:
+    """Yield a value and everything in it, in the order of the text."""
+    stack = [value]
+    while stack:
+        node = stack.pop()
+        yield node
+        if isinstance(node, dict):
+            stack += reversed(node.values())
+        elif isinstance(node, list):
+            stack += reversed(node)
+
+
+def _pieces(step: _Step, node: object) -> Iterator[object]:
+    """Yield a long list in pieces where the step looks at each item by itself, so that it can be stopped."""
+    if not step.is_each or not isinstance(node, list) or len(node) <= _PIECE:
+        yield node
+        return
+    for start in range(0, len(node), _PIECE):
+        yield node[start : start + _PIECE]
+
+
+@lru_cache(maxsize=64)
+def _compiled(path: str) -> _Path:
+    if len(path) > MAX_PATH:
+        raise BadPath(f"it is longer than {MAX_PATH} characters")
+    from jsonpath_ng.ext.parser import parse
+
+    try:
+        tree = parse(path)
+    except Exception as exc:  # each part of the parser has exceptions of its own, and Python's
+        raise BadPath(" ".join(str(exc).split())[:200] or "it cannot be parsed") from exc
+    steps = _steps(tree)
+    return _Path(steps, is_definite=all(not step.is_deep and _is_single(step.find) for step in steps))
+
+
+def _steps(tree: JSONPath) -> tuple[_Step, ...]:
+    """Cut a path into its steps, first to last. Raises BadPath for what is not bounded."""
+    from jsonpath_ng import Child, Descendants, Root, This
+
+    steps: list[_Step] = []
+    while isinstance(tree, Child | Descendants):
+        steps.append(_step(tree.right, is_deep=isinstance(tree, Descendants)))
+        tree = tree.left
+    first = _step(tree, is_deep=False)
+    return tuple(reversed([*steps, first] if not isinstance(tree, Root | This) else steps))
+
+
+def _step(find: JSONPath, *, is_deep: bool) -> _Step:
+    from jsonpath_ng.ext.filter import Filter
+    from jsonpath_ng.jsonpath import Wildcard
+
+    _refuse_unbounded(find)
+    return _Step(find, is_deep, is_each=isinstance(find, Filter | Wildcard))
+
+
+def _is_single(step: JSONPath) -> bool:
+    from jsonpath_ng import Fields, Index, Root, This
+    from jsonpath_ng.ext.iterable import Len
+
+    match step:
+        case Fields(fields=fields):
+            return len(fields) == 1 and fields[0] != "*"
+        case Index(indices=indices):
+            return len(indices) == 1
+    return isinstance(step, Root | This | Len)
+
+
+def _refuse_unbounded(step: object) -> None:
+    from jsonpath_ng import Child, Fields, Index, JSONPath, Root, Slice, This
+    from jsonpath_ng.ext.filter import And, Expression, Filter, Or
+    from jsonpath_ng.ext.iterable import Keys, Len
+    from jsonpath_ng.jsonpath import Wildcard
+
+    if type(step) in (
+        Fields,
+        Index,
+        Slice,
+        Wildcard,
+        Root,
+        This,
+        Len,
+        Keys,
+    ):  # a subclass may be a regular expression
+        return
+    match step:
+        case Filter(expressions=parts) | And(operands=parts) | Or(operands=parts):
+            for part in parts:
+                _refuse_unbounded(part)
+        case Expression(op="=~"):
+            raise BadPath("`=~` is not offered: a pattern may take for ever")
+        case Expression(value=JSONPath()):
+            raise BadPath("a filter compares with a number, a text, true, false or null")
+        case Expression(target=target):
+            _refuse_unbounded(target)
+        case Child(left=left, right=right):
+            _refuse_unbounded(left)
+            _refuse_unbounded(right)
+        case _:
+            raise BadPath(f"`{step}`"[:100] + " is not offered: names, indices, slices, `*`, `..` and filters are")
+
+
+def _number(value: object) -> Raw:
+    if isinstance(value, _Number):
+        return Raw(value.text.encode())
+    raise NotImplementedError
+
+
+# --- the shape of data -----------------------------------------------------------------------------------
+
+
+def shape(data: object) -> str:
+    """Describe data in a line: names and types, and how many items a list has."""
+    text = _shape(data, _DEEPEST_SHOWN)
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
+
+
+def _shape(value: object, depth: int) -> str:
+    match value:
+        case dict():
+            if not depth:
+                return "{…}"
+            members = [
+                f"{json.dumps(str(key)[:100], ensure_ascii=False)}: {_shape(value[key], depth - 1)}"
+                for key in list(value)[:_MOST_KEYS]
+            ]
+            more = [f"and {len(value) - _MOST_KEYS} more"] if len(value) > _MOST_KEYS else []
+            return "{" + ", ".join(members + more) + "}"
+        case list():
+            first = f" of {_shape(value[0], depth - 1)}" if value and depth else ""
+            return f"[{len(value)}{first}]"
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case str():
+            return "string"
+    return "number"
