@@ -14,7 +14,7 @@ from dynamic_mcp.cli import contents, typed
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.running import Client, client, run
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.config.values import FlawError, seconds
+from dynamic_mcp.config.values import NO_LIMIT, FlawError, seconds
 from dynamic_mcp.errors import InvalidArguments, NotFound, UpstreamError
 from dynamic_mcp.groups import closest
 
@@ -35,7 +35,7 @@ class Wanted:
 
 def call(this: Invocation, wanted: Wanted) -> int:
     """Call a tool and print its result; returns the exit code."""
-    config = this.config_of(wanted.group)
+    config = _unabridged(this.config_of(wanted.group))
     if wanted.timeout is not None:
         config = _with_timeout(config, wanted.timeout)
     return run(_called(this, config, wanted))
@@ -92,6 +92,12 @@ def _json_object(data: bytes, where: str) -> Raw:
     if not isinstance(found, dict):
         raise InvalidArguments(f"{where} is not a JSON object", hint='write {"key": "value"}, or key=value')
     return Raw(data.strip())
+
+
+def _unabridged(config: Config) -> Config:
+    """Show results whole, and call by the one verb that fits every tool: nobody's context is to be spared here."""
+    groups = (replace(group, answers=replace(group.answers, limit=NO_LIMIT)) for group in config.groups)
+    return replace(config, groups=tuple(groups), split_calls=False)
 
 
 def _with_timeout(config: Config, text: str) -> Config:

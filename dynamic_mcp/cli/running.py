@@ -17,6 +17,7 @@ from dynamic_mcp import __version__, paths, wire
 from dynamic_mcp.catalog import Kind
 from dynamic_mcp.cli.credentials import logins
 from dynamic_mcp.cli.output import Output
+from dynamic_mcp.embeddings import Meaning
 from dynamic_mcp.errors import UpstreamError
 from dynamic_mcp.group import OpenLink
 from dynamic_mcp.proxy import Proxy
@@ -85,7 +86,8 @@ async def client(
     shelf = None if learns_anew else Shelf(paths.cache_dir() / "catalogs")
     known = logins(config.file, may_open_browser=False)
     opener = partial(open_link, logins=known)
-    proxy = Proxy(config, opener=wrapped(opener) if wrapped else opener, shelf=shelf)
+    meaning = Meaning(paths.cache_dir() / "vectors")
+    proxy = Proxy(config, opener=wrapped(opener) if wrapped else opener, shelf=shelf, meaning=meaning)
     made = Client(proxy, out)
     try:
         await made.begin()

@@ -130,7 +130,7 @@ class _Reload:
     def _take(self, config: Config) -> None:
         self._logs.take(config.log)
         log.info("%s has changed: %d groups", config.file, len(config.groups))
-        _warn(config, known=self.config.warnings)
+        _warn(config, known=(*self.config.distrust, *self.config.warnings))
         self.config = config
         self._proxy.apply(config)
 
@@ -172,7 +172,7 @@ def _entry(proxy: Proxy, config: Config) -> Entry:
 
 
 def _warn(config: Config, known: Container[str]) -> None:
-    for warning in config.warnings:
+    for warning in (*config.distrust, *config.warnings):
         if warning not in known:
             log.warning("%s: %s", config.file, warning)
 

@@ -48,10 +48,10 @@ def find(argument: str | None, environment: Mapping[str, str], *, cwd: Path, use
 
 def read(file: Path, environment: Mapping[str, str], *, platform: str = sys.platform) -> Config:
     """The config in `file`, with the variables of `environment` filled in. Raises ConfigError."""
-    root, warnings = _root(file, platform)
+    root, distrust = _root(file, platform)
     directory = file.absolute().parent
     config = resolve(root, file, surroundings=Surroundings(environment, platform, directory))
-    return replace(config, warnings=(*warnings, *config.warnings))
+    return replace(config, distrust=tuple(distrust))
 
 
 def disabled(file: Path) -> list[str]:
@@ -72,8 +72,8 @@ def document(file: Path) -> object:
 
 
 def _root(file: Path, platform: str) -> tuple[Root, list[str]]:
-    text, warnings = _text(file, platform)
-    return _valid(_document(file, text), file), warnings
+    text, distrust = _text(file, platform)
+    return _valid(_document(file, text), file), distrust
 
 
 def _valid(tree: object, file: Path) -> Root:

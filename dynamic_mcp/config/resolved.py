@@ -180,13 +180,16 @@ class Embeddings:
 
 @dataclass(frozen=True)
 class Config:
-    """The whole config: the enabled groups in the order of the file, what a person should know, the files read,
-    and where to ask for embeddings."""
+    """The whole config: the enabled groups in the order of the file, what a person should know, the files read.
+
+    `distrust` says who else may write the file; `embeddings` where to ask for meanings.
+    """
 
     file: Path
     groups: tuple[GroupConfig, ...]
     warnings: tuple[str, ...]
     max_message_bytes: int
+    distrust: tuple[str, ...] = ()
     env_files: tuple[Path, ...] = ()
     log: Log = Log()
     embeddings: Embeddings | None = None

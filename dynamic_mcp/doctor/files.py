@@ -53,7 +53,11 @@ def _access(file: Path, *, has_secrets: bool) -> Iterator[Finding]:
         if is_shared:
             why = f"{what} can be changed by other users ({stat.filemode(mode)}), who then choose what is started"
             yield Finding(Level.WARNING, str(place), why, f"`chmod go-w {place}`")
-    mode = file.stat().st_mode
+    status = file.stat()
+    if status.st_uid not in (0, os.getuid()):
+        why = f"the file belongs to the user with the number {status.st_uid}, who chooses what is started"
+        yield Finding(Level.WARNING, str(file), why, f"`chown` it, or copy it: `cp {file} …`")
+    mode = status.st_mode
     if has_secrets and mode & _OTHERS_READ:
         why = f"other users can read the secrets in it ({stat.filemode(mode)})"
         yield Finding(Level.WARNING, str(file), why, f"`chmod 600 {file}`")

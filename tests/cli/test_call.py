@@ -58,6 +58,13 @@ def test_a_result_that_is_an_error_goes_to_stderr_with_exit_code_5(desk: Desk) -
     assert done.err.startswith("error: ")
 
 
+def test_a_long_result_is_printed_whole_whatever_a_model_would_see(desk: Desk) -> None:
+    servers = json.loads(desk.config.read_text())["mcpServers"]
+    desk.configure(servers, settings={"result_limit": 1000, "split_calls": True})
+    text = "x" * 50_000
+    assert desk.run("call", "full", "echo", "-", stdin=json.dumps({"text": text})).out == f"{text}\n"
+
+
 def test_json_prints_the_whole_result_an_error_too(desk: Desk) -> None:
     done = desk.run("call", "full", "fail", "--json")
     assert done.code == 5

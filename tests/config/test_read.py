@@ -95,10 +95,10 @@ def test_without_any_config_the_error_says_where_one_may_be(tmp_path: Path) -> N
 def test_a_config_that_anybody_may_write_is_warned_of(tmp_path: Path) -> None:
     file = tmp_path / "dynamic-mcp.json"
     file.write_text('{"mcpServers": {}}')
-    assert read(file, {}).warnings == ()
+    assert read(file, {}).distrust == ()
     file.chmod(0o646)
 
-    (warning,) = read(file, {}).warnings
+    (warning,) = read(file, {}).distrust
 
     assert "everybody on this machine may write this file" in warning
 
@@ -108,7 +108,7 @@ def test_a_config_of_another_user_is_warned_of(tmp_path: Path) -> None:
     file = tmp_path / "dynamic-mcp.json"
     file.write_text('{"mcpServers": {}}')
     os.chown(file, 12345, -1)
-    (warning,) = read(file, {}).warnings
+    (warning,) = read(file, {}).distrust
 
     assert "12345" in warning
 
