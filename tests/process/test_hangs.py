@@ -45,7 +45,7 @@ async def test_a_server_that_answers_nothing_any_more_is_replaced(tmp_path: Path
 
 
 async def test_a_server_that_stops_reading_costs_no_memory_and_is_replaced(tmp_path: Path) -> None:
-    settings: Json = {"settings": {"timeout": {"tools": "1s"}, "max_message_bytes": 4_000_000}}
+    settings: Json = {"settings": {"timeout": {"tools": "1s"}, "max_message_bytes": 4_000_000, "result_limit": "off"}}
     async with serving(tmp_path, {"odd": odd(), "good": odd()}, **settings) as program:
         first = await pid_of(program, "odd")
         await program.call("odd", "fault", {"kind": "stop_reading"})
@@ -225,7 +225,8 @@ async def test_a_call_that_is_under_way_when_the_client_is_gone_still_ends(tmp_p
 
 
 async def test_a_client_that_stops_reading_delays_its_own_answers_and_no_server(tmp_path: Path) -> None:
-    async with serving(tmp_path, {"odd": odd(), "good": odd()}, line_bytes=1 << 20) as program:
+    whole: Json = {"settings": {"result_limit": "off"}}
+    async with serving(tmp_path, {"odd": odd(), "good": odd()}, line_bytes=1 << 20, **whole) as program:
         await assert_alive(program, "odd", "good")
         program.reads.clear()
         flood = asyncio.create_task(program.call("odd", "fault", {"kind": "flood", "size": 200_000}))
