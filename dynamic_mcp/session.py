@@ -230,10 +230,14 @@ class Session:
 
     def notify(self, frame: Frame) -> None:
         """Send a notification; one that may be missed is dropped while the client does not read."""
-        if frame.method in _MAY_BE_MISSED and self._is_congested():
+        if self.takes(frame):
+            self._send(wire.notification_line(frame.method, frame.params))
+        else:
             self.dropped += 1
-            return
-        self._send(wire.notification_line(frame.method, frame.params))
+
+    def takes(self, frame: Frame) -> bool:
+        """Tell whether a notification would be sent now."""
+        return frame.method not in _MAY_BE_MISSED or not self._is_congested()
 
     async def ask(self, frame: Frame, heard: Callable[[Frame], None]) -> Frame:
         """Send a request and return the client's answer; one that it cannot take is refused at once.

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from collections.abc import Iterator
 
 import pytest
+
+
+@pytest.fixture(autouse=True)
+def _log_as_before() -> Iterator[None]:
+    """Take back what a command does to the log of the program that it runs in."""
+    loggers = [logging.getLogger(name) for name in (None, "dynamic_mcp")]
+    before = [(list(each.handlers), each.level, each.propagate) for each in loggers]
+    yield
+    for each, (handlers, level, propagate) in zip(loggers, before, strict=True):
+        each.handlers[:], each.propagate = handlers, propagate
+        each.setLevel(level)
 
 
 @pytest.fixture(autouse=True)

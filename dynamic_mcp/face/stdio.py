@@ -23,6 +23,8 @@ EXIT_WITHIN_S = 4.4
 _LAST_CALL_S = 0.2
 # Answers that the client has not read yet, beyond which no more is read from it.
 _UNREAD_BYTES = 4 << 20
+# Beyond this, log messages and progress are dropped: an answer must not queue behind a flood of them.
+_FLOOD_BYTES = 256 << 10
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class StdioFace:
         self.sink = await open_sink(
             stdout, high=_UNREAD_BYTES, full=self._pause, drained=self._resume, ended=self.ended.set
         )
-        self.session = proxy.connect(self.sink.write, lambda: self.sink.unwritten() > _UNREAD_BYTES)
+        self.session = proxy.connect(self.sink.write, lambda: self.sink.unwritten() > _FLOOD_BYTES)
         self._source = await open_source(stdin, self._receive, self._input_ended)
 
     def _receive(self, data: bytes) -> None:

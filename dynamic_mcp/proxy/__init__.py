@@ -272,7 +272,7 @@ class Proxy:
             session, frame = known
             session.notify(frame)
             return
-        if frame.method == "notifications/message":
+        if frame.method == "notifications/message" and any(session.takes(frame) for session in self._sessions):
             frame = _with_group_in_logger(group.name, frame)
         self._tell_all(self._tasks.named(group, frame))
 

@@ -11,6 +11,7 @@ import pytest
 from tests.process.neighbours import assert_alive, beside
 from tests.program import BOUND_S, Json, Program, odd, running, serving, text_of
 
+WHOLE: dict[str, Json] = {"result_limit": "off"}
 QUICK: dict[str, Json] = {"settings": {"timeout": {"tools": "1s"}}}
 
 
@@ -45,7 +46,7 @@ async def test_a_server_that_answers_nothing_any_more_is_replaced(tmp_path: Path
 
 
 async def test_a_server_that_stops_reading_costs_no_memory_and_is_replaced(tmp_path: Path) -> None:
-    settings: Json = {"settings": {"timeout": {"tools": "1s"}, "max_message_bytes": 4_000_000, "result_limit": "off"}}
+    settings: Json = {"settings": {"timeout": {"tools": "1s"}, "max_message_bytes": 4_000_000, **WHOLE}}
     async with serving(tmp_path, {"odd": odd(), "good": odd()}, **settings) as program:
         first = await pid_of(program, "odd")
         await program.call("odd", "fault", {"kind": "stop_reading"})
@@ -225,8 +226,7 @@ async def test_a_call_that_is_under_way_when_the_client_is_gone_still_ends(tmp_p
 
 
 async def test_a_client_that_stops_reading_delays_its_own_answers_and_no_server(tmp_path: Path) -> None:
-    whole: Json = {"settings": {"result_limit": "off"}}
-    async with serving(tmp_path, {"odd": odd(), "good": odd()}, line_bytes=1 << 20, **whole) as program:
+    async with serving(tmp_path, {"odd": odd(), "good": odd()}, line_bytes=1 << 20, settings=WHOLE) as program:
         await assert_alive(program, "odd", "good")
         program.reads.clear()
         flood = asyncio.create_task(program.call("odd", "fault", {"kind": "flood", "size": 200_000}))
@@ -242,7 +242,7 @@ async def test_a_client_that_stops_reading_delays_its_own_answers_and_no_server(
 
 
 async def test_a_client_that_never_reads_again_does_not_keep_the_program(tmp_path: Path) -> None:
-    async with serving(tmp_path, {"odd": odd()}, line_bytes=1 << 20) as program:
+    async with serving(tmp_path, {"odd": odd()}, line_bytes=1 << 20, settings=WHOLE) as program:
         await assert_alive(program, "odd")
         program.reads.clear()
         for _ in range(20):
