@@ -42,6 +42,28 @@ class _Block:
         return self if text == self.text else _Block(wire.with_member(self.raw, text, *self.path), self.path, text)
 
 
+class _Text(msgspec.Struct, frozen=True):
+    """A text that is as long as its JSON, at most."""
+
+    text: Raw = Raw()
+
+
+class _Sized(_Text, frozen=True):
+    """One block of a content, as far as it can be long."""
+
+    resource: _Text = _Text()
+
+
+class _Measured(msgspec.Struct, frozen=True):
+    """A result as far as it can be too long."""
+
+    content: list[_Sized] = []
+    structured: Raw = msgspec.field(default=Raw(), name="structuredContent")
+
+
+_measured = msgspec.json.Decoder(_Measured).decode
+
+
 def passes(result: Raw, answers: Answers) -> bool:
     """Tell whether a result may go on as it came, as nearly all do."""
     return len(result) <= answers.limit and not answers.compact
@@ -53,9 +75,9 @@ def shaped(result: Raw, answers: Answers, keep: Keep, *, links: bool, keeps_stru
     `links`: the client knows `resource_link`. `keeps_structure`: its structuredContent is promised by a schema.
     """
     try:
-        members = wire.members(result)
-        if not answers.compact and _is_short(members, answers.limit):
+        if not answers.compact and _is_short(result, answers.limit):
             return result
+        members = wire.members(result)
         before = blocks = _blocks(members)
     except wire.Malformed:
         return result
@@ -124,11 +146,14 @@ def _blocks(members: Mapping[str, Raw]) -> list[_Block]:
     return [_block(raw) for raw in wire.elements(members.get("content", wire.EMPTY_ARRAY))]
 
 
-def _is_short(members: Mapping[str, Raw], limit: int) -> bool:
-    """Tell, without reading a text, whether all texts together and the structured content are within a limit."""
-    raws = wire.elements(members.get("content", wire.EMPTY_ARRAY))
-    size = sum(max(len(wire.member(raw, *path)) for path in _TEXTS) for raw in raws)
-    return size - 2 * len(raws) <= limit and len(members.get("structuredContent", b"")) <= limit
+def _is_short(result: Raw, limit: int) -> bool:
+    """Tell, in one look and without reading a text, whether texts and structured content are within a limit."""
+    try:
+        found = _measured(result)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    texts = sum(max(2, len(block.text), len(block.resource.text)) - 2 for block in found.content)
+    return texts <= limit and len(found.structured) <= limit
 
 
 def _block(raw: Raw) -> _Block:
