@@ -22,12 +22,6 @@ from tests.upstreams.auth_server import Answer, AuthServer
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture
-async def server() -> AsyncIterator[AuthServer]:
-    async with AuthServer() as server:
-        yield server
-
-
 async def test_without_a_login_nothing_is_sent_and_a_refusal_names_the_command(
     server: AuthServer, tmp_path: Path
 ) -> None:
