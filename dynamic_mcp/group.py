@@ -359,7 +359,7 @@ class Group:
 
     async def _ask(self, link: Link, method: str, params: Mapping[str, Raw]) -> dict[str, Raw]:
         answer = await link.request(method, params or None, timeout_s=self.config.timeouts.for_list(method))
-        return result_of(answer, self.name, method)
+        return result_of(answer, self.config, method)
 
     async def _woken_within(self, seconds: float) -> None:
         await set_or_passed(self._wake, seconds, self._clock)

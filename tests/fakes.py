@@ -206,7 +206,7 @@ class Opener:
             raise upstream
         self.upstreams.append(upstream)
         upstream.link = Link(config.name, upstream, listener, greeting.home)
-        return upstream.link, await greet(upstream.link, greeting, config.timeouts.connect_s)
+        return upstream.link, await greet(upstream.link, greeting, config)
 
 
 class FakeClock:

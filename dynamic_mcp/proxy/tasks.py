@@ -130,7 +130,7 @@ class Tasks:
             async with asyncio.timeout(WAIT_S):
                 while True:
                     answer = await self._send(session, group, "tasks/list", params, 1)
-                    page = result_of(answer, group.name, "tasks/list")
+                    page = result_of(answer, group.config, "tasks/list")
                     shown = (Frame(result=task) for task in wire.elements(page.pop("tasks", EMPTY_ARRAY)))
                     tasks += [self._renamed(session, group, task, "taskId").result for task in shown]
                     cursor = page.pop("nextCursor", NULL)

@@ -65,15 +65,26 @@ class Transport(Protocol):
 
 
 class Link:
-    """A connection to the upstream of `group`, opened for `home`, the session that unprompted requests go to."""
+    """A connection to the upstream of `group`, opened for `home`, the session that unprompted requests go to.
 
-    def __init__(self, group: str, transport: Transport, listener: Listener, home: Caller | None) -> None:
+    `mask` takes the secrets of the config out of what is shown of a line that is no message.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        transport: Transport,
+        listener: Listener,
+        home: Caller | None,
+        mask: Callable[[str], str] = str,
+    ) -> None:
         self.group = group
         self.dropped = 0
         self.loss: LinkLost | None = None
         self._transport = transport
         self._listener = listener
         self._home = home
+        self._mask = mask
         self._loop = asyncio.get_running_loop()
         self._ids = itertools.count(1)
         self._calls: dict[bytes, Call] = {}
@@ -293,7 +304,7 @@ class Link:
             return
         self._garbage += 1
         if self._garbage & (self._garbage - 1) == 0:  # the first, second, fourth, eighth, …
-            shown = line[:_LONGEST_GARBAGE_SHOWN].decode("utf-8", "replace")
+            shown = self._mask(line[:_LONGEST_GARBAGE_SHOWN].decode("utf-8", "replace"))
             skipped.warning(
                 "group %s: skipped a line that is no MCP message (%d so far): %r", self.group, self._garbage, shown
             )

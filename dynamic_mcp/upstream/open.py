@@ -18,6 +18,7 @@ from dynamic_mcp.oauth.authorization import Authorization
 from dynamic_mcp.oauth.logins import Logins
 from dynamic_mcp.upstream.call import Caller
 from dynamic_mcp.upstream.link import Link, Listener
+from dynamic_mcp.upstream.mask import mask_of
 from dynamic_mcp.upstream.stdio import StdioTransport
 
 # Newest first: an upstream is offered the first, unless the client spoke an older one.
@@ -93,7 +94,7 @@ async def open_link(
 
 async def _greeted(link: Link, config: GroupConfig, greeting: Greeting) -> tuple[Link, Welcome]:
     try:
-        return link, await greet(link, greeting, config.timeouts.connect_s)
+        return link, await greet(link, greeting, config)
     except BaseException:
         await asyncio.shield(link.close())
         raise
@@ -101,7 +102,7 @@ async def _greeted(link: Link, config: GroupConfig, greeting: Greeting) -> tuple
 
 async def _start(config: GroupConfig, program: Program, listener: Listener, greeting: Greeting) -> Link:
     transport = StdioTransport(config.name, config.max_message_bytes)
-    link = Link(config.name, transport, listener, greeting.home)
+    link = Link(config.name, transport, listener, greeting.home, mask_of(program))
     transport.receive, transport.lost = link.receive, link.lost
     await transport.start(program)
     return link
@@ -143,15 +144,15 @@ async def _open_remote(
     return await _greeted(link, config, greeting)
 
 
-async def greet(link: Link, greeting: Greeting, timeout_s: float) -> Welcome:
+async def greet(link: Link, greeting: Greeting, config: GroupConfig) -> Welcome:
     """Initialize as the lifecycle of the MCP specification says."""
     params = {
         "protocolVersion": Raw(wire.encode(greeting.version)),
         "capabilities": greeting.capabilities,
         "clientInfo": greeting.client_info,
     }
-    answer = await link.request("initialize", params, timeout_s=timeout_s)
-    result = result_of(answer, link.group, "initialize")
+    answer = await link.request("initialize", params, timeout_s=config.timeouts.connect_s)
+    result = result_of(answer, config, "initialize")
     version = wire.text(result.get("protocolVersion"))
     if version not in PROTOCOL_VERSIONS:
         raise ProtocolViolation(link.group, f"speaks protocol version `{version}`, which is not supported")
@@ -159,13 +160,15 @@ async def greet(link: Link, greeting: Greeting, timeout_s: float) -> Welcome:
     return Welcome(result)
 
 
-def result_of(answer: wire.Frame, group: str, what: str) -> dict[str, Raw]:
+def result_of(answer: wire.Frame, config: GroupConfig, what: str) -> dict[str, Raw]:
     """Return the members of a result that the proxy itself must read. Raises Refused and ProtocolViolation."""
     if len(answer.error):
         error = bytes(answer.error).decode("utf-8", "replace")
+        if not isinstance(config.upstream, Broken):
+            error = mask_of(config.upstream)(error)
         is_unknown = bytes(wire.member(answer.error, "code")) == b"%d" % METHOD_NOT_FOUND
-        raise Refused(group, f"answered {what} with the error {error}", is_unknown=is_unknown)
+        raise Refused(config.name, f"answered {what} with the error {error}", is_unknown=is_unknown)
     try:
         return wire.members(answer.result)
     except wire.Malformed:
-        raise ProtocolViolation(group, f"answered {what} with something other than an object") from None
+        raise ProtocolViolation(config.name, f"answered {what} with something other than an object") from None

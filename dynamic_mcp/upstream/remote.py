@@ -9,6 +9,7 @@ from dynamic_mcp.oauth.authorization import Authorization
 from dynamic_mcp.upstream.call import Caller
 from dynamic_mcp.upstream.http import HttpTransport
 from dynamic_mcp.upstream.link import Link, Listener
+from dynamic_mcp.upstream.mask import mask_of
 from dynamic_mcp.upstream.site import Site
 from dynamic_mcp.upstream.sse import SseTransport
 
@@ -27,14 +28,15 @@ async def connect(
     """Return a link over this transport, on which nothing was said yet. Raises UpstreamError and LoginNeeded."""
     connect_s = config.timeouts.connect_s
     # a little less, so that a server that cannot be reached is told from one that does not answer
+    mask = mask_of(remote)
     site = Site(config.name, remote, connect_s=0.9 * connect_s, authorization=authorization)
     if kind == "http":
         http = HttpTransport(site, config.max_message_bytes)
-        link = Link(config.name, http, listener, home)
+        link = Link(config.name, http, listener, home, mask)
         http.attach(link)
         return link
     sse = SseTransport(site, config.max_message_bytes)
-    link = Link(config.name, sse, listener, home)
+    link = Link(config.name, sse, listener, home, mask)
     sse.attach(link)
     try:
         await sse.start(connect_s)

@@ -228,6 +228,20 @@ async def test_the_secrets_of_a_server_are_masked_in_its_last_words(tmp_path: Pa
         assert not [secret for secret in ("tok-123456", "pa55word", "s3cret-option") if secret in log + reason]
 
 
+async def test_the_secrets_of_a_server_are_masked_wherever_else_it_is_quoted(tmp_path: Path) -> None:
+    env = {"ODD_TOKEN": "tok-123456"}
+    servers = {
+        "refuses": odd("init_error", "no to $ODD_TOKEN", env=env),
+        "prints": odd("banner", "$ODD_TOKEN", env=env),
+    }
+    async with serving(tmp_path, servers) as program:
+        assert "no to ***" in text_of(await program.call("refuses", "echo"))
+        assert text_of(await program.call("prints", "echo", {"text": "here"})) == "here"
+        program.end_input()
+        await program.ends()
+        assert "tok-123456" not in await program.stderr()
+
+
 async def test_a_line_on_stderr_that_does_not_end_costs_its_ends_only(tmp_path: Path) -> None:
     async with serving(tmp_path, {"odd": odd("tells", "\x1b[31m" + "x" * 100_000)}) as program:
         reason = text_of(await program.call("odd", "echo"))

@@ -16,7 +16,7 @@ from dynamic_mcp.upstream.connections import address, proxy_for, tls
 from dynamic_mcp.upstream.link import Link
 from dynamic_mcp.upstream.open import Greeting, greet, open_link
 from dynamic_mcp.upstream.remote import connect
-from tests.fakes import Ear
+from tests.fakes import Ear, group_config
 from tests.upstream.remote import call, opened, remote, text
 from tests.upstreams.odd_http import Connection, OddHttp
 
@@ -48,7 +48,7 @@ async def _link(server: OddHttp, tokens: Tokens, headers: dict[str, str] | None 
 
 async def _opened(server: OddHttp, tokens: Tokens, headers: dict[str, str] | None = None) -> Link:
     link = await _link(server, tokens, headers)
-    await greet(link, Greeting(), 5)
+    await greet(link, Greeting(), group_config())
     return link
 
 
@@ -78,7 +78,7 @@ async def test_challenges_are_bounded() -> None:  # 36, 37
         tokens = Tokens(*"abcdefgh")
         link = await _link(server, tokens)
         with pytest.raises(HttpError, match="401"):
-            await greet(link, Greeting(), 5)
+            await greet(link, Greeting(), group_config())
         await link.close()
 
         assert len(tokens.challenges) == 2
@@ -89,7 +89,7 @@ async def test_a_login_that_is_needed_is_said() -> None:  # 36
     async with OddHttp(wants="Bearer good") as server:
         link = await _link(server, Tokens("bad", refusal=LoginNeeded("far", "dynamic-mcp auth login far")))
         with pytest.raises(LoginNeeded):
-            await greet(link, Greeting(), 5)
+            await greet(link, Greeting(), group_config())
         await link.close()
 
 

@@ -143,8 +143,9 @@ def long_description(server: Server, argument: str) -> None:
 
 @mode
 def init_error(server: Server, argument: str) -> None:
-    """Answers `initialize` with an error."""
-    server.handlers["initialize"] = lambda request: server.refuse(request, -32603, "no more licences")
+    """Answers `initialize` with an error that says ARGUMENT, with each `$NAME` in it filled in."""
+    why = os.path.expandvars(argument) or "no more licences"
+    server.handlers["initialize"] = lambda request: server.refuse(request, -32603, why)
 
 
 @mode
@@ -220,8 +221,9 @@ def many(server: Server, argument: str) -> None:
 
 @mode
 def banner(server: Server, argument: str) -> None:
-    """Prints a banner on stdout before the protocol."""
+    """Prints a banner on stdout before the protocol, and ARGUMENT with each `$NAME` in it filled in."""
     server.write(b"\n> odd@1.0.0 start\n> node index.js\n\nListening on stdio...\n")
+    server.write(os.path.expandvars(argument).encode() + b"\n")
 
 
 @mode
