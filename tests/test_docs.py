@@ -73,7 +73,7 @@ def test_the_two_first_shell_blocks_of_the_readme_are_one_command_line_each() ->
     first, second = blocks(ROOT / "README.md", "sh")[:2]
     assert first.count("\n") == second.count("\n") == 1
     assert first.rstrip().endswith("python examples/quickstart.py")
-    assert second.rstrip().endswith("pytest")
+    assert second.rstrip().endswith("pytest -n auto")
 
 
 def test_files_that_commands_and_links_name_exist() -> None:

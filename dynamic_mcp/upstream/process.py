@@ -101,13 +101,14 @@ class Process:
         receive_stdout: Callable[[bytes], None],
         receive_stderr: Callable[[bytes], None],
         *,
+        stdin_ended: Callable[[], None],
         stdout_ended: Callable[[], None],
         exited: Callable[[], None],
     ) -> None:
-        """Begin to read what the child writes, and to wait for its end."""
+        """Begin to read what the child writes, and to wait for its end; `stdin_ended` tells that it reads no more."""
         ours = self._launched
         self._watch(exited)
-        self.stdin = await open_sink(ours.stdin, high=1 << 20, full=_nothing, drained=_nothing, ended=_nothing)
+        self.stdin = await open_sink(ours.stdin, high=1 << 20, full=_nothing, drained=_nothing, ended=stdin_ended)
         self._sources.append(await open_source(ours.stderr, receive_stderr, _nothing))
         self._sources.append(await open_source(ours.stdout, receive_stdout, stdout_ended))
 

@@ -53,6 +53,7 @@ class StdioTransport:
         self._process: Process
         self._mask: Callable[[str], str] = str
         self._is_ending = False
+        self._closed = "output"
         self._max_unread = max(_UNREAD_BYTES, 2 * max_message_bytes)
         self._loop = asyncio.get_running_loop()
 
@@ -68,7 +69,11 @@ class StdioTransport:
             raise Unreachable(self.group, why, hint=_how_to_start(exc)) from exc
         opening = asyncio.ensure_future(
             self._process.open_pipes(
-                self._wrote, self._complained, stdout_ended=self._stdout_ended, exited=self._over_soon
+                self._wrote,
+                self._complained,
+                stdin_ended=self._stdin_ended,
+                stdout_ended=self._stdout_ended,
+                exited=self._over_soon,
             )
         )
         try:
@@ -92,6 +97,7 @@ class StdioTransport:
     async def close(self) -> None:
         """Close the child's stdin, then SIGTERM, then SIGKILL its process group; returns when it is gone."""
         process = self._process
+        self._is_ending = True
         await process.stdin.close()
         await process.exits_within(GRACE_S)
         process.signal_group(signal.SIGTERM)  # its children too, who may not have noticed
@@ -105,7 +111,7 @@ class StdioTransport:
         """Say how the child ended, with the last lines of its stderr."""
         code = self._process.returncode
         if code is None:
-            how = "the server closed its output"
+            how = f"the server closed its {self._closed}"
         elif code < 0:
             how = f"the server was ended by signal {_signal_name(-code)}"
         else:
@@ -123,6 +129,12 @@ class StdioTransport:
         said = self._stderr.feed(data)
         for line in said[-STDERR_LINES:]:
             self._said(line)
+
+    def _stdin_ended(self) -> None:
+        """Treat a server that hears nothing any more as one that is gone; we are not the one who closed the pipe."""
+        if not self._is_ending:
+            self._closed = "input"
+            self._over_soon()
 
     def _stdout_ended(self) -> None:
         """Treat the end of stdout as the end of the link; a last message without its line end still counts."""
