@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 _name = click.argument("name", required=False)
 
 
-@click.group(short_help="Log in to remote servers, log out, see who is logged in.")
+@click.group(
+    short_help="Log in to remote servers, log out, see who is logged in.", subcommand_metavar="COMMAND [NAME]"
+)
 def command() -> None:
     """Be logged in to the remote servers of a config. NAME is a group; without it, all groups are meant."""
 
@@ -45,7 +47,10 @@ def logout(this: Invocation, *, name: str | None) -> None:
 @_name
 @common
 def status(this: Invocation, *, name: str | None) -> int:
-    """Show which groups are logged in; exit code 4 when a login is needed."""
+    """Show which groups are logged in.
+
+    The exit code is 4 when a login has expired, or the group that is named has none.
+    """
     from dynamic_mcp.cli import logging_in
 
     return logging_in.status(this, name)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dynamic_mcp.cli.options import common
+from dynamic_mcp.cli.options import common, one_config
 
 if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
@@ -23,4 +23,4 @@ def command(this: Invocation, config: str | None) -> int:
     """
     from dynamic_mcp.cli.examining import check
 
-    return check(this, config)
+    return check(one_config(this, config))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dynamic_mcp.cli.invocation import Invocation
@@ -19,10 +18,9 @@ _STYLES = {Level.OK: "green", Level.NOTE: "", Level.WARNING: "yellow", Level.ERR
 _STDERR_LINES = 5
 
 
-def check(this: Invocation, named: str | None) -> int:
+def check(this: Invocation) -> int:
     """Print what is to be said of the config; returns the exit code."""
-    file = (replace(this, named=named) if named else this).file()
-    _, findings = check_file(file, os.environ)
+    _, findings = check_file(this.file(), os.environ)
     if this.out.is_json:
         this.out.json(findings)
     else:
@@ -101,7 +99,7 @@ def _show_group(out: Output, examined: Examined, *, is_verbose: bool) -> None:
 
 def _summary(examined: Examined) -> str:
     counts = (("tools", examined.tools), ("resources", examined.resources), ("prompts", examined.prompts))
-    has = ", ".join(f"{count} {name}" for name, count in counts if count)
+    has = ", ".join(f"{count} {name if count > 1 else name[:-1]}" for name, count in counts if count)
     return f"connected in {examined.connect_s or 0:.1f} s, {has or 'offers nothing'}"
 
 

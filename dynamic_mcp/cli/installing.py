@@ -12,8 +12,7 @@ from pathlib import Path
 from dynamic_mcp import paths
 from dynamic_mcp.cli.importing import journal, machine_of, now
 from dynamic_mcp.cli.invocation import Invocation
-from dynamic_mcp.config.read import names_in
-from dynamic_mcp.errors import DynamicMcpError
+from dynamic_mcp.errors import ConfigError, DynamicMcpError
 from dynamic_mcp.importer import read
 from dynamic_mcp.importer.adapter import Adapter
 from dynamic_mcp.importer.found import Machine, Scope
@@ -26,7 +25,7 @@ from dynamic_mcp.importer.shapes import NAME, is_in_a_terminal
 
 def install(this: Invocation, tool: str, scope: str, project: str | None, *, replace: bool, dry_run: bool) -> int:
     """Put our entry into a tool's settings; return the exit code."""
-    adapter, machine, config = read.tool_named(tool), machine_of(project), this.file().absolute()
+    adapter, machine, config = read.tool_named(tool), machine_of(project), _existing(this.file().absolute())
     imported = _imported(adapter, Scope(scope), machine, config) if replace else ()
     made = installation(adapter, Scope(scope), machine, start=[*_program(adapter), str(config)], replaced=imported)
     if dry_run:
@@ -85,8 +84,17 @@ def show_deeds(this: Invocation) -> int:
     return 0
 
 
+def _existing(config: Path) -> Path:
+    """Return the config if it is there: a tool that starts without one shows no reason. Raises ConfigError."""
+    if not config.is_file():
+        raise ConfigError(str(config), "", "does not exist", hint="`dynamic-mcp init` or `dynamic-mcp add` makes one")
+    return config
+
+
 def _imported(adapter: Adapter, scope: Scope, machine: Machine, config: Path) -> list[str]:
     """Return the names in a tool's file of the servers that the config has from there."""
+    from dynamic_mcp.config.read import names_in
+
     _, file = target(adapter, scope, machine)
     memory = Memories(paths.state_dir() / "imports", randomness.token_hex(16)).load(config)
     names = set(names_in(config.read_text(encoding="utf-8-sig"), config))

@@ -18,6 +18,7 @@ import click
 from dynamic_mcp import paths
 from dynamic_mcp.cli.credentials import login_command, login_folder
 from dynamic_mcp.cli.invocation import Invocation
+from dynamic_mcp.cli.output import Output
 from dynamic_mcp.config.resolved import GroupConfig, Remote
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, LoginFailed, LoginNeeded
 from dynamic_mcp.oauth.bearer import Bearer
@@ -35,6 +36,7 @@ class _Group:
     name: str
     remote: Remote
     bearer: Bearer
+    out: Output
 
     def is_static(self) -> bool:
         """Tell whether the config itself holds the credentials."""
@@ -50,7 +52,10 @@ def login(this: Invocation, name: str | None, *, open_browser: bool, ask_token: 
             asyncio.run(_login(group, is_named=name is not None, open_browser=open_browser, ask_token=ask_token))
         except DynamicMcpError as exc:
             failures.append(exc)
-    _raise_all(failures)
+    for failure in failures[:-1]:
+        this.out.error(str(failure))
+    if failures:
+        raise failures[-1]
 
 
 def logout(this: Invocation, name: str | None) -> None:
@@ -66,9 +71,8 @@ def status(this: Invocation, name: str | None) -> int:
         this.out.json(rows)
     elif rows:
         columns = ("group", "state", "until", "scope", "issuer")
-        this.out.table(
-            [column.capitalize() for column in columns], [[row.get(c) or "" for c in columns] for row in rows]
-        )
+        rows_of_text = [[row.get(column) or "" for column in columns] for row in rows]
+        this.out.table([column.upper() for column in columns], rows_of_text)
     else:
         this.out.words("no group is reached by a url, so there is nothing to log in to")
     needs = {"expired"} if name is None else {"expired", "not logged in"}
@@ -80,23 +84,16 @@ def status(this: Invocation, name: str | None) -> int:
 
 def _groups(this: Invocation, name: str | None, *, only_remote: bool = True) -> list[_Group]:
     config = this.config_of(name)
-    found = [_group(each, config.file) for each in config.groups if isinstance(each.upstream, Remote)]
+    found = [_group(each, config.file, this.out) for each in config.groups if isinstance(each.upstream, Remote)]
     if name is not None and only_remote and not found:
         raise InvalidArguments(f"group `{name}` is a program, or cannot be reached as things are: no login is needed")
     return found
 
 
-def _group(config: GroupConfig, file: Path) -> _Group:
+def _group(config: GroupConfig, file: Path, out: Output) -> _Group:
     assert isinstance(config.upstream, Remote)
     bearer = Bearer(config.name, config.upstream, login_folder(), login_command(file, config.name))
-    return _Group(config.name, config.upstream, bearer)
-
-
-def _raise_all(failures: list[DynamicMcpError]) -> None:
-    for exc in failures[:-1]:
-        click.echo(f"error: {exc}", err=True)
-    if failures:
-        raise failures[-1]
+    return _Group(config.name, config.upstream, bearer, out)
 
 
 # --- login -----------------------------------------------------------------------------------------------
@@ -105,21 +102,21 @@ def _raise_all(failures: list[DynamicMcpError]) -> None:
 async def _login(group: _Group, *, is_named: bool, open_browser: bool, ask_token: bool) -> None:
     known = await group.bearer.login()
     if group.is_static():
-        click.echo(f"{group.name}: the config has an Authorization header for it, which is used", err=True)
+        group.out.words(f"{group.name}: the config has an Authorization header for it, which is used")
         return
     if not is_named and known is not None and known.token is not None and not ask_token:
-        click.echo(f"{group.name}: is logged in already", err=True)
+        group.out.words(f"{group.name}: is logged in already")
         return
     if group.remote.oauth.is_client_credentials:
         await group.bearer.header()
-        click.echo(f"{group.name}: the client that the config names gets its tokens by itself", err=True)
+        group.out.words(f"{group.name}: the client that the config names gets its tokens by itself")
         return
     login = await _pasted_token(group) if ask_token else await _browsed(group, known, open_browser=open_browser)
     if login is None:
         return
     if not await group.bearer.adopt(login):
         raise LoginFailed(group.name, "the login worked, but its token could not be saved", hint=_SAVE_HINT)
-    click.echo(f"{group.name}: logged in; running proxies pick it up by themselves", err=True)
+    group.out.words(f"{group.name}: logged in; running proxies pick it up by themselves")
 
 
 async def _browsed(group: _Group, known: Login | None, *, open_browser: bool) -> Login | None:
@@ -135,37 +132,37 @@ async def _browsed(group: _Group, known: Login | None, *, open_browser: bool) ->
             if asked.is_open() and attempt.is_assumed():
                 _no_login(group)
                 return None
-            await _show(attempt.url, open_browser=open_browser)
-            _take_pasted(attempt.paste)
+            await _show(group.out, attempt.url, open_browser=open_browser)
+            _take_pasted(group.out, attempt.paste)
             login = await attempt.finished()
     except NoClient as exc:
         if asked.is_open():
             _no_login(group)
             return None
-        click.echo(f"{group.name}: {exc}", err=True)
+        group.out.words(f"{group.name}: {exc}")
         return await _pasted_token(group)
     except Stopped as exc:
         raise LoginFailed(group.name, str(exc)) from exc
     for warning in attempt.warnings:
-        click.echo(f"warning: {group.name}: {warning}", err=True)
+        group.out.words(f"warning: {group.name}: {warning}")
     return login
 
 
 def _no_login(group: _Group) -> None:
-    click.echo(f"{group.name}: asks for no login", err=True)
+    group.out.words(f"{group.name}: asks for no login")
 
 
-async def _show(url: str, *, open_browser: bool) -> None:
+async def _show(out: Output, url: str, *, open_browser: bool) -> None:
     """Bring a link to the person: the link is data, and goes to stdout."""
     from dynamic_mcp.oauth.browser import has_browser, open_link
 
     is_open = open_browser and has_browser(os.environ) and await open_link(url)
-    click.echo("A browser opens this page; log in there:" if is_open else "Open this page and log in:", err=True)
-    click.echo(url)
-    click.echo("Is the browser on another machine? Then paste the address that it ends up at here.", err=True)
+    out.words("A browser opens this page; log in there:" if is_open else "Open this page and log in:")
+    out.text(url)
+    out.words("Is the browser on another machine? Then paste the address that it ends up at here.")
 
 
-def _take_pasted(paste: Callable[[str], None]) -> None:
+def _take_pasted(out: Output, paste: Callable[[str], None]) -> None:
     """Let lines of stdin be the address that the browser ended up at, while the browser may still come by itself."""
     loop = asyncio.get_running_loop()
 
@@ -173,7 +170,7 @@ def _take_pasted(paste: Callable[[str], None]) -> None:
         try:
             paste(line)
         except NotOurs as exc:
-            click.echo(f"this does not help: {exc}", err=True)
+            out.words(f"this does not help: {exc}")
 
     def read() -> None:
         kept = b""
@@ -199,7 +196,7 @@ async def _pasted_token(group: _Group) -> Login:
     from dynamic_mcp.oauth.probe import probed
     from dynamic_mcp.oauth.services import token_hint
 
-    click.echo(f"{group.name}: make a token ({token_hint(group.remote.url)})", err=True)
+    group.out.words(f"{group.name}: make a token ({token_hint(group.remote.url)})")
     text = await asyncio.to_thread(_typed_token)
     if not text or not text.isascii() or not text.isprintable() or " " in text:
         hint = f"pipe it in: `… | dynamic-mcp auth login --token {group.name}`"
@@ -223,7 +220,7 @@ def _typed_token() -> str:
 async def _logout(group: _Group) -> None:
     known = await group.bearer.login()
     if known is None or known.token is None:
-        click.echo(f"{group.name}: is not logged in", err=True)
+        group.out.words(f"{group.name}: is not logged in")
         return
     if known.revocation_endpoint is not None and known.client is not None:
         from dynamic_mcp.oauth.tokens import Denied, Failed, Tokens
@@ -232,12 +229,12 @@ async def _logout(group: _Group) -> None:
             await Tokens(group.bearer.reach, known, group.remote.oauth).revoke(known.token)
         except (Denied, Failed) as exc:
             why = f"`{known.revocation_endpoint}` {exc}"
-            click.echo(f"warning: {group.name}: the token is forgotten here, but not revoked: {why}", err=True)
+            group.out.words(f"warning: {group.name}: the token is forgotten here, but not revoked: {why}")
     try:
         await group.bearer.forget()
     except OSError as exc:
         raise LoginFailed(group.name, f"the token cannot be deleted: {exc.strerror or exc}") from exc
-    click.echo(f"{group.name}: logged out", err=True)
+    group.out.words(f"{group.name}: logged out")
 
 
 async def _status(groups: list[_Group]) -> list[dict[str, str | None]]:

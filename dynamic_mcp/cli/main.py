@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import re
@@ -25,6 +26,7 @@ SECTIONS = {
 }
 COMMANDS = [name for names in SECTIONS.values() for name in names]
 
+_FULL = {errno.ENOSPC, errno.EDQUOT}
 _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 _EPILOG = """\
@@ -62,6 +64,9 @@ class _Commands(click.Group):
         if not ctx.resilient_parsing and not self._is_named(ctx, args):
             if args and _looks_like_a_command(args[0]):
                 _unknown(args[0], self.list_commands(ctx))
+            for word in args[1:] if args and args[0].startswith("-") else ():
+                if word in COMMANDS and not Path(word).exists():
+                    raise click.UsageError(f"the command comes first: `dynamic-mcp {word} [OPTIONS] …`")
             args = ["serve", *args]
         return super().parse_args(ctx, args)
 
@@ -98,6 +103,9 @@ def run(args: list[str]) -> int:
     try:
         code = commands.main(args, prog_name="dynamic-mcp", standalone_mode=False)
         sys.stdout.flush()
+    except click.exceptions.NoArgsIsHelpError as exc:
+        click.echo(exc.format_message(), err=True)
+        return exc.exit_code
     except click.ClickException as exc:
         return _said(_usage_error(exc), exc.exit_code)
     except DynamicMcpError as exc:
@@ -105,8 +113,13 @@ def run(args: list[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         return _said("interrupted", _INTERRUPTED)
     except BrokenPipeError:  # whoever read our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _close_stdout()
         return 1
+    except OSError as exc:
+        if exc.errno not in _FULL:
+            raise
+        _close_stdout()
+        return _said(f"cannot be written: {exc.strerror}", 1)
     return code if isinstance(code, int) else 0
 
 
@@ -121,6 +134,11 @@ def _module(command: str) -> str:
     return "import_" if command == "import" else command.replace("-", "_")
 
 
+def _close_stdout() -> None:
+    """Let what is still to be written go nowhere, so that the exit does not fail as well."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _said(message: str, code: int) -> int:
     from dynamic_mcp.logbook import escaped
 
@@ -131,6 +149,7 @@ def _said(message: str, code: int) -> int:
 def _usage_error(exc: click.ClickException) -> str:
     message = exc.format_message().removesuffix(".")
     message = message[:1].lower() + message[1:].replace("'", "`").replace("Did you mean", "did you mean")
+    message = re.sub(r"\. \(?(did you mean [^?]*\?)\)?$", r"; \1", message)
     context = getattr(exc, "ctx", None)
     return message if context is None else f"{message}\nhint: `{context.command_path} --help` shows how it is used"
 

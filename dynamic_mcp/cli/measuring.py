@@ -178,7 +178,8 @@ def _words(name: str) -> str:
 
 def _show(stats: Stats, out: Output) -> None:
     longest = max((each.direct.tokens for each in stats.groups), default=0)
-    out.table(_COLUMNS, [_row(each, longest) for each in stats.groups], title=f"tokens, {stats.counted}")
+    bar = out.drawn("█", "#")
+    out.table(_COLUMNS, [_row(each, longest, bar) for each in stats.groups], title=f"tokens, {stats.counted}")
     out.line("")
     lines = [
         (f"{stats.tools} tools, listed directly", stats.direct),
@@ -186,16 +187,19 @@ def _show(stats: Stats, out: Output) -> None:
         ("and after one search", stats.after_search),
         ("or one whole group", stats.after_group),
     ]
-    for words, cost in lines:
-        share = f"{cost.tokens / stats.direct.tokens:>6.0%}" if stats.direct.tokens else ""
-        out.line(f"{words:<32}{cost.tokens:>9,} tokens {cost.bytes:>11,} bytes{share}")
+    rows = [[words, f"{cost.tokens:,}", f"{cost.bytes:,}", _share(cost, stats.direct)] for words, cost in lines]
+    out.table(("IN ALL", "TOKENS", "BYTES", "SHARE"), rows)
 
 
-def _row(each: GroupStats, longest: int) -> list[str]:
+def _share(cost: Cost, whole: Cost) -> str:
+    return f"{cost.tokens / whole.tokens:.0%}" if whole.tokens else ""
+
+
+def _row(each: GroupStats, longest: int, bar: str) -> list[str]:
     costs = [f"{cost.tokens:,}" for cost in (each.direct, each.search, each.full)]
-    bars = "not reached" if each.error else f"{_bar(each.direct, longest)}\n{_bar(each.search, longest)}"
-    return [each.group, str(each.tools), *costs, bars]
+    bars = "\n".join(bar * _length(cost, longest) for cost in (each.direct, each.search))
+    return [each.group, str(each.tools), *costs, "not reached" if each.error else bars]
 
 
-def _bar(cost: Cost, longest: int) -> str:
-    return "█" * max(1, round(_BAR * cost.tokens / longest)) if longest else ""
+def _length(cost: Cost, longest: int) -> int:
+    return max(1, round(_BAR * cost.tokens / longest)) if longest else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Concatenate, ParamSpec
 
 import click
@@ -48,3 +49,10 @@ def common(function: Callable[Concatenate[Invocation, P], int | None]) -> Comman
         return function(invocation(config_file, quiet=quiet, verbose=verbose, as_json=as_json), *args, **kwargs)
 
     return command
+
+
+def one_config(this: Invocation, config: str | None) -> Invocation:
+    """Take the config from an argument or from --config. Raises UsageError where both name one."""
+    if config and this.named:
+        raise click.UsageError(f"a config is named twice: `{config}` and `{this.named}`")
+    return replace(this, named=config or this.named)

@@ -114,11 +114,15 @@ class Output:
         """Return a sign that this terminal can show: `ok`, `note`, `warning` or `error`."""
         signs = {"ok": "✓", "note": "·", "warning": "!", "error": "✗"}
         plain = {"ok": "+", "note": "-", "warning": "!", "error": "x"}
+        return self.drawn(signs[name], plain[name])
+
+    def drawn(self, sign: str, plain: str) -> str:
+        """Return a sign where this terminal can show it, else the plain one."""
         try:
-            "✓✗·".encode(getattr(self._stdout, "encoding", None) or "ascii")
+            sign.encode(getattr(self._stdout, "encoding", None) or "ascii")
         except UnicodeEncodeError:
-            return plain[name]
-        return signs[name]
+            return plain
+        return sign
 
     def clear(self) -> None:
         """Begin a new screen, where there is one."""

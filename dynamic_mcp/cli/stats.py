@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
-from dynamic_mcp.cli.options import common
+from dynamic_mcp.cli.options import common, one_config
 
 if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
@@ -22,8 +21,6 @@ def command(this: Invocation, config: str | None) -> int:
     Servers whose tools are not known yet are started. Tokens are counted by `tiktoken` where that is installed,
     else estimated as characters / 4.
     """
-    if config and this.named:
-        raise click.UsageError(f"a config is named twice: `{config}` and `{this.named}`")
     from dynamic_mcp.cli.measuring import stats
 
-    return stats(replace(this, named=config or this.named))
+    return stats(one_config(this, config))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -42,6 +43,11 @@ def test_every_command_has_help(desk: Desk, command: str) -> None:
         (["logs", "--since", "1 parsec"], "error: --since is not a duration: `1 parsec`"),
         (["tools", "-c", "nowhere.json"], "nowhere.json: does not exist"),
         (["serve", "a.json", "-c", "b.json"], "error: a config is named twice"),
+        (["check", "a.json", "-c", "b.json"], "error: a config is named twice"),
+        (["-q", "tools"], "error: the command comes first: `dynamic-mcp tools [OPTIONS] …`"),
+        (["auth"], "Usage: dynamic-mcp auth [OPTIONS] COMMAND [NAME]"),
+        (["auth", "lgin"], "error: no such command `lgin`; did you mean "),
+        (["install", "cursor", "-c", "nowhere.json"], "nowhere.json: does not exist\nhint: `dynamic-mcp init`"),
         (["--log-level", "loud"], "error: --log-level: `loud` is not a level"),
     ],
 )
@@ -85,8 +91,24 @@ def test_a_reader_that_has_seen_enough_is_no_error(desk: Desk) -> None:
     assert (done.stdout, done.stderr) == ("{", "")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.parametrize("command", ["schema", "status", "--version"])
+def test_a_full_disk_is_said_in_one_line(desk: Desk, command: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        told = subprocess.run(
+            desk.command(command), cwd=desk.folder, stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert (told.returncode, told.stderr) == (1, b"error: cannot be written: No space left on device\n")
+
+
+def test_quiet_commands_say_nothing_of_what_is_as_it_should_be(desk: Desk) -> None:
+    desk.configure({"remote": {"url": "http://127.0.0.1:9/mcp"}})
+    assert desk.run("auth", "logout").err == "remote: is not logged in\n"
+    assert desk.run("auth", "logout", "-q").err == ""
+
+
 @pytest.mark.parametrize(
-    "args", [["--help"], ["schema"], ["check", "--json"], ["status"], ["logs"], ["add", "--help"]]
+    "args", [["--help"], ["schema"], ["undo", "--list"], ["check", "--json"], ["status"], ["logs"], ["add", "--help"]]
 )
 def test_what_does_not_connect_loads_nothing_that_connects(desk: Desk, args: list[str]) -> None:
     code = (

@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 
+from tests.cli.commands import Desk
+from tests.program import full
+
 Json = Any  # whatever JSON a test writes down
 
 SERVER = """
@@ -134,3 +137,12 @@ def test_a_person_at_a_terminal_sees_a_table_with_bars(tmp_path: Path) -> None:
     assert process.wait(30) == 0
     for words in ("group0", "group1", "█", "after one search", "one whole group"):
         assert words in shown.decode()
+
+
+def test_a_terminal_without_blocks_gets_bars_of_plain_characters(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.configure({"full": full()})
+    shown = desk.on_terminal("stats", width=40, PYTHONIOENCODING="ascii").out
+    assert "###" in shown
+    assert "\\u" not in shown
+    assert "tokens: " in shown
