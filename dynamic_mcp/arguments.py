@@ -90,11 +90,19 @@ def _readings(schema: InputSchema, args: Raw | None, beside: Mapping[str, Raw]) 
     if not inside and (args is None or _is_null(args) or any(name in _WRAPPERS for name in beside)):
         yield from _from_beside(schema, given, beside)
         return
-    missing = {name: beside[name] for name in beside if name in schema.parameters and name not in inside}
+    known = {name: beside[name] for name in beside if name in schema.parameters}
+    missing = {name: known[name] for name in known if name not in inside}
+    whole = given.noted(_stood_beside(missing), _joined({**inside, **missing})) if missing else given
+    yield whole
+    others = {name: known[name] for name in known if name in inside and not _are_same(inside[name], known[name])}
+    if others:
+        yield whole.noted(_stood_beside(others), _joined({**inside, **known}))
+    for name in beside:
+        inner = _object(beside[name]) if name in _WRAPPERS and name not in schema.parameters else None
+        if inner and wire.members(inner.args) and not _are_same(inner.args, given.args):
+            yield inner.noted(f"the arguments were under `{name}`", inner.args)
     if missing:
-        yield given.noted(_stood_beside(missing), _joined({**inside, **missing}))
         return
-    yield given
     for name in _WRAPPERS:
         if list(inside) == [name] and name not in schema.parameters and (inner := _object(inside[name])):
             yield given.noted(f"the arguments were under `{name}`", inner.args)
@@ -114,6 +122,10 @@ def _from_beside(schema: InputSchema, given: Reading, beside: Mapping[str, Raw])
             rest = {key: value for key, value in beside.items() if key in schema.parameters}
             both = _joined({**rest, **wire.members(inner.args)})
             yield found.noted(_stood_beside(rest), both) if rest else found
+
+
+def _are_same(one: Raw, other: Raw) -> bool:
+    return wire.compact(one) == wire.compact(other)
 
 
 def _stood_beside(names: Iterable[str]) -> str:
@@ -256,7 +268,7 @@ def _misnamed(schema: InputSchema, args: Raw, flaws: Sequence[Flaw]) -> Iterator
         near = get_close_matches(name[:100].casefold(), [each.casefold() for each in left], n=3, cutoff=0.6)
         close = [each for folded in near for each in left if each.casefold() == folded]
         guess = "did you mean " + " or ".join(f"`{each}`" for each in close) + "?" if close else ""
-        if guess or name not in told:
+        if guess or not (name in told or schema.knows(name)):
             words = f"`{name[:100]}` is not a declared parameter"
             yield f"{words}; {guess}" if guess else words
 

@@ -47,6 +47,10 @@ class ConfigError(DynamicMcpError):
         self.problem = f"`{where}`: {message}" if where else message
 
 
+# What a model makes up may be megabytes, and must not come back to it whole.
+LONGEST_NAME_SHOWN = 500
+
+
 class NotFound(DynamicMcpError):
     """A name that nothing has; `near` holds the closest names, best first."""
 
@@ -55,7 +59,8 @@ class NotFound(DynamicMcpError):
 
     def __init__(self, kind: str, name: str, near: Sequence[str] = (), *, hint: str = "") -> None:
         guess = "did you mean " + " or ".join(f"`{n}`" for n in near) + "?" if near else ""
-        super().__init__(f"no {kind} is named `{name}`", hint=" ".join(filter(None, (guess, hint))))
+        shown = name if len(name) <= LONGEST_NAME_SHOWN else f"{name[:LONGEST_NAME_SHOWN]}…"
+        super().__init__(f"no {kind} is named `{shown}`", hint=" ".join(filter(None, (guess, hint))))
         self.name = name
         self.near = tuple(near)
 

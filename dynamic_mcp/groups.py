@@ -48,9 +48,9 @@ class Groups:
         """Return the names, in config order."""
         return list(self._groups)
 
-    def all_named(self) -> str:
-        """Say which groups there are."""
-        named = ", ".join(f"`{name}`" for name in self._groups)
+    def all_named(self, feature: str = "") -> str:
+        """Say which groups there are, or which of them offer a feature."""
+        named = ", ".join(f"`{group.name}`" for group in self if group.config.features.allows(feature))
         return f"the groups are {named}" if named else "no group is configured"
 
     def start(self, greeting: Greeting) -> None:

@@ -243,7 +243,7 @@ def _size(text: str) -> int:
 
 def _head(text: str, most: int) -> str:
     """Return the beginning of a text, in so many bytes, to the end of a line or a word where one is near."""
-    head = text.encode("utf-8", "replace")[:most].decode("utf-8", "ignore")
+    head = text[:most].encode("utf-8", "replace")[:most].decode("utf-8", "ignore")
     line = head.rfind("\n", int(len(head) * _LINE_WITHIN))
     if line > 0:
         return head[: line + 1]

@@ -235,3 +235,19 @@ def test_whatever_stands_beside_is_put_right_or_refused(beside: Json, args: Json
     except InvalidArguments:
         return
     assert fits(schema, reading.args)
+
+
+@pytest.mark.parametrize("beside", [{"count": 6}, {"arguments": {"title": "y"}}, {"params": '{"title": "x"}'}])
+def test_what_stands_beside_and_says_otherwise_is_a_second_reading(beside: Json) -> None:
+    assert "more than one way" in refused(WHOLE, beside)
+
+
+@pytest.mark.parametrize("beside", [{"count": 5}, {"count": "many"}, {"arguments": WHOLE}, {"params": {}}])
+def test_what_stands_beside_and_says_the_same_or_does_not_fit_changes_nothing(beside: Json) -> None:
+    assert read(WHOLE, beside) == Reading(raw(WHOLE))
+
+
+def test_a_name_that_an_open_schema_takes_is_not_called_unknown() -> None:
+    assert "declared" not in refused(
+        {"n": "x"}, schema={"type": "object", "additionalProperties": {"type": "integer"}}
+    )

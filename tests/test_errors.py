@@ -81,3 +81,7 @@ def test_a_wrong_name_is_answered_with_the_closest_ones(near: list[str], hint: s
 
 def test_a_timeout_has_a_code_of_its_own() -> None:
     assert TimedOut("x", "late").rpc_code != Unreachable("x", "gone").rpc_code
+
+
+def test_a_name_of_a_megabyte_is_not_repeated() -> None:
+    assert len(str(NotFound("tool", "x" * 1_000_000))) < 1000

@@ -75,25 +75,7 @@ class Proxy:
         self._announced: dict[str, object] = {}
         self._announcing: asyncio.TimerHandle | None = None
         self._background: set[asyncio.Task[None]] = set()
-        self._use_cases: dict[str, UseCase] = {
-            "initialize": self._initialize,
-            "ping": self._ping,
-            "tools/list": self._tools.list_all,
-            "tools/call": self._tools.call,
-            "resources/list": self._resources.list_all,
-            "resources/templates/list": self._resources.list_templates,
-            "resources/read": self._resources.read,
-            "resources/subscribe": self._resources.subscribe,
-            "resources/unsubscribe": self._resources.unsubscribe,
-            "prompts/list": self._prompts.list_all,
-            "prompts/get": self._prompts.get,
-            "completion/complete": self._completion.complete,
-            "logging/setLevel": self._set_level,
-            "tasks/get": self._tasks.get,
-            "tasks/cancel": self._tasks.get,
-            "tasks/result": self._tasks.result,
-            "tasks/list": self._tasks.list_all,
-        }
+        self._use_cases = self._by_method()
 
     def connect(self, send: Callable[[bytes], None], is_congested: Callable[[], bool] = lambda: False) -> Session:
         """Return a session for a new client, which is written to with `send` and may be slow to read."""
@@ -142,6 +124,27 @@ class Proxy:
             if not await self._logins.accepted(session, exc.group):
                 raise
         return await self._answer(session, frame)
+
+    def _by_method(self) -> dict[str, UseCase]:
+        return {
+            "initialize": self._initialize,
+            "ping": self._ping,
+            "tools/list": self._tools.list_all,
+            "tools/call": self._tools.call,
+            "resources/list": self._resources.list_all,
+            "resources/templates/list": self._resources.list_templates,
+            "resources/read": self._resources.read,
+            "resources/subscribe": self._resources.subscribe,
+            "resources/unsubscribe": self._resources.unsubscribe,
+            "prompts/list": self._prompts.list_all,
+            "prompts/get": self._prompts.get,
+            "completion/complete": self._completion.complete,
+            "logging/setLevel": self._set_level,
+            "tasks/get": self._tasks.get,
+            "tasks/cancel": self._tasks.get,
+            "tasks/result": self._tasks.result,
+            "tasks/list": self._tasks.list_all,
+        }
 
     async def _answer(self, session: Session, frame: Frame) -> Frame:
         """Answer a request by its method; what has no use case goes to the group that it can only be for."""

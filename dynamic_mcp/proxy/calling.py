@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 
 from msgspec import Raw, Struct, structs
 
@@ -86,7 +85,7 @@ class Calling:
                 raise InvalidArguments(f"`name` of the tool is missing; `{GET}` shows the tools of `{group}`")
             return found, name, ()
         if not name:
-            raise InvalidArguments("`group` is missing", hint=self._groups.all_named())
+            raise InvalidArguments("`group` is missing", hint=self._groups.all_named("tools"))
         found, tool = self._only(name)
         note = f"`group` was missing; `{name[:100]}` is a tool of `{found.name}` only"
         return found, tool, (note if tool == name else f"`name` carried the group `{found.name}`",)
@@ -106,18 +105,22 @@ class Calling:
         if found:
             groups = ", ".join(f"`{group.name}`" for group, _ in found)
             raise InvalidArguments(
-                f"more than one group has a tool named `{name}`: {groups}", hint=f"name one in `{CALL}`"
+                f"more than one group has a tool named `{name}`: {groups}",
+                hint=f"write it with its group, as `{found[0][0].name}__{found[0][1]}`",
             )
         known = [tool for group in self._groups if group.known for tool in group.known.tools]
-        raise NotFound("tool", name, closest(name, [GET, CALL, *known]), hint=f"`{GET}` shows the tools of a group")
+        raise NotFound("tool", name, closest(name, [GET, CALL, *known]), hint=self._where_to_look())
 
     def _prefixed(self, name: str) -> list[Tool]:
-        """Return what a name that carries a group may mean; of several, those that are known to be tools."""
+        """Return what a name that carries a group may mean; of several, those that are not known to be no tools."""
         split = [(self._groups[group], tool) for group, tool in arguments.split_name(name, self._groups.names())]
         offered = [(group, tool) for group, tool in split if group.config.features.tools]
         if len(offered) < 2:
             return offered
-        return [(group, tool) for group, tool in offered if group.known and tool in group.known.tools]
+        return [(group, tool) for group, tool in offered if group.known is None or tool in group.known.tools]
+
+    def _where_to_look(self) -> str:
+        return f"`{'tools/list' if self._direct.is_all() else GET}` shows what there is"
 
     def _groups_with(self, name: str) -> list[Group]:
         return [group for group in self._groups if group.known is not None and name in group.known.tools]
@@ -131,8 +134,11 @@ class Calling:
         if wanted.name not in catalog.tools:
             wanted, catalog = await self._look_again(wanted)
         if wanted.verb not in ("", CALL):
-            _check_verb(wanted, catalog)
-        args, notes = await self._checked(wanted, catalog)
+            # what a tool was yesterday, on disk, is no leave to call it today
+            _check_verb(wanted, catalog if group.state is State.READY else await group.reread())
+        args, notes = EMPTY_OBJECT if wanted.args is None else wanted.args, wanted.notes
+        if wanted.beside or not arguments.fits(_schema(wanted, catalog), args):
+            args, notes = await _put_right(wanted, catalog)
         answer = await group.request(
             "tools/call",
             {**params, "name": Raw(wire.encode(wanted.name)), "arguments": args},
@@ -141,28 +147,16 @@ class Calling:
             what=f"`{wanted.name}`",
         )
         if len(answer.error):
-            return _refusal(answer, group, wanted.name)
+            answer = _refusal(answer, group, wanted.name)
+            if len(answer.error):
+                return answer
         if memoryview(answer.result)[0] != _BRACE:
             raise ProtocolViolation(group.name, f"answered `{wanted.name}` with a result that is not an object")
         if "task" in params:
             return self._tasks.began(session, group, answer)
+        if not wanted.select and not notes and results.passes(answer.result, group.config.answers):
+            return answer
         return await self._fitting(session, wanted, answer, notes)
-
-    async def _checked(self, wanted: Wanted, catalog: Catalog) -> tuple[Raw, tuple[str, ...]]:
-        """Return the arguments as they came, or put right, and what was done. Raises InvalidArguments.
-
-        Before arguments are called wrong by a schema from disk, the upstream's list is read again.
-        """
-        args = EMPTY_OBJECT if wanted.args is None else wanted.args
-        if not wanted.beside and arguments.fits(_schema(wanted, catalog), args):
-            return args, wanted.notes
-        try:
-            reading = _repaired(wanted, catalog)
-        except InvalidArguments:
-            if wanted.group.state is State.READY:
-                raise
-            reading = _repaired(wanted, await wanted.group.reread())
-        return reading.args, (*wanted.notes, *reading.notes)
 
     async def _look_again(self, wanted: Wanted) -> tuple[Wanted, Catalog]:
         """Find the tool under a name that carries the group, or in the list read once more. Raises NotFound."""
@@ -176,14 +170,14 @@ class Calling:
                     note = () if tool == name else (f"`name` carried the group `{group.name}`",)
                     return structs.replace(wanted, name=tool, notes=(*wanted.notes, *note)), catalog
         elsewhere = [f"`{other.name}`" for other in self._groups_with(name) if other is not group]
-        hint = f"group {' and '.join(elsewhere)} has one" if elsewhere else f"`{GET}` shows what there is"
+        hint = f"group {' and '.join(elsewhere)} has one" if elsewhere else self._where_to_look()
         assert catalog is not None
         raise NotFound(f"tool of group `{group.name}`", name, closest(name, list(catalog.tools)), hint=hint)
 
     # --- the result ------------------------------------------------------------------------------------
 
     async def _fitting(self, session: Session, wanted: Wanted, answer: Frame, notes: tuple[str, ...]) -> Frame:
-        """Return the answer as it came, unless something of it was asked for, is too long or is to be said."""
+        """Return the answer with what was asked for of it, as much as the limit allows, and what is to be said."""
         answers = wanted.group.config.answers
         result = answer.result
         if wanted.select:
@@ -208,11 +202,11 @@ def own_arguments(params: Mapping[str, Raw]) -> dict[str, Raw]:
     """
     given = params.get("arguments", EMPTY_OBJECT)
     if memoryview(given)[0] != _BRACE:
-        given = Raw((wire.text(given) or "-").strip().encode())
-    with suppress(wire.Malformed):
-        if memoryview(given)[0] == _BRACE:
-            return wire.members(given)
-    raise InvalidArguments("`arguments` is not an object")
+        given = Raw((wire.text(given) or "").strip().encode())
+    try:
+        return wire.members(given)
+    except wire.Malformed:
+        raise InvalidArguments("`arguments` is not an object") from None
 
 
 def _beside(given: Mapping[str, Raw]) -> dict[str, Raw]:
@@ -232,13 +226,27 @@ def _schema(wanted: Wanted, catalog: Catalog) -> InputSchema:
     return catalog.input_schema(wanted.name) if wanted.group.config.answers.validate else _ANYTHING
 
 
+async def _put_right(wanted: Wanted, catalog: Catalog) -> tuple[Raw, tuple[str, ...]]:
+    """Return the arguments as they are meant, and what was done. Raises InvalidArguments.
+
+    Before arguments are called wrong by a schema from disk, the upstream's list is read again.
+    """
+    try:
+        reading = _repaired(wanted, catalog)
+    except InvalidArguments:
+        if wanted.group.state is State.READY:
+            raise
+        reading = _repaired(wanted, await wanted.group.reread())
+    return reading.args, (*wanted.notes, *reading.notes)
+
+
 def _repaired(wanted: Wanted, catalog: Catalog) -> arguments.Reading:
     return arguments.repaired(_schema(wanted, catalog), wanted.args, wanted.beside, wanted.what)
 
 
 def _check_verb(wanted: Wanted, catalog: Catalog) -> None:
     """Refuse a call tool that is not the one for this tool; what says nothing of itself may write."""
-    tool = catalog.tools[wanted.name]
+    tool = catalog.tools.get(wanted.name, EMPTY_OBJECT)
     says = {hint: bytes(wire.member(tool, "annotations", hint)) == b"true" for hint in _HINTS}
     verb = CALL_READ if says["readOnlyHint"] and not says["destructiveHint"] else CALL_WRITE
     if wanted.verb != verb:

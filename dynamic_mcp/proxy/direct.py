@@ -75,11 +75,16 @@ class Direct:
 
 
 def _named(groups: Sequence[Group]) -> dict[str, Tool]:
-    """Give each tool its name; one that is taken, or that clients do not take, gets its short form."""
+    """Give each tool its name; one that reads as another group's, or that clients do not take, gets its short form.
+
+    Whose name it is does not depend on which group has told its tools first: a name must not change its meaning.
+    """
     found: dict[str, Tool] = {}
     for group, tool in _shown(groups):
         name = names.listed_name(group.name, tool)
-        found[name if name not in found else names.hashed_name(group.name, tool)] = (group, tool)
+        longest = max((each.name for each in groups if name.startswith(f"{each.name}__")), key=len)
+        is_own = longest == group.name and name not in found
+        found[name if is_own else names.hashed_name(group.name, tool)] = (group, tool)
     return found
 
 

@@ -20,8 +20,9 @@ from dynamic_mcp.embeddings import Meaning
 from dynamic_mcp.errors import Disabled, InvalidArguments
 from dynamic_mcp.group import Group
 from dynamic_mcp.groups import Groups
+from dynamic_mcp.proxy.calling import own_arguments
 from dynamic_mcp.search import MAX_END, Part, rank, summary
-from dynamic_mcp.wire import EMPTY_OBJECT, NULL, Frame
+from dynamic_mcp.wire import NULL, Frame
 
 # So many tools are shown in full when nothing else was asked for.
 MAX_IN_FULL = 20
@@ -53,7 +54,7 @@ class Finding:
 
     async def answer(self, params: Mapping[str, Raw]) -> Frame:
         """Answer a call of `get_dynamic_tools`. Raises InvalidArguments, NotFound, Disabled and UpstreamError."""
-        arguments = _arguments(params)
+        arguments = own_arguments(params)
         group = self._group(arguments)
         query = _query(arguments)
         detail = _detail(arguments)
@@ -64,7 +65,7 @@ class Finding:
         elif group is not None:
             texts = await _tools_of(group, detail)
         else:
-            raise InvalidArguments("neither `group` nor `query` is given", hint=self._groups.all_named())
+            raise InvalidArguments("neither `group` nor `query` is given", hint=self._groups.all_named("tools"))
         return wire.result_frame({"content": [{"type": "text", "text": text} for text in texts]})
 
     def learn(self) -> None:
@@ -117,9 +118,8 @@ class Finding:
         return await asyncio.to_thread(lambda: [text for each in known for text in each.summaries])
 
     def _nothing(self, query: str) -> str:
-        return (
-            f"Nothing fits `{one_line(query)}`. Try one step in other words, or a group: {self._groups.all_named()}."
-        )
+        groups = self._groups.all_named("tools")
+        return f"Nothing fits `{one_line(query)}`. Try one step in other words, or a group: {groups}."
 
     # --- arguments -------------------------------------------------------------------------------------
 
@@ -135,7 +135,7 @@ class Finding:
                 raise Disabled("tools", name)
             return group
         if name is None and bytes(given) != b"null":
-            raise InvalidArguments("`group` is not a name", hint=self._groups.all_named())
+            raise InvalidArguments("`group` is not a name", hint=self._groups.all_named("tools"))
         return None
 
 
@@ -160,13 +160,6 @@ def _unsearched(groups: list[Group]) -> str:
         return ""
     told = ", ".join(f"`{group.name}`" + (f" ({group.reason})" if group.reason else "") for group in groups)
     return f"Not searched, as their tools are not known yet: {told}. Ask for one by `group` alone."
-
-
-def _arguments(params: Mapping[str, Raw]) -> dict[str, Raw]:
-    try:
-        return wire.members(params.get("arguments", EMPTY_OBJECT))
-    except wire.Malformed:
-        raise InvalidArguments("`arguments` is not an object") from None
 
 
 def _query(arguments: Mapping[str, Raw]) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
+from threading import Lock
 from urllib.parse import parse_qsl
 from weakref import WeakKeyDictionary
 
@@ -34,15 +35,18 @@ class Kept:
 
     def __init__(self) -> None:
         self._of: WeakKeyDictionary[Session, dict[str, _Text]] = WeakKeyDictionary()
+        self._lock = Lock()
 
     def keeper(self, session: Session) -> Keep:
         """Return what keeps a text for this session."""
         texts = self._of.setdefault(session, {})
+        lock = self._lock
 
         def keep(text: str, media_type: str) -> str:
             id = secrets.token_hex(_ID_BYTES)
-            texts[id] = _Text(text, media_type)
-            _make_room(texts)
+            with lock:  # a selection runs in a thread
+                texts[id] = _Text(text, media_type)
+                _make_room(texts)
             return ROOT + id
 
         return keep

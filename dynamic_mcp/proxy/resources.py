@@ -95,11 +95,6 @@ class Resources:
             if name == group.name and sessions
         }
 
-    def forget(self, session: Session) -> None:
-        """Drop the subscriptions of a session that is gone."""
-        for sessions in self._subscribed.values():
-            sessions.pop(session, None)
-
     # --- owners ----------------------------------------------------------------------------------------
 
     async def owner(self, uri: str) -> tuple[Group, str] | None:

@@ -91,11 +91,6 @@ class Tasks:
             return frame
         return structs.replace(frame, params=wire.with_member(frame.params, id, *_RELATED))
 
-    def forget(self, session: Session) -> None:
-        """Drop the tasks of a session that is gone."""
-        self._tasks = {id: task for id, task in self._tasks.items() if task.session is not session}
-        self._ids = {key: id for key, id in self._ids.items() if id in self._tasks}
-
     # --- owners ----------------------------------------------------------------------------------------
 
     async def _to_owner(self, session: Session, frame: Frame, *, patience: float) -> tuple[Group, Frame]:

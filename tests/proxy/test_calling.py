@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 
 import pytest
+from msgspec import Raw
 
+from dynamic_mcp.catalog import Catalog, Kind, Listing
 from dynamic_mcp.config.resolved import Answers
 from dynamic_mcp.proxy import Proxy
+from dynamic_mcp.shelf import Shelf
 from tests.fakes import (
     Client,
     FakeUpstream,
@@ -380,3 +384,40 @@ async def test_without_split_calls_the_two_verbs_point_to_the_one() -> None:
         answer = await client.request("tools/call", {"name": "call_dynamic_tool_read", "arguments": {}})
 
         assert "`call_dynamic_tool`" in text_of(answer["result"])
+
+
+async def test_a_hint_from_disk_is_no_leave_to_write(tmp_path: Path) -> None:
+    config = group_config("up")
+    before, now = (tool("wipe", annotations={"readOnlyHint": only_reads}) for only_reads in (True, False))
+    known = Catalog({Kind.TOOLS: Listing({"wipe": Raw(json.dumps(before).encode())})})
+    Shelf(tmp_path).save(config, known)
+    upstream = FakeUpstream({"tools/call": DONE, "tools/list": {"tools": [now]}})
+    proxy = Proxy(config_of(config, split_calls=True), opener=Opener(up=[upstream]), shelf=Shelf(tmp_path))
+    try:
+        client = Client(proxy)
+        await client.initialize()
+
+        call = {"name": "call_dynamic_tool_read", "arguments": {"group": "up", "name": "wipe"}}
+        answer = await client.request("tools/call", call)
+
+        assert "`call_dynamic_tool_write`" in text_of(answer["result"])
+        assert upstream.heard("tools/call") == []
+    finally:
+        await proxy.close()
+
+
+async def test_a_long_error_of_an_upstream_is_cut_as_results_are() -> None:
+    upstream = FakeUpstream(tools=["log"])
+    async with client_of(Opener(up=[upstream]), group_config("up", answers=_answers(limit=500))) as client:
+        await client.initialize()
+        call = asyncio.create_task(client.call("up", "log"))
+        asked = await upstream.hears("tools/call")
+        error = {"code": -32000, "message": "no", "data": "word " * 1000}
+        upstream.say({"jsonrpc": "2.0", "id": asked["id"], "error": error})
+
+        result = await call
+
+        assert result["isError"] is True
+        assert "answered with error -32000: no" in text_of(result)
+        assert len(text_of(result)) <= 500
+        assert "is cut here" in result["content"][1]["text"]

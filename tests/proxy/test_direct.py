@@ -164,3 +164,29 @@ async def test_excluded_tools_are_neither_listed_nor_called_by_their_listed_name
         assert await _names(client) == ["up__keep"]
         assert (await client.request("tools/call", {"name": "up__drop"}))["result"]["isError"] is True
         assert upstream.heard("tools/call") == []
+
+
+async def test_a_name_that_two_groups_could_have_never_changes_its_owner() -> None:
+    configs = [group_config(name, exposure=DIRECT) for name in ("a", "a__b")]
+    for late in ("a", "a__b"):
+        opener = Opener(a=[_upstream("b__c")], a__b=[_upstream("c")])
+        opener.plan[late] = [Unreachable(late, "is away")]
+        async with client_of(opener, *configs) as client:
+            await client.initialize()
+            await client.request("tools/list")
+
+            answer = await client.request("tools/call", {"name": "a__b__c", "arguments": {}})
+
+            assert (answer["result"] == DONE) == (late == "a")
+            assert [name for name in await _names(client) if name == "a__b__c"] == (
+                ["a__b__c"] if late == "a" else []
+            )
+
+
+async def test_where_all_is_direct_an_unknown_name_leads_to_the_list() -> None:
+    async with client_of(Opener(up=[_upstream("log")]), group_config("up", exposure=DIRECT)) as client:
+        await client.initialize()
+
+        for name in ("up__lag", "nothing"):
+            answer = await client.request("tools/call", {"name": name, "arguments": {}})
+            assert "`tools/list` shows what there is" in text_of(answer["result"])

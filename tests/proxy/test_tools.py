@@ -378,7 +378,7 @@ async def test_a_plain_name_that_several_groups_have_is_answered_with_them() -> 
         result = (await client.request("tools/call", {"name": "search", "arguments": {}}))["result"]
 
         assert result["isError"] is True
-        for word in ("`git`", "`zoo`", "call_dynamic_tool"):
+        for word in ("`git`", "`zoo`", "as `git__search`"):
             assert word in text_of(result)
         assert not any(each.heard("tools/call") for each in upstreams.values())
 
