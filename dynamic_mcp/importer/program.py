@@ -195,18 +195,19 @@ def _surroundings(draft: Draft) -> dict[str, object]:
     entry: dict[str, object] = {}
     if (given := draft.take(Field.CWD)) and (cwd := draft.text(given.name, given.value)):
         entry["cwd"] = cwd
-        if _is_relative(cwd) and draft.context.source.scope is Scope.USER:
+        if is_relative(cwd) and draft.context.source.scope is Scope.USER:
             draft.note(given.name, "is relative; here that is to the config file, not to where the tool was started")
     if given := draft.take(Field.ENV_FILE):
         files = [draft.text(given.name, each) for each in _listed(given.value)]
         if paths := [path for path in files if path]:
             entry["env_file"] = paths if len(paths) > 1 else paths[0]
-            relative = any(map(_is_relative, paths)) and draft.context.source.scope is Scope.USER
+            relative = any(map(is_relative, paths)) and draft.context.source.scope is Scope.USER
             draft.note(given.name, "becomes `env_file`: it has to exist" + "; relative to the config" * relative)
     return entry
 
 
-def _is_relative(path: str) -> bool:
+def is_relative(path: str) -> bool:
+    """Tell whether a path of an entry starts at the config that it is in."""
     return not re.match(r"[/\\~]|[A-Za-z]:|\$\{|%", path)
 
 
