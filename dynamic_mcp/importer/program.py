@@ -186,6 +186,9 @@ def _names(draft: Draft, given: Given) -> list[str]:
         name = each.get("name") if isinstance(each, dict) else each
         if isinstance(name, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             names.append(name)
+            for key, value in each.items() if isinstance(each, dict) else ():
+                if key != "name" and value not in (None, "local"):
+                    draft.note(f"{given.name}[{i}].{key}", "has no counterpart here and is left out")
         else:
             draft.note(f"{given.name}[{i}]", "is no name of a variable, and is left out")
     return names
