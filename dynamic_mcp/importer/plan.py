@@ -92,7 +92,7 @@ class Plan:
     @property
     def is_changed(self) -> bool:
         """Tell whether there is anything to write into the output."""
-        return self.before != self.after
+        return self.before != self.after and (self.before is not None or bool(self.servers))
 
     @property
     def warnings(self) -> tuple[Notice, ...]:
@@ -129,6 +129,8 @@ class Plan:
 
     def diff(self) -> Iterator[str]:
         """The lines of the difference to the output as it is, with secrets hidden."""
+        if not self.is_changed:
+            return iter(())
         hiding = Hiding()
         for item in self.items:
             for entry in (item.before, item.entry):
