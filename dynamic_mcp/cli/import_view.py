@@ -62,13 +62,6 @@ def show_done(out: Output, made: Plan, *, is_exposed: bool) -> None:
     words = [f"{number} {action}" for action, number in counts.items() if number]
     done = f"{made.output}: " + (", ".join(words) or "no servers")
     out.words(done if made.is_changed or made.variables else f"{done}; nothing to write")
-    for item in made.items:
-        if item.action not in (Action.SAME, Action.SKIP):
-            choice = f" ({item.choice})" if item.choice else ""
-            origin = _origin(item.found.source, item.found.name, item.name)
-            out.words(f"  {item.action}{choice}: {item.name}{origin}")
-        elif item.reason:
-            out.words(f"  skipped: {item.found.name}: {item.reason}")
     show_to_do(out, made)
     if is_exposed:
         out.words(f"warning: `{made.output}` is in a git work tree that does not ignore it", "yellow")
@@ -79,7 +72,14 @@ def show_done(out: Output, made: Plan, *, is_exposed: bool) -> None:
 
 
 def show_to_do(out: Output, made: Plan) -> None:
-    """Say which variables a person has to set, and what can be done about secrets."""
+    """Say what becomes of each server, which variables a person has to set, and what can be done about secrets."""
+    for item in made.items:
+        if item.action not in (Action.SAME, Action.SKIP):
+            choice = f" ({item.choice})" if item.choice else ""
+            origin = _origin(item.found.source, item.found.name, item.name)
+            out.words(f"  {item.action}{choice}: {item.name}{origin}")
+        elif item.reason:
+            out.words(f"  skipped: {item.found.name}: {item.reason}")
     for name, servers in made.exports.items():
         out.words(f"to set: {name} (for {', '.join(servers)})")
     if made.literal_secrets():

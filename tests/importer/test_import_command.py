@@ -374,3 +374,11 @@ def test_where_no_server_is_wanted_no_file_is_made(world: World) -> None:
     assert (ran.code, world.output.exists()) == (0, False)
     assert "nothing to write" in ran.err
     assert world.run("import", "cursor", "--only", "other", "--dry-run").out == ""
+
+
+def test_a_dry_run_names_what_is_in_conflict(world: World) -> None:
+    world.cursor(time=TIME)
+    world.run("import", "cursor")
+    world.output.write_text(world.output.read_text().replace('"mcp-server-time"', '"mcp-server-time", "--mine"'))
+    world.cursor(time={**TIME, "args": ["mcp-server-time", "--theirs"]})
+    assert "conflict (keep): time" in world.run("import", "cursor", "--dry-run").err
