@@ -98,7 +98,8 @@ def machine_of(project: str | None) -> Machine:
     platform: Literal["linux", "darwin", "win32"] = "linux"
     if sys.platform in ("darwin", "win32"):
         platform = sys.platform
-    return Machine(Path.home(), Path(project or ".").absolute(), os.environ, platform)
+    folder = os.path.abspath(project or ".")  # noqa: PTH100 -- tools know a project by its path with links in it
+    return Machine(Path.home(), Path(folder), os.environ, platform)
 
 
 def journal() -> Journal:

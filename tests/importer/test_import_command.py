@@ -382,3 +382,10 @@ def test_a_dry_run_names_what_is_in_conflict(world: World) -> None:
     world.output.write_text(world.output.read_text().replace('"mcp-server-time"', '"mcp-server-time", "--mine"'))
     world.cursor(time={**TIME, "args": ["mcp-server-time", "--theirs"]})
     assert "conflict (keep): time" in world.run("import", "cursor", "--dry-run").err
+
+
+def test_a_project_is_known_however_its_path_is_written(world: World) -> None:
+    world.write(".claude.json", {"projects": {str(world.project): {"mcpServers": {"time": TIME}}}})
+    (world.project / "sub").mkdir()
+    assert world.run("import", "claude", "--scope", "local", "--project", "sub/..").code == 0
+    assert list(world.servers()) == ["time"]
