@@ -44,7 +44,8 @@ Nothing is ever run.
 What a tool would fill in becomes a variable in our syntax; what it would not is escaped. A `url` without a type stays
 without one where the tool tries both transports, and is found out when it is used.
 
-A relative `cwd` or `env_file` stays relative: that is to the output's directory, so write it into the project.
+A project's relative `cwd` or `env_file` stays relative where the output is written into the project, and
+becomes a whole path elsewhere. A user's stays as it is, with a warning.
 
 ## Where
 

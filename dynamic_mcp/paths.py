@@ -1,7 +1,6 @@
 """Where config, state and cache are kept. A private file is written whole or not at all."""
 
 import os
-import stat
 import sys
 import tempfile
 from pathlib import Path
@@ -48,18 +47,7 @@ def write_private(path: Path, data: bytes, *, durable: bool = True) -> None:
     _replace(path, data, durable=durable)
 
 
-def rewrite(path: Path, data: bytes) -> None:
-    """Replace the content of a file of the user's own: its mode stays, and so does a link that leads to it.
-
-    A file that is not there yet is for its owner alone. Raises OSError and then leaves nothing behind.
-    """
-    target = path.resolve()
-    mode = target.stat().st_mode if target.exists() else None
-    make_private(target.parent)
-    _replace(target, data, mode=None if mode is None else stat.S_IMODE(mode))
-
-
-def _replace(path: Path, data: bytes, *, mode: int | None = None, durable: bool = True) -> None:
+def _replace(path: Path, data: bytes, *, durable: bool) -> None:
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")  # O_EXCL and 0600
     written = Path(name)
     try:
@@ -68,8 +56,6 @@ def _replace(path: Path, data: bytes, *, mode: int | None = None, durable: bool 
             file.flush()
             if durable:
                 os.fsync(file.fileno())
-        if mode is not None:
-            written.chmod(mode)
         written.replace(path)
     except BaseException:
         written.unlink()

@@ -14,6 +14,7 @@ from dynamic_mcp.config.read import FILE_NAME, VARIABLE, disabled, find, names_i
 from dynamic_mcp.config.read import document as document_of
 from dynamic_mcp.config.secrets import plain_secrets
 from dynamic_mcp.errors import ConfigError, InvalidArguments, NotFound
+from dynamic_mcp.importer import files
 
 _EMPTY = '{\n  "mcpServers": {}\n}\n'
 
@@ -91,10 +92,12 @@ def _text(file: Path) -> str:
 
 def _write(file: Path, text: str) -> None:
     names_in(text, file)
+    before = files.read_bytes(file)
     try:
-        paths.rewrite(file, text.encode())
+        paths.make_private(file.parent)
     except OSError as exc:
         raise ConfigError(str(file), "", f"cannot be written: {(exc.strerror or str(exc)).lower()}") from exc
+    files.write_bytes(file, text.encode(), expected=before, is_private=before is None)
 
 
 def _tell(this: Invocation, file: Path, name: str, done: str, entry: Mapping[str, object] | None) -> None:

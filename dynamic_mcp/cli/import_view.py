@@ -43,7 +43,7 @@ def show_diff(out: Output, made: Plan) -> None:
 
 def show_warnings(out: Output, made: Plan) -> None:
     """Say what is lost, what could not be read, and what is no longer there."""
-    show_notices(out, made.notices)
+    show_notices(out, made.warnings)
     for error in made.errors:
         out.words(f"error: {error}", "red")
     for remark in made.remarks:
@@ -62,6 +62,17 @@ def show_done(out: Output, made: Plan, *, is_exposed: bool) -> None:
     words = [f"{number} {action}" for action, number in counts.items() if number]
     done = f"{made.output}: " + (", ".join(words) or "no servers")
     out.words(done if made.is_changed or made.variables else f"{done}; nothing to write")
+    show_to_do(out, made)
+    if is_exposed:
+        out.words(f"warning: `{made.output}` is in a git work tree that does not ignore it", "yellow")
+    if made.variables:
+        out.words(f"secrets are in `{made.env_file}`: {', '.join(made.variables)}")
+    if made.is_changed:
+        out.words(f"next: `dynamic-mcp {made.output}` serves them, and `dynamic-mcp install TOOL` tells a tool to")
+
+
+def show_to_do(out: Output, made: Plan) -> None:
+    """Say what becomes of each server, which variables a person has to set, and what can be done about secrets."""
     for item in made.items:
         if item.action not in (Action.SAME, Action.SKIP):
             choice = f" ({item.choice})" if item.choice else ""
@@ -71,21 +82,8 @@ def show_done(out: Output, made: Plan, *, is_exposed: bool) -> None:
             out.words(f"  skipped: {item.found.name}: {item.reason}")
     for name, servers in made.exports.items():
         out.words(f"to set: {name} (for {', '.join(servers)})")
-    _show_secrets(out, made, is_exposed=is_exposed)
-    if made.is_changed:
-        out.words(f"next: `dynamic-mcp {made.output}` serves them, and `dynamic-mcp install TOOL` tells a tool to")
-
-
-def _show_secrets(out: Output, made: Plan, *, is_exposed: bool) -> None:
-    plain = made.literal_secrets()
-    if plain:
-        named = "; ".join(f"{name} ({', '.join(fields)})" for name, fields in plain.items())
-        out.words(f"warning: secrets in plain text: {named}", "yellow")
-        out.words("hint: `--secrets env` moves them into a private file")
-    if is_exposed:
-        out.words(f"warning: `{made.output}` is in a git work tree that does not ignore it", "yellow")
-    if made.variables:
-        out.words(f"secrets are in `{made.env_file}`: {', '.join(made.variables)}")
+    if made.literal_secrets():
+        out.words("hint: `--secrets env` moves the secrets into a private file")
 
 
 def _origin(source: Source, found: str, name: str) -> str:

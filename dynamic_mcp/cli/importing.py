@@ -98,7 +98,8 @@ def machine_of(project: str | None) -> Machine:
     platform: Literal["linux", "darwin", "win32"] = "linux"
     if sys.platform in ("darwin", "win32"):
         platform = sys.platform
-    return Machine(Path.home(), Path(project or ".").absolute(), os.environ, platform)
+    folder = os.path.abspath(project or ".")  # noqa: PTH100 -- tools know a project by its path with links in it
+    return Machine(Path.home(), Path(folder), os.environ, platform)
 
 
 def journal() -> Journal:
@@ -115,6 +116,7 @@ def _order(options: Options, machine: Machine) -> Order:
     return Order(
         output=Path(options.output).absolute(),
         home=str(machine.home),
+        project=machine.project,
         only=options.only,
         exclude=options.exclude,
         skip_disabled=options.skip_disabled,
@@ -231,13 +233,15 @@ def _finish(this: Invocation, options: Options, made: Plan, memories: Memories) 
             f"secrets in plain text, and nothing is written: {named}",
             hint="`--secrets env` moves them into a private file",
         )
-    if options.strict and (made.notices or made.errors):
+    if options.strict and (made.warnings or made.errors):
         raise DynamicMcpError(
-            f"{len(made.notices) + len(made.errors)} warnings with --strict, and nothing is written"
+            f"{len(made.warnings) + len(made.errors)} warnings with --strict, and nothing is written"
         )
     if all(reading.error for reading in made.readings):
         return FAILED
-    if not options.dry_run:
+    if options.dry_run:
+        view.show_to_do(this.out, made)
+    else:
         _write(made, memories)
         view.show_done(this.out, made, is_exposed=bool(plain) and is_exposed(made.output, os.environ))
     if this.out.asked_for_json:

@@ -29,6 +29,14 @@ def bring(brought: Brought, source: Source, machine: Machine) -> None:
             brought.say(name, "", _OFF_HERE)
 
 
+def project_key(document: object, machine: Machine) -> str:
+    """The key of the project's part of the user's file: the one that is there, else the one to write."""
+    projects = document.get("projects") if isinstance(document, Mapping) else None
+    wanted = _comparable(str(machine.project), machine)
+    known = projects if isinstance(projects, Mapping) else {}
+    return next((path for path in known if _comparable(path, machine) == wanted), str(machine.project))
+
+
 def _plugin(brought: Brought, source: Source, machine: Machine) -> None:
     """A plugin's own file: servers without a wrapper, and references to where the plugin is."""
     is_manifest = source.file.parent.name == ".claude-plugin"
@@ -85,11 +93,8 @@ def _object(file: Path) -> Mapping[str, object]:
 
 def _project_part(document: Mapping[str, object], machine: Machine) -> Mapping[str, object]:
     projects = document.get("projects")
-    wanted = _comparable(str(machine.project), machine)
-    for path, part in projects.items() if isinstance(projects, dict) else ():
-        if _comparable(path, machine) == wanted and isinstance(part, dict):
-            return part
-    return {}
+    part = projects.get(project_key(document, machine)) if isinstance(projects, dict) else None
+    return part if isinstance(part, dict) else {}
 
 
 def _comparable(path: str, machine: Machine) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from json import JSONDecodeError
 from pathlib import Path
@@ -15,10 +16,12 @@ from dynamic_mcp.config.keys import path as shown
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.importer import files, vault
-from dynamic_mcp.importer.found import Found, Notice, Reading
+from dynamic_mcp.importer.found import Found, Notice, Reading, Scope
 from dynamic_mcp.importer.memory import Memories, Memory
 from dynamic_mcp.importer.merge import Conflict, Entry, Merge, Rules, gone
 from dynamic_mcp.importer.plan import Action, Choice, Item, Plan
+from dynamic_mcp.importer.program import is_relative
+from dynamic_mcp.importer.variables import escaped
 
 EMPTY = "{}\n"
 _NOT_OURS = "put it right, or name another file with --output"
@@ -30,6 +33,7 @@ class Order:
 
     output: Path
     home: str
+    project: Path
     only: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     skip_disabled: bool = False
@@ -56,7 +60,7 @@ def plan(
         memory = Memory(memory.salt)
     rules = Rules(order.home, settle, describe) if safe is None else Rules(order.home, settle, describe, safe.move)
     merge = Merge(servers, memory, rules)
-    items = tuple(_item(found, order, merge) for reading in readings for found in reading.servers)
+    items = tuple(_item(_placed(found, order), order, merge) for reading in readings for found in reading.servers)
     after = _written(text, servers, merge.servers)
     variables: Mapping[str, str] = {}
     if safe is not None and (variables := safe.used(merge.servers)) and not safe.named:
@@ -83,6 +87,26 @@ def config_of(servers: Mapping[str, Entry], file: Path, environment: Mapping[str
 
     root = Root.model_validate({"mcpServers": dict(servers)})
     return resolve(root, file, surroundings=Surroundings(environment, sys.platform, file.parent))
+
+
+def _placed(found: Found, order: Order) -> Found:
+    """Return the server with a project's relative directories made whole where the output is not in the project."""
+    is_here = os.path.realpath(order.output.parent) == os.path.realpath(order.project)
+    if is_here or found.source.scope is Scope.USER:
+        return found
+    base = escaped(str(order.project))
+    entry = dict(found.entry)
+    for key in ("cwd", "env_file"):
+        match entry.get(key):
+            case str(text):
+                entry[key] = _whole(text, base)
+            case list(texts):
+                entry[key] = [_whole(str(text), base) for text in texts]
+    return replace(found, entry=entry)
+
+
+def _whole(text: str, base: str) -> str:
+    return str(Path(base, text)) if is_relative(text) else text
 
 
 def _item(found: Found, order: Order, merge: Merge) -> Item:

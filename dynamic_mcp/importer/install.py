@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dynamic_mcp.config.keys import Keys
 from dynamic_mcp.errors import DynamicMcpError
-from dynamic_mcp.importer import files, locations
+from dynamic_mcp.importer import claude, files, locations
 from dynamic_mcp.importer.adapter import Adapter, Place
 from dynamic_mcp.importer.documents import document
 from dynamic_mcp.importer.found import Machine, Scope
@@ -89,8 +89,8 @@ class _Work:
         self._edits: list[Edit] = []
         value = self._before.get(())
         paths = place.servers or adapter.servers
-        if place.scope is Scope.LOCAL:
-            self._container = _local(value, machine)
+        if place.scope is Scope.LOCAL and adapter.quirk == "claude":
+            self._container: Keys = ("projects", claude.project_key(value, machine), "mcpServers")
         else:
             self._container = container_of(adapter, value, paths)
         self._shape = shape_of(adapter, self._container)
@@ -151,7 +151,7 @@ class _Work:
         before = self._made.get(())
         depth = next((n for n in range(1, len(path)) if at(before, path[:n]) in (NOTHING, None)), len(path))
         old = self._made.get(path[:depth])
-        if path[-1] == NAME and old == value:
+        if is_ours and old == value:
             return
         self._made = self._made.put(path, value)
         self._edits.append(Edit(path[:depth], old, self._made.get(path[:depth]), is_ours))
@@ -169,15 +169,6 @@ class _Work:
         servers = self._before.get(self._container)
         named = dict(_named(servers))
         return Installation(self._file, self._before.text, change, named, off, out, missing)
-
-
-def _local(value: object, machine: Machine) -> Keys:
-    """Return where Claude Code keeps what a user has for one project."""
-    projects = at(value, ("projects",))
-    project = str(machine.project)
-    known = projects if isinstance(projects, dict) else {}
-    same = (key for key in known if key.replace("\\", "/").rstrip("/") == project.replace("\\", "/").rstrip("/"))
-    return ("projects", next(same, project), "mcpServers")
 
 
 def _named(servers: object) -> Iterator[tuple[str, object]]:

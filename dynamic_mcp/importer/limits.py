@@ -60,8 +60,14 @@ def _timeout(draft: Draft) -> dict[str, str]:
         if isinstance(given.value, dict):
             _note_parts(draft, timeout, given)
         elif given.value is not None and (seconds := _seconds(draft, wait, given)) is not None:
-            timeout.setdefault(wait.part, _duration(seconds))
+            _set(draft, timeout, wait.part, given, seconds)
     return timeout
+
+
+def _set(draft: Draft, timeout: dict[str, str], part: str, given: Given, seconds: float) -> None:
+    duration = _duration(seconds)
+    if timeout.setdefault(part, duration) != duration:
+        draft.note(given.name, f"is left out, since another field says {timeout[part]}")
 
 
 def _note_parts(draft: Draft, timeout: dict[str, str], given: Given) -> None:
@@ -74,7 +80,7 @@ def _note_parts(draft: Draft, timeout: dict[str, str], given: Given) -> None:
         if part is None:
             draft.note(inner.name, "has no counterpart here and is left out")
         elif (seconds := _seconds(draft, Wait("tools"), inner)) is not None:
-            timeout.setdefault(part, _duration(seconds))
+            _set(draft, timeout, part, inner, seconds)
 
 
 def _seconds(draft: Draft, wait: Wait, given: Given) -> float | None:

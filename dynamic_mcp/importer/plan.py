@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from dynamic_mcp.importer.draft import shown
 from dynamic_mcp.importer.found import Found, Notice, Reading
 from dynamic_mcp.importer.memory import Memory
 from dynamic_mcp.importer.secrets import Hiding, masked, masked_text, secrets
@@ -55,6 +56,19 @@ class Item:
         """Tell whether the output is another afterwards."""
         return self.entry is not None and self.entry != self.before
 
+    @property
+    def warnings(self) -> tuple[Notice, ...]:
+        """Everything that a person should know, with the secrets in plain text."""
+        source = self.found.source
+        where = f"{source.tool}/{source.scope.value}/{shown(self.found.name)}"
+        reason = "looks like a secret, in plain text"
+        named = [(".".join(map(str, each.path)), each) for each in secrets(self.entry or {})]
+        of_secrets = [
+            Notice(f"{where}.{path}", f"`{each.name}` in it {reason}" if each.path[0] == "url" else reason)
+            for path, each in named
+        ]
+        return (*self.notices, *dict.fromkeys(of_secrets))
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -78,13 +92,13 @@ class Plan:
     @property
     def is_changed(self) -> bool:
         """Tell whether there is anything to write into the output."""
-        return self.before != self.after
+        return self.before != self.after and (self.before is not None or bool(self.servers))
 
     @property
-    def notices(self) -> tuple[Notice, ...]:
+    def warnings(self) -> tuple[Notice, ...]:
         """Everything that a person should know, once."""
         of_files = [notice for reading in self.readings for notice in reading.notices]
-        of_servers = [notice for item in self.items for notice in item.notices]
+        of_servers = [notice for item in self.items for notice in item.warnings]
         return tuple(dict.fromkeys([*of_files, *of_servers]))
 
     @property
@@ -115,6 +129,8 @@ class Plan:
 
     def diff(self) -> Iterator[str]:
         """The lines of the difference to the output as it is, with secrets hidden."""
+        if not self.is_changed:
+            return iter(())
         hiding = Hiding()
         for item in self.items:
             for entry in (item.before, item.entry):
@@ -135,7 +151,7 @@ class Plan:
             "exports": self.exports,
             "env_file": str(self.env_file) if self.env_file else None,
             "remarks": list(self.remarks),
-            "warnings": [str(notice) for notice in self.notices],
+            "warnings": [str(notice) for notice in self.warnings],
         }
 
 
@@ -157,7 +173,7 @@ def _item(item: Item) -> dict[str, object]:
         "conflicts": list(item.conflicts),
         "choice": item.choice.value if item.choice else None,
         "entry": None if item.entry is None else masked(item.entry),
-        "warnings": [str(notice) for notice in item.notices],
+        "warnings": [str(notice) for notice in item.warnings],
     }
 
 

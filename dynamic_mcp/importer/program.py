@@ -186,6 +186,9 @@ def _names(draft: Draft, given: Given) -> list[str]:
         name = each.get("name") if isinstance(each, dict) else each
         if isinstance(name, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             names.append(name)
+            for key, value in each.items() if isinstance(each, dict) else ():
+                if key != "name" and value not in (None, "local"):
+                    draft.note(f"{given.name}[{i}].{key}", "has no counterpart here and is left out")
         else:
             draft.note(f"{given.name}[{i}]", "is no name of a variable, and is left out")
     return names
@@ -195,18 +198,19 @@ def _surroundings(draft: Draft) -> dict[str, object]:
     entry: dict[str, object] = {}
     if (given := draft.take(Field.CWD)) and (cwd := draft.text(given.name, given.value)):
         entry["cwd"] = cwd
-        if _is_relative(cwd) and draft.context.source.scope is Scope.USER:
+        if is_relative(cwd) and draft.context.source.scope is Scope.USER:
             draft.note(given.name, "is relative; here that is to the config file, not to where the tool was started")
     if given := draft.take(Field.ENV_FILE):
         files = [draft.text(given.name, each) for each in _listed(given.value)]
         if paths := [path for path in files if path]:
             entry["env_file"] = paths if len(paths) > 1 else paths[0]
-            relative = any(map(_is_relative, paths)) and draft.context.source.scope is Scope.USER
+            relative = any(map(is_relative, paths)) and draft.context.source.scope is Scope.USER
             draft.note(given.name, "becomes `env_file`: it has to exist" + "; relative to the config" * relative)
     return entry
 
 
-def _is_relative(path: str) -> bool:
+def is_relative(path: str) -> bool:
+    """Tell whether a path of an entry starts at the config that it is in."""
     return not re.match(r"[/\\~]|[A-Za-z]:|\$\{|%", path)
 
 

@@ -79,7 +79,9 @@ def _old_kilo(server: object) -> object:
 def _gemini(brought: Brought, source: Source, machine: Machine) -> None:
     """An extension's servers may refer to where it is."""
     if source.file.name == "gemini-extension.json":
-        fill_in(brought, {"extensionPath": str(source.file.parent), "workspacePath": str(machine.project)})
+        separator = "\\" if machine.platform == "win32" else "/"
+        places = {"extensionPath": str(source.file.parent), "workspacePath": str(machine.project)}
+        fill_in(brought, {**places, "/": separator, "pathSeparator": separator})
 
 
 def _claude_desktop(brought: Brought, source: Source, machine: Machine) -> None:

@@ -123,7 +123,7 @@ def _oauth(draft: Draft) -> dict[str, object]:
         match given.value:
             case dict():
                 _from_object(draft, oauth, given.name, given.value)
-            case None | bool() | "oauth" | "none" | "":  # whether there is a login is found out
+            case None | bool() | "oauth" | "bearer" | "none" | "":  # whether there is a login is found out
                 pass
             case _:
                 draft.note(given.name, "has no counterpart here and is left out")
@@ -188,7 +188,7 @@ def _port_of(text: str) -> int | None:
     if text.isascii() and text.isdigit() and len(text) < 6:
         return int(text)
     try:
-        parts = urlsplit(text)
+        parts = urlsplit(text if "://" in text else f"//{text}")
         return parts.port if parts.hostname in ("localhost", "127.0.0.1", "::1") else None
     except ValueError:
         return None

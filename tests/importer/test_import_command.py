@@ -325,3 +325,67 @@ def test_a_file_is_its_own_owners_through_a_link(world: World) -> None:
 def test_the_output_cannot_be_its_own_source(world: World) -> None:
     world.output.write_text('{"mcpServers": {}}')
     assert world.run("import", "--file", str(world.output)).code == 2
+
+
+def test_a_project_s_relative_directories_mean_the_same_from_an_output_elsewhere(world: World) -> None:
+    world.project.joinpath("opencode.json").write_text(
+        json.dumps({"mcp": {"build": {"type": "local", "command": ["bun"], "cwd": "packages/app"}}})
+    )
+    world.project.joinpath(".vscode").mkdir()
+    world.project.joinpath(".vscode/mcp.json").write_text(
+        json.dumps({"servers": {"py": {"command": "py", "envFile": ".env", "cwd": "${workspaceFolder}/src"}}})
+    )
+    elsewhere = world.home / "elsewhere" / "all.json"
+    elsewhere.parent.mkdir()
+    assert world.run("import", "opencode", "vscode", "-o", str(elsewhere)).code == 0
+    servers = json.loads(elsewhere.read_text())["mcpServers"]
+    assert servers["build"]["cwd"] == str(world.project / "packages/app")
+    assert servers["py"]["env_file"] == str(world.project / ".env")
+    assert servers["py"]["cwd"] == str(world.project / "src")
+
+    assert world.run("import", "opencode").code == 0
+    assert world.servers()["build"]["cwd"] == "packages/app"
+
+
+def test_every_secret_in_plain_text_is_a_warning_wherever_warnings_are(world: World) -> None:
+    remote = {"url": "https://b.example.test/mcp?userToken=fake-abc"}
+    world.cursor(github=GITHUB, b=remote)
+    ran = world.run("import", "cursor", "--dry-run", "--json")
+    wheres = [warning.partition(": ")[0] for warning in ran.json()["warnings"]]
+    assert wheres == ["cursor/user/github.env.GITHUB_TOKEN", "cursor/user/b.url"]
+    assert [len(server["warnings"]) for server in ran.json()["servers"]] == [1, 1]
+    assert TOKEN not in ran.out
+    assert "github.env.GITHUB_TOKEN: " in world.run("import", "cursor", "--dry-run").err
+    assert world.run("import", "cursor", "--strict").code == 1
+    assert world.run("import", "cursor", "--strict", "--secrets", "env").code == 0
+
+
+def test_a_dry_run_says_which_variables_would_have_to_be_set(world: World) -> None:
+    inputs = [{"type": "promptString", "id": "gh", "password": True}]
+    server = {"command": "npx", "env": {"GH_TOKEN": "${input:gh}"}}
+    world.project.joinpath(".vscode").mkdir()
+    world.project.joinpath(".vscode/mcp.json").write_text(json.dumps({"inputs": inputs, "servers": {"gh": server}}))
+    assert "to set: GH_TOKEN (for gh)" in world.run("import", "vscode", "--dry-run").err
+
+
+def test_where_no_server_is_wanted_no_file_is_made(world: World) -> None:
+    world.cursor(time=TIME)
+    ran = world.run("import", "cursor", "--only", "other")
+    assert (ran.code, world.output.exists()) == (0, False)
+    assert "nothing to write" in ran.err
+    assert world.run("import", "cursor", "--only", "other", "--dry-run").out == ""
+
+
+def test_a_dry_run_names_what_is_in_conflict(world: World) -> None:
+    world.cursor(time=TIME)
+    world.run("import", "cursor")
+    world.output.write_text(world.output.read_text().replace('"mcp-server-time"', '"mcp-server-time", "--mine"'))
+    world.cursor(time={**TIME, "args": ["mcp-server-time", "--theirs"]})
+    assert "conflict (keep): time" in world.run("import", "cursor", "--dry-run").err
+
+
+def test_a_project_is_known_however_its_path_is_written(world: World) -> None:
+    world.write(".claude.json", {"projects": {str(world.project): {"mcpServers": {"time": TIME}}}})
+    (world.project / "sub").mkdir()
+    assert world.run("import", "claude", "--scope", "local", "--project", "sub/..").code == 0
+    assert list(world.servers()) == ["time"]

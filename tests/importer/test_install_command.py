@@ -13,10 +13,10 @@ from dynamic_mcp.cli.importing import machine_of
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.importer.adapter import Adapter
 from dynamic_mcp.importer.documents import document
-from dynamic_mcp.importer.found import Scope
-from dynamic_mcp.importer.install import target
+from dynamic_mcp.importer.found import Machine, Scope
+from dynamic_mcp.importer.install import installation, target
 from dynamic_mcp.importer.known import TOOLS
-from dynamic_mcp.importer.read import read_tool
+from dynamic_mcp.importer.read import read_tool, tool_named
 from dynamic_mcp.importer.shapes import container_of, shape_of
 from dynamic_mcp.importer.tree import is_like
 from tests.importer.world import World
@@ -229,3 +229,31 @@ def test_undo_goes_back_one_by_one_and_says_what_it_did(world: World) -> None:
     assert "install kiro" in world.run("undo").err
     assert world.run("undo").code == 2
     assert world.run("undo", "77").code == 2
+
+
+@pytest.mark.parametrize("tool", ["devin", "augment"])
+def test_a_local_file_of_its_own_is_read_back_by_its_tool(world: World, tool: str) -> None:
+    world.output.write_text("{}")
+    assert world.run("install", tool, "--scope", "local").code == 0
+    (reading,) = read_tool(tool_named(tool), (Scope.LOCAL,), machine_of(None))
+    assert ["is dynamic-mcp itself" in notice.reason for notice in reading.notices] == [True]
+
+
+@pytest.mark.parametrize("tool", ["continue", "mistral-vibe"])
+def test_a_second_installation_into_a_list_changes_nothing(world: World, tool: str) -> None:
+    file = settings(tool_named(tool), Scope.USER)
+    world.output.write_text("{}")
+    assert world.run("install", tool).code == 0
+    before = file.read_bytes()
+    ran = world.run("install", tool)
+    assert (ran.code, file.read_bytes()) == (0, before)
+    assert "has it already" in ran.err
+
+
+def test_windows_writes_one_project_in_two_cases(tmp_path: Path) -> None:
+    here = Machine(tmp_path / "home", tmp_path / "Project", {}, "win32")
+    here.home.mkdir()
+    key = str(here.project).upper()
+    (here.home / ".claude.json").write_text(json.dumps({"projects": {key: {"mcpServers": {}}}}))
+    made = installation(tool_named("claude"), Scope.LOCAL, here, start=["dynamic-mcp"])
+    assert list(json.loads(made.after)["projects"]) == [key]

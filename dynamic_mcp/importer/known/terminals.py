@@ -172,7 +172,7 @@ HERMES = Adapter(
     servers=("$.mcp_servers",),
     variables=(*BRACES, *EDITOR),
     timeout_unit_s=SECONDS,
-    fields={"ssl_verify": Field.NOTHING, "client_cert": Field.NOTHING, "client_key": Field.NOTHING},
+    fields={"client_cert": Field.NOTHING, "client_key": Field.NOTHING},
     quirk="hermes",
     source="https://hermes-agent.nousresearch.com/docs/user-guide/features/mcp",
 )
