@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Raw
 
+from dynamic_mcp.plain_schema import plain
+
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
 
@@ -61,7 +63,11 @@ class InputSchema:
     def __init__(self, raw: Raw) -> None:
         self.raw = raw
         self._document = _document(raw)
-        self._validator = _compiled(self._document, len(raw))
+        self._fits = plain(self._document)
+
+    @cached_property
+    def _validator(self) -> Validator | None:
+        return _compiled(self._document, len(self.raw))
 
     @property
     def is_enforced(self) -> bool:
@@ -85,10 +91,11 @@ class InputSchema:
 
     def takes(self, args: Raw) -> bool:
         """Tell whether these arguments fit. What the decoder cannot represent is not judged."""
-        if self._validator is None:
-            return True
         try:
-            return self._validator.is_valid(_decode(args))
+            value = _decode(args)
+            if self._fits is not None and self._fits(value):
+                return True
+            return self._validator is None or self._validator.is_valid(value)
         except (*_NOT_TAKEN, ValueError):
             return True
 

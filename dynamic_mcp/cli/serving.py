@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import sys
@@ -71,6 +72,7 @@ def serve(argument: str | None, options: LogOptions) -> None:
 
 async def _serve(config: Config, stdout: int, logs: _Logs) -> None:
     log.info("serving %s: %d groups", config.file, len(config.groups))
+    gc.freeze()  # what is there now stays to the end, and need not be looked through for garbage again and again
     known = logins(config.file, may_open_browser=True)
     cache = paths.cache_dir()
     proxy = Proxy(config, shelf=Shelf(cache / "catalogs"), logins=known, meaning=Meaning(cache / "vectors"))
