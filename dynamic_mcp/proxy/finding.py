@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from msgspec import Raw
 
@@ -21,8 +22,10 @@ from dynamic_mcp.errors import Disabled, InvalidArguments
 from dynamic_mcp.group import Group
 from dynamic_mcp.groups import Groups
 from dynamic_mcp.proxy.calling import own_arguments
-from dynamic_mcp.search import MAX_END, Part, rank, summary
 from dynamic_mcp.wire import NULL, Frame
+
+if TYPE_CHECKING:
+    from dynamic_mcp.search import Part  # its stemmer and tables are loaded with the first search, not at the start
 
 # So many tools are shown in full when nothing else was asked for.
 MAX_IN_FULL = 20
@@ -41,6 +44,8 @@ class _Known:
     @cached_property
     def summaries(self) -> list[str]:
         """What each tool is for, in the order of the part."""
+        from dynamic_mcp.search import summary
+
         return [summary(name, tool) for name, tool in self.tools.items()]
 
 
@@ -75,6 +80,8 @@ class Finding:
     # --- searching -------------------------------------------------------------------------------------
 
     async def _search(self, groups: list[Group], query: str, detail: Detail | None, *, is_one: bool) -> list[str]:
+        from dynamic_mcp.search import rank
+
         known = await self._parts(groups)
         parts = [each.part for each in known]
         matches = rank(parts, query, closeness=await self._closeness(known, query))
@@ -102,6 +109,8 @@ class Finding:
         kept = self._known.get(group.name)
         if kept is not None and kept.tools is tools and kept.description == group.description:
             return kept
+        from dynamic_mcp.search import Part
+
         description = group.description
         part = await asyncio.to_thread(Part, group.name, tools, description)
         made = self._known[group.name] = _Known(part, tools, description)
@@ -169,6 +178,10 @@ def _query(arguments: Mapping[str, Raw]) -> str:
     if query is None and bytes(given) != b"null":
         raise InvalidArguments("`query` is not a text", hint='give a few words, as in {"query": "create issue"}')
     read = query or ""
+    if not read:
+        return ""
+    from dynamic_mcp.search import MAX_END
+
     if len(read) > 2 * MAX_END:
         read = f"{read[:MAX_END]} {read[-MAX_END:]}"
     return " ".join("".join(c if c.isprintable() else " " for c in read).split())
