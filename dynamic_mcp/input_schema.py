@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Raw
 
-from dynamic_mcp.plain_schema import plain
+from dynamic_mcp.plain_schema import ANNOTATIONS, plain
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
@@ -34,9 +34,6 @@ _MAX_WORDS = 200
 _BACKTRACKS = 10_000
 _MAX_DEPTH = 5
 _MAX_NESTED = 300
-
-# Members that say nothing about an object's members.
-_SILENT = {"type", "title", "description", "$schema", "$id", "$comment", "examples", "default"}
 
 _decode = msgspec.json.Decoder().decode
 _NOT_TAKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -63,11 +60,15 @@ class InputSchema:
     def __init__(self, raw: Raw) -> None:
         self.raw = raw
         self._document = _document(raw)
-        self._fits = plain(self._document)
+        self._is_silent = all(
+            key in ANNOTATIONS or key == "type" or (key == "properties" and not value)
+            for key, value in self._document.items()
+        )
+        self._fits = None if self._is_silent else plain(self._document)
 
     @cached_property
     def _validator(self) -> Validator | None:
-        return _compiled(self._document, len(self.raw))
+        return None if self._is_silent else _compiled(self._document, len(self.raw))
 
     @property
     def is_enforced(self) -> bool:
@@ -91,6 +92,8 @@ class InputSchema:
 
     def takes(self, args: Raw) -> bool:
         """Tell whether these arguments fit. What the decoder cannot represent is not judged."""
+        if self._fits is None and self._validator is None:
+            return True
         try:
             value = _decode(args)
             if self._fits is not None and self._fits(value):
@@ -121,13 +124,11 @@ def _document(raw: Raw) -> Mapping[str, Any]:  # Any: JSON
 
 
 def _compiled(schema: Mapping[str, Any], size: int) -> Validator | None:
-    """Compile a schema, or return None for one that asks for nothing, cannot be used or would take too long."""
-    if all(key in _SILENT or (key == "properties" and not value) for key, value in schema.items()):
-        return None
+    """Compile a schema, or return None for one that cannot be used or would take too long."""
     if _is_boundless(schema):
         log.debug("an input schema of %d bytes is not enforced: its references unfold to too much", size)
         return None
-    import jsonschema_rs  # 10 ms and 7 MB, for the first call of a tool that has parameters
+    import jsonschema_rs  # 10 ms and 7 MB, for the first arguments that types alone do not judge
 
     patterns = jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACKS)
     try:

@@ -17,9 +17,10 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "object": (dict,),
     "null": (type(None),),
 }
-_ANNOTATIONS = frozenset({"title", "description", "$schema", "$id", "$comment", "examples", "default"})
-_OF_OBJECT = _ANNOTATIONS | {"type", "properties", "required", "additionalProperties"}
-_OF_PARAMETER = _ANNOTATIONS | {"type"}
+# Members that ask for nothing.
+ANNOTATIONS = frozenset({"title", "description", "$schema", "$id", "$comment", "examples", "default"})
+_OF_OBJECT = ANNOTATIONS | {"type", "properties", "required", "additionalProperties"}
+_OF_PARAMETER = ANNOTATIONS | {"type"}
 
 Fits = Callable[[object], bool]
 
