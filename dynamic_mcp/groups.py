@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dynamic_mcp.config.resolved import Config, GroupConfig, Program
 from dynamic_mcp.errors import NotFound
 from dynamic_mcp.group import Group, Observer, OpenLink
+from dynamic_mcp.names import closest
 from dynamic_mcp.shelf import Shelf
 from dynamic_mcp.upstream.mask import mask_of
 from dynamic_mcp.upstream.open import Greeting, open_link
@@ -122,11 +123,3 @@ def _starting(config: GroupConfig) -> str:
         return ""
     mask = mask_of(program)
     return f"; it starts {json.dumps([program.command, *map(mask, program.args)])}"
-
-
-def closest(name: str, names: list[str]) -> list[str]:
-    """Return up to three of `names` that are most like `name`, best first, whatever their case."""
-    from difflib import get_close_matches  # only when somebody got a name wrong
-
-    by_folded = {each.casefold(): each for each in reversed(names)}
-    return [by_folded[match] for match in get_close_matches(name.casefold(), by_folded, n=3, cutoff=0.5)]

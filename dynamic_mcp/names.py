@@ -1,8 +1,9 @@
-"""Names for things of a group among those of all groups: readable, unique, and within what every client takes."""
+"""Names of a group's things among those of all groups, as every client takes them; and names like a wrong one."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from hashlib import sha256
 from urllib.parse import quote, unquote
 
@@ -36,3 +37,11 @@ def split_group_uri(uri: str) -> tuple[str, str] | None:
         return None
     group, slash, encoded = uri.removeprefix(_SCHEME).partition("/")
     return (unquote(group), unquote(encoded)) if slash and group and encoded else None
+
+
+def closest(name: str, names: Iterable[str], *, most: int = 3, cutoff: float = 0.5) -> list[str]:
+    """Return so many of `names` that are most like `name`, best first, whatever their case; `cutoff` is 0 to 1."""
+    from difflib import get_close_matches  # only when somebody got a name wrong
+
+    by_folded = {each.casefold(): each for each in reversed([*names])}
+    return [by_folded[match] for match in get_close_matches(name.casefold(), by_folded, n=most, cutoff=cutoff)]

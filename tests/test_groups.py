@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from dynamic_mcp.errors import NotFound
-from dynamic_mcp.groups import Groups, closest
+from dynamic_mcp.groups import Groups
 from dynamic_mcp.states import State
 from dynamic_mcp.upstream.open import Greeting
 from tests.fakes import BOUND_S, FakeUpstream, Opener, Watcher, config_of, group_config
@@ -71,24 +71,3 @@ def _silent() -> FakeUpstream:
     upstream = FakeUpstream()
     del upstream.answers["initialize"]
     return upstream
-
-
-@pytest.mark.parametrize(
-    ("name", "names", "expected"),
-    [
-        ("gihtub", ["git", "github", "zoo"], ["github", "git"]),
-        ("READ_FILE", ["write_file", "read_file"], ["read_file", "write_file"]),
-        ("Get-Sum", ["Get_Sum"], ["Get_Sum"]),
-        ("xyz", ["read_file"], []),
-        ("", ["read_file"], []),
-        ("anything", [], []),
-    ],
-)
-def test_the_closest_names_come_best_first_whatever_their_case(
-    name: str, names: list[str], expected: list[str]
-) -> None:
-    assert closest(name, names) == expected
-
-
-def test_no_more_than_three_names_are_close() -> None:
-    assert len(closest("tool", [f"tool_{n}" for n in range(9)])) == 3

@@ -16,7 +16,7 @@ from dynamic_mcp.cli.running import Client, client, run
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.values import NO_LIMIT, FlawError, seconds
 from dynamic_mcp.errors import InvalidArguments, NotFound, UpstreamError
-from dynamic_mcp.groups import closest
+from dynamic_mcp.names import closest
 
 _ERROR_CODE = UpstreamError.exit_code
 

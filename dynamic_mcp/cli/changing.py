@@ -75,7 +75,7 @@ def file_to_be(this: Invocation) -> Path:
 
 def _with(file: Path, name: str) -> str:
     """Return the text of a config that has this server. Raises ConfigError and NotFound."""
-    from dynamic_mcp.groups import closest
+    from dynamic_mcp.names import closest
 
     text = _text(file)
     names = names_in(text, file)

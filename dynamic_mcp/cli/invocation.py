@@ -57,7 +57,7 @@ def invocation(config_file: str | None, *, quiet: bool, verbose: int, as_json: b
 def _no_group(name: str, config: Config) -> Exception:
     from dynamic_mcp.config.read import disabled
     from dynamic_mcp.errors import NotFound
-    from dynamic_mcp.groups import closest
+    from dynamic_mcp.names import closest
 
     names = [group.name for group in config.groups]
     if name in disabled(config.file):

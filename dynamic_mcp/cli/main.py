@@ -7,7 +7,6 @@ import importlib
 import os
 import re
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import NoReturn
 
@@ -123,13 +122,6 @@ def run(args: list[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-def near(name: str, names: Iterable[str]) -> list[str]:
-    """Return the closest of some names, best first."""
-    from difflib import get_close_matches
-
-    return get_close_matches(name.lower(), list(names), n=2, cutoff=0.6)
-
-
 def _module(command: str) -> str:
     return "import_" if command == "import" else command.replace("-", "_")
 
@@ -160,5 +152,7 @@ def _looks_like_a_command(word: str) -> bool:
 
 def _unknown(word: str, names: list[str]) -> NoReturn:
     from dynamic_mcp.errors import NotFound
+    from dynamic_mcp.names import closest
 
-    raise NotFound("command or config file", word, near(word, names), hint="`dynamic-mcp --help` lists the commands")
+    near = closest(word, names, most=2, cutoff=0.6)
+    raise NotFound("command or config file", word, near, hint="`dynamic-mcp --help` lists the commands")

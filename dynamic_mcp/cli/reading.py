@@ -11,7 +11,7 @@ from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.running import Client, client, run
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import Disabled, InvalidArguments, NotFound
-from dynamic_mcp.groups import closest
+from dynamic_mcp.names import closest
 
 
 def read(this: Invocation, uri: str, group: str | None, save: str | None) -> int:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 from dynamic_mcp.errors import InvalidArguments
+from dynamic_mcp.names import closest
 
 Schema = Mapping[str, Any]  # Any: whatever JSON a server calls a schema
 
@@ -57,7 +57,7 @@ def _property(name: str, schema: Schema, root: Schema, word: str) -> Schema:
         made = names[name]
         return made if isinstance(made, Mapping) else {}
     if names and not _is_open(schema, root):
-        near = get_close_matches(name, list(names), n=2, cutoff=0.5)
+        near = closest(name, names, most=2)
         guess = f"did you mean {' or '.join(f'`{each}`' for each in near)}? " if near else ""
         listed = ", ".join(f"`{each}`" for each in names)
         raise InvalidArguments(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
 
 from dynamic_mcp.errors import NotFound
@@ -16,6 +15,7 @@ from dynamic_mcp.importer.draft import Context, shown
 from dynamic_mcp.importer.found import Found, Machine, Notice, Reading, Scope, Source
 from dynamic_mcp.importer.known import GENERIC, TOOLS
 from dynamic_mcp.importer.sniff import adapter_for
+from dynamic_mcp.names import closest
 
 _BY_SCOPE = (Scope.PROJECT, Scope.LOCAL, Scope.USER)
 
@@ -31,7 +31,7 @@ def tool_named(name: str) -> Adapter:
     wanted = name.strip().lower().replace("_", "-").replace(" ", "-")
     if wanted in names:
         return names[wanted]
-    near = get_close_matches(wanted, names, n=3, cutoff=0.5)
+    near = closest(wanted, names)
     raise NotFound("tool", shown(name), near, hint="`dynamic-mcp import --list` shows what is on this machine")
 
 

@@ -11,9 +11,10 @@ from dynamic_mcp import arguments, results, wire
 from dynamic_mcp.catalog import Catalog
 from dynamic_mcp.errors import Disabled, InvalidArguments, NotFound, ProtocolViolation
 from dynamic_mcp.group import Group
-from dynamic_mcp.groups import Groups, closest
+from dynamic_mcp.groups import Groups
 from dynamic_mcp.input_schema import InputSchema
 from dynamic_mcp.meta_tools import CALL, CALL_READ, CALL_WRITE, GET, OWN_ARGUMENTS
+from dynamic_mcp.names import closest
 from dynamic_mcp.proxy.direct import Direct, Tool
 from dynamic_mcp.proxy.kept import Kept
 from dynamic_mcp.proxy.tasks import Tasks

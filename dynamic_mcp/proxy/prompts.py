@@ -8,7 +8,8 @@ from dynamic_mcp import names, wire
 from dynamic_mcp.catalog import Kind
 from dynamic_mcp.errors import Disabled, DynamicMcpError, InvalidArguments, NotFound
 from dynamic_mcp.group import Group
-from dynamic_mcp.groups import Groups, closest
+from dynamic_mcp.groups import Groups
+from dynamic_mcp.names import closest
 from dynamic_mcp.proxy.lists import WAIT_S, Item, learned, listed, offering
 from dynamic_mcp.session import Session
 from dynamic_mcp.wire import Frame
