@@ -88,6 +88,45 @@ def test_structured_content_is_printed_as_json_once(desk: Desk) -> None:
     assert done.json == {"arguments": {"a": 1, "b": 2.5, "deep": {"flag": True}, "tags": ["x", "y"]}}
 
 
+@pytest.fixture
+def data(desk: Desk) -> Desk:
+    """A desk with a server whose tool `sum` returns its arguments as structured content."""
+    desk.configure({"demo": {"command": sys.executable, "args": [str(UPSTREAMS.parent / "cli" / "structured.py")]}})
+    return desk
+
+
+@pytest.mark.parametrize(
+    ("path", "printed"),
+    [("$.arguments.a", 1), ("$.arguments.tags[*]", ["x", "y"]), ("$.arguments.deep", {"flag": True})],
+)
+def test_what_select_matches_is_printed_as_it_is(data: Desk, path: str, printed: object) -> None:
+    for options in ([], ["--json"]):
+        done = data.run("call", "demo", "sum", "a=1", "tags=x", "tags=y", "deep.flag=yes", "--select", path, *options)
+        assert (done.code, done.json) == (0, printed)
+
+
+@pytest.mark.parametrize(
+    ("path", "said"), [("$.nothing", "nothing matches `$.nothing` in {"), ("$.[", "cannot be used as a JSONPath")]
+)
+def test_where_select_matches_nothing_the_tool_ran_and_the_whole_is_saved(
+    data: Desk, path: str, said: str, tmp_path: Path
+) -> None:
+    done = data.run("call", "demo", "sum", "a=1", "--select", path, "--save", str(tmp_path / "saved"))
+
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith("error: the tool ran, but ")
+    assert said in done.err
+    (file,) = (tmp_path / "saved").iterdir()
+    assert str(file) in done.err
+    assert json.loads(file.read_text())["structuredContent"] == {"arguments": {"a": 1}}
+
+
+def test_select_on_a_result_that_is_not_json_says_that_the_tool_ran(desk: Desk) -> None:
+    done = desk.run("call", "full", "echo", "text=words", "--select", "$.a")
+    assert (done.code, done.out) == (1, "")
+    assert "error: the tool ran, but its result is not JSON\nhint: the whole result is saved as " in done.err
+
+
 def test_a_server_that_dies_in_a_call_is_exit_code_5(desk: Desk) -> None:
     done = desk.run("call", "full", "crash")
     assert (done.code, done.out) == (5, "")

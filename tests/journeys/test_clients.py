@@ -152,7 +152,7 @@ async def _diary(client: Client, person: Person) -> Json:
     log = await person.logged.get()
     return {
         "tools": [tool.name for tool in (await client.list_tools()).tools],
-        "shown": [tool["name"] for tool in json.loads(_text(shown))][:3],
+        "shown": [tool["name"] for tool in json.loads(_text(shown))["tools"]][:3],
         "content": [block.type for block in plain.content],
         "structured": plain.structured_content,
         "progress": await _progress(client, person),
