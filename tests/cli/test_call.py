@@ -140,6 +140,29 @@ def test_a_server_that_does_not_start_is_named_with_its_reason(desk: Desk) -> No
     assert "the server exited with code 3; its last words: odd: cannot start | odd: ODD_TOKEN is not set" in done.err
 
 
+def test_a_server_that_misses_a_variable_which_is_set_here_is_told_how_to_get_it(desk: Desk) -> None:
+    desk.configure({"odd": odd("exit_at_start")})
+
+    unset = desk.run("call", "odd", "echo")
+    withheld = desk.run("call", "odd", "echo", ODD_TOKEN="secret-value", HOSTNAME="x")
+
+    assert "hint" not in unset.err
+    assert "secret-value" not in withheld.err
+    assert "hint: `ODD_TOKEN` is set, but not passed to this server" in withheld.err
+    assert '`"env": {"ODD_TOKEN": "${ODD_TOKEN}"}`' in withheld.err
+
+    desk.configure({"odd": odd("exit_at_start", env={"ODD_TOKEN": "${ODD_TOKEN}"})})
+    assert "is set, but not passed" not in desk.run("call", "odd", "echo", ODD_TOKEN="secret-value").err
+
+
+def test_a_server_that_dies_at_its_start_has_run_nothing(desk: Desk) -> None:
+    for mode in ("exit_at_start", "exit_in_init"):
+        desk.configure({"odd": odd(mode)})
+        said = desk.run("call", "odd", "echo").err
+        assert "the server exited with code" in said
+        assert "may have run" not in said
+
+
 def test_a_timeout_of_the_command_line_counts(desk: Desk) -> None:
     done = desk.run("call", "full", "wait", "key=k", "--timeout", "50ms")
     assert (done.code, done.out) == (5, "")
