@@ -1,0 +1,106 @@
+"""Measure the start: how long until `initialize` is answered, against importing what a bare program of this kind imports.
+
+    python -m tests.benchmarks.start [--rounds 20]
+
+Each round takes the rows in turn: the bare imports as a whole process, the first start of a config (its kept form is
+not there yet), and a start of the same config again. It prints the median and the minimum of wall and processor time,
+and the median of the ratios to the bare imports of the same round. The memory is that of a proxy whose one group has
+answered a call. It judges nothing: quote ratios of one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.benchmarks.core import config, through_group
+from tests.benchmarks.driver import Peer
+
+BARE = "import asyncio, msgspec, click; from pydantic import BaseModel"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one start took, in milliseconds."""
+
+    wall: float
+    cpu: float
+
+
+def bare_imports() -> Cost:
+    """Run the bare imports to the end of their process."""
+    began = time.perf_counter()
+    child = os.posix_spawn(sys.executable, [sys.executable, "-c", BARE], os.environ)
+    _, _, usage = os.wait4(child, 0)
+    return Cost((time.perf_counter() - began) * 1e3, (usage.ru_utime + usage.ru_stime) * 1e3)
+
+
+def start(file: str) -> Cost:
+    """Start the program and take the time when it has answered `initialize`."""
+    peer = Peer([str(Path(sys.executable).with_name("dynamic-mcp")), file])
+    try:
+        return Cost(peer.start() * 1e3, peer.cpu_s() * 1e3)
+    finally:
+        peer.close()
+
+
+def resident_mib(file: str) -> float:
+    """Return the memory of a proxy whose one group has answered a call."""
+    peer = Peer([str(Path(sys.executable).with_name("dynamic-mcp")), file])
+    try:
+        peer.start()
+        peer.until_works(through_group("echo", {"text": "hello"}))
+        return peer.resident_mib()
+    finally:
+        peer.close()
+
+
+def main() -> None:
+    """Measure and print the table."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--rounds", type=int, default=20)
+    chosen = options.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        cache = Path(folder, "cache")
+        os.environ |= {"XDG_CACHE_HOME": str(cache), "XDG_STATE_HOME": f"{folder}/state"}
+        file = config(Path(folder), 1)
+        resident_mib(file)  # compiles what is not compiled yet, and keeps the catalog
+
+        def first() -> Cost:
+            shutil.rmtree(cache / "dynamic-mcp" / "configs", ignore_errors=True)
+            return start(file)
+
+        runs: dict[str, Callable[[], Cost]] = {
+            "bare imports": bare_imports,
+            "first start": first,
+            "unchanged start": lambda: start(file),
+        }
+        rounds = [{name: run() for name, run in runs.items()} for _ in range(chosen.rounds)]
+        show(rounds)
+        sizes = [resident_mib(file) for _ in range(3)]
+        print(f"\nmemory with one group: {statistics.median(sizes):.1f} MiB")
+
+
+def show(rounds: list[dict[str, Cost]]) -> None:
+    """Print a row for each kind of start."""
+    columns = ("wall ms", "minimum", "ratio", "cpu ms", "minimum", "ratio")
+    print(f"{'':16}" + "".join(f"{column:>10}" for column in columns))
+    for name in rounds[0]:
+        cells: list[str] = []
+        for kind in ("wall", "cpu"):
+            values = [getattr(each[name], kind) for each in rounds]
+            ratios = [getattr(each[name], kind) / getattr(each["bare imports"], kind) for each in rounds]
+            cells += [f"{statistics.median(values):10.0f}", f"{min(values):10.0f}", f"{statistics.median(ratios):10.2f}"]
+        print(f"{name:16}" + "".join(cells))
+
+
+if __name__ == "__main__":
+    main()
