@@ -1,4 +1,4 @@
-"""Measure the start: how long until `initialize` is answered, against importing what a bare program of this kind imports.
+"""Measure the start: how long until `initialize` is answered, against the imports of a bare program of this kind.
 
     python -m tests.benchmarks.start [--rounds 20]
 
@@ -70,6 +70,7 @@ def main() -> None:
     chosen = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         cache = Path(folder, "cache")
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed program is compiled once
         os.environ |= {"XDG_CACHE_HOME": str(cache), "XDG_STATE_HOME": f"{folder}/state"}
         file = config(Path(folder), 1)
         resident_mib(file)  # compiles what is not compiled yet, and keeps the catalog
@@ -98,7 +99,7 @@ def show(rounds: list[dict[str, Cost]]) -> None:
         for kind in ("wall", "cpu"):
             values = [getattr(each[name], kind) for each in rounds]
             ratios = [getattr(each[name], kind) / getattr(each["bare imports"], kind) for each in rounds]
-            cells += [f"{statistics.median(values):10.0f}", f"{min(values):10.0f}", f"{statistics.median(ratios):10.2f}"]
+            cells.append(f"{statistics.median(values):10.0f}{min(values):10.0f}{statistics.median(ratios):10.2f}")
         print(f"{name:16}" + "".join(cells))
 
 
