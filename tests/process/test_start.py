@@ -83,8 +83,8 @@ def test_serving_stdio_servers_imports_neither_the_sdk_nor_an_http_client(tmp_pa
     config = tmp_path / "c.json"
     config.write_text(json.dumps({"mcpServers": {"good": odd()}}))
     code = (
-        "import sys; from dynamic_mcp.cli.main import commands\n"
-        f"commands([{str(config)!r}], standalone_mode=False)\n"
+        "import sys; from dynamic_mcp.cli.main import run\n"
+        f"run([{str(config)!r}])\n"
         "print(*sorted(sys.modules), file=sys.stderr)"
     )
     hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25"}}
@@ -149,8 +149,8 @@ async def test_a_stray_print_cannot_break_the_protocol(tmp_path: Path) -> None:
         "    print('stray', flush=True); os.write(1, b'stray')\n"
         "    return await answer(*args)\n"
         "p.Proxy._ping = chatty\n"
-        "from dynamic_mcp.cli.main import commands\n"
-        f"commands([{str(config)!r}])"
+        "from dynamic_mcp.cli.main import run\n"
+        f"run([{str(config)!r}])"
     )
     done = subprocess.run(  # noqa: ASYNC221 - nothing else runs in this test
         [sys.executable, "-c", code],
