@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 GET = "get_dynamic_tools"
 CALL = "call_dynamic_tool"
@@ -15,8 +16,7 @@ CALLS = (CALL, CALL_READ, CALL_WRITE)
 OWN_ARGUMENTS = frozenset(("group", "name", "args", "select"))
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(Struct, frozen=True):
     """A group as a model sees it; `reason` says why it is down, and is empty while it is not."""
 
     name: str

@@ -7,11 +7,11 @@ import os
 import stat
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from json import JSONDecodeError
 from pathlib import Path
 
 from msgspec import ValidationError
+from msgspec.structs import replace
 
 from dynamic_mcp.config import form, jsonc
 from dynamic_mcp.config.environment import place

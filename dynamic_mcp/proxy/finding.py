@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from dynamic_mcp import wire
 from dynamic_mcp.catalog import one_line
@@ -33,8 +32,7 @@ MAX_IN_FULL = 20
 _HOW_TO_GET_MORE = "In brief. For an input schema, give a tool's name as `query`, or `detail`: `full`."
 
 
-@dataclass(frozen=True)
-class _Known:
+class _Known(Struct, frozen=True, dict=True):
     """The searchable form of a group, and what it was made from."""
 
     part: Part
