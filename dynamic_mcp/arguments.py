@@ -7,7 +7,6 @@ comes a note of what was done. Where two readings fit, none is taken: the answer
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 
 from msgspec import Raw, Struct
 
@@ -259,6 +258,8 @@ def _with(data: Raw, path: Path, value: Raw) -> Raw:
 
 def _misnamed(schema: InputSchema, args: Raw, flaws: Sequence[Flaw]) -> Iterator[str]:
     """Yield a guess for each name that no parameter has."""
+    from difflib import get_close_matches  # only when somebody got a name wrong
+
     given = wire.members(args)
     told = {name for flaw in flaws for name in flaw.unknown}
     left = [name for name in schema.parameters if name not in given]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import sys
 from typing import NoReturn
@@ -47,9 +48,13 @@ def _run(args: list[str]) -> int:
         from dynamic_mcp.cli.commands import invoke
 
         return invoke(args)
-    from dynamic_mcp.cli.serving import LogOptions, serve
+    gc.disable()  # what a start loads stays, so looking for garbage in it only takes time; serving looks again
+    try:
+        from dynamic_mcp.cli.serving import LogOptions, serve
 
-    serve(args[0] if args else None, LogOptions(None, None))
+        serve(args[0] if args else None, LogOptions(None, None))
+    finally:
+        gc.enable()
     return 0
 
 

@@ -73,6 +73,7 @@ def serve(argument: str | None, options: LogOptions) -> None:
 async def _serve(config: Config, stdout: int, logs: _Logs) -> None:
     log.info("serving %s: %d groups", config.file, len(config.groups))
     gc.freeze()  # what is there now stays to the end, and need not be looked through for garbage again and again
+    gc.enable()
     known = logins(config.file, may_open_browser=True)
     cache = paths.cache_dir()
     proxy = Proxy(config, shelf=Shelf(cache / "catalogs"), logins=known, meaning=Meaning(cache / "vectors"))
