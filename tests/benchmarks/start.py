@@ -2,10 +2,11 @@
 
     python -m tests.benchmarks.start [--rounds 20]
 
-Each round takes the rows in turn: the bare imports as a whole process, the first start of a config (its kept form is
-not there yet), and a start of the same config again. It prints the median and the minimum of wall and processor time,
-and the median of the ratios to the bare imports of the same round. The memory is that of a proxy whose one group has
-answered a call. It judges nothing: quote ratios of one run.
+Each round takes the rows in turn: the bare imports as a whole process; the first start of a config, with nothing in
+the cache; a start of the same config again, with the catalogs of the one before; and, to compare, how long it takes
+to refuse a config that is wrong. It prints the median and the minimum of wall and processor time, and the median of
+the ratios to the bare imports of the same round. The memory is that of a proxy whose one group has answered a call. It
+judges nothing: quote ratios of one run.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from pathlib import Path
 from tests.benchmarks.core import config, through_group
 from tests.benchmarks.driver import Peer
 
+PROGRAM = str(Path(sys.executable).with_name("dynamic-mcp"))
 BARE = "import asyncio, msgspec, click; from pydantic import BaseModel"
 
 
@@ -35,17 +37,18 @@ class Cost:
     cpu: float
 
 
-def bare_imports() -> Cost:
-    """Run the bare imports to the end of their process."""
+def whole(argv: list[str]) -> Cost:
+    """Run a program to its end, with nothing to read and nobody to hear it."""
+    nowhere = [(os.POSIX_SPAWN_OPEN, each, os.devnull, os.O_RDWR, 0) for each in (0, 1, 2)]
     began = time.perf_counter()
-    child = os.posix_spawn(sys.executable, [sys.executable, "-c", BARE], os.environ)
+    child = os.posix_spawn(argv[0], argv, os.environ, file_actions=nowhere)
     _, _, usage = os.wait4(child, 0)
     return Cost((time.perf_counter() - began) * 1e3, (usage.ru_utime + usage.ru_stime) * 1e3)
 
 
 def start(file: str) -> Cost:
     """Start the program and take the time when it has answered `initialize`."""
-    peer = Peer([str(Path(sys.executable).with_name("dynamic-mcp")), file])
+    peer = Peer([PROGRAM, file])
     try:
         return Cost(peer.start() * 1e3, peer.cpu_s() * 1e3)
     finally:
@@ -54,7 +57,7 @@ def start(file: str) -> Cost:
 
 def resident_mib(file: str) -> float:
     """Return the memory of a proxy whose one group has answered a call."""
-    peer = Peer([str(Path(sys.executable).with_name("dynamic-mcp")), file])
+    peer = Peer([PROGRAM, file])
     try:
         peer.start()
         peer.until_works(through_group("echo", {"text": "hello"}))
@@ -73,16 +76,24 @@ def main() -> None:
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed program is compiled once
         os.environ |= {"XDG_CACHE_HOME": str(cache), "XDG_STATE_HOME": f"{folder}/state"}
         file = config(Path(folder), 1)
-        resident_mib(file)  # compiles what is not compiled yet, and keeps the catalog
+        wrong = Path(folder, "wrong.json")
+        wrong.write_text('{"mcpServers": {"a": {"command": 1}}}')
+        whole([PROGRAM, str(wrong)])  # compiles what is not compiled yet
+        resident_mib(file)
 
         def first() -> Cost:
-            shutil.rmtree(cache / "dynamic-mcp" / "configs", ignore_errors=True)
+            shutil.rmtree(cache, ignore_errors=True)
+            return start(file)
+
+        def again() -> Cost:
+            resident_mib(file)  # keeps the catalog
             return start(file)
 
         runs: dict[str, Callable[[], Cost]] = {
-            "bare imports": bare_imports,
+            "bare imports": lambda: whole([sys.executable, "-c", BARE]),
             "first start": first,
-            "unchanged start": lambda: start(file),
+            "started again": again,
+            "wrong config": lambda: whole([PROGRAM, str(wrong)]),
         }
         rounds = [{name: run() for name, run in runs.items()} for _ in range(chosen.rounds)]
         show(rounds)
