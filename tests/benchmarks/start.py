@@ -5,8 +5,8 @@
 Each round takes the rows in turn: the bare imports as a whole process; the first start of a config, with nothing in
 the cache; a start of the same config again, with the catalogs of the one before; and, to compare, how long it takes
 to refuse a config that is wrong. It prints the median and the minimum of wall and processor time, and the median of
-the ratios to the bare imports of the same round. The memory is that of a proxy whose one group has answered a call. It
-judges nothing: quote ratios of one run.
+the ratios to the bare imports of the same round. The memory is that of a proxy whose one group has answered a call.
+It judges nothing: quote ratios of one run.
 """
 
 from __future__ import annotations
