@@ -4,7 +4,7 @@ A field that is left out, or null, is None here; the defaults are filled in by `
 start with `x-` belong to the person who wrote the file and are ignored in every object.
 
 A field's annotation says all about it: its type, its bounds, the function that judges it, and its description.
-`root` takes what is right. What is wrong with the rest is found and worded by `model`, which is made of the same.
+`root` takes a config that is right. `model` makes pydantic models of these sections, to find all that is wrong in one.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,9 +17,9 @@ from msgspec.structs import fields
 
 from dynamic_mcp.config import values
 
-# Where a server's kind stands for msgspec; a key that no file can use, since those with `x-` are taken out before.
+# Where msgspec finds a server's kind; no file can set it, since keys with `x-` are taken out first.
 _KIND = "x-kind"
-# The objects whose keys are anybody's, so that `x-` means nothing there.
+# The objects whose keys are names, in which `x-` means nothing.
 _MAPS = ("env", "headers", "mcpServers")
 
 Duration = Annotated[str | float | None, values.duration]
@@ -39,7 +39,7 @@ def root(tree: object) -> "Root":
 
 
 def kind(server: object) -> str | None:
-    """`stdio` for a program, `remote` for what has a URL, None for a type that there is not."""
+    """`stdio` for a program, `remote` for a server with a URL, None for an unknown type."""
     if not isinstance(server, dict):
         return "stdio"
     match server.get("type"):
@@ -60,7 +60,7 @@ def without_own_keys(section: object) -> object:
 
 
 def _prepared(tree: object) -> object:
-    """The value without anybody's own keys, and with the kind of each server in it."""
+    """The value as msgspec needs it: without own keys, and with the kind of each server."""
     prepared = _stripped(tree)
     servers = prepared.get("mcpServers") if isinstance(prepared, dict) else None
     if not isinstance(prepared, dict) or not isinstance(servers, dict):

@@ -80,7 +80,7 @@ def plan(
 
 
 def config_of(servers: Mapping[str, Entry], file: Path, environment: Mapping[str, str]) -> Config:
-    """Return what serving these servers would use, if they stood in that file. Raises ValueError."""
+    """Return what serving these servers would use, if they stood in that file; each of them is right."""
     from dynamic_mcp.config import form
     from dynamic_mcp.config.resolve import resolve
     from dynamic_mcp.config.upstream import Surroundings
