@@ -4,7 +4,7 @@ A field that is left out, or null, is None here; the defaults are filled in by `
 start with `x-` belong to the person who wrote the file and are ignored in every object.
 
 A field's annotation says all about it: its type, its bounds, the function that judges it, and its description.
-`root` takes a config that is right. `model` makes pydantic models of these sections, to find all that is wrong in one.
+`root` takes a config that is right. `model` makes pydantic models of these sections, to find all that is wrong.
 """
 
 from collections.abc import Callable, Iterator
