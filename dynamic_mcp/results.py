@@ -7,10 +7,9 @@ lost: what is left out is handed to `keep`, which returns the URI that it can be
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from dynamic_mcp import selection, wire
 from dynamic_mcp.config.resolved import Answers
@@ -29,8 +28,7 @@ _LINE_WITHIN = 0.75
 _WORD_WITHIN = 0.95
 
 
-@dataclass(frozen=True)
-class _Block:
+class _Block(Struct, frozen=True):
     """One block of a result's content; `text` is None where it is binary or unknown."""
 
     raw: Raw

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from typing import Literal
 
-from msgspec import Raw
+from msgspec import Raw, Struct, field
 
 from dynamic_mcp import __version__, wire
 from dynamic_mcp.config.resolved import Broken, GroupConfig, Program, Remote
@@ -33,8 +32,7 @@ Kind = Literal["http", "sse"]
 OURSELVES = Raw(wire.encode({"name": "dynamic-mcp", "version": __version__}))
 
 
-@dataclass(frozen=True)
-class Greeting:
+class Greeting(Struct, frozen=True):
     """What an upstream is told at its start: what the client is and can do, word for word, and for whom it starts."""
 
     version: str = PROTOCOL_VERSIONS[0]
@@ -43,8 +41,7 @@ class Greeting:
     home: Caller | None = None
 
 
-@dataclass(frozen=True)
-class Welcome:
+class Welcome(Struct, frozen=True):
     """What an upstream said of itself: the members of its `initialize` result, as bytes."""
 
     result: dict[str, Raw]
