@@ -5,7 +5,7 @@ as it is, and nothing is ever given to a shell.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
@@ -41,6 +41,16 @@ def expand(text: str, environment: Mapping[str, str]) -> Expansion:
         undefined=_once(name for part in found for name in part.undefined),
         failures=_once(failure for part in found for failure in part.failures),
     )
+
+
+def references(text: str, environment: Mapping[str, str]) -> Iterator[str]:
+    """Yield the variables that `text` takes, or would take if they were set; one with a default only if it is set."""
+    for match in re.finditer(_REFERENCE, text) if "${" in text else ():
+        name, sign, rest = match["name"], match["sign"], match["rest"]
+        if name and sign == "-" and not environment.get(name):
+            yield from references(rest, environment)
+        elif name:
+            yield name
 
 
 def _filled(reference: re.Match[str], environment: Mapping[str, str]) -> Expansion:
