@@ -1,4 +1,4 @@
-"""What AI tools keep from the servers that they start: of their own environment, and of the model's sight. Data, by tool.
+"""What AI tools withhold of their environment from the servers that they start, and how an entry asks for it.
 
 A tool without a row passes its whole environment on. This is read only where a config needs variables.
 """
@@ -107,7 +107,7 @@ CLIENTS = (
         ("codex-mcp-client",),
         _ONLY_A_FEW,
         "https://developers.openai.com/codex/mcp",
-        kept=_SDK_NAMES | frozenset(("LANG", "LC_ALL", "TMPDIR", "TZ", "__CF_USER_TEXT_ENCODING")),
+        kept=_SDK_NAMES | {"LANG", "LC_ALL", "TMPDIR", "TZ"},
         listed="env_vars",
     ),
     Client(
@@ -117,7 +117,7 @@ CLIENTS = (
         "keeps variables that look like secrets to itself, but for those that its entry names",
         "https://geminicli.com/docs/tools/mcp-server/",
         # it judges by the name and by the value, so that only what it always passes is sure
-        kept=_SDK_NAMES | frozenset(("LANG", "TMPDIR", "TMP", "COLORTERM")),
+        kept=_SDK_NAMES | {"LANG", "TMPDIR", "TMP", "COLORTERM"},
         reference="$NAME",
     ),
     Client(
@@ -144,7 +144,7 @@ CLIENTS = (
         ("hermes*",),
         _ONLY_A_FEW,
         "https://hermes-agent.nousresearch.com/docs/user-guide/features/mcp",
-        kept=frozenset("PATH HOME USER LANG LC_ALL TERM SHELL TMPDIR".split()) | frozenset(_SDK_ON_WINDOWS.split()),
+        kept=_SDK_NAMES - {"LOGNAME"} | {"LANG", "LC_ALL", "TMPDIR"},
         reference="${NAME}",
     ),
     Client(

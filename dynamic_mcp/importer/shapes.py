@@ -21,11 +21,13 @@ class Shape:
     """`fixed` stands before the command; an `argv` is one list; a server that `has_name` is an item of a list.
 
     `off` is the field that switches a server off, and its value; `off_list` is a list of names that does so. Where
-    neither is known a server is taken out instead. A file that `must_be_there` is not made.
+    neither is known a server is taken out instead. A file that `must_be_there` is not made. `shown` keeps a server's
+    tools in the model's sight in a tool that would hide them behind a search of its own; a user may change it.
     """
 
     fixed: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     rest: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    shown: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     command: str = "command"
     is_argv: bool = False
     has_name: bool = False
@@ -39,7 +41,12 @@ class Shape:
         name = {"name": NAME} if self.has_name else {}
         return {**name, **self.fixed, **start, **self.rest}
 
+    def is_ours_to_set(self, key: str) -> bool:
+        """Tell whether a field of an entry decides what is started, and whether; the others are the user's."""
+        return key not in self.rest or key in _SWITCHES
 
+
+_SWITCHES = ("enabled", "isActive")
 _DISABLED = ("disabled", True)
 _NOT_ENABLED = ("enabled", False)
 _TYPED: Mapping[str, object] = {"type": "stdio"}
@@ -51,7 +58,7 @@ _SHAPES: Mapping[str, Shape] = {
     "kilocode": _LOCAL,
     "codearts": _LOCAL,
     "fx": Shape({"type": "local"}, is_argv=True),
-    "claude": Shape(_TYPED),
+    "claude": Shape(_TYPED, shown={"alwaysLoad": True}),
     "vscode": Shape(_TYPED),
     "vscode-insiders": Shape(_TYPED),
     "vscodium": Shape(_TYPED),
@@ -74,7 +81,7 @@ _SHAPES: Mapping[str, Shape] = {
     "pi": _PLAIN_OFF,
     "mcphub-nvim": _PLAIN_OFF,
     "gemini": Shape(off_list=("mcp", "excluded")),
-    "qwen-code": Shape(off_list=("mcp", "excluded")),
+    "qwen-code": Shape(shown={"alwaysLoadTools": True}, off_list=("mcp", "excluded")),
     "goose": Shape(
         {"enabled": True, "type": "stdio", "name": NAME, "description": "All MCP servers of dynamic-mcp"},
         {"envs": {}, "timeout": 300},
@@ -86,12 +93,6 @@ _SHAPES: Mapping[str, Shape] = {
     "5ire": Shape({"name": NAME, "key": NAME, "type": "local"}, {"isActive": True}, off=("isActive", False)),
 }
 
-# What is started from a shell, and so has the shell's PATH; everything else may have another.
-_IN_A_TERMINAL = """
-opencode claude codex gemini qwen-code iflow crush copilot-cli amp factory-droid grok-build grok-cli hermes openhands
-pi kimi-code mistral-vibe codebuddy fx mastracode every-code cortex codearts librechat mcporter mcphub-nvim
-"""
-
 
 def shape_of(adapter: Adapter, container: Keys) -> Shape:
     """Return the shape of a tool's servers in this place."""
@@ -100,11 +101,6 @@ def shape_of(adapter: Adapter, container: Keys) -> Shape:
     if container == ("mcp", "servers"):
         return Shape({"type": "local"}, is_argv=True, off=_DISABLED)  # OpenCode's later layout
     return _SHAPES.get(adapter.name, Shape())
-
-
-def is_in_a_terminal(adapter: Adapter) -> bool:
-    """Tell whether a tool is started from a shell."""
-    return adapter.name in _IN_A_TERMINAL.split()
 
 
 def container_of(adapter: Adapter, document: object, paths: Sequence[str]) -> Keys:
