@@ -22,7 +22,8 @@ class Client:
 
     `names` are globs over what it calls itself in `initialize`. `kept` and `dropped` are globs over variables: what
     is dropped and not kept must be asked for. An entry asks by a list of names in the field `listed`, or by an `env`
-    whose values are `reference` with the name in the place of `NAME`; a tool with neither cannot be asked.
+    whose values are `reference` with the name in the place of `NAME`; a tool with neither cannot be asked. A tool
+    that `empties` passes on an empty value for what it is asked for and does not have.
     """
 
     tool: str
@@ -34,6 +35,7 @@ class Client:
     dropped: tuple[str, ...] = ("*",)
     listed: str = ""
     reference: str = ""
+    empties: bool = False
 
     def passes(self, name: str) -> bool:
         """Tell whether a variable reaches a server without being asked for."""
@@ -69,12 +71,17 @@ def client_named(name: str) -> Client | None:
     return next((client for client in CLIENTS if any(fnmatchcase(name, glob) for glob in client.names)), None)
 
 
-def advice(unset: Iterable[str], name: str) -> str:
-    """Say that these variables are not set for us, why that may be with the client of this name, and what to do."""
-    names = list(unset)
+def advice(unset: Iterable[str], empty: Iterable[str], name: str) -> str:
+    """Say that these variables are not set for us, why that may be with the client of this name, and what to do.
+
+    An `empty` one counts where the client passes on nothing for what it does not have. Empty where all is well.
+    """
+    client = client_named(name)
+    names = [*unset, *(empty if client is not None and client.empties else ())]
+    if not names:
+        return ""
     shown = ", ".join(f"`{each}`" for each in names)
     said = f"{shown} {'is' if len(names) == 1 else 'are'} not set for dynamic-mcp"
-    client = client_named(name)
     withheld = client.withheld(names) if client is not None else []
     if client is None or not withheld:
         return f"{said}: set {_it(names)} where the AI tool starts"
@@ -119,6 +126,7 @@ CLIENTS = (
         # it judges by the name and by the value, so that only what it always passes is sure
         kept=_SDK_NAMES | {"LANG", "TMPDIR", "TMP", "COLORTERM"},
         reference="$NAME",
+        empties=True,
     ),
     Client(
         "roo-code",

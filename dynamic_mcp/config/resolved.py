@@ -132,7 +132,10 @@ class Broken:
 
 @dataclass(frozen=True)
 class GroupConfig:
-    """One enabled server of the config file; `idle_after_s` None is never."""
+    """One enabled server of the config file; `idle_after_s` None is never.
+
+    `unset` are the variables that it refers to and that are not set, `empty` those that are set to nothing.
+    """
 
     name: str
     description: str | None
@@ -147,6 +150,8 @@ class GroupConfig:
     exposure: Exposure
     answers: Answers
     upstream: Program | Remote | Broken
+    unset: tuple[str, ...] = ()
+    empty: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:

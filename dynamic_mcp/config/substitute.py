@@ -14,11 +14,16 @@ _REFERENCE = rf"\$\$\{{|\$\{{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::(?P<sign>[-?])(
 
 
 class Expansion(Struct, frozen=True):
-    """A text with its variables filled in, the names that are not set, and the demands that are not met."""
+    """A text with its variables filled in, the names that are not set, and the demands that are not met.
+
+    `demanded` are the names of those, `empty` the names that are set to nothing.
+    """
 
     text: str
     undefined: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
+    demanded: tuple[str, ...] = ()
+    empty: tuple[str, ...] = ()
 
 
 def expand(text: str, environment: Mapping[str, str]) -> Expansion:
@@ -40,6 +45,8 @@ def expand(text: str, environment: Mapping[str, str]) -> Expansion:
         text=re.sub(_REFERENCE, fill, text[:end]) + text[end:].replace("$${", "${"),
         undefined=_once(name for part in found for name in part.undefined),
         failures=_once(failure for part in found for failure in part.failures),
+        demanded=_once(name for part in found for name in part.demanded),
+        empty=_once(name for part in found for name in part.empty),
     )
 
 
@@ -58,12 +65,16 @@ def _filled(reference: re.Match[str], environment: Mapping[str, str]) -> Expansi
     if name is None:
         return Expansion("${")
     value = environment.get(name)
+    if value in (f"${{{name}}}", f"${name}", f"${{env:{name}}}"):  # so a tool passes on what it does not have itself
+        value = None
     if value or (value is not None and sign is None):
-        return Expansion(value)
+        return Expansion(value, empty=() if value else (name,))
     if sign == "-":
         return expand(rest, environment)
     if sign == "?":
-        return Expansion(reference[0], failures=(f"`${{{name}}}` is not set" + (f": {rest}" if rest else ""),))
+        return Expansion(
+            reference[0], failures=(f"`${{{name}}}` is not set" + (f": {rest}" if rest else ""),), demanded=(name,)
+        )
     return Expansion(reference[0], undefined=(name,))
 
 

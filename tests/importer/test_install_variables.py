@@ -131,3 +131,37 @@ def test_a_config_that_is_wrong_is_installed_with_a_word_about_its_variables(wor
     ran = world.run("install", "codex")
     assert ran.code == 0
     assert "variables that it needs are not known" in ran.err
+
+
+@pytest.mark.parametrize("command", ["check", "doctor"])
+def test_what_an_installed_tool_withholds_by_now_is_found_with_the_command_that_mends_it(
+    world: World, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    config(world)
+    for tool in ("codex", "gemini", "claude", "claude-desktop"):
+        world.run("install", tool)
+    clean = world.run(command, "--json").out
+    assert "does not pass" not in clean
+    monkeypatch.setenv("MY_BEARER", "set")
+    config(world, remote={**REMOTE, "url": "http://127.0.0.1:1/mcp"})
+    found = world.run(command, "--json").json()
+    findings = found if command == "check" else found["findings"]
+    hints = {each["what"].partition(" does not pass `MY_BEARER`")[0]: each["hint"] for each in findings[1:]}
+    assert hints["Codex"] == "run `dynamic-mcp install codex`"
+    assert hints["Gemini CLI"] == "run `dynamic-mcp install gemini`"
+    assert "variables_file" in hints["Claude Desktop"]
+    assert "Claude Code" not in hints
+    for tool in ("codex", "gemini"):
+        world.run("install", tool)
+    assert "Codex does not" not in world.run(command, "--json").out
+    assert "Gemini CLI does not" not in world.run(command, "--json").out
+
+
+def test_the_command_that_mends_names_the_scope_and_the_config_where_they_are_not_the_usual(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = world.project / "other.json"
+    other.write_text('{"mcpServers": {}}')
+    world.run("install", "codex", "--scope", "project", "-c", str(other))
+    other.write_text(json.dumps({"mcpServers": {"ev": EV}}))
+    assert f"run `dynamic-mcp install codex --scope project -c {other}`" in world.run("check", str(other)).out
