@@ -105,6 +105,31 @@ def _named(entry: Mapping[str, object], listed: str) -> set[str]:
 
 
 _SDK_NAMES = frozenset(f"{_SDK} {_SDK_ON_WINDOWS}".split())
+_TAKEN_BY_COPILOT = (
+    "GITHUB_TOKEN",
+    "COPILOT_GITHUB_TOKEN",
+    "GITHUB_COPILOT_*TOKEN",
+    "GITHUB_PERSONAL_ACCESS_TOKEN",
+    "GITHUB_MCP_SERVER_TOKEN",
+    "OPENAI_API_KEY",
+    "ANTHROPIC_API_KEY",
+    "AZURE_OPENAI_API_KEY",
+    "COPILOT_PROVIDER_*",
+    "NODE_ENV",
+)
+# What Gemini CLI lets no entry set; it passes these on by itself.
+_NOT_FOR_GEMINI = frozenset(
+    (
+        "NODE_OPTIONS",
+        "NODE_PATH",
+        "PYTHONPATH",
+        "LD_LIBRARY_PATH",
+        "JAVA_TOOL_OPTIONS",
+        "CLASSPATH",
+        "BASH_ENV",
+        "ENV",
+    )
+)
 _ONLY_A_FEW = "passes on a few variables only, and those that its entry names"
 
 CLIENTS = (
@@ -124,7 +149,7 @@ CLIENTS = (
         "keeps variables that look like secrets to itself, but for those that its entry names",
         "https://geminicli.com/docs/tools/mcp-server/",
         # it judges by the name and by the value, so that only what it always passes is sure
-        kept=_SDK_NAMES | {"LANG", "TMPDIR", "TMP", "COLORTERM"},
+        kept=_SDK_NAMES | {"LANG", "TMPDIR", "TMP", "COLORTERM"} | _NOT_FOR_GEMINI,
         reference="$NAME",
         empties=True,
     ),
@@ -175,8 +200,8 @@ CLIENTS = (
         "copilot-cli",
         "GitHub Copilot CLI",
         ("copilot-cli", "github-copilot-developer"),
-        "keeps its own GitHub token to itself",
+        "keeps the variables of its own logins to itself",
         "https://docs.github.com/en/copilot/how-tos/copilot-cli/customize-copilot/add-mcp-servers",
-        dropped=("GITHUB_TOKEN", "COPILOT_GITHUB_TOKEN"),
+        dropped=_TAKEN_BY_COPILOT,
     ),
 )

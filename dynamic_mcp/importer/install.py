@@ -84,10 +84,11 @@ def installation(
     """
     mine = target(adapter, scope, machine)
     work = _Work(adapter, machine)
+    # our entry comes first, so that it goes last when all is undone: what is put back is written as it is by then
+    work.install(mine, start, needed)
     for there, names in (replaced or {}).items():
         for name in names:
             work.replace(there, name)
-    work.install(mine, start, needed)
     return work.done(mine)
 
 

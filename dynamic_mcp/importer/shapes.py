@@ -72,7 +72,8 @@ _SHAPES: Mapping[str, Shape] = {
     "zed": Shape({"source": "custom"}, {"env": {}}, off=_NOT_ENABLED),
     "crush": Shape(_TYPED, off=_DISABLED),
     "factory-droid": Shape(_TYPED, off=_DISABLED),
-    "cline": _PLAIN_OFF,
+    # Cline waits three seconds for a server's first answer, unless the entry says how many
+    "cline": Shape(rest={"timeout": 60}, off=_DISABLED),
     "roo-code": _PLAIN_OFF,
     "windsurf": _PLAIN_OFF,
     "antigravity": _PLAIN_OFF,

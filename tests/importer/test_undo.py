@@ -18,10 +18,10 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     return World(tmp_path, monkeypatch, capsys)
 
 
-def replaced(world: World) -> Path:
-    """Cursor with three of its four servers replaced."""
+def replaced(world: World, *, but: str = "c") -> Path:
+    """Cursor with its four servers replaced but for one."""
     file = world.cursor(**SERVERS)
-    world.run("import", "cursor", "--exclude", "c", "--yes")
+    world.run("import", "cursor", "--exclude", but, "--yes")
     assert world.run("install", "cursor", "--replace", "-c", str(world.output)).code == 0
     return file
 
@@ -47,11 +47,12 @@ def test_what_is_put_back_and_what_is_taken_out_of_a_changed_file_is_named(world
     assert "put back: `mcpServers.a`, `mcpServers.b`, `mcpServers.d`" in said
 
 
+@pytest.mark.parametrize("but", ["a", "b", "c", "d", "none"])
 @pytest.mark.parametrize("indent", [4, "\t", 2, None])
 def test_servers_go_back_among_their_neighbours_in_the_manner_of_a_file_that_was_written_anew(
-    world: World, indent: Any
+    world: World, indent: Any, but: str
 ) -> None:
-    file = replaced(world)
+    file = replaced(world, but=but)
     document = json.loads(file.read_text())
     file.write_text(json.dumps({"new": 1, **document}, indent=indent))
     world.run("undo", "--yes")
