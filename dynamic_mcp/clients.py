@@ -130,6 +130,7 @@ _NOT_FOR_GEMINI = frozenset(
         "ENV",
     )
 )
+_CERTIFICATES = frozenset(("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"))
 _ONLY_A_FEW = "passes on a few variables only, and those that its entry names"
 
 CLIENTS = (
@@ -139,7 +140,7 @@ CLIENTS = (
         ("codex-mcp-client",),
         _ONLY_A_FEW,
         "https://developers.openai.com/codex/mcp",
-        kept=_SDK_NAMES | {"LANG", "LC_ALL", "TMPDIR", "TZ"},
+        kept=_SDK_NAMES | {"LANG", "LC_ALL", "TMPDIR", "TZ"} | _CERTIFICATES,
         listed="env_vars",
     ),
     Client(

@@ -71,7 +71,7 @@ class Life:
         """Leave CONNECTING without a link."""
         self.error = error
         if self.advice and self.advice not in error.hint:
-            error.hint = "; ".join(filter(None, (error.hint, self.advice)))
+            error.hint = "; ".join(filter(None, (self.advice, error.hint)))
         self.attempts.failed(self._clock.now())
         if isinstance(error, LoginNeeded):
             self.enter(State.NEEDS_LOGIN, error.hint)

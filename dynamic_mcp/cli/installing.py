@@ -199,6 +199,8 @@ def _tell(this: Invocation, adapter: Adapter, made: Installation, deed: Deed) ->
     ):
         if names:
             this.out.words(f"{text}: {', '.join(names)}")
+    if made.remark:
+        this.out.words(f"note: {made.remark}")
     this.out.words(f"start {adapter.title} anew; `dynamic-mcp undo {deed.id}` takes it back")
 
 

@@ -57,6 +57,7 @@ class Installation:
     missing: tuple[str, ...] = ()
     asked_for: tuple[str, ...] = ()
     withheld: tuple[str, ...] = ()
+    remark: str = ""
 
     @property
     def is_needed(self) -> bool:
@@ -271,8 +272,18 @@ class _Work:
             Diff(file.file, file.before.text, file.made.text, self._servers[file.file])
             for file in self._files.values()
         ]
-        lists = (self._off, self._out, self._missing, self._asked_for, self._withheld)
-        return Installation(mine.file, tuple(changes), tuple(diffs), *map(tuple, lists))
+        _, servers = self._opened(mine)
+        return Installation(
+            mine.file,
+            tuple(changes),
+            tuple(diffs),
+            switched_off=tuple(self._off),
+            taken_out=tuple(self._out),
+            missing=tuple(self._missing),
+            asked_for=tuple(self._asked_for),
+            withheld=tuple(self._withheld),
+            remark=servers.shape.remark,
+        )
 
     def _opened(self, there: Target) -> tuple[_File, _Servers]:
         file = self._files.get(there.file) or self._files.setdefault(there.file, _File(there.file))

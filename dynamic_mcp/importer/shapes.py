@@ -23,6 +23,7 @@ class Shape:
     `off` is the field that switches a server off, and its value; `off_list` is a list of names that does so. Where
     neither is known a server is taken out instead. A file that `must_be_there` is not made. `shown` keeps a server's
     tools in the model's sight in a tool that would hide them behind a search of its own; a user may change it.
+    `remark` is what a person should know who installs into the tool.
     """
 
     fixed: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
@@ -34,6 +35,7 @@ class Shape:
     off: tuple[str, object] | None = None
     off_list: Keys = ()
     must_be_there: bool = False
+    remark: str = ""
 
     def entry(self, command: str, args: Sequence[str]) -> dict[str, object]:
         """Return an entry that starts a program."""
@@ -66,7 +68,12 @@ _SHAPES: Mapping[str, Shape] = {
     "copilot-jetbrains": Shape(_TYPED),
     "copilot-cli": Shape({"type": "local"}, {"tools": ["*"]}),
     "librechat": Shape(_TYPED, must_be_there=True),
-    "codex": Shape(off=_NOT_ENABLED),
+    # not written: a Codex that does not know the setting does not start with it
+    "codex": Shape(
+        off=_NOT_ENABLED,
+        remark="with most models Codex keeps the tools of all servers behind its own search; from late 2026 on"
+        ' `direct_only_tool_namespaces = ["mcp__dynamic_mcp"]` below `[features.code_mode]` shows these two at once',
+    ),
     "hermes": Shape(off=_NOT_ENABLED),
     "kimi-code": Shape(off=_NOT_ENABLED),
     "zed": Shape({"source": "custom"}, {"env": {}}, off=_NOT_ENABLED),
