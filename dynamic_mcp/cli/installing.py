@@ -199,6 +199,9 @@ def _tell(this: Invocation, adapter: Adapter, made: Installation, deed: Deed) ->
     ):
         if names:
             this.out.words(f"{text}: {', '.join(names)}")
+    others = [f"`{change.file}`" for change in made.changes if change.file != made.file]
+    if others:
+        this.out.words(f"changed as well: {', '.join(others)}")
     if made.remark:
         this.out.words(f"note: {made.remark}")
     this.out.words(f"start {adapter.title} anew; `dynamic-mcp undo {deed.id}` takes it back")

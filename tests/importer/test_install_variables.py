@@ -82,6 +82,18 @@ def test_installing_again_adds_what_the_config_needs_by_now_and_undo_takes_just_
     assert not file.exists()
 
 
+def test_uninstalling_takes_out_what_several_installations_brought(world: World) -> None:
+    text = '# mine\nmodel = "x"\n'
+    file = world.write(".codex/config.toml", text)
+    for servers in ({"ev": EV}, {"ev": EV, "remote": REMOTE}):
+        config(world, **servers)
+        world.run("install", "codex")
+    file.write_text(file.read_text() + "\n[later]\nx = 1\n")
+    assert world.run("uninstall", "codex").code == 0
+    assert tomllib.loads(file.read_text()) == {"model": "x", "later": {"x": 1}}
+    assert file.read_text().startswith(text)
+
+
 def test_what_a_user_wrote_into_our_entry_stays_when_it_is_installed_again(world: World) -> None:
     text = (
         '[mcp_servers.dynamic-mcp]\ncommand = "old" # mine\nargs = []\nstartup_timeout_sec = 99 # long\n'

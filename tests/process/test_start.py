@@ -101,7 +101,7 @@ def test_serving_stdio_servers_imports_neither_the_sdk_nor_an_http_client(tmp_pa
     assert '"echo' in done.stdout.replace("\\", "")
     loaded = set(done.stderr.splitlines()[-1].split())
     assert "dynamic_mcp.upstream.stdio" in loaded
-    unwanted = {"mcp", "mcp_types", "httpx2", "authlib", "rich", "questionary"}
+    unwanted = {"mcp", "mcp_types", "httpx2", "authlib", "rich", "questionary", "dynamic_mcp.clients"}
     assert not loaded & unwanted
 
 
