@@ -198,6 +198,14 @@ CLIENTS = (
         kept=_SDK_NAMES,
     ),
     Client(
+        "mistral-vibe",
+        "Mistral Vibe",
+        (),  # it says the name of its SDK
+        "passes on a few variables only",
+        "https://docs.mistral.ai/mistral-vibe/introduction/configuration",
+        kept=_SDK_NAMES,
+    ),
+    Client(
         "copilot-cli",
         "GitHub Copilot CLI",
         ("copilot-cli", "github-copilot-developer"),
