@@ -23,7 +23,8 @@ class Client:
     `names` are globs over what it calls itself in `initialize`. `kept` and `dropped` are globs over variables: what
     is dropped and not kept must be asked for. An entry asks by a list of names in the field `listed`, or by an `env`
     whose values are `reference` with the name in the place of `NAME`; a tool with neither cannot be asked. A tool
-    that `empties` passes on an empty value for what it is asked for and does not have.
+    that `empties` passes on an empty value for what it is asked for and does not have. One that `judges` looks at
+    names and values, so that what is neither kept nor asked for may pass or not.
     """
 
     tool: str
@@ -36,6 +37,7 @@ class Client:
     listed: str = ""
     reference: str = ""
     empties: bool = False
+    judges: bool = False
 
     def passes(self, name: str) -> bool:
         """Tell whether a variable reaches a server without being asked for."""
@@ -149,10 +151,10 @@ CLIENTS = (
         ("gemini-cli-mcp-client*",),
         "keeps variables that look like secrets to itself, but for those that its entry names",
         "https://geminicli.com/docs/tools/mcp-server/",
-        # it judges by the name and by the value, so that only what it always passes is sure
         kept=_SDK_NAMES | {"LANG", "TMPDIR", "TMP", "COLORTERM"} | _NOT_FOR_GEMINI,
         reference="$NAME",
         empties=True,
+        judges=True,
     ),
     Client(
         "roo-code",

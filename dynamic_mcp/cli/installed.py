@@ -53,7 +53,8 @@ def _finding(
     client: Client, scope: Scope, file: Path, names: list[str], config: Path, environment: Mapping[str, str]
 ) -> Finding:
     shown = ", ".join(f"`{name}`" for name in names)
-    what = f"{client.title} does not pass {shown} to dynamic-mcp: it {client.habit}"
+    verb = "may not" if client.judges else "does not"
+    what = f"{client.title} {verb} pass {shown} to dynamic-mcp: it {client.habit}"
     if not client.can_be_asked:
         return Finding(Level.WARNING, str(file), what, "put them into a file that `settings.variables_file` names")
     command = f"dynamic-mcp install {client.tool}"
