@@ -133,6 +133,17 @@ def data_of(structured: Raw | None, texts: Iterable[str]) -> object:
     return found[0] if len(found) == 1 else found
 
 
+def explained(result: Raw, words: str) -> Raw:
+    """Return a result that is an error with a text more in it; any other as it is."""
+    try:
+        members = wire.members(result)
+        if bytes(members.get("isError", b"")) != b"true":
+            return result
+        return _result(members, [*_blocks(members), _text(words)])
+    except wire.Malformed:
+        return result
+
+
 # --- blocks ----------------------------------------------------------------------------------------------
 
 

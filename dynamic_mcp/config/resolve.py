@@ -63,7 +63,7 @@ def _variables(files: Iterable[Path]) -> tuple[dict[str, str], list[str]]:
 def _group(
     name: str, server: form.Server, settings: form.Settings, *, surroundings: Surroundings
 ) -> tuple[GroupConfig, list[str]]:
-    made, warnings = upstream(("mcpServers", name), server, settings=settings, surroundings=surroundings)
+    made = upstream(("mcpServers", name), server, settings=settings, surroundings=surroundings)
     idle_s = _first(values.idle_time(server.idle_timeout), values.idle_time(settings.idle_timeout), default=1800.0)
     own, shared = (section.retry or form.Retry() for section in (server, settings))
     group = GroupConfig(
@@ -82,9 +82,11 @@ def _group(
             pinned=tuple(server.pinned or ()),
         ),
         answers=_answers(server, settings),
-        upstream=made,
+        upstream=made.upstream,
+        unset=made.unset,
+        empty=made.empty,
     )
-    return group, warnings
+    return group, made.warnings
 
 
 def _max_message_bytes(settings: form.Settings) -> int:

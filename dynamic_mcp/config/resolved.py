@@ -147,7 +147,10 @@ class Broken(Struct, frozen=True):
 
 
 class GroupConfig(Struct, frozen=True):
-    """One enabled server of the config file; `idle_after_s` None is never."""
+    """One enabled server of the config file; `idle_after_s` None is never.
+
+    `unset` are the variables that it refers to and that are not set, `empty` those that are set to nothing.
+    """
 
     name: str
     description: str | None
@@ -162,6 +165,8 @@ class GroupConfig(Struct, frozen=True):
     exposure: Exposure
     answers: Answers
     upstream: Program | Remote | Broken
+    unset: tuple[str, ...] = ()
+    empty: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:

@@ -31,10 +31,17 @@ class Surroundings(Struct, frozen=True):
         return {**self.environment, **self.variables} if self.variables else self.environment
 
 
-def upstream(
-    at: Keys, server: form.Server, *, settings: form.Settings, surroundings: Surroundings
-) -> tuple[Program | Remote | Broken, list[str]]:
-    """What stands behind the server at these keys, and the warnings about it."""
+class Made(Struct, frozen=True):
+    """What stands behind a server, the warnings about it, and the variables of its texts that lack a value."""
+
+    upstream: Program | Remote | Broken
+    warnings: list[str]
+    unset: tuple[str, ...]
+    empty: tuple[str, ...]
+
+
+def upstream(at: Keys, server: form.Server, *, settings: form.Settings, surroundings: Surroundings) -> Made:
+    """What stands behind the server at these keys."""
     texts = _Texts(surroundings.filling())
     made: Program | Remote
     match server:
@@ -42,7 +49,8 @@ def upstream(
             made = _program(at, server, settings, texts=texts, surroundings=surroundings)
         case form.Remote():
             made = _remote(at, server, settings, texts=texts, surroundings=surroundings)
-    return (Broken("; ".join(texts.failures)) if texts.failures else made), texts.warnings
+    found = Broken("; ".join(texts.failures)) if texts.failures else made
+    return Made(found, texts.warnings, tuple(texts.unset), tuple(texts.empty))
 
 
 def env_files(server: form.Server, settings: form.Settings, surroundings: Surroundings) -> list[Path]:
@@ -81,12 +89,16 @@ class _Texts:
         self._environment = environment
         self.warnings: list[str] = []
         self.failures: list[str] = []
+        self.unset: dict[str, None] = {}
+        self.empty: dict[str, None] = {}
 
     def fail(self, at: Keys, message: str) -> None:
         self.failures.append(f"{path(at)}: {message}")
 
     def filled(self, at: Keys, text: str, *, is_required: bool = False) -> str:
         expansion = expand(text, self._environment)
+        self.unset.update(dict.fromkeys((*expansion.undefined, *expansion.demanded)))
+        self.empty.update(dict.fromkeys(expansion.empty))
         for name in expansion.undefined:
             if is_required:
                 self.fail(at, f"`${{{name}}}` is not set")

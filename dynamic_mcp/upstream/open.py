@@ -40,6 +40,14 @@ class Greeting(Struct, frozen=True):
     client_info: Raw = field(default_factory=lambda: OURSELVES)
     home: Caller | None = None
 
+    def advice(self, config: GroupConfig) -> str:
+        """Say which variables of a server are not set and what to do with this client; empty where all are."""
+        if not (config.unset or config.empty):
+            return ""
+        from dynamic_mcp.clients import advice
+
+        return advice(config.unset, config.empty, wire.text(wire.member(self.client_info, "name")) or "")
+
 
 class Welcome(Struct, frozen=True):
     """What an upstream said of itself: the members of its `initialize` result, as bytes."""
