@@ -66,7 +66,7 @@ _SHAPES: Mapping[str, Shape] = {
     "vscodium": Shape(_TYPED),
     "visual-studio": Shape(_TYPED),
     "copilot-jetbrains": Shape(_TYPED),
-    "copilot-cli": Shape({"type": "local"}, {"tools": ["*"]}),
+    "copilot-cli": Shape({"type": "local"}, {"tools": ["*"]}, shown={"deferTools": "never"}),
     "librechat": Shape(_TYPED, must_be_there=True),
     # not written: a Codex that does not know the setting does not start with it
     "codex": Shape(
