@@ -7,7 +7,7 @@ import difflib
 import os
 import secrets as randomness
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import click
@@ -16,6 +16,7 @@ from dynamic_mcp import paths
 from dynamic_mcp.cli.answers import asking
 from dynamic_mcp.cli.importing import journal, machine_of, now
 from dynamic_mcp.cli.invocation import Invocation
+from dynamic_mcp.cli.output import Output
 from dynamic_mcp.cli.own_program import own_program
 from dynamic_mcp.clients import client_of
 from dynamic_mcp.config.needs import Needs, needs
@@ -56,7 +57,7 @@ def install(this: Invocation, tool: str, scope: str, project: str | None, *, rep
         _tell(this, adapter, made, deed)
     if not made.is_needed:
         this.out.words(f"`{made.file}` has it already")
-    _tell_more(this, adapter, made, needed, remark)
+    tell_limits(this.out, adapter, made, needed, remark)
     if wanted is not None:
         _tell_what_stays(this, adapter, wanted)
     if this.out.asked_for_json:
@@ -84,17 +85,19 @@ def uninstall(this: Invocation, tool: str, scope: str, project: str | None) -> i
     return _told(this, words)
 
 
-def undo(this: Invocation, id: str | None, *, yes: bool) -> int:
-    """Take a change back, the latest only if that is confirmed; return the exit code."""
+def undo(this: Invocation, ids: Sequence[str], *, yes: bool) -> int:
+    """Take changes back, the latest only if that is confirmed; return the exit code."""
     known = journal()
-    deed = known.deed(id)
-    if deed.is_undone:
-        this.out.words(f"{deed.id} ({deed.what}) is undone already")
-        return 0
-    if id is None and not yes and not _is_confirmed(this, deed, known.preview(deed)):
-        this.out.words("nothing is undone")
-        return 0
-    return _told(this, [f"undone: {deed.what} ({deed.id}, {deed.when})", *known.undo(deed)])
+    words: list[str] = []
+    for id in ids or (None,):
+        deed = known.deed(id)
+        if deed.is_undone:
+            words.append(f"{deed.id} ({deed.what}) is undone already")
+        elif id is None and not yes and not _is_confirmed(this, deed, known.preview(deed)):
+            words.append("nothing is undone")
+        else:
+            words += [f"undone: {deed.what} ({deed.id}, {deed.when})", *known.undo(deed)]
+    return _told(this, words)
 
 
 def _is_confirmed(this: Invocation, deed: Deed, words: Iterable[str]) -> bool:
@@ -207,19 +210,19 @@ def _tell(this: Invocation, adapter: Adapter, made: Installation, deed: Deed) ->
     this.out.words(f"start {adapter.title} anew; `dynamic-mcp undo {deed.id}` takes it back")
 
 
-def _tell_more(this: Invocation, adapter: Adapter, made: Installation, needed: Needs, remark: str) -> None:
-    """Say what will not work as it is."""
+def tell_limits(out: Output, adapter: Adapter, made: Installation, needed: Needs, remark: str) -> None:
+    """Say what of a config will not work in this tool as it is."""
     client = client_of(adapter.name)
     if remark:
-        this.out.words(f"warning: {remark}")
+        out.words(f"warning: {remark}")
     if client is not None and made.withheld:
-        this.out.words(
+        out.words(
             f"warning: {adapter.title} {client.habit}, and its entry cannot ask for {', '.join(made.withheld)}: put"
             " what the config needs into a file that `settings.variables_file` names"
         )
     if client is not None and needed.wants_all and client.dropped == ("*",):
         more = "; name what they need in `inherit_env` and install again" if client.can_be_asked else ""
-        this.out.words(
+        out.words(
             f'warning: {adapter.title} {client.habit}; servers with `"inherit_env": "all"` get no more than that:'
             f" {', '.join(needed.wants_all)}{more}"
         )
