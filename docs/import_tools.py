@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from dynamic_mcp.importer.adapter import SYSTEMS, Adapter, Field, Place, Wait
+from dynamic_mcp.importer.adapter import SYSTEMS, Adapter, Field, Place, Syntax, Wait
 from dynamic_mcp.importer.fields import COMMON
 from dynamic_mcp.importer.found import Scope
 from dynamic_mcp.importer.known.syntaxes import ANY
@@ -49,8 +49,13 @@ becomes a whole path elsewhere. A user's stays as it is, with a warning.
 
 ## Where
 
-| tool | names | files | variables | `timeout` | remarks |
-|---|---|---|---|---|---|
+Of the environment, a server gets what the tool gave it: everything, only what programs need to run (safe), or
+everything but what the tool holds back. What an unknown tool gives is taken to be safe, as the protocol's own libraries
+do it. A variable that is not set stays as it is written, and here fails the server by its name, where *unset is empty*
+does not say otherwise.
+
+| tool | names | files | variables | environment | `timeout` | remarks |
+|---|---|---|---|---|---|---|
 """
 
 _ROWS = (
@@ -87,15 +92,43 @@ def _names(meanings: tuple[Field, ...]) -> str:
 
 def _row(adapter: Adapter) -> str:
     names = ", ".join(f"`{name}`" for name in (adapter.name, *adapter.aliases))
-    syntax = "any" if adapter.variables == ANY else " ".join(_syntaxes(adapter)) or "none"
     unit = {1.0: "s", 0.001: "ms", None: "guessed"}[adapter.timeout_unit_s]
     remarks = f"{adapter.notes} [Source]({adapter.source}), {adapter.checked}".strip()
-    cells = (adapter.title, names, "<br>".join(_files(adapter)) or "none", syntax, unit, remarks)
+    files = "<br>".join(_files(adapter)) or "none"
+    cells = (adapter.title, names, files, _variables(adapter), _inherited(adapter), unit, remarks)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def _syntaxes(adapter: Adapter) -> list[str]:
-    return list(dict.fromkeys(f"`{each.value.split(',')[0]}`" for each in adapter.variables))
+def _variables(adapter: Adapter) -> str:
+    parts = ["any" if adapter.variables == ANY else _syntaxes(adapter.variables) or "none"]
+    if adapter.env_variables:
+        parts.append(f"in `env` and `headers` also {_syntaxes(adapter.env_variables)}")
+    for variables in dict.fromkeys(place.variables for place in adapter.places if place.variables is not None):
+        paths = dict.fromkeys(_EDITOR.sub(r"<editor>\1", each.path) for each in adapter.places)
+        there = [path for path in paths if any(_is_at(place, path, variables) for place in adapter.places)]
+        parts.append(f"{_syntaxes(variables)} in {', '.join(f'`{path.removeprefix("./")}`' for path in there)}")
+    if adapter.empties != "nowhere":
+        parts.append("unset is empty" + (" in `env` and `headers`" if adapter.empties == "env" else ""))
+    return "; ".join(parts)
+
+
+def _is_at(place: Place, path: str, variables: tuple[Syntax, ...]) -> bool:
+    return place.variables == variables and _EDITOR.sub(r"<editor>\1", place.path) == path
+
+
+def _syntaxes(variables: tuple[Syntax, ...]) -> str:
+    return " ".join(dict.fromkeys(f"`{each.value.split(',')[0]}`" for each in variables))
+
+
+def _inherited(adapter: Adapter) -> str:
+    match adapter.inherits:
+        case None:
+            return "unknown"
+        case tuple(names):
+            held_back = [f"`{name.removeprefix('!')}`" for name in names if name.startswith("!")]
+            return f"all but {', '.join(held_back)}"
+        case choice:
+            return choice
 
 
 def _files(adapter: Adapter) -> Iterator[str]:

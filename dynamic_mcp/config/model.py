@@ -268,7 +268,8 @@ class Launch(Shared):
     inherit_env: InheritEnv = Field(
         None,
         description="`safe` passes on what programs need to run (PATH, HOME, locale, proxies), `all` everything,"
-        " a list the safe ones and these; names may be globs, as `AWS_*`. Default: safe.",
+        " a list the safe ones and these; names may be globs, as `AWS_*`, and `!*TOKEN*` holds back what others"
+        " pass on. Default: safe.",
     )
 
 

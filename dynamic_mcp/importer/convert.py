@@ -60,7 +60,8 @@ def convert(raw: Raw, context: Context, taken: Container[str]) -> Found | tuple[
     name, remark = naming.legal(_given_name(draft), taken)
     if remark:
         draft.note("", remark)
-    return Found(name, entry, context.source, tuple(draft.notices), tuple(draft.exports))
+    inherits = (context.adapter.inherits or "safe") if "command" in entry else None
+    return Found(name, entry, context.source, tuple(draft.notices), tuple(draft.exports), inherits)
 
 
 def _is_ours(draft: Draft) -> bool:

@@ -79,14 +79,15 @@ class Draft:
         for meaning in meanings:
             yield from self.fields.get(meaning, ())
 
-    def text(self, field: str, value: object, *, env_name: str = "") -> str | None:
+    def text(self, field: str, value: object, *, env_name: str = "", is_header: bool = False) -> str | None:
         """A value as text in our syntax; None, with a notice, where it is no text."""
         plain = self.plain(field, value)
         if plain is None:
             return None
-        converted = variables.ours(
-            plain, self.context.adapter.variables, self._scene(), field=field, env_name=env_name
-        )
+        adapter, is_env = self.context.adapter, bool(env_name) or is_header
+        syntax = (*adapter.variables, *(adapter.env_variables if is_env else ()))
+        scene = self._scene(is_unset_empty=adapter.empties == "everywhere" or (adapter.empties == "env" and is_env))
+        converted = variables.ours(plain, syntax, scene, field=field, env_name=env_name)
         for remark in converted.remarks:
             self.note(field, remark)
         self.exports.update(dict.fromkeys(converted.exports))
@@ -111,7 +112,7 @@ class Draft:
             return None
         return text
 
-    def _scene(self) -> Scene:
+    def _scene(self, *, is_unset_empty: bool) -> Scene:
         context = self.context
         return Scene(
             context.machine,
@@ -120,6 +121,7 @@ class Draft:
             self.name,
             inputs=context.inputs,
             own=frozenset(name for given in self.all(Field.ENV) for name in members(given.value) or ()),
+            is_unset_empty=is_unset_empty,
         )
 
 

@@ -8,6 +8,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Literal
 
+from dynamic_mcp.config.environment import Inherit
+
 
 class Scope(StrEnum):
     """Whose settings a file holds; LOCAL is a tool's per-project part of the user's own file."""
@@ -51,7 +53,8 @@ class Notice:
 class Found:
     """One server in the form of our own config: `entry` is the object that goes under `mcpServers`.
 
-    `exports` are the variables that the entry refers to and that the tool itself used to ask for.
+    `exports` are the variables that the entry refers to and that the tool itself used to ask for. `inherits` is what
+    the tool gave the program of its own environment, None for a server that is no program.
     """
 
     name: str
@@ -59,6 +62,7 @@ class Found:
     source: Source
     notices: tuple[Notice, ...] = ()
     exports: tuple[str, ...] = ()
+    inherits: Inherit | None = None
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from dynamic_mcp.importer.draft import Context, shown
 from dynamic_mcp.importer.found import Found, Machine, Notice, Reading, Scope, Source
 from dynamic_mcp.importer.known import GENERIC, TOOLS
 from dynamic_mcp.importer.sniff import adapter_for
+from dynamic_mcp.importer.switches import switched_off
 from dynamic_mcp.names import closest
 
 _BY_SCOPE = (Scope.PROJECT, Scope.LOCAL, Scope.USER)
@@ -124,8 +125,9 @@ def _read(
 ) -> Reading:
     if not isinstance(document.value, dict):
         return Reading(source, error="holds no settings: it is not an object")
+    adapter = _at_place(adapter, place)
     brought = quirks.bring(adapter, document.value, source, machine)
-    collected = collect(brought.document, adapter, place)
+    collected = collect(brought.document, adapter, place, switched_off(adapter, machine))
     context = Context(adapter, source, machine, inputs(brought.document, adapter))
     remarks = [*_doubled(document, adapter), *brought.remarks, *collected.remarks]
     notices = [context.notice(where, "", reason) for where, reason in remarks]
@@ -137,6 +139,15 @@ def _read(
         else:
             notices.extend(result)
     return Reading(source, tuple(servers.values()), tuple(notices))
+
+
+def _at_place(adapter: Adapter, place: Place | None) -> Adapter:
+    """The tool as it reads the file at this place."""
+    if place is not None and place.variables is not None:
+        adapter = replace(adapter, variables=place.variables)
+    if place is not None and place.inherits is not None:
+        adapter = replace(adapter, inherits=place.inherits)
+    return adapter
 
 
 def _doubled(document: formats.Document, adapter: Adapter) -> Iterator[tuple[str, str]]:

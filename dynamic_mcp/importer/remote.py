@@ -64,7 +64,7 @@ def _headers(draft: Draft) -> dict[str, str]:
     for given in draft.all(Field.HEADERS):
         for name, value in _members(draft, given).items():
             field = f"{given.name}.{name}"
-            if (text := draft.text(field, value)) is not None:
+            if (text := draft.text(field, value, is_header=True)) is not None:
                 _set(draft, headers, field, name, text.strip())
     for given in draft.all(Field.HEADERS_FROM_ENV):
         for name, value in _members(draft, given).items():
