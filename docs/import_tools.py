@@ -16,6 +16,7 @@ FILE = Path(__file__).parent / "import-tools.md"
 _SYSTEMS = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}
 _SCOPES = {Scope.USER: "", Scope.PROJECT: "project: ", Scope.LOCAL: "local: "}
 _EDITOR = re.compile(r"(?:\{appdata\}/[^/]+|~/\.vscode-server/data)(/User/globalStorage/.*)")
+_IN_EDITOR = r"<editor>\1"
 
 _BEGINNING = """# The tools that are read
 
@@ -49,10 +50,9 @@ becomes a whole path elsewhere. A user's stays as it is, with a warning.
 
 ## Where
 
-Of the environment, a server gets what the tool gave it: everything, only what programs need to run (safe), or
-everything but what the tool holds back. What an unknown tool gives is taken to be safe, as the protocol's own libraries
-do it. A variable that is not set stays as it is written, and here fails the server by its name, where *unset is empty*
-does not say otherwise.
+A server gets of the environment what the tool gave it: all, what programs need to run (safe), or all but what the tool
+holds back. Where nobody knows what a tool gives, it is what is safe, as with the protocol's own libraries. A variable
+that is not set stays as it is written and is named when the server starts, unless *unset is empty* there.
 
 | tool | names | files | variables | environment | `timeout` | remarks |
 |---|---|---|---|---|---|---|
@@ -104,16 +104,12 @@ def _variables(adapter: Adapter) -> str:
     if adapter.env_variables:
         parts.append(f"in `env` and `headers` also {_syntaxes(adapter.env_variables)}")
     for variables in dict.fromkeys(place.variables for place in adapter.places if place.variables is not None):
-        paths = dict.fromkeys(_EDITOR.sub(r"<editor>\1", each.path) for each in adapter.places)
-        there = [path for path in paths if any(_is_at(place, path, variables) for place in adapter.places)]
-        parts.append(f"{_syntaxes(variables)} in {', '.join(f'`{path.removeprefix("./")}`' for path in there)}")
+        places = [place for place in adapter.places if place.variables == variables]
+        paths = dict.fromkeys(f"`{_EDITOR.sub(_IN_EDITOR, each.path).removeprefix('./')}`" for each in places)
+        parts.append(f"{_syntaxes(variables)} in {', '.join(paths)}")
     if adapter.empties != "nowhere":
         parts.append("unset is empty" + (" in `env` and `headers`" if adapter.empties == "env" else ""))
     return "; ".join(parts)
-
-
-def _is_at(place: Place, path: str, variables: tuple[Syntax, ...]) -> bool:
-    return place.variables == variables and _EDITOR.sub(r"<editor>\1", place.path) == path
 
 
 def _syntaxes(variables: tuple[Syntax, ...]) -> str:
@@ -141,7 +137,7 @@ def _files(adapter: Adapter) -> Iterator[str]:
 
 
 def _shown(place: Place) -> str:
-    path = _EDITOR.sub(r"<editor>\1", place.path).removeprefix("./")
+    path = _EDITOR.sub(_IN_EDITOR, place.path).removeprefix("./")
     variable = ""
     if match := re.match(r"\{([A-Z_]+)(?:\|([^}]*))?\}", path):
         variable = f" (`${match[1]}`)" if match[2] else ""

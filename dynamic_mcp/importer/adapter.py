@@ -134,9 +134,9 @@ class Adapter:
     JSONPaths of what the tool asks for. `variables` are
     filled in everywhere, `env_variables` in variables and headers only, and `empties` says where a variable that is
     not set becomes nothing instead of staying as it is. `inherits` is what a program gets of the tool's own
-    environment, None where nobody knows. `untyped` is what a `url` without a type is; None is found out at run time. `timeout_unit_s`
-    is the unit of a plain `timeout`, None where nobody knows. `quirk` names the function in `quirks` that brings
-    a file into this form. `source` is the page the facts are from, `checked` when it was read.
+    environment, None where nobody knows. `untyped` is what a `url` without a type is; None is found out at run time.
+    `timeout_unit_s` is the unit of a plain `timeout`, None where nobody knows. `quirk` names the function in `quirks`
+    that brings a file into this form. `source` is the page the facts are from, `checked` when it was read.
     """
 
     name: str
