@@ -50,9 +50,9 @@ becomes a whole path elsewhere. A user's stays as it is, with a warning.
 
 ## Where
 
-A server gets of the environment what the tool gave it: all, what programs need to run (safe), or all but what the tool
-holds back. Where nobody knows what a tool gives, it is what is safe, as with the protocol's own libraries. A variable
-that is not set stays as it is written and is named when the server starts, unless *unset is empty* there.
+A server gets of the environment what the tool gave it: all, what programs need to run (safe), or all but what the
+tool holds back. Where nobody knows what a tool gives, it is what is safe, as with the protocol's own libraries. A
+variable that is not set stays as it is written and is named when the server starts, unless *unset is empty* there.
 
 | tool | names | files | variables | environment | `timeout` | remarks |
 |---|---|---|---|---|---|---|

@@ -114,7 +114,7 @@ class Switches:
     """A file that switches servers off which stand in another one.
 
     `names` are JSONPaths of their names; `flags` of objects with a member for each server, which `key` is false in.
-    `path` is as that of a `Place`.
+    `path` is as that of a `Place`; a project's file switches servers of the user off for the project only.
     """
 
     path: str

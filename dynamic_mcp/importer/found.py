@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Literal
@@ -64,12 +64,20 @@ class Found:
     exports: tuple[str, ...] = ()
     inherits: Inherit | None = None
 
+    def with_fields(self, fields: Mapping[str, object]) -> Found:
+        """Return the same server with these fields in its entry."""
+        return replace(self, entry={**self.entry, **fields})
+
 
 @dataclass(frozen=True)
 class Reading:
-    """What one file gave; `error` says why it gave nothing, with line and column where it could not be parsed."""
+    """What one file gave; `error` says why it gave nothing, with line and column where it could not be parsed.
+
+    `is_borrowed` is a file of something else, as a plugin, whose servers stand beside those of the tool.
+    """
 
     source: Source
     servers: tuple[Found, ...] = ()
     notices: tuple[Notice, ...] = ()
     error: str = ""
+    is_borrowed: bool = False

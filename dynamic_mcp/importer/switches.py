@@ -7,12 +7,22 @@ from fnmatch import fnmatchcase
 
 from dynamic_mcp.importer import formats, locations
 from dynamic_mcp.importer.adapter import Adapter, Switches, at
-from dynamic_mcp.importer.found import Machine
+from dynamic_mcp.importer.found import Machine, Scope
 
 
-def switched_off(adapter: Adapter, machine: Machine) -> tuple[str, ...]:
-    """The names, or globs, of the servers that the tool's other files switch off."""
-    return tuple(name for each in adapter.off_elsewhere for name in _names(each, machine))
+def switched_off(adapter: Adapter, machine: Machine, scope: Scope) -> tuple[str, ...]:
+    """The names, or globs, of the servers of this scope that the tool's other files switch off."""
+    files = (each for each in adapter.off_elsewhere if scope is not Scope.USER or not _is_of_project(each))
+    return tuple(name for each in files for name in _names(each, machine))
+
+
+def switched_off_here(adapter: Adapter, machine: Machine) -> tuple[str, ...]:
+    """The names, or globs, of the servers that a project's file switches off."""
+    return tuple(name for each in adapter.off_elsewhere if _is_of_project(each) for name in _names(each, machine))
+
+
+def _is_of_project(switches: Switches) -> bool:
+    return switches.path.startswith("./")
 
 
 def is_among(name: str, listed: Iterable[str], adapter: Adapter) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections import ChainMap
+from collections.abc import Mapping, MutableMapping
 from io import StringIO
 from pathlib import Path
 
@@ -24,6 +25,7 @@ class Vault:
         self.file = place(self.name, {"HOME": home}, base=output.parent)
         self._known = _variables(self.file)
         self._moved: dict[str, str] = {}
+        self.values: MutableMapping[str, str] = ChainMap(self._moved, self._known)
 
     def move(self, server: str, entry: Mapping[str, object], mine: Mapping[str, object] | None) -> dict[str, object]:
         """Return the entry with references in the place of its secrets; those that `mine` has are used again."""

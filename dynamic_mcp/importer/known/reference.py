@@ -51,6 +51,7 @@ OPENCODE = Adapter(
     variables=(Syntax.CURLY, Syntax.CURLY_FILE),
     empties="everywhere",
     inherits="all",
+    off_elsewhere=(Switches("./opencode.json", flags=("$.mcp",)), Switches("./opencode.jsonc", flags=("$.mcp",))),
     timeout_unit_s=MILLISECONDS,
     quirk="opencode",
     source="https://opencode.ai/docs/mcp-servers",
@@ -163,6 +164,7 @@ KILOCODE = Adapter(
     variables=(Syntax.CURLY, Syntax.CURLY_FILE),
     empties="everywhere",
     inherits="all",
+    off_elsewhere=(Switches("./kilo.json", flags=("$.mcp",)), Switches("./kilo.jsonc", flags=("$.mcp",))),
     timeout_unit_s=MILLISECONDS,
     quirk="kilocode",
     source="https://kilo.ai/docs/automate/mcp/using-in-kilo-code",
@@ -191,6 +193,7 @@ CODEX = Adapter(
         "startup_timeout_sec": Wait("connect", SECONDS),
     },
     inherits="safe",
+    off_elsewhere=(Switches("./.codex/config.toml", flags=("$.mcp_servers",)),),
     timeout_unit_s=SECONDS,
     source="https://developers.openai.com/codex/mcp",
 )
@@ -236,6 +239,7 @@ GEMINI_CLI = Adapter(
     off_elsewhere=(
         Switches("{GEMINI_CLI_HOME|~}/.gemini/mcp-server-enablement.json", flags=("$",)),
         Switches("{GEMINI_CLI_HOME|~}/.gemini/settings.json", names=("$.mcp.excluded[*]",)),
+        Switches("./.gemini/settings.json", names=("$.mcp.excluded[*]",)),
     ),
     allowed=("$.mcp.allowed[*]",),
     fields=GEMINI_FIELDS,

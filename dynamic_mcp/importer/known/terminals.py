@@ -39,6 +39,7 @@ AMAZON_Q = Adapter(
         *user("~/.aws/amazonq/cli-agents/*.json"),
     ),
     variables=ENV,
+    inherits="all",
     timeout_unit_s=MILLISECONDS,
     source="https://docs.aws.amazon.com/amazonq/latest/qdeveloper-ug/command-line-mcp-configuration.html",
 )
@@ -72,7 +73,10 @@ COPILOT_CLI = Adapter(
         "!AZURE_OPENAI_API_KEY",
     ),
     timeout_unit_s=MILLISECONDS,
-    off_elsewhere=(Switches("{COPILOT_HOME|~/.copilot}/settings.json", names=("$.disabledMcpServers[*]",)),),
+    off_elsewhere=(
+        Switches("{COPILOT_HOME|~/.copilot}/settings.json", names=("$.disabledMcpServers[*]",)),
+        Switches("./.github/copilot/settings.json", names=("$.disabledMcpServers[*]",)),
+    ),
     source="https://docs.github.com/en/copilot/how-tos/copilot-cli/customize-copilot/add-mcp-servers",
 )
 
@@ -89,7 +93,10 @@ QWEN_CODE = Adapter(
     inherits="all",
     timeout_unit_s=MILLISECONDS,
     off=("$.mcp.excluded[*]",),
-    off_elsewhere=(Switches("{QWEN_HOME|~/.qwen}/settings.json", names=("$.mcp.excluded[*]",)),),
+    off_elsewhere=(
+        Switches("{QWEN_HOME|~/.qwen}/settings.json", names=("$.mcp.excluded[*]",)),
+        Switches("./.qwen/settings.json", names=("$.mcp.excluded[*]",)),
+    ),
     allowed=("$.mcp.allowed[*]",),
     fields=GEMINI_FIELDS,
     source="https://qwenlm.github.io/qwen-code-docs/en/users/features/mcp",
@@ -139,7 +146,8 @@ AMP = Adapter(
     ),
     servers=("$.'amp.mcpServers'", "$.amp.mcpServers"),
     is_bare=True,
-    variables=BRACES,
+    variables=(Syntax.BRACES,),
+    inherits=("*", "!AMP_API_KEY"),
     timeout_unit_s=MILLISECONDS,
     source="https://ampcode.com/manual#mcp",
 )
@@ -192,6 +200,7 @@ HERMES = Adapter(
     places=(*user("{HERMES_HOME|~/.hermes}/config.yaml"),),
     servers=("$.mcp_servers",),
     variables=(*BRACES, *EDITOR),
+    inherits="safe",
     timeout_unit_s=SECONDS,
     fields={"client_cert": Field.NOTHING, "client_key": Field.NOTHING},
     quirk="hermes",
@@ -255,6 +264,7 @@ MISTRAL_VIBE = Adapter(
     places=(*project("./.vibe/config.toml"), *user("{VIBE_HOME|~/.vibe}/config.toml")),
     servers=("$.mcp_servers",),
     named_by="name",
+    inherits="safe",
     timeout_unit_s=SECONDS,
     fields={"prompt": Field.NOTHING, "sampling_enabled": Field.NOTHING},
     quirk="mistral-vibe",
