@@ -123,7 +123,9 @@ def _oauth(draft: Draft) -> dict[str, object]:
         match given.value:
             case dict():
                 _from_object(draft, oauth, given.name, given.value)
-            case None | bool() | "oauth" | "bearer" | "none" | "":  # whether there is a login is found out
+            case False:
+                draft.note(given.name, "switches logins off, which has no counterpart here and is left out")
+            case None | True | "oauth" | "bearer" | "none" | "":  # whether there is a login is found out
                 pass
             case _:
                 draft.note(given.name, "has no counterpart here and is left out")
