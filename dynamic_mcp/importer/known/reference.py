@@ -113,7 +113,7 @@ CLINE = Adapter(
     name="cline",
     title="Cline",
     places=(
-        *project("./.cline/mcp.json"),
+        Place(Scope.PROJECT, "./.cline/mcp.json", variables=(Syntax.ENV,)),
         *user("{CLINE_MCP_SETTINGS_PATH}"),
         *user(
             "{CLINE_DATA_DIR}/settings/cline_mcp_settings.json",
@@ -124,7 +124,7 @@ CLINE = Adapter(
             variables=(Syntax.ENV,),
             inherits="safe",
         ),
-        *user("~/.cline/mcp.json", legacy=True),
+        Place(Scope.USER, "~/.cline/mcp.json", legacy=True, variables=(Syntax.ENV,)),
     ),
     inherits="all",
     timeout_unit_s=SECONDS,
