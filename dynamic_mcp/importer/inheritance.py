@@ -47,8 +47,8 @@ def remark(items: Sequence[Item]) -> list[str]:
     tools = " and ".join(dict.fromkeys(item.found.source.tool for item in wider))
     names = {item.name for item in wider}
     servers = f"{len(names)} servers get" if len(names) > 1 else "1 server gets"
-    said = f"{servers} as much of the environment as from {tools} (`{FIELD}`), in case a variable is needed"
-    return [f"{said}; set `{FIELD}` of a server to `safe`, or to a list of names, to pass on less"]
+    said = f"{servers} your environment as {tools} passed it on (`{FIELD}`), since a variable of it may be needed"
+    return [f"{said}; for less, set `{FIELD}` of a server to `safe` or to a list of names"]
 
 
 def _has_become_wider(item: Item) -> bool:
