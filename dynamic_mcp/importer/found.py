@@ -73,7 +73,8 @@ class Found:
 class Reading:
     """What one file gave; `error` says why it gave nothing, with line and column where it could not be parsed.
 
-    `is_borrowed` is a file of something else, as a plugin, whose servers stand beside those of the tool.
+    `is_borrowed` is a file of something else, as a plugin, whose servers stand beside those of the tool. `left_out`
+    is the number of its servers where nobody asked for its scope.
     """
 
     source: Source
@@ -81,3 +82,4 @@ class Reading:
     notices: tuple[Notice, ...] = ()
     error: str = ""
     is_borrowed: bool = False
+    left_out: int = 0

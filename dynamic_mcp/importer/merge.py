@@ -18,6 +18,7 @@ from dynamic_mcp.importer.tree import NOTHING
 Entry = Mapping[str, object]
 
 _CONDITIONS = ("env", "env_file", "headers")
+_OF_BRIDGES = ("url", "type", "headers", "command", "args", "env", "cwd")
 
 
 @dataclass(frozen=True)
@@ -164,7 +165,8 @@ class Merge:
         assert isinstance(entry, Mapping)
         origin = f"{owner[0]} ({owner[1]})"
         reason = f"`{name}` has it from {origin}, with another value, which stays"
-        notices = [_notice(found, shown(keys), reason) for keys in merged.conflicts]
+        differing = [keys for keys in merged.conflicts if keys[0] not in _same_in_other_words(entry, found.entry)]
+        notices = [_notice(found, shown(keys), reason) for keys in differing]
         if not self._is_my_environment(name):
             entry, remarks = _with_the_wider_environment(found, name, entry, owner[0])
             notices += remarks
@@ -240,6 +242,11 @@ def _comparable(entry: Entry) -> dict[str, object]:
     return {key: value for key, value in entry.items() if key not in ("description", inheritance.FIELD)}
 
 
+def _same_in_other_words(entry: Entry, other: Entry) -> tuple[str, ...]:
+    """Return the fields that say the same of one server in two ways: a URL, or the bridge to it."""
+    return _OF_BRIDGES if ("url" in entry) != ("url" in other) else ("url",)
+
+
 def _with_my_environment(merged: Merged) -> Merged:
     """Return the same with a person's choice of an environment, which no tool changes."""
     conflicts = tuple(keys for keys in merged.conflicts if keys != (inheritance.FIELD,))
@@ -253,6 +260,8 @@ def _with_my_environment(merged: Merged) -> Merged:
 def _with_the_wider_environment(found: Found, name: str, entry: Entry, owner: str) -> tuple[Entry, list[Notice]]:
     """Return the entry with the wider environment: its own, or that of the same server of another tool."""
     tool = found.source.tool
+    if "url" in entry or "url" in found.entry:
+        return entry, []
     if inheritance.is_wider(found.entry, entry):
         entry, wider, narrower = inheritance.with_choice_of(entry, found.entry), tool, owner
     elif inheritance.is_wider(entry, found.entry):

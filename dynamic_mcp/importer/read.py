@@ -56,7 +56,7 @@ def read_all(machine: Machine, scopes: Collection[Scope] | None = None) -> list[
     read = [each for adapter in TOOLS for each in _readings(adapter, scopes, machine)]
     owners: dict[Path, str] = {}
     for _, reading in sorted(read, key=lambda each: each[0].borrowed):
-        if reading.servers or reading.error:
+        if reading.servers or reading.error or reading.left_out:
             owners.setdefault(reading.source.file, reading.source.tool)
     return [each for _, each in read if owners.get(each.source.file, each.source.tool) == each.source.tool]
 
@@ -112,12 +112,12 @@ def _not_asked_for(
     """Say how many servers of a scope are left out, and how to have them; not of files that are read anyway."""
     of_scope = _of_scope(adapter, scope, machine)
     found = [(place, each) for place, each in of_scope if each.servers and each.source.file not in known]
-    if found:
-        count = sum(len(reading.servers) for _, reading in found)
-        servers = f"{count} servers are left out" if count > 1 else "1 server is left out"
-        reason = f"{servers}: `dynamic-mcp import {adapter.name} --scope all` takes every scope"
-        notice = Notice(f"{adapter.name}/{scope.value}", reason)
-        yield found[0][0], Reading(found[0][1].source, notices=(notice,))
+    count = sum(len(reading.servers) for _, reading in found)
+    servers = f"{count} servers are left out" if count > 1 else "1 server is left out"
+    reason = f"{servers}: `dynamic-mcp import {adapter.name} --scope all` takes every scope"
+    notices = (Notice(f"{adapter.name}/{scope.value}", reason),)
+    for place, reading in found:
+        yield place, Reading(reading.source, notices=notices, left_out=len(reading.servers))
 
 
 def _reading(adapter: Adapter, place: Place, source: Source, machine: Machine) -> Reading:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dynamic_mcp.config.read import read
 from tests.importer.world import Json, World
 
 MEMORY = {"command": "mcp-server-memory"}
@@ -49,6 +50,11 @@ def test_headers_of_the_same_name_in_other_letters_and_a_bridge_with_them_are_on
     world.write(".gemini/settings.json", {"mcpServers": {"bridge": bridge, "other": {**bridge, "env": {"KEY": "l"}}}})
     assert world.run("import", "cursor", "gemini").code == 0
     assert list(world.servers()) == ["web", "other"]
+    assert world.servers()["web"] == {**world.servers()["web"], **WEB, "headers": {"x-key": "k"}}
+    again = world.run("import", "cursor", "gemini", "--dry-run", "--force").err
+    warnings = [line for line in again.splitlines() if line.startswith("warning: gemini/user/bridge")]
+    assert [line for line in warnings if "stays" in line or "environment" in line] == []
+    assert read(world.output, {}).groups
 
 
 def test_a_secret_is_the_same_written_out_and_by_the_variable_that_holds_it(
@@ -134,6 +140,15 @@ def test_servers_of_the_user_that_a_projects_file_hides_are_counted_with_the_com
     assert f"`{command}`" in ran.err
     assert world.run(*command.split()[1:]).code == 0
     assert set(world.servers()) == {"a", "b", "c"}
+
+
+def test_a_file_that_another_tool_reads_too_is_left_out_with_its_owner(world: World) -> None:
+    world.write(".copilot/mcp-config.json", {"mcpServers": {"a": {**MEMORY, "env": {"T": "$T"}}, "off": MEMORY}})
+    world.write(".copilot/settings.json", {"disabledMcpServers": ["off"]})
+    claude(world, project={"c": OF_PROJECT})
+    ran = world.run("import", "--all", "--yes")
+    assert list(world.servers()) == ["c"]
+    assert "copilot-cli/user: 2 servers are left out: `dynamic-mcp import copilot-cli --scope all`" in ran.err
 
 
 def test_without_a_projects_file_nothing_is_left_out(world: World) -> None:
