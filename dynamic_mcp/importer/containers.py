@@ -111,7 +111,7 @@ def _add(collected: Collected, value: object, path: str, adapter: Adapter) -> No
     for name, server in _items(value, adapter):
         if name in collected.servers:
             if collected.servers[name].value != server:
-                collected.remarks.append((name, f"is there twice, and the one in `{where}` does not count"))
+                collected.remarks.append((name, f"is there twice; the one in `{where}` is ignored"))
             continue
         collected.servers[name] = Raw(name, server)
 

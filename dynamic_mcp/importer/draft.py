@@ -71,7 +71,7 @@ class Draft:
         found = [given for meaning in meanings for given in self.fields.get(meaning, ()) if given.value not in _EMPTY]
         for other in found[1:]:
             if other.value != found[0].value:
-                self.note(other.name, f"says something else than `{found[0].name}`, which counts")
+                self.note(other.name, f"differs from `{found[0].name}`, which is used")
         return found[0] if found else None
 
     def all(self, *meanings: Field) -> Iterator[Given]:
@@ -100,15 +100,15 @@ class Draft:
                 text = value
             case bool():
                 text = str(value).lower()
-                self.note(field, "is a truth value and not a text; it is taken as one")
+                self.note(field, "is true or false, not text; it is taken as text")
             case int() | float():
                 text = _number(value)
-                self.note(field, "is a number and not a text; it is taken as one")
+                self.note(field, "is a number, not text; it is taken as text")
             case _:
-                self.note(field, f"is {kind(value)} and not a text, and is left out")
+                self.note(field, f"is {kind(value)} and not text, and is left out")
                 return None
         if "\0" in text or (not text.isprintable() and any("\ud800" <= mark <= "\udfff" for mark in text)):
-            self.note(field, "holds a character that no program takes, and is left out")
+            self.note(field, "holds a character that programs cannot take and is left out")
             return None
         return text
 
@@ -175,9 +175,9 @@ def kind(value: object) -> str:
         case list():
             return "a list"
         case str():
-            return "a text"
+            return "text"
         case bool():
-            return "a truth value"
+            return "true or false"
         case int() | float():
             return "a number"
     return "a date"

@@ -233,7 +233,7 @@ class _Conversion:
 
     def _project(self, text: str) -> None:
         if self._scene.scope is Scope.USER:
-            self._remarks.append(f"the folder that is open becomes `{text}` for good")
+            self._remarks.append(f"the open folder is fixed as `{text}`")
         self._literal(text)
 
     def _literal(self, text: str) -> None:
