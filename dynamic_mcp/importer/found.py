@@ -54,7 +54,8 @@ class Found:
     """One server in the form of our own config: `entry` is the object that goes under `mcpServers`.
 
     `exports` are the variables that the entry refers to and that the tool itself used to ask for. `inherits` is what
-    the tool gave the program of its own environment, None for a server that is no program.
+    the tool gave the program of its own environment, None for a server that is no program. One that `is_refused`
+    is to the tool as if it were not there.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Found:
     notices: tuple[Notice, ...] = ()
     exports: tuple[str, ...] = ()
     inherits: Inherit | None = None
+    is_refused: bool = False
 
     def with_fields(self, fields: Mapping[str, object]) -> Found:
         """Return the same server with these fields in its entry."""

@@ -74,7 +74,7 @@ def plan(
     )
     merge = Merge(servers, memory, rules if safe is None else replace(rules, write=safe.move))
     placed = [_placed(reading, order) for reading in readings]
-    hidden = shadowed(placed, lambda found: not _reason_to_skip(found, order) and not _flaw(found))
+    hidden = shadowed(placed, lambda found: _may_shadow(found, order))
     items = tuple(
         _item(found, hidden.get(key_of(found)), order, merge) for reading in placed for found in reading.servers
     )
@@ -143,6 +143,10 @@ def _item(found: Found, winner: Found | None, order: Order, merge: Merge) -> Ite
         notices = (*found.notices, Notice(where, f"cannot be used: {flaw}"))
         return Item(found, found.name, Action.SKIP, reason=flaw, is_flawed=True, notices=notices)
     return merge.take(found)
+
+
+def _may_shadow(found: Found, order: Order) -> bool:
+    return not (found.is_refused or _reason_to_skip(found, order) or _flaw(found))
 
 
 def _reason_to_skip(found: Found, order: Order) -> str:

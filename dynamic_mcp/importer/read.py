@@ -145,7 +145,7 @@ def _read(
     for raw in collected.servers.values():
         result = convert(replace(raw, remarks=(*raw.remarks, *brought.about(raw.name))), context, servers)
         if isinstance(result, Found):
-            servers[result.name] = result
+            servers[result.name] = replace(result, is_refused=raw.name in brought.refused)
         else:
             notices.extend(result)
     return Reading(source, tuple(servers.values()), tuple(notices))

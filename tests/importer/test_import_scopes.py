@@ -85,6 +85,14 @@ def test_what_a_user_has_for_one_project_comes_before_what_the_project_has(world
     assert "skipped: memory from claude (project): " in ran.err
 
 
+def test_a_server_of_the_project_that_the_user_has_refused_shadows_nothing(world: World) -> None:
+    claude(world, user={"memory": MEMORY}, project={"memory": OF_PROJECT})
+    world.write(".claude/settings.json", {"disabledMcpjsonServers": ["memory"]})
+    assert world.run("import", "claude", "--scope", "all").code == 0
+    enabled = {name: entry.get("enabled", True) for name, entry in world.servers().items()}
+    assert enabled == {"memory": False, "memory-claude": True}
+
+
 def test_a_shadowed_server_that_was_imported_before_goes_on(world: World) -> None:
     claude(world, user={"memory": MEMORY})
     world.run("import", "claude", "--scope", "user")
