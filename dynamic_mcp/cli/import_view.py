@@ -77,7 +77,8 @@ def show_to_do(out: Output, made: Plan) -> None:
         if item.action not in (Action.SAME, Action.SKIP):
             choice = f" ({item.choice})" if item.choice else ""
             origin = _origin(item.found.source, item.found.name, item.name)
-            out.words(f"  {item.action}{choice}: {item.name}{origin}")
+            fields = f", which differ in {', '.join(item.conflicts)}" if item.conflicts else ""
+            out.words(f"  {item.action}{choice}: {item.name}{origin}{fields}")
         elif item.action is Action.SAME and item.reason:
             out.words(f"  same: {item.found.name}{_from(item.found.source)}, which {item.reason}")
         elif item.reason:

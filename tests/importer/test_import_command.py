@@ -409,7 +409,8 @@ def test_a_dry_run_names_what_is_in_conflict(world: World) -> None:
     world.run("import", "cursor")
     world.output.write_text(world.output.read_text().replace('"mcp-server-time"', '"mcp-server-time", "--mine"'))
     world.cursor(time={**TIME, "args": ["mcp-server-time", "--theirs"]})
-    assert "conflict (keep): time" in world.run("import", "cursor", "--dry-run").err
+    ran = world.run("import", "cursor", "--dry-run")
+    assert "conflict (keep): time from cursor (user), which differ in args" in ran.err
 
 
 def test_a_project_is_known_however_its_path_is_written(world: World) -> None:
