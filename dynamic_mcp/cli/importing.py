@@ -122,6 +122,7 @@ def _order(options: Options, machine: Machine) -> Order:
         skip_disabled=options.skip_disabled,
         secrets=options.secrets,
         is_afresh=options.force,
+        environment=machine.environment,
     )
 
 
@@ -138,7 +139,11 @@ def _readings(options: Options, machine: Machine) -> list[Reading]:
 
 def _without_echoes(readings: Sequence[Reading]) -> list[Reading]:
     """Leave out the project's files that are the user's own, as they are in the home directory."""
-    users = {(each.source.tool, each.source.file) for each in readings if each.source.scope is Scope.USER}
+    users = {
+        (each.source.tool, each.source.file)
+        for each in readings
+        if each.source.scope is Scope.USER and (each.servers or each.error)
+    }
     return [
         each
         for each in readings

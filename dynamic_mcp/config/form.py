@@ -230,7 +230,8 @@ class Launch(Shared, frozen=True):
     inherit_env: Annotated[
         InheritEnv,
         "`safe` passes on what programs need to run (PATH, HOME, locale, proxies), `all` everything, a list the"
-        " safe ones and these; names may be globs, as `AWS_*`. Default: safe.",
+        " safe ones and these; names may be globs, as `AWS_*`, and `!*TOKEN*` holds back what others pass on."
+        " Default: safe.",
     ] = None
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 from msgspec import Struct
@@ -53,9 +52,10 @@ def needs(file: Path, environment: Mapping[str, str]) -> Needs:
     for name, server in servers.items():
         if isinstance(server, form.Program):
             choice = settings.inherit_env if server.inherit_env is None else server.inherit_env
-            if choice == "all":
+            if choice == "all" or (isinstance(choice, list) and "*" in choice):
                 wants_all.append(name)
-            names |= set(_inherited(choice, server, settings, environment))
+            elif isinstance(choice, list):
+                names |= _inherited(choice, server, settings, environment)
     return Needs(tuple(sorted(names)), tuple(wants_all))
 
 
@@ -76,16 +76,12 @@ def _defined(settings: form.Settings, surroundings: Surroundings) -> dict[str, s
 
 
 def _inherited(
-    choice: object, server: form.Program, settings: form.Settings, environment: Mapping[str, str]
-) -> Iterator[str]:
-    """Yield what is set and is passed on by name, but for what the config sets itself."""
-    if not isinstance(choice, list):
-        return
+    choice: list[str], server: form.Program, settings: form.Settings, environment: Mapping[str, str]
+) -> set[str]:
+    """Return what is set and is passed on by name, but for what the config sets itself."""
+    passed = inherited(environment, tuple(choice), platform=sys.platform)
     safe = inherited(environment, "safe", platform=sys.platform)
-    ours = (server.env or {}).keys() | (settings.env or {}).keys() | safe.keys()
-    for name in environment.keys() - ours:
-        if any(fnmatchcase(name, glob) for glob in choice):
-            yield name
+    return passed.keys() - safe.keys() - (server.env or {}).keys() - (settings.env or {}).keys()
 
 
 def _texts(section: Struct) -> Iterator[str]:

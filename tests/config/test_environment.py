@@ -36,6 +36,15 @@ def test_a_list_adds_names_and_globs_to_the_safe_ones() -> None:
     assert theirs == {"PATH": "/bin", "AWS_REGION": "eu", "AWS_PROFILE": "me"}
 
 
+def test_a_name_after_an_exclamation_mark_is_held_back_whatever_its_case_but_never_what_is_needed_to_run() -> None:
+    ours = {"PATH": "/bin", "SSL_CERT_FILE": "/c", "AWS_PROFILE": "me", "GH_TOKEN": "t", "my_token": "t"}
+
+    theirs = inherited(ours, ("!*TOKEN*", "*", "!*CERT*"), platform="linux")
+
+    assert theirs == {"PATH": "/bin", "SSL_CERT_FILE": "/c", "AWS_PROFILE": "me"}
+    assert inherited(ours, ("!*TOKEN*",), platform="linux") == {"PATH": "/bin", "SSL_CERT_FILE": "/c"}
+
+
 @pytest.mark.parametrize("choice", ["safe", "all", ("*",)])
 def test_a_function_that_a_shell_exported_is_never_inherited(choice: Inherit) -> None:
     ours = {"HOME": "() { :; }; echo gotcha", "PATH": "/bin"}
