@@ -16,6 +16,7 @@ from dynamic_mcp import paths
 from dynamic_mcp.cli.answers import asking
 from dynamic_mcp.cli.importing import journal, machine_of, now
 from dynamic_mcp.cli.invocation import Invocation
+from dynamic_mcp.cli.one_at_a_time import changing_files
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.cli.own_program import own_program
 from dynamic_mcp.clients import client_of
@@ -26,7 +27,7 @@ from dynamic_mcp.importer import read
 from dynamic_mcp.importer.adapter import Adapter
 from dynamic_mcp.importer.found import Machine, Scope
 from dynamic_mcp.importer.install import Installation, installation, removal, target
-from dynamic_mcp.importer.journal import Deed
+from dynamic_mcp.importer.journal import Deed, Journal
 from dynamic_mcp.importer.memory import Memories
 from dynamic_mcp.importer.replacing import Replacing, replacing
 from dynamic_mcp.importer.secrets import Hiding
@@ -37,6 +38,11 @@ def install(this: Invocation, tool: str, scope: str, project: str | None, *, rep
     """Put our entry into a tool's settings; return the exit code."""
     if scope == "all" and not replace:
         raise click.UsageError("--scope all says where servers are to be replaced, and goes with --replace")
+    with changing_files():
+        return _install(this, tool, scope, project, replace=replace, dry_run=dry_run)
+
+
+def _install(this: Invocation, tool: str, scope: str, project: str | None, *, replace: bool, dry_run: bool) -> int:
     adapter, machine, config = read.tool_named(tool), machine_of(project), _existing(this.file().absolute())
     where = _scope(adapter, scope, machine)
     wanted = _replacing(adapter, scope, machine, config) if replace else None
@@ -65,39 +71,50 @@ def install(this: Invocation, tool: str, scope: str, project: str | None, *, rep
     return 0
 
 
-def uninstall(this: Invocation, tool: str, scope: str, project: str | None) -> int:
+def uninstall(this: Invocation, tool: str, scope: str, project: str | None, *, dry_run: bool) -> int:
     """Take our entry out of a tool's settings; return the exit code."""
+    with changing_files():
+        return _told(this, _uninstalled(tool, scope, project, dry_run=dry_run))
+
+
+def _uninstalled(tool: str, scope: str, project: str | None, *, dry_run: bool) -> list[str]:
+    """Take our entry out, or only work out what that would do; return what is to be said."""
     adapter, machine = read.tool_named(tool), machine_of(project)
     _, file = target(adapter, Scope(scope), machine)
     known = journal()
     about = _about(adapter, Scope(scope))
     done = [deed for deed in known.deeds() if deed.about == about and not deed.is_undone and file in deed.files]
     if done:
-        words = [word for deed in done for word in known.undo(deed)]
-    else:
-        made = removal(adapter, Scope(scope), machine)
-        if not made.is_needed:
-            raise DynamicMcpError(
-                f"`{file}` has no entry `{NAME}`", hint="`dynamic-mcp undo --list` shows what was done"
-            )
-        known.do(f"uninstall {adapter.name}", "", now(), made.changes)
-        words = [f"the entry `{NAME}` is out of `{file}`"]
-    return _told(this, words)
+        return [word for deed in done for word in (known.preview(deed) if dry_run else known.undo(deed))]
+    made = removal(adapter, Scope(scope), machine)
+    if not made.is_needed:
+        raise DynamicMcpError(f"`{file}` has no entry `{NAME}`", hint="`dynamic-mcp undo --list` shows what was done")
+    if dry_run:
+        return [f"the entry `{NAME}` is to be taken out of `{file}`"]
+    known.do(f"uninstall {adapter.name}", "", now(), made.changes)
+    return [f"the entry `{NAME}` is out of `{file}`"]
 
 
-def undo(this: Invocation, ids: Sequence[str], *, yes: bool) -> int:
+def undo(this: Invocation, ids: Sequence[str], *, yes: bool, dry_run: bool) -> int:
     """Take changes back, the latest only if that is confirmed; return the exit code."""
     known = journal()
-    words: list[str] = []
-    for id in ids or (None,):
-        deed = known.deed(id)
-        if deed.is_undone:
-            words.append(f"{deed.id} ({deed.what}) is undone already")
-        elif id is None and not yes and not _is_confirmed(this, deed, known.preview(deed)):
-            words.append("nothing is undone")
-        else:
-            words += [f"undone: {deed.what} ({deed.id}, {deed.when})", *known.undo(deed)]
-    return _told(this, words)
+    deeds = [known.deed(id) for id in ids or (None,)]
+    if not (ids or yes or dry_run) and not _is_confirmed(this, deeds[0], known.preview(deeds[0])):
+        return _told(this, ["nothing is undone"])
+    if dry_run:
+        return _told(this, [word for deed in deeds for word in (_titled("to be undone", deed), *known.preview(deed))])
+    with changing_files():
+        return _told(this, [word for deed in deeds for word in _undone(known, deed)])
+
+
+def _undone(known: Journal, deed: Deed) -> list[str]:
+    if deed.is_undone:
+        return [f"{deed.id} ({deed.what}) is undone already"]
+    return [_titled("undone", deed), *known.undo(deed)]
+
+
+def _titled(verb: str, deed: Deed) -> str:
+    return f"{verb}: {deed.what} ({deed.id}, {deed.when})"
 
 
 def _is_confirmed(this: Invocation, deed: Deed, words: Iterable[str]) -> bool:

@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 @click.argument("ids", nargs=-1, metavar="[ID]...")
 @click.option("--list", "is_list", is_flag=True, help="Show what was done, the latest first.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before the latest change is undone.")
+@click.option("--dry-run", is_flag=True, help="Show what would be undone, and change nothing.")
 @common
-def command(this: Invocation, ids: tuple[str, ...], *, is_list: bool, yes: bool) -> int:
+def command(this: Invocation, ids: tuple[str, ...], *, is_list: bool, yes: bool, dry_run: bool) -> int:
     """Take back the changes of files with these IDs, in this order, or the latest one after a question.
 
     A file that nobody has changed since gets its bytes back. In one that has changed only our edits are taken back.
     """
     from dynamic_mcp.cli.installing import show_deeds, undo
 
-    return show_deeds(this) if is_list else undo(this, ids, yes=yes)
+    return show_deeds(this) if is_list else undo(this, ids, yes=yes, dry_run=dry_run)
