@@ -98,7 +98,7 @@ class Machine:
             str(file.relative_to(self.home)): file.read_bytes() for file in self.home.rglob("*") if file.is_file()
         }
 
-    async def run(self, *command: str, within_s: float = TURN_S, **variables: str) -> Ran:
+    async def run(self, *command: str, within_s: float = TURN_S, variables: Mapping[str, str] | None = None) -> Ran:
         """Run a command to its end, or end it, and whatever it leaves behind."""
         out, err = (Path(tempfile.mkdtemp(dir=self.folder)) / name for name in ("out", "err"))
         with out.open("wb") as stdout, err.open("wb") as stderr:
@@ -107,7 +107,7 @@ class Machine:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=stdout,
                 stderr=stderr,
-                env={**self.environment, **variables},
+                env={**self.environment, **(variables or {})},
                 cwd=self.work,
                 start_new_session=True,
             )

@@ -22,7 +22,7 @@ NAMES = tuple(tool["name"] for tool in TOOLS)
 
 @dataclass(frozen=True)
 class Turn:
-    """What came of a turn; `first` are the tools in the model's first request, `results` what calls came back with."""
+    """What came of a turn; `first` are the tools in the model's first request, `results` what the calls brought."""
 
     ran: Ran
     first: tuple[str, ...] = ()
