@@ -25,7 +25,8 @@ class Chat:
                     results[-1].images.append(base64_of(block["image_url"]["url"]))
                 elif message["role"] == "tool":
                     results[-1].texts.append(block["text"])
-        return Shown(tuple(tool["function"]["name"] for tool in body.get("tools") or ()), tuple(results))
+        tools = [tool["function"]["name"] for tool in body.get("tools") or () if tool["type"] == "function"]
+        return Shown(tuple(tools), tuple(results))
 
     def answer(self, body: Json, path: str, saying: Call | str, number: int) -> Answer:
         said, reason = _said(saying, number)
