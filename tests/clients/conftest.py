@@ -12,38 +12,36 @@ from typing import Any
 
 import pytest
 
-from tests.clients import turns
 from tests.clients.machine import MODULES, NODE
 from tests.clients.table import CLIENTS, Client
 from tests.clients.turns import Turn
 
-_played: dict[tuple[str, str], Turn] = {}
+Play = Callable[[Client, Path], Coroutine[Any, Any, Turn]]
+_played: dict[tuple[str, Play], Turn] = {}
 
 
 class Turns:
-    """The two turns of one client that most promises are seen in; each is played once."""
+    """The turns of one client; each is played once, for all the promises that are seen in it."""
 
     def __init__(self, client: Client, folder: Path) -> None:
         self.client = client
         self._folder = folder
 
-    async def alone(self) -> Turn:
-        """Return the turn with the server as the client's own."""
-        return await self._once("alone", turns.alone)
-
-    async def through(self) -> Turn:
-        """Return the turn with the server behind the program."""
-        return await self._once("through", turns.through)
-
-    async def _once(self, how: str, play: Callable[[Client, Path], Coroutine[Any, Any, Turn]]) -> Turn:
-        key = (self.client.name, how)
+    async def of(self, play: Play) -> Turn:
+        """Return what came of a turn."""
+        key = (self.client.name, play)
         if key not in _played:
-            _played[key] = await play(self.client, self._folder / how)
+            _played[key] = await play(self.client, self._folder / play.__name__)
         return _played[key]
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker by which the report knows what a test tells of a client."""
+    config.addinivalue_line("markers", "column(name): the column of docs/clients.md that the test decides")
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test with each client that it is for."""
+    """Run a test with each client."""
     if "client" in metafunc.fixturenames:
         metafunc.parametrize("client", CLIENTS, ids=lambda client: client.name, indirect=True)
 
@@ -53,7 +51,7 @@ def client(request: pytest.FixtureRequest) -> Client:
     """One client, which is installed."""
     chosen: Client = request.param
     if not (MODULES / ".bin" / chosen.program).exists():
-        pytest.skip(f"DYNAMIC_MCP_TEST_CLIENTS names no folder with `{chosen.package}`")
+        pytest.skip(f"DYNAMIC_MCP_TEST_CLIENTS does not name a folder with `{chosen.package}`")
     if not NODE.is_file():
         pytest.skip("DYNAMIC_MCP_TEST_NODE does not name a Node")
     return chosen
@@ -67,6 +65,6 @@ def whole(client: Client) -> None:
 
 
 @pytest.fixture
-def turns_of(client: Client, tmp_path: Path) -> Turns:
+def turns(client: Client, tmp_path: Path) -> Turns:
     """The turns of the client."""
     return Turns(client, tmp_path)

@@ -3,32 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import tomlkit
-
+from tests.clients import files
+from tests.clients.files import Servers
 from tests.clients.model import Call
 
-Json = Any  # whatever JSON a client's file holds
+Json = Any  # whatever JSON a call takes
 VERSIONS: dict[str, str] = json.loads(Path(__file__).with_name("package.json").read_text())["dependencies"]
 OURS = "dynamic-mcp"
-
-
-@dataclass(frozen=True)
-class Server:
-    """An MCP server as a client is told of it: a program, or a URL with headers."""
-
-    command: tuple[str, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict)
-    url: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-
-Servers = Mapping[str, Server]
-Write = Callable[[str, Servers], dict[str, str]]
 
 
 @dataclass(frozen=True)
@@ -36,23 +22,33 @@ class Client:
     """One AI client.
 
     `name` is the program's own name for it, `title` its maker's. `write` returns its files below the home, from the
-    model's URL and the servers; `named` the name under which the model sees a server's tool. `cannot` has, by
-    promise, why the client itself cannot keep it.
+    model's URL and the servers; `named` the name under which the model sees a server's tool, and `variables` what the
+    client needs in its environment to ask that model. `prepare` runs once before a turn, which is `go`; a client
+    without a model has `call` instead, which returns the command that calls one tool. `noise` matches what differs
+    from turn to turn in what the client writes around results.
+
+    What it does not do by itself is data too: spellings of variables that it `refuses` (`in_url` is its own), `installs`
+    where `dynamic-mcp install` knows it, and the reason why it shows `no_images`.
     """
 
     name: str
     title: str
     package: str
     program: str
-    write: Write
-    go: tuple[str, ...]
-    named: Callable[[str, str], str]
-    variables: Callable[[str], dict[str, str]]
     file: str
-    lists: tuple[str, ...] = ()
+    write: Callable[[str, Servers], dict[str, str]]
+    go: tuple[str, ...] = ()
+    call: Callable[[str, str, Json], tuple[str, ...]] | None = None
+    named: Callable[[str, str], str] = lambda server, tool: f"{server}.{tool}"
+    variables: Callable[[str], dict[str, str]] = lambda url: {}
     prepare: Callable[[str], tuple[str, ...]] | None = None
     reveal: Callable[[list[str]], Call] | None = None
-    cannot: Mapping[str, str] = field(default_factory=dict)
+    lists: tuple[str, ...] = ()
+    noise: str = "(?!)"
+    in_url: str = "${V_SHELL}"
+    refuses: tuple[str, ...] = ()
+    installs: bool = True
+    no_images: str = ""
     know: str = ""
 
     @property
@@ -65,121 +61,13 @@ def _select(tool: str) -> Callable[[list[str]], Call]:
     return lambda names: Call(tool, {"query": f"select:{','.join(names)}"})
 
 
-def _claude(url: str, servers: Servers) -> dict[str, str]:
-    entries = {
-        name: {"type": "http", "url": each.url, "headers": dict(each.headers)}
-        if each.url
-        else {"type": "stdio", "command": each.command[0], "args": list(each.command[1:]), "env": dict(each.env)}
-        for name, each in servers.items()
-    }
-    return {".claude.json": _json({"hasCompletedOnboarding": True, "mcpServers": entries})}
-
-
-def _codex(url: str, servers: Servers) -> dict[str, str]:
-    provider = {"name": "scripted", "base_url": f"{url}/v1", "wire_api": "responses", "env_key": "SCRIPTED_KEY"}
-    document: dict[str, Json] = {
-        "model": "scripted",
-        "model_provider": "scripted",
-        "check_for_update_on_startup": False,
-        "analytics": {"enabled": False},
-        "model_providers": {"scripted": provider},
-        "mcp_servers": {
-            name: {"url": each.url, "http_headers": dict(each.headers)}
-            if each.url
-            else {"command": each.command[0], "args": list(each.command[1:]), "env": dict(each.env)}
-            for name, each in servers.items()
-        },
-    }
-    return {".codex/config.toml": tomlkit.dumps(document)}
-
-
-def _gemini(url: str, servers: Servers) -> dict[str, str]:
-    document = {
-        "security": {"auth": {"selectedType": "gemini-api-key"}},
-        "general": {"disableAutoUpdate": True, "enableAutoUpdate": False},
-        "privacy": {"usageStatisticsEnabled": False},
-        "telemetry": {"enabled": False},
-        "mcpServers": {name: _plain(each, url="httpUrl") for name, each in servers.items()},
-    }
-    return {".gemini/settings.json": _json(document)}
-
-
-def _qwen(url: str, servers: Servers) -> dict[str, str]:
-    document = {
-        "general": {"disableAutoUpdate": True, "enableAutoUpdate": False},
-        "privacy": {"usageStatisticsEnabled": False},
-        "telemetry": {"enabled": False},
-        "mcpServers": {name: _plain(each, url="httpUrl") for name, each in servers.items()},
-    }
-    return {".qwen/settings.json": _json(document)}
-
-
-def _opencode(url: str, servers: Servers, name: str = "opencode") -> dict[str, str]:
-    model = {
-        "name": "scripted",
-        "attachment": True,
-        "modalities": {"input": ["text", "image"], "output": ["text"]},
-        "limit": {"context": 100000, "output": 4000},
-    }
-    provider = {
-        "npm": "@ai-sdk/openai-compatible",
-        "name": "scripted",
-        "options": {"baseURL": f"{url}/v1", "apiKey": "key"},
-        "models": {"scripted": model},
-    }
-    entries: dict[str, Json] = {
-        name: {"type": "remote", "url": each.url, "headers": dict(each.headers)}
-        if each.url
-        else {"type": "local", "command": list(each.command), "environment": dict(each.env)}
-        for name, each in servers.items()
-    }
-    document = {
-        "autoupdate": False,
-        "share": "disabled",
-        "model": "scripted/scripted",
-        "provider": {"scripted": provider},
-        "mcp": entries,
-    }
-    return {f".config/{name}/{name}.json": _json(document)}
-
-
-def _kilo(url: str, servers: Servers) -> dict[str, str]:
-    return _opencode(url, servers, "kilo")
-
-
-def _copilot(url: str, servers: Servers) -> dict[str, str]:
-    entries = {
-        name: {"type": "http" if each.url else "local", **_plain(each), "tools": ["*"]}
-        for name, each in servers.items()
-    }
-    return {".copilot/mcp-config.json": _json({"mcpServers": entries})}
-
-
-def _cline(url: str, servers: Servers) -> dict[str, str]:
-    entries = {
-        name: {**({"type": "streamableHttp"} if each.url else {}), **_plain(each)} for name, each in servers.items()
-    }
-    return {".cline/data/settings/cline_mcp_settings.json": _json({"mcpServers": entries})}
-
-
-def _plain(server: Server, url: str = "url") -> dict[str, Json]:
-    """Return an entry in the form that most clients have."""
-    if server.url:
-        return {url: server.url, "headers": dict(server.headers)}
-    return {"command": server.command[0], "args": list(server.command[1:]), "env": dict(server.env)}
-
-
-def _json(document: Json) -> str:
-    return json.dumps(document, indent=2) + "\n"
-
-
 CLIENTS = (
     Client(
         name="claude",
         title="Claude Code",
         package="@anthropic-ai/claude-code",
         program="claude",
-        write=_claude,
+        write=files.claude,
         go=("-p", "go", "--dangerously-skip-permissions"),
         named=lambda server, tool: f"mcp__{server}__{tool}",
         variables=lambda url: {
@@ -198,7 +86,7 @@ CLIENTS = (
         title="Codex",
         package="@openai/codex",
         program="codex",
-        write=_codex,
+        write=files.codex,
         go=("exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "go"),
         named=lambda server, tool: f"mcp__{server.replace('-', '_')}/{tool}",
         variables=lambda url: {"SCRIPTED_KEY": "key"},
@@ -210,7 +98,7 @@ CLIENTS = (
         title="Gemini CLI",
         package="@google/gemini-cli",
         program="gemini",
-        write=_gemini,
+        write=files.gemini,
         go=("-y", "--skip-trust", "-m", "gemini-2.5-pro", "-p", "go"),
         named=lambda server, tool: f"mcp_{server}_{tool}",
         variables=lambda url: {"GEMINI_API_KEY": "key", "GOOGLE_GEMINI_BASE_URL": url},
@@ -222,7 +110,7 @@ CLIENTS = (
         title="Qwen Code",
         package="@qwen-code/qwen-code",
         program="qwen",
-        write=_qwen,
+        write=files.qwen,
         go=("--auth-type", "openai", "-y", "-p", "go"),
         named=lambda server, tool: f"mcp__{server}__{tool}",
         variables=lambda url: {"OPENAI_API_KEY": "key", "OPENAI_BASE_URL": f"{url}/v1", "OPENAI_MODEL": "gpt-4o"},
@@ -235,7 +123,7 @@ CLIENTS = (
         title="opencode",
         package="opencode-ai",
         program="opencode",
-        write=_opencode,
+        write=files.opencode,
         go=("run", "--model", "scripted/scripted", "go"),
         named=lambda server, tool: f"{server}_{tool}",
         variables=lambda url: {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"},
@@ -247,13 +135,13 @@ CLIENTS = (
         title="Copilot CLI",
         package="@github/copilot",
         program="copilot",
-        write=_copilot,
+        write=files.copilot,
         go=("-p", "go", "--allow-all-tools"),
         named=lambda server, tool: f"{server}-{tool}",
         variables=lambda url: {
             "COPILOT_PROVIDER_BASE_URL": f"{url}/v1",
             "COPILOT_PROVIDER_API_KEY": "key",
-            "COPILOT_MODEL": "gpt-4",
+            "COPILOT_MODEL": "gpt-4.1",
             "COPILOT_AUTO_UPDATE": "false",
             "COPILOT_OFFLINE": "true",
         },
@@ -265,10 +153,14 @@ CLIENTS = (
         title="Kilo",
         package="@kilocode/cli",
         program="kilo",
-        write=_kilo,
+        write=files.kilo,
         go=("run", "--auto", "--model", "scripted/scripted", "go"),
         named=lambda server, tool: f"{server}_{tool}",
-        variables=lambda url: {"KILO_DISABLE_AUTOUPDATE": "1", "KILO_DISABLE_MODELS_FETCH": "1", "KILO_TELEMETRY_LEVEL": "off"},
+        variables=lambda url: {
+            "KILO_DISABLE_AUTOUPDATE": "1",
+            "KILO_DISABLE_MODELS_FETCH": "1",
+            "KILO_TELEMETRY_LEVEL": "off",
+        },
         file=".config/kilo/kilo.json",
         lists=("mcp", "list"),
     ),
@@ -277,11 +169,37 @@ CLIENTS = (
         title="Cline",
         package="cline",
         program="cline",
-        write=_cline,
+        write=files.cline,
         go=("--json", "-P", "openai-compatible", "-m", "gpt-4o", "go on"),
         prepare=lambda url: ("auth", "-p", "openai", "-k", "key", "-m", "gpt-4o", "-b", f"{url}/v1"),
         named=lambda server, tool: f"{server}__{tool}",
         variables=lambda url: {},
         file=".cline/data/settings/cline_mcp_settings.json",
+    ),
+    Client(
+        name="mcporter",
+        title="mcporter",
+        package="mcporter",
+        program="mcporter",
+        file=".mcporter/mcporter.json",
+        write=files.mcporter,
+        call=lambda server, tool, arguments: (
+            *("call", f"{server}.{tool}", "--output", "json", "--args"),
+            json.dumps(arguments),
+        ),
+        lists=("list",),
+    ),
+    Client(
+        name="inspector",
+        title="Inspector",
+        package="@modelcontextprotocol/inspector",
+        program="mcp-inspector",
+        file=".mcp-inspector/mcp.json",
+        write=files.inspector,
+        call=lambda server, tool, arguments: (
+            *("--cli", "--server", server, "--method", "tools/call", "--tool-name", tool, "--tool-args-json"),
+            json.dumps(arguments),
+        ),
+        installs=False,
     ),
 )

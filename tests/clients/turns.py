@@ -3,51 +3,145 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.clients.files import Server, Servers
 from tests.clients.machine import MODULES, Machine, Ran
 from tests.clients.model import Call, Model, Result, Script
-from tests.clients.table import OURS, Client, Server, Servers
-from tests.clients.witness import TOOLS
+from tests.clients.table import OURS, Client
+from tests.clients.witness import RESULTS
+from tests.clients.witness_http import RemoteWitness
+from tests.upstreams.odd_http import Request
 
 Json = Any  # whatever JSON a test writes down
 SEARCH, CALL = "get_dynamic_tools", "call_dynamic_tool"
 SERVER = "lighthouses"
-NAMES = tuple(tool["name"] for tool in TOOLS)
+NAMES = tuple(RESULTS)
+CHOOSE = "choose_lighthouse"
+SHELL = {"V_SET": "a value", "V_EMPTY": "", "V_SHELL": "shell", "AWS_PROFILE": "harbour"}
+SPELLINGS = (
+    *("$V_SET", "${V_SET}", "x${V_SET}y", "${V_SET:-other}", "${V_UNSET:-other}", "${V_EMPTY:-other}", "$V_EMPTY"),
+    *("$V_UNSET", "${V_UNSET}", "${env:V_SET}", "${env:V_UNSET}", "{env:V_SET}", "{env:V_UNSET}", "$env:V_SET"),
+    *("%V_SET%", "$$V_SET", "$${V_SET}", "\\${V_SET}", "a$b", "100%", "~/x", "${HOME}"),
+)
 
 
 @dataclass(frozen=True)
 class Turn:
-    """What came of a turn; `first` are the tools in the model's first request, `results` what the calls brought."""
+    """What came of a turn.
+
+    `first` are the tools in the model's first request, `results` what the calls brought; `witnessed` is how the
+    server was started, `greetings` how it was greeted over HTTP.
+    """
 
     ran: Ran
     first: tuple[str, ...] = ()
     results: tuple[Result, ...] = ()
     witnessed: list[dict[str, Json]] = field(default_factory=list)
+    greetings: list[Request] = field(default_factory=list)
 
+    @property
+    def started(self) -> dict[str, Json]:
+        """How the server was started and greeted last."""
+        assert self.witnessed, f"the server was not started: {self.ran}"
+        return self.witnessed[-1]
 
-def witness(machine: Machine, *args: str, **env: str) -> Servers:
-    """Return the one server, as a program."""
-    return {SERVER: Server((sys.executable, str(machine.witness), *args), env)}
+    @property
+    def greeting(self) -> Request:
+        """How the server was greeted last over HTTP."""
+        assert self.greetings, f"the server was not reached: {self.ran}"
+        return self.greetings[-1]
+
+    def of_tools(self) -> Mapping[str, Result]:
+        """Return the results of the server's tools, by their name."""
+        assert len(self.results) >= len(NAMES), self.ran
+        return dict(zip(NAMES, self.results[-len(NAMES) :], strict=True))
 
 
 async def alone(client: Client, folder: Path) -> Turn:
     """Return a turn in which the client has the server itself, and the model calls each of its tools."""
     machine = Machine(folder)
-    return await played(client, machine, witness(machine), [Call(client.named(SERVER, name)) for name in NAMES])
+    return await played(client, machine, program(machine), direct(client, *NAMES))
 
 
 async def through(client: Client, folder: Path) -> Turn:
     """Return a turn after `import` and `install --replace`, in which the model searches and calls each tool."""
     machine = Machine(folder)
-    return await played(client, machine, witness(machine), calls_through(client, NAMES), replaced=True)
+    return await played(client, machine, program(machine), found(client, *NAMES), replaced=True)
 
 
-def calls_through(client: Client, names: Sequence[str]) -> list[Call]:
+async def cold(client: Client, folder: Path) -> Turn:
+    """Return a turn in which the server answers only once the model has been asked, and so has yet to be known."""
+    machine = Machine(folder)
+    gate = folder / "asked"
+    servers = program(machine, "--until", str(gate))
+    return await played(client, machine, servers, found(client, *NAMES), replaced=True, when_asked=gate.touch)
+
+
+async def spelled_alone(client: Client, folder: Path) -> Turn:
+    """Return a turn with a server whose arguments and variables have every spelling of a variable."""
+    machine = Machine(folder, SHELL)
+    return await played(client, machine, spelled(client, machine), direct(client, NAMES[0]))
+
+
+async def spelled_through(client: Client, folder: Path) -> Turn:
+    """Return the same, through dynamic-mcp."""
+    machine = Machine(folder, SHELL)
+    return await played(client, machine, spelled(client, machine), found(client, NAMES[0]), replaced=True)
+
+
+async def remote_alone(client: Client, folder: Path) -> Turn:
+    """Return a turn with a remote server whose URL and headers have every spelling of a variable."""
+    async with RemoteWitness().listening() as witness:
+        servers = spelled_remote(client, witness.url)
+        turn = await played(client, Machine(folder, SHELL), servers, direct(client, NAMES[0]))
+    return Turn(turn.ran, turn.first, turn.results, greetings=witness.greetings)
+
+
+async def remote_through(client: Client, folder: Path) -> Turn:
+    """Return the same, through dynamic-mcp."""
+    async with RemoteWitness().listening() as witness:
+        servers = spelled_remote(client, witness.url)
+        turn = await played(client, Machine(folder, SHELL), servers, found(client, NAMES[0]), replaced=True)
+    return Turn(turn.ran, turn.first, turn.results, greetings=witness.greetings)
+
+
+async def asking(client: Client, folder: Path) -> Turn:
+    """Return a turn in which the server asks the person, through dynamic-mcp."""
+    machine = Machine(folder)
+    return await played(client, machine, program(machine), found(client, CHOOSE), replaced=True)
+
+
+def program(machine: Machine, *args: str) -> Servers:
+    """Return the server, as a program."""
+    return {SERVER: Server((sys.executable, str(machine.witness), *args))}
+
+
+def spelled(client: Client, machine: Machine) -> Servers:
+    """Return the server with all that the client takes of the spellings."""
+    spellings = [each for each in SPELLINGS if each not in client.refuses]
+    variables = {f"V_OWN_{number}": each for number, each in enumerate(spellings)}
+    return {SERVER: Server((sys.executable, str(machine.witness), *spellings), variables)}
+
+
+def spelled_remote(client: Client, url: str) -> Servers:
+    """Return the remote server with all that the client takes of the spellings, some of them in its path."""
+    spellings = [each for each in SPELLINGS if each not in client.refuses]
+    headers = {f"V-{number}": f"x {each}" for number, each in enumerate(spellings)}
+    return {SERVER: Server(url=f"{url}/mcp/{client.in_url}", headers=headers)}
+
+
+def direct(client: Client, *names: str) -> list[Call]:
+    """Return a call of each of these tools, by the client's own name for it."""
+    return [Call(client.named(SERVER, name)) for name in names]
+
+
+def found(client: Client, *names: str) -> list[Call]:
     """Return a search and a call of each of these tools, by the program's two."""
     call = client.named(OURS, CALL)
     search = Call(client.named(OURS, SEARCH), {"query": "lighthouse"})
@@ -55,34 +149,76 @@ def calls_through(client: Client, names: Sequence[str]) -> list[Call]:
 
 
 async def played(
-    client: Client, machine: Machine, servers: Servers, calls: Sequence[Call], *, replaced: bool = False
+    client: Client,
+    machine: Machine,
+    servers: Servers,
+    calls: Sequence[Call],
+    *,
+    replaced: bool = False,
+    when_asked: Callable[[], None] = lambda: None,
 ) -> Turn:
     """Return a turn of these calls, with the servers as the client's own, or behind the program."""
     tools = list(dict.fromkeys(call.tool for call in calls))
-    model = Model(Script(calls, client.reveal(tools) if client.reveal else None))
+    reveal = client.reveal(tools) if client.reveal else None
+    model = Model(Script(calls, reveal), when_asked)
     async with model.listening():
         machine.write(client.write(model.url, servers))
         if replaced:
             await replace(client, machine)
-        ran = await machine.run(
-            str(MODULES / ".bin" / client.program), *client.go, variables=client.variables(model.url)
-        )
-    if not model.asked:
-        return Turn(ran, witnessed=machine.witnessed)
-    reveal = client.reveal(tools).tool if client.reveal else ""
-    results = tuple(each for each in model.asked[-1].results if each.tool != reveal)
-    return Turn(ran, model.asked[0].tools, results, machine.witnessed)
+        if client.call:
+            return await _called(client, machine, calls)
+        if client.prepare:
+            await run(client, machine, *client.prepare(model.url), url=model.url)
+        ran = await run(client, machine, *client.go, url=model.url)
+    first = model.asked[0].tools if model.asked else ()
+    results = model.asked[-1].results if model.asked else ()
+    brought = tuple(each for each in results if reveal is None or each.tool != reveal.tool)
+    return Turn(ran, first, brought, machine.witnessed)
+
+
+async def run(client: Client, machine: Machine, *args: str, url: str = "http://127.0.0.1:9") -> Ran:
+    """Run the client itself."""
+    return await machine.run(str(MODULES / ".bin" / client.program), *args, variables=client.variables(url))
 
 
 async def replace(client: Client, machine: Machine) -> None:
     """Import the client's servers, and put the program in their place."""
-    await machine.dynamic_mcp("import", client.name, "--scope", "user", "--yes")
-    await machine.dynamic_mcp("install", client.name, "--replace")
+    if client.installs:
+        await machine.dynamic_mcp("import", client.name, "--scope", "user", "--yes")
+        await machine.dynamic_mcp("install", client.name, "--replace")
+        return
+    await machine.dynamic_mcp("import", "--file", str(machine.home / client.file), "--yes")
+    config = str(machine.work / "dynamic-mcp.json")
+    machine.write(client.write("", {OURS: Server(("dynamic-mcp", config))}))
 
 
-def by_tool(turn: Turn) -> Mapping[str, Result]:
-    """Return the results of the server's tools, by their name."""
-    return dict(zip(NAMES, turn.results[-len(NAMES) :], strict=True))
+async def _called(client: Client, machine: Machine, calls: Sequence[Call]) -> Turn:
+    """Return a turn of a client without a model, which is run for each call."""
+    assert client.call is not None
+    results = []
+    ran = Ran(0, "", "")
+    for call in calls:
+        server, _, tool = call.tool.partition(".")
+        ran = await run(client, machine, *client.call(server, tool, dict(call.arguments)))
+        results.append(_printed(call.tool, ran.out))
+    return Turn(ran, (), tuple(results), machine.witnessed)
+
+
+def _printed(tool: str, out: str) -> Result:
+    """Return the result that a client has printed as JSON."""
+    result = Result(tool, [out])
+    for printed in objects_in(out):
+        blocks = printed.get("content", [])
+        result.texts += [each["text"] for each in blocks if each["type"] == "text"]
+        result.images += [each["data"] for each in blocks if each["type"] == "image"]
+        result.is_error = bool(printed.get("isError"))
+    return result
+
+
+def without_noise(client: Client, result: Result) -> Result:
+    """Return a result without what differs from turn to turn, and without the name that the tool has here."""
+    texts = [re.sub(client.noise, "…", text) for text in result.texts]
+    return Result("", texts, result.images, result.is_error)
 
 
 def objects_in(text: str) -> Iterator[dict[str, Json]]:

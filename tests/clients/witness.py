@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -85,9 +86,16 @@ def _note(params: Json) -> None:
         file.write(json.dumps({**started, "greeting": params}) + "\n")
 
 
+def _wait_for(file: Path) -> None:
+    while not file.exists():
+        time.sleep(0.01)
+
+
 def main() -> None:
     """Serve until the end of the input; a choice is answered with what the person said."""
     choosing: Json = None
+    if "--until" in sys.argv:
+        _wait_for(Path(sys.argv[sys.argv.index("--until") + 1]))
     for line in sys.stdin:
         message = json.loads(line)
         if message.get("method") == "initialize":

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import gzip
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
 from tests.clients.model.chat import Chat
@@ -44,10 +44,11 @@ class Script:
 
 
 class Model:
-    """The listener; `url` has no path."""
+    """The listener; `url` has no path, and `when_asked` is called with each request that has tools."""
 
-    def __init__(self, script: Script) -> None:
-        self.script = script
+    def __init__(self, script: Script, when_asked: Callable[[], None] = lambda: None) -> None:
+        self._script = script
+        self._when_asked = when_asked
         self.url = ""
         self.requests: list[tuple[Json, Shown]] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -93,7 +94,9 @@ class Model:
             return Answer(_aside(path))
         shown = dialect.read(body)
         self.requests.append((body, shown))
-        return dialect.answer(body, path, self.script.next(shown), len(self.requests))
+        if shown.tools:
+            self._when_asked()
+        return dialect.answer(body, path, self._script.next(shown), len(self.requests))
 
 
 def _decoded(body: bytes, encoding: str) -> Json:
