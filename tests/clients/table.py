@@ -27,8 +27,8 @@ class Client:
     without a model has `call` instead, which returns the command that calls one tool. `noise` matches what differs
     from turn to turn in what the client writes around results.
 
-    What it does not do by itself is data too: spellings of variables that it `refuses` (`in_url` is its own), `installs`
-    where `dynamic-mcp install` knows it, and the reason why it shows `no_images`.
+    What it does not do by itself is data too: spellings of variables that it `refuses` (`in_url` is its own),
+    `installs` where `dynamic-mcp install` knows it, and the reason why it shows `no_images`.
     """
 
     name: str
@@ -61,6 +61,9 @@ def _select(tool: str) -> Callable[[list[str]], Call]:
     return lambda names: Call(tool, {"query": f"select:{','.join(names)}"})
 
 
+# the name of the tool and the whole call, which an error and an image are told with
+_GEMINI_NAMES = r"'\w+_(?:lighthouse|tool)'|for function call: \{.*?\} with|\"name\":\"\w+\""
+
 CLIENTS = (
     Client(
         name="claude",
@@ -80,6 +83,7 @@ CLIENTS = (
         file=".claude.json",
         lists=("mcp", "list"),
         reveal=_select("ToolSearch"),
+        noise=r"\[Image: source: [^\]]*\]",
     ),
     Client(
         name="codex",
@@ -90,6 +94,7 @@ CLIENTS = (
         go=("exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "go"),
         named=lambda server, tool: f"mcp__{server.replace('-', '_')}/{tool}",
         variables=lambda url: {"SCRIPTED_KEY": "key"},
+        noise=r"Wall time: [\d.]+ seconds",
         file=".codex/config.toml",
         lists=("mcp", "list"),
     ),
@@ -102,6 +107,7 @@ CLIENTS = (
         go=("-y", "--skip-trust", "-m", "gemini-2.5-pro", "-p", "go"),
         named=lambda server, tool: f"mcp_{server}_{tool}",
         variables=lambda url: {"GEMINI_API_KEY": "key", "GOOGLE_GEMINI_BASE_URL": url},
+        noise=_GEMINI_NAMES,
         file=".gemini/settings.json",
         lists=("mcp", "list"),
     ),
@@ -117,6 +123,7 @@ CLIENTS = (
         file=".qwen/settings.json",
         lists=("mcp", "list"),
         reveal=_select("tool_search"),
+        noise=_GEMINI_NAMES,
     ),
     Client(
         name="opencode",
@@ -145,6 +152,8 @@ CLIENTS = (
             "COPILOT_AUTO_UPDATE": "false",
             "COPILOT_OFFLINE": "true",
         },
+        noise=r"MCP server '[^']*'",
+        no_images="it shows none to a model of one's own provider",
         file=".copilot/mcp-config.json",
         lists=("mcp", "list"),
     ),
@@ -173,7 +182,7 @@ CLIENTS = (
         go=("--json", "-P", "openai-compatible", "-m", "gpt-4o", "go on"),
         prepare=lambda url: ("auth", "-p", "openai", "-k", "key", "-m", "gpt-4o", "-b", f"{url}/v1"),
         named=lambda server, tool: f"{server}__{tool}",
-        variables=lambda url: {},
+        no_images="it writes them out as text",
         file=".cline/data/settings/cline_mcp_settings.json",
     ),
     Client(

@@ -1,6 +1,8 @@
-"""What the model is shown of each result, through dynamic-mcp, is what it is shown when the client has the server itself."""
+"""The model is shown the same of each result through dynamic-mcp as when the client has the server itself."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import pytest
 
@@ -23,7 +25,7 @@ async def test_a_result_is_shown_as_with_the_client_alone(turns: Turns, name: st
 
 @pytest.mark.column("images")
 async def test_an_image_is_shown_where_the_client_alone_shows_it(
-    turns: Turns, record_property: pytest.RecordProperty
+    turns: Turns, record_property: Callable[[str, object], None]
 ) -> None:
     expected = (await turns.of(alone)).of_tools()["paint_lighthouse"].images
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from tests.clients.conftest import Turns
@@ -32,7 +34,7 @@ async def test_the_first_search_finds_the_tools_of_a_server_that_is_still_starti
 
 @pytest.mark.column("elicitation")
 async def test_a_server_hears_whether_the_client_can_be_asked_and_gets_an_answer(
-    turns: Turns, record_property: pytest.RecordProperty
+    turns: Turns, record_property: Callable[[str, object], None]
 ) -> None:
     expected = (await turns.of(alone)).started["greeting"]["capabilities"].get("elicitation")
     turn = await turns.of(asking)

@@ -6,7 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ class Turn:
     server was started, `greetings` how it was greeted over HTTP.
     """
 
+    machine: Machine
     ran: Ran
     first: tuple[str, ...] = ()
     results: tuple[Result, ...] = ()
@@ -47,20 +48,23 @@ class Turn:
 
     @property
     def started(self) -> dict[str, Json]:
-        """How the server was started and greeted last."""
+        """How the server was started and greeted last; the machine's folder is `<machine>`."""
         assert self.witnessed, f"the server was not started: {self.ran}"
-        return self.witnessed[-1]
+        return self._placed(self.witnessed[-1])  # type: ignore[no-any-return]
 
     @property
-    def greeting(self) -> Request:
-        """How the server was greeted last over HTTP."""
+    def reached(self) -> tuple[str, dict[str, str]]:
+        """With which path and headers the server was greeted last over HTTP."""
         assert self.greetings, f"the server was not reached: {self.ran}"
-        return self.greetings[-1]
+        return self._placed(self.greetings[-1].path), self._placed(self.greetings[-1].headers)
 
     def of_tools(self) -> Mapping[str, Result]:
         """Return the results of the server's tools, by their name."""
         assert len(self.results) >= len(NAMES), self.ran
         return dict(zip(NAMES, self.results[-len(NAMES) :], strict=True))
+
+    def _placed(self, value: Json) -> Json:
+        return json.loads(json.dumps(value).replace(str(self.machine.folder), "<machine>"))
 
 
 async def alone(client: Client, folder: Path) -> Turn:
@@ -100,7 +104,7 @@ async def remote_alone(client: Client, folder: Path) -> Turn:
     async with RemoteWitness().listening() as witness:
         servers = spelled_remote(client, witness.url)
         turn = await played(client, Machine(folder, SHELL), servers, direct(client, NAMES[0]))
-    return Turn(turn.ran, turn.first, turn.results, greetings=witness.greetings)
+    return replace(turn, greetings=witness.greetings)
 
 
 async def remote_through(client: Client, folder: Path) -> Turn:
@@ -108,7 +112,7 @@ async def remote_through(client: Client, folder: Path) -> Turn:
     async with RemoteWitness().listening() as witness:
         servers = spelled_remote(client, witness.url)
         turn = await played(client, Machine(folder, SHELL), servers, found(client, NAMES[0]), replaced=True)
-    return Turn(turn.ran, turn.first, turn.results, greetings=witness.greetings)
+    return replace(turn, greetings=witness.greetings)
 
 
 async def asking(client: Client, folder: Path) -> Turn:
@@ -164,7 +168,7 @@ async def played(
     async with model.listening():
         machine.write(client.write(model.url, servers))
         if replaced:
-            await replace(client, machine)
+            await put_in_front(client, machine)
         if client.call:
             return await _called(client, machine, calls)
         if client.prepare:
@@ -173,7 +177,7 @@ async def played(
     first = model.asked[0].tools if model.asked else ()
     results = model.asked[-1].results if model.asked else ()
     brought = tuple(each for each in results if reveal is None or each.tool != reveal.tool)
-    return Turn(ran, first, brought, machine.witnessed)
+    return Turn(machine, ran, first, brought, machine.witnessed)
 
 
 async def run(client: Client, machine: Machine, *args: str, url: str = "http://127.0.0.1:9") -> Ran:
@@ -181,7 +185,7 @@ async def run(client: Client, machine: Machine, *args: str, url: str = "http://1
     return await machine.run(str(MODULES / ".bin" / client.program), *args, variables=client.variables(url))
 
 
-async def replace(client: Client, machine: Machine) -> None:
+async def put_in_front(client: Client, machine: Machine) -> None:
     """Import the client's servers, and put the program in their place."""
     if client.installs:
         await machine.dynamic_mcp("import", client.name, "--scope", "user", "--yes")
@@ -201,7 +205,7 @@ async def _called(client: Client, machine: Machine, calls: Sequence[Call]) -> Tu
         server, _, tool = call.tool.partition(".")
         ran = await run(client, machine, *client.call(server, tool, dict(call.arguments)))
         results.append(_printed(call.tool, ran.out))
-    return Turn(ran, (), tuple(results), machine.witnessed)
+    return Turn(machine, ran, (), tuple(results), machine.witnessed)
 
 
 def _printed(tool: str, out: str) -> Result:

@@ -1,0 +1,109 @@
+"""Run all that the tests know of the AI clients, and write what came of it into docs/clients.md.
+
+    python -m tests.clients.report [-n PROCESSES]
+
+The clients are where DYNAMIC_MCP_TEST_CLIENTS and DYNAMIC_MCP_TEST_NODE name them; see CONTRIBUTING.md.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from tests.clients.table import CLIENTS, Client
+
+PAGE = Path(__file__).parents[2] / "docs" / "clients.md"
+COLUMNS = (
+    *("import", "install", "variables", "results", "images", "tools visible", "cold start"),
+    *("elicitation",),
+)
+BEGINNING = """# AI clients
+
+`python -m tests.clients.report` wrote this page: each client was run without an account, with a scripted model behind it, on a
+machine of its own, once alone and once through dynamic-mcp after `dynamic-mcp import` and `dynamic-mcp install --replace`.
+
+"""
+END = """
+| column | yes means |
+|---|---|
+| import | the servers arrive in the config, and the client's files keep every byte |
+| install | the client itself lists dynamic-mcp, and after `undo` its own servers; its files have their bytes back |
+| variables | servers get the same arguments, variables, directory, path and headers as from the client alone, in 22 spellings of variables and with those of the shell |
+| results | the model is shown the same texts, structured results and errors as with the client alone |
+| images | the model is shown the image itself |
+| tools visible | both tools are in the model's first request; otherwise the model must find them by the client's own search |
+| cold start | the first search finds the tools of a server that is still starting |
+| elicitation | what the client declares that a server may ask a person for |
+
+A client rewrites some of its files by itself. They are read before and after each of its runs, and of a file that the client has
+written in between, `undo` only takes the entry out.
+"""
+
+
+class Collector:
+    """What the tests found, by client and column."""
+
+    def __init__(self) -> None:
+        self.cells: dict[tuple[str, str], list[str]] = defaultdict(list)
+        self._columns: dict[str, str] = {}
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Note which column a test decides."""
+        for item in items:
+            if marker := item.get_closest_marker("column"):
+                self._columns[_plain(item.nodeid)] = marker.args[0]
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note what came of a test."""
+        column = self._columns.get(_plain(report.nodeid))
+        if column is None or (report.when != "call" and not report.skipped):
+            return
+        name = report.nodeid.partition("[")[2].partition("]")[0].partition("@")[0]
+        client = max((each.name for each in CLIENTS if name.startswith(each.name)), key=len)
+        cell = dict(report.user_properties).get("cell", "yes")
+        self.cells[client, column].append({"passed": str(cell), "skipped": "–"}.get(report.outcome, "**no**"))
+
+    def cell(self, client: Client, column: str) -> str:
+        """Return the words of a cell: a promise that is kept in part is not kept."""
+        found = self.cells[client.name, column]
+        return "**no**" if "**no**" in found else " ".join(dict.fromkeys(found))
+
+
+def page(collector: Collector) -> str:
+    """Return the whole page."""
+    heads = ("client", "version", *COLUMNS, "what to know")
+    rows = [heads, tuple("---" for _ in heads)]
+    for client in CLIENTS:
+        cells = (collector.cell(client, column) for column in COLUMNS)
+        rows.append((client.title, client.version, *cells, client.know))
+    return BEGINNING + "".join(f"| {' | '.join(row)} |\n".replace("|  |", "| |") for row in rows) + END
+
+
+def main() -> int:
+    """Run the tests, and write the page if every client was there."""
+    os.environ["DYNAMIC_MCP_TEST_CLIENTS_WHOLE"] = "1"
+    collector = Collector()
+    args = sys.argv[1:] or ["-n", "2"]
+    folder = str(Path(__file__).parent)
+    code = pytest.main(
+        [folder, "--dist", "loadgroup", "--timeout", "600", "--tb", "short", *args], plugins=[collector]
+    )
+    missing = [client.title for client in CLIENTS if (client.name, "results") not in collector.cells]
+    if missing or any(collector.cell(client, "results") == "–" for client in CLIENTS):
+        print(f"{PAGE.name} stays as it is: not every client was there", file=sys.stderr)
+        return 1
+    PAGE.write_text(page(collector))
+    return int(code)
+
+
+def _plain(nodeid: str) -> str:
+    """Return the name of a test without what comes of its parameters."""
+    return nodeid.partition("[")[0]
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
