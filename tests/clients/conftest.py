@@ -43,8 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test with each client."""
     if "client" in metafunc.fixturenames:
-        clients = [pytest.param(each, id=each.name, marks=pytest.mark.xdist_group(each.name)) for each in CLIENTS]
-        metafunc.parametrize("client", clients, indirect=True)
+        metafunc.parametrize("client", CLIENTS, ids=lambda client: client.name, indirect=True)
 
 
 @pytest.fixture

@@ -23,25 +23,28 @@ COLUMNS = (
 )
 BEGINNING = """# AI clients
 
-`python -m tests.clients.report` wrote this page: each client was run without an account, with a scripted model behind it, on a
-machine of its own, once alone and once through dynamic-mcp after `dynamic-mcp import` and `dynamic-mcp install --replace`.
+`python -m tests.clients.report` wrote this page. Each client was run without an account, with a scripted model behind
+it, on a machine of its own: once alone, and once through dynamic-mcp after `dynamic-mcp import` and
+`dynamic-mcp install --replace`.
 
 """
 END = """
 | column | yes means |
 |---|---|
 | import | the servers arrive in the config, and the client's files keep every byte |
-| install | the client itself lists dynamic-mcp, and after `undo` its own servers; its files have their bytes back |
-| variables | servers get the same arguments, variables, directory, path and headers as from the client alone, in 22 spellings of variables and with those of the shell |
+| install | the client lists dynamic-mcp, and after `undo` its own servers again; its files have their bytes back |
+| variables | servers get the arguments, variables, directory, path and headers that the client alone gives them |
 | results | the model is shown the same texts, structured results and errors as with the client alone |
 | images | the model is shown the image itself |
-| tools visible | both tools are in the model's first request; otherwise the model must find them by the client's own search |
+| tools visible | the two tools are in the model's first request; else it must find them by the client's own search |
 | cold start | the first search finds the tools of a server that is still starting |
-| elicitation | what the client declares that a server may ask a person for |
+| elicitation | what the client declares that a server may ask a person by |
 
-A client rewrites some of its files by itself. They are read before and after each of its runs, and of a file that the client has
-written in between, `undo` only takes the entry out.
+A client rewrites some of its files by itself. They are read before and after each of its runs; of a file that the
+client has written in between, `undo` only takes the entry out. The variables stand in the client's file in twenty-two
+spellings, of which each client knows a few, and others are in the shell only.
 """
+NOT_ASKED = "-"
 
 
 class Collector:
@@ -62,10 +65,10 @@ class Collector:
         column = self._columns.get(_plain(report.nodeid))
         if column is None or (report.when != "call" and not report.skipped):
             return
-        name = report.nodeid.partition("[")[2].partition("]")[0].partition("@")[0]
+        name = report.nodeid.partition("[")[2].removesuffix("]")
         client = max((each.name for each in CLIENTS if name.startswith(each.name)), key=len)
         cell = dict(report.user_properties).get("cell", "yes")
-        self.cells[client, column].append({"passed": str(cell), "skipped": "–"}.get(report.outcome, "**no**"))
+        self.cells[client, column].append({"passed": str(cell), "skipped": NOT_ASKED}.get(report.outcome, "**no**"))
 
     def cell(self, client: Client, column: str) -> str:
         """Return the words of a cell: a promise that is kept in part is not kept."""
@@ -93,7 +96,7 @@ def main() -> int:
         [folder, "--dist", "loadgroup", "--timeout", "600", "--tb", "short", *args], plugins=[collector]
     )
     missing = [client.title for client in CLIENTS if (client.name, "results") not in collector.cells]
-    if missing or any(collector.cell(client, "results") == "–" for client in CLIENTS):
+    if missing or any(collector.cell(client, "results") == NOT_ASKED for client in CLIENTS):
         print(f"{PAGE.name} stays as it is: not every client was there", file=sys.stderr)
         return 1
     PAGE.write_text(page(collector))
