@@ -14,12 +14,16 @@ Json = Any  # whatever JSON a client's file holds
 
 @dataclass(frozen=True)
 class Server:
-    """An MCP server as a client is told of it: a program, or a URL with headers."""
+    """An MCP server as a client is told of it: a program, or a URL with headers.
+
+    `passed` are variables of the shell to give it, where a client has a field for their names.
+    """
 
     command: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
+    passed: tuple[str, ...] = ()
 
 
 Servers = Mapping[str, Server]
@@ -43,14 +47,17 @@ def codex(url: str, servers: Servers) -> dict[str, str]:
         "check_for_update_on_startup": False,
         "analytics": {"enabled": False},
         "model_providers": {"scripted": provider},
-        "mcp_servers": {
-            name: {"url": each.url, "http_headers": dict(each.headers)}
-            if each.url
-            else {"command": each.command[0], "args": list(each.command[1:]), "env": dict(each.env)}
-            for name, each in servers.items()
-        },
+        "mcp_servers": {name: _codex_server(each) for name, each in servers.items()},
     }
     return {".codex/config.toml": tomlkit.dumps(document)}
+
+
+def _codex_server(server: Server) -> dict[str, Json]:
+    if server.url:
+        headers = {f"V-{name.replace('_', '-')}": name for name in server.passed}
+        return {"url": server.url, "http_headers": dict(server.headers), "env_http_headers": headers}
+    command, *args = server.command
+    return {"command": command, "args": args, "env": dict(server.env), "env_vars": list(server.passed)}
 
 
 def gemini(url: str, servers: Servers) -> dict[str, str]:
@@ -119,7 +126,18 @@ def cline(url: str, servers: Servers) -> dict[str, str]:
     entries = {
         name: {**({"type": "streamableHttp"} if each.url else {}), **_plain(each)} for name, each in servers.items()
     }
-    return {".cline/data/settings/cline_mcp_settings.json": _json({"mcpServers": entries})}
+    settings = {"provider": "openai-compatible", "apiKey": "key", "model": "gpt-4o", "baseUrl": f"{url}/v1"}
+    provider = {"settings": settings, "updatedAt": "2026-01-01T00:00:00.000Z", "tokenSource": "manual"}
+    providers = {
+        "version": 1,
+        "lastUsedProvider": "openai-compatible",
+        "modes": {},
+        "providers": {"openai-compatible": provider},
+    }
+    return {
+        ".cline/data/settings/providers.json": _json(providers),
+        ".cline/data/settings/cline_mcp_settings.json": _json({"mcpServers": entries}),
+    }
 
 
 def mcporter(url: str, servers: Servers) -> dict[str, str]:

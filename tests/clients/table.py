@@ -23,8 +23,8 @@ class Client:
 
     `name` is the program's own name for it, `title` its maker's. `write` returns its files below the home, from the
     model's URL and the servers; `named` the name under which the model sees a server's tool, and `variables` what the
-    client needs in its environment to ask that model. `prepare` runs once before a turn, which is `go`; a client
-    without a model has `call` instead, which returns the command that calls one tool. `noise` matches what differs
+    client needs in its environment to ask that model. `go` is its command line for a turn; a client
+    without a model has `call` instead, which returns the one that calls a tool. `noise` matches what differs
     from turn to turn in what the client writes around results.
 
     What it does not do by itself is data too: spellings of variables that it `refuses` (`in_url` is its own),
@@ -41,7 +41,6 @@ class Client:
     call: Callable[[str, str, Json], tuple[str, ...]] | None = None
     named: Callable[[str, str], str] = lambda server, tool: f"{server}.{tool}"
     variables: Callable[[str], dict[str, str]] = lambda url: {}
-    prepare: Callable[[str], tuple[str, ...]] | None = None
     reveal: Callable[[list[str]], Call] | None = None
     lists: tuple[str, ...] = ()
     noise: str = "(?!)"
@@ -94,6 +93,7 @@ CLIENTS = (
         go=("exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "go"),
         named=lambda server, tool: f"mcp__{server.replace('-', '_')}/{tool}",
         variables=lambda url: {"SCRIPTED_KEY": "key"},
+        in_url="plain",
         noise=r"Wall time: [\d.]+ seconds",
         file=".codex/config.toml",
         lists=("mcp", "list"),
@@ -135,6 +135,7 @@ CLIENTS = (
         named=lambda server, tool: f"{server}_{tool}",
         variables=lambda url: {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"},
         file=".config/opencode/opencode.json",
+        in_url="{env:V_SHELL}",
         lists=("mcp", "list"),
     ),
     Client(
@@ -171,6 +172,7 @@ CLIENTS = (
             "KILO_TELEMETRY_LEVEL": "off",
         },
         file=".config/kilo/kilo.json",
+        in_url="{env:V_SHELL}",
         lists=("mcp", "list"),
     ),
     Client(
@@ -180,8 +182,8 @@ CLIENTS = (
         program="cline",
         write=files.cline,
         go=("--json", "-P", "openai-compatible", "-m", "gpt-4o", "go on"),
-        prepare=lambda url: ("auth", "-p", "openai", "-k", "key", "-m", "gpt-4o", "-b", f"{url}/v1"),
         named=lambda server, tool: f"{server}__{tool}",
+        in_url="${env:V_SHELL}",
         no_images="it writes them out as text",
         file=".cline/data/settings/cline_mcp_settings.json",
     ),

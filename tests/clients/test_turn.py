@@ -11,6 +11,8 @@ from tests.clients.conftest import Turns
 from tests.clients.turns import NAMES, objects_in, through
 from tests.clients.witness import FIGURES, PNG, RESULTS, WRONG
 
+pytestmark = pytest.mark.timeout(300)  # a client that starts slowly on a busy machine ends by its own bound
+
 
 @pytest.mark.column("results")
 async def test_a_search_and_calls_of_the_model_are_answered_through_the_client(turns: Turns) -> None:

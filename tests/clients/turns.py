@@ -24,6 +24,7 @@ SERVER = "lighthouses"
 NAMES = tuple(RESULTS)
 CHOOSE = "choose_lighthouse"
 SHELL = {"V_SET": "a value", "V_EMPTY": "", "V_SHELL": "shell", "AWS_PROFILE": "harbour"}
+PASSED = ("V_SHELL", "V_EMPTY", "V_UNSET")
 SPELLINGS = (
     *("$V_SET", "${V_SET}", "x${V_SET}y", "${V_SET:-other}", "${V_UNSET:-other}", "${V_EMPTY:-other}", "$V_EMPTY"),
     *("$V_UNSET", "${V_UNSET}", "${env:V_SET}", "${env:V_UNSET}", "{env:V_SET}", "{env:V_UNSET}", "$env:V_SET"),
@@ -130,14 +131,14 @@ def spelled(client: Client, machine: Machine) -> Servers:
     """Return the server with all that the client takes of the spellings."""
     spellings = [each for each in SPELLINGS if each not in client.refuses]
     variables = {f"V_OWN_{number}": each for number, each in enumerate(spellings)}
-    return {SERVER: Server((sys.executable, str(machine.witness), *spellings), variables)}
+    return {SERVER: Server((sys.executable, str(machine.witness), *spellings), variables, passed=PASSED)}
 
 
 def spelled_remote(client: Client, url: str) -> Servers:
     """Return the remote server with all that the client takes of the spellings, some of them in its path."""
     spellings = [each for each in SPELLINGS if each not in client.refuses]
     headers = {f"V-{number}": f"x {each}" for number, each in enumerate(spellings)}
-    return {SERVER: Server(url=f"{url}/mcp/{client.in_url}", headers=headers)}
+    return {SERVER: Server(url=f"{url}/mcp/{client.in_url}", headers=headers, passed=PASSED)}
 
 
 def direct(client: Client, *names: str) -> list[Call]:
@@ -171,8 +172,6 @@ async def played(
             await put_in_front(client, machine)
         if client.call:
             return await _called(client, machine, calls)
-        if client.prepare:
-            await run(client, machine, *client.prepare(model.url), url=model.url)
         ran = await run(client, machine, *client.go, url=model.url)
     first = model.asked[0].tools if model.asked else ()
     results = model.asked[-1].results if model.asked else ()
