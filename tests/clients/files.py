@@ -62,7 +62,7 @@ def _codex_server(server: Server) -> dict[str, Json]:
 
 def gemini(url: str, servers: Servers) -> dict[str, str]:
     document = {
-        "security": {"auth": {"selectedType": "gemini-api-key"}},
+        "security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": False}},
         "general": {"disableAutoUpdate": True, "enableAutoUpdate": False},
         "privacy": {"usageStatisticsEnabled": False},
         "telemetry": {"enabled": False},

@@ -24,7 +24,8 @@ class Client:
     `name` is the program's own name for it, `title` its maker's. `write` returns its files below the home, from the
     model's URL and the servers; `named` the name under which the model sees a server's tool, and `variables` what the
     client needs in its environment to ask that model. `go` is its command line for a turn; a client
-    without a model has `call` instead, which returns the one that calls a tool. `noise` matches what differs
+    without a model has `call` instead, which returns the one that calls a tool. `lists` is how it is asked
+    for its servers, and `healthy` matches what it then says of one. `noise` matches what differs
     from turn to turn in what the client writes around results.
 
     What it does not do by itself is data too: spellings of variables that it `refuses` (`in_url` is its own),
@@ -43,6 +44,7 @@ class Client:
     variables: Callable[[str], dict[str, str]] = lambda url: {}
     reveal: Callable[[list[str]], Call] | None = None
     lists: tuple[str, ...] = ()
+    healthy: str = "{server}"
     noise: str = "(?!)"
     in_url: str = "${V_SHELL}"
     refuses: tuple[str, ...] = ()
@@ -81,6 +83,7 @@ CLIENTS = (
         },
         file=".claude.json",
         lists=("mcp", "list"),
+        healthy=r"{server}: .* ✔ Connected",
         reveal=_select("ToolSearch"),
         noise=r"\[Image: source: [^\]]*\]",
     ),
@@ -97,6 +100,7 @@ CLIENTS = (
         noise=r"Wall time: [\d.]+ seconds",
         file=".codex/config.toml",
         lists=("mcp", "list"),
+        healthy=r"{server} .* enabled ",
     ),
     Client(
         name="gemini",
@@ -104,12 +108,13 @@ CLIENTS = (
         package="@google/gemini-cli",
         program="gemini",
         write=files.gemini,
-        go=("-y", "--skip-trust", "-m", "gemini-2.5-pro", "-p", "go"),
+        go=("-y", "-m", "gemini-2.5-pro", "-p", "go"),
         named=lambda server, tool: f"mcp_{server}_{tool}",
         variables=lambda url: {"GEMINI_API_KEY": "key", "GOOGLE_GEMINI_BASE_URL": url},
         noise=_GEMINI_NAMES,
         file=".gemini/settings.json",
         lists=("mcp", "list"),
+        healthy=r"✓ {server}: .* Connected",
     ),
     Client(
         name="qwen-code",
@@ -122,6 +127,7 @@ CLIENTS = (
         variables=lambda url: {"OPENAI_API_KEY": "key", "OPENAI_BASE_URL": f"{url}/v1", "OPENAI_MODEL": "gpt-4o"},
         file=".qwen/settings.json",
         lists=("mcp", "list"),
+        healthy=r"✓\S* {server}: .* Connected",
         reveal=_select("tool_search"),
         noise=_GEMINI_NAMES,
     ),
@@ -137,6 +143,7 @@ CLIENTS = (
         file=".config/opencode/opencode.json",
         in_url="{env:V_SHELL}",
         lists=("mcp", "list"),
+        healthy=r"✓ {server} ",
     ),
     Client(
         name="copilot-cli",
@@ -174,6 +181,7 @@ CLIENTS = (
         file=".config/kilo/kilo.json",
         in_url="{env:V_SHELL}",
         lists=("mcp", "list"),
+        healthy=r"✓ {server} ",
     ),
     Client(
         name="cline",
@@ -198,7 +206,9 @@ CLIENTS = (
             *("call", f"{server}.{tool}", "--output", "json", "--args"),
             json.dumps(arguments),
         ),
+        refuses=("${V_UNSET}",),
         lists=("list",),
+        healthy=r"- {server} \(\d+ tools",
     ),
     Client(
         name="inspector",

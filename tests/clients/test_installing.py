@@ -7,11 +7,12 @@ its bytes back.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.clients.machine import Machine
+from tests.clients.machine import Machine, Ran
 from tests.clients.table import OURS, Client
 from tests.clients.turns import SERVER, program, run
 
@@ -30,7 +31,7 @@ async def test_what_was_imported_is_left_to_the_client(client: Client, tmp_path:
     assert SERVER in (machine.work / "dynamic-mcp.json").read_text()
     if client.lists:
         listed = await run(client, machine, *client.lists)
-        assert SERVER in str(listed), listed
+        assert _is_healthy(client, SERVER, listed), listed
         assert OURS not in str(listed), listed
 
 
@@ -51,7 +52,7 @@ async def test_a_client_lists_the_program_once_it_is_installed_and_its_own_serve
     installed = _theirs(machine)
     if client.lists:
         listed = await run(client, machine, *client.lists)
-        assert OURS in str(listed), listed
+        assert _is_healthy(client, OURS, listed), listed
     listed_by_then = _theirs(machine)
     rewritten = {name for name, data in installed.items() if listed_by_then.get(name) != data}
     await machine.dynamic_mcp("undo")
@@ -64,8 +65,12 @@ async def test_a_client_lists_the_program_once_it_is_installed_and_its_own_serve
     assert SERVER.encode() in after[client.file]
     if client.lists:
         listed = await run(client, machine, *client.lists)
-        assert SERVER in str(listed), listed
+        assert _is_healthy(client, SERVER, listed), listed
         assert OURS not in str(listed), listed
+
+
+def _is_healthy(client: Client, server: str, listed: Ran) -> bool:
+    return re.search(client.healthy.format(server=re.escape(server)), f"{listed.out}\n{listed.err}") is not None
 
 
 def _from(client: Client, machine: Machine) -> tuple[str, ...]:

@@ -32,6 +32,15 @@ async def test_the_first_search_finds_the_tools_of_a_server_that_is_still_starti
     assert all(name in turn.results[0].text for name in NAMES), turn.results[0]
 
 
+@pytest.mark.column("install")
+async def test_a_server_that_was_replaced_is_started_by_the_program_alone(turns: Turns) -> None:
+    if turns.client.call:
+        pytest.skip("it starts all that it has with each call")
+    turn = await turns.of(through)
+
+    assert len(turn.witnessed) == 1, turn.witnessed
+
+
 @pytest.mark.column("elicitation")
 async def test_a_server_hears_whether_the_client_can_be_asked_and_gets_an_answer(
     turns: Turns, record_property: Callable[[str, object], None]

@@ -7,9 +7,16 @@ from urllib.parse import unquote
 import pytest
 
 from tests.clients.conftest import Turns
+from tests.clients.table import Client
 from tests.clients.turns import SHELL, remote_alone, remote_through, spelled_alone, spelled_through
 
-pytestmark = [pytest.mark.usefixtures("whole"), pytest.mark.column("variables")]
+pytestmark = [pytest.mark.usefixtures("whole", "_imported"), pytest.mark.column("variables")]
+
+
+@pytest.fixture
+def _imported(client: Client) -> None:
+    if not client.installs:
+        pytest.skip("its file is not one that `import` knows the spellings of")
 
 
 async def test_a_program_gets_the_arguments_that_it_gets_from_the_client_alone(turns: Turns) -> None:
