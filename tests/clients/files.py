@@ -42,7 +42,7 @@ def claude(url: str, servers: Servers) -> dict[str, str]:
 def codex(url: str, servers: Servers) -> dict[str, str]:
     provider = {"name": "scripted", "base_url": f"{url}/v1", "wire_api": "responses", "env_key": "SCRIPTED_KEY"}
     document: dict[str, Json] = {
-        "model": "scripted",
+        "model": "gpt-5.5",
         "model_provider": "scripted",
         "check_for_update_on_startup": False,
         "analytics": {"enabled": False},

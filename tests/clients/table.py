@@ -97,6 +97,7 @@ CLIENTS = (
         named=lambda server, tool: f"mcp__{server.replace('-', '_')}/{tool}",
         variables=lambda url: {"SCRIPTED_KEY": "key"},
         in_url="plain",
+        reveal=lambda names: Call("tool_search", {"query": " ".join(names).replace("_", " "), "limit": 20}),
         noise=r"Wall time: [\d.]+ seconds",
         file=".codex/config.toml",
         lists=("mcp", "list"),

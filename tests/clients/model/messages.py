@@ -23,7 +23,8 @@ class Messages:
                         called[block["id"]] = block["name"]
                     case "tool_result":
                         results.append(_result(block, called[block["tool_use_id"]]))
-        return Shown(tuple(tool["name"] for tool in body.get("tools", ())), tuple(results))
+        tools = [tool["name"] for tool in body.get("tools", ()) if not tool.get("defer_loading")]
+        return Shown(tuple(tools), tuple(results))
 
     def answer(self, body: Json, path: str, saying: Call | str, number: int) -> Answer:
         block, reason = _block(saying, number)

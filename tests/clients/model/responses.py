@@ -1,6 +1,7 @@
 """OpenAI's responses: https://platform.openai.com/docs/api-reference/responses.
 
-Tools may stand in a namespace; such a tool is called `namespace/tool` here.
+Tools may stand in a namespace; such a tool is called `namespace/tool` here. Those that a client defers are found by
+its `tool_search`, which is an item of its own.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from collections.abc import Iterator
 
 from tests.clients.model.dialect import Answer, Call, Json, Result, Shown, base64_of, blocks, typed
 
+SEARCH = "tool_search"
+
 
 class Responses:
     """`POST /v1/responses`."""
@@ -18,6 +21,7 @@ class Responses:
         return path.endswith("/responses")
 
     def read(self, body: Json) -> Shown:
+        tools = list(_names(body.get("tools", ())))
         results: list[Result] = []
         called: dict[str, str] = {}
         for item in body["input"]:
@@ -26,7 +30,10 @@ class Responses:
                     called[item["call_id"]] = _name(item)
                 case "function_call_output":
                     results.append(_result(item["output"], called[item["call_id"]]))
-        return Shown(tuple(_names(body.get("tools", ()))), tuple(results))
+                case "tool_search_output":
+                    tools += _names(item["tools"])
+                    results.append(Result(SEARCH))
+        return Shown(tuple(tools), tuple(results))
 
     def answer(self, body: Json, path: str, saying: Call | str, number: int) -> Answer:
         item = _item(saying, number)
@@ -75,6 +82,9 @@ def _item(saying: Call | str, number: int) -> dict[str, Json]:
     if isinstance(saying, str):
         said = {"type": "output_text", "text": saying, "annotations": []}
         return {"type": "message", "id": f"m_{number}", "role": "assistant", "status": "completed", "content": [said]}
+    if saying.tool == SEARCH:
+        search = {"execution": "client", "arguments": dict(saying.arguments)}
+        return {"type": "tool_search_call", "id": f"ts_{number}", "call_id": f"call_{number}", **search}
     namespace, _, name = saying.tool.rpartition("/")
     return {
         "type": "function_call",
@@ -88,8 +98,8 @@ def _item(saying: Call | str, number: int) -> dict[str, Json]:
 
 
 def _events(response: dict[str, Json], item: dict[str, Json]) -> Iterator[dict[str, Json]]:
-    empty: dict[str, Json] = {"arguments": ""} if "arguments" in item else {"content": []}
-    begun = {**item, "status": "in_progress", **empty}
+    empties: dict[str, dict[str, Json]] = {"function_call": {"arguments": ""}, "message": {"content": []}}
+    begun = {**item, "status": "in_progress", **empties.get(item["type"], {})}
     steps: list[dict[str, Json]] = [
         {"type": "response.created", "response": {**response, "status": "in_progress", "output": []}},
         {"type": "response.output_item.added", "output_index": 0, "item": begun},
