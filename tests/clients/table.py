@@ -86,6 +86,7 @@ CLIENTS = (
         healthy=r"{server}: .* ✔ Connected",
         reveal=_select("ToolSearch"),
         noise=r"\[Image: source: [^\]]*\]",
+        know="hides the tools of servers behind its own search, but for entries with `alwaysLoad`",
     ),
     Client(
         name="codex",
@@ -102,6 +103,7 @@ CLIENTS = (
         file=".codex/config.toml",
         lists=("mcp", "list"),
         healthy=r"{server} .* enabled ",
+        know="hides the tools of servers behind its own search with newer models; of a structured result shows only that",
     ),
     Client(
         name="gemini",
@@ -116,6 +118,7 @@ CLIENTS = (
         file=".gemini/settings.json",
         lists=("mcp", "list"),
         healthy=r"✓ {server}: .* Connected",
+        know="refuses a result whose first text is a JSON array; puts texts into `<untrusted_context>`",
     ),
     Client(
         name="qwen-code",
@@ -131,6 +134,7 @@ CLIENTS = (
         healthy=r"✓\S* {server}: .* Connected",
         reveal=_select("tool_search"),
         noise=_GEMINI_NAMES,
+        know="hides the tools of servers behind its own search; `qwen mcp list` lists what is switched off too",
     ),
     Client(
         name="opencode",
@@ -145,6 +149,7 @@ CLIENTS = (
         in_url="{env:V_SHELL}",
         lists=("mcp", "list"),
         healthy=r"✓ {server} ",
+        know="has no search of its own: the tools of every server are in each request",
     ),
     Client(
         name="copilot-cli",
@@ -165,6 +170,7 @@ CLIENTS = (
         no_images="it shows none to a model of one's own provider",
         file=".copilot/mcp-config.json",
         lists=("mcp", "list"),
+        know="shows the text and the structured content of a result one after the other",
     ),
     Client(
         name="kilocode",
@@ -183,6 +189,7 @@ CLIENTS = (
         in_url="{env:V_SHELL}",
         lists=("mcp", "list"),
         healthy=r"✓ {server} ",
+        know="has no search of its own: the tools of every server are in each request",
     ),
     Client(
         name="cline",
@@ -195,6 +202,7 @@ CLIENTS = (
         in_url="${env:V_SHELL}",
         no_images="it writes them out as text",
         file=".cline/data/settings/cline_mcp_settings.json",
+        know="shows results as the protocol's own JSON; alone, a server that asks gets no answer",
     ),
     Client(
         name="mcporter",
@@ -210,6 +218,7 @@ CLIENTS = (
         refuses=("${V_UNSET}",),
         lists=("list",),
         healthy=r"- {server} \(\d+ tools",
+        know="prints structured content in place of texts; one variable that is not set fails its whole config",
     ),
     Client(
         name="inspector",
@@ -223,5 +232,6 @@ CLIENTS = (
             json.dumps(arguments),
         ),
         installs=False,
+        know="is not known to `install`: its entry is written by hand, and `import --file` reads its file",
     ),
 )

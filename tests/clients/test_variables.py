@@ -8,7 +8,15 @@ import pytest
 
 from tests.clients.conftest import Turns
 from tests.clients.table import Client
-from tests.clients.turns import SHELL, remote_alone, remote_through, spelled_alone, spelled_through
+from tests.clients.turns import (
+    SHELL,
+    Turn,
+    remote_alone,
+    remote_through,
+    spelled_alone,
+    spelled_through,
+    spellings_of,
+)
 
 pytestmark = [pytest.mark.usefixtures("whole", "_imported"), pytest.mark.column("variables")]
 
@@ -20,21 +28,21 @@ def _imported(client: Client) -> None:
 
 
 async def test_a_program_gets_the_arguments_that_it_gets_from_the_client_alone(turns: Turns) -> None:
-    expected = (await turns.of(spelled_alone)).started["argv"]
+    expected = _arguments(turns.client, await turns.of(spelled_alone))
 
-    assert (await turns.of(spelled_through)).started["argv"] == expected
+    assert _arguments(turns.client, await turns.of(spelled_through)) == expected
 
 
 async def test_a_program_gets_the_variables_of_its_entry_that_it_gets_from_the_client_alone(turns: Turns) -> None:
-    expected = _own((await turns.of(spelled_alone)).started["env"])
+    expected = _variables(turns.client, await turns.of(spelled_alone))
 
-    assert _own((await turns.of(spelled_through)).started["env"]) == expected
+    assert _variables(turns.client, await turns.of(spelled_through)) == expected
 
 
 async def test_a_program_gets_the_variables_of_the_shell_that_it_gets_from_the_client_alone(turns: Turns) -> None:
-    expected = _of_the_shell((await turns.of(spelled_alone)).started["env"])
+    expected = _of_the_shell(await turns.of(spelled_alone))
 
-    assert _of_the_shell((await turns.of(spelled_through)).started["env"]) == expected
+    assert _of_the_shell(await turns.of(spelled_through)) == expected
 
 
 async def test_a_program_runs_where_it_runs_with_the_client_alone(turns: Turns) -> None:
@@ -50,18 +58,28 @@ async def test_a_remote_server_is_reached_at_the_path_of_the_client_alone(turns:
 
 
 async def test_a_remote_server_gets_the_headers_that_it_gets_from_the_client_alone(turns: Turns) -> None:
-    expected = _headers((await turns.of(remote_alone)).reached[1])
+    expected = _headers(turns.client, await turns.of(remote_alone))
 
-    assert _headers((await turns.of(remote_through)).reached[1]) == expected
-
-
-def _own(variables: dict[str, str]) -> dict[str, str]:
-    return {name: value for name, value in variables.items() if name.startswith("V_OWN_")}
+    assert _headers(turns.client, await turns.of(remote_through)) == expected
 
 
-def _of_the_shell(variables: dict[str, str]) -> dict[str, str]:
-    return {name: value for name, value in variables.items() if name in SHELL}
+def _arguments(client: Client, turn: Turn) -> dict[str, str]:
+    """Return what became of each spelling in the arguments."""
+    return dict(zip(spellings_of(client), turn.started["argv"], strict=True))
 
 
-def _headers(headers: dict[str, str]) -> dict[str, str]:
-    return {name: value for name, value in headers.items() if name.startswith("v-")}
+def _variables(client: Client, turn: Turn) -> dict[str, str | None]:
+    """Return what became of each spelling in the variables; None where the variable was dropped."""
+    variables: dict[str, str] = turn.started["env"]
+    return {each: variables.get(f"V_OWN_{number}") for number, each in enumerate(spellings_of(client))}
+
+
+def _of_the_shell(turn: Turn) -> dict[str, str]:
+    return {name: value for name, value in turn.started["env"].items() if name in SHELL}
+
+
+def _headers(client: Client, turn: Turn) -> dict[str, str | None]:
+    """Return what became of each spelling in the headers, and the headers that are named for a variable."""
+    headers = turn.reached[1]
+    named = {name: value for name, value in headers.items() if name.startswith("v-v-")}
+    return {each: headers.get(f"v-{number}") for number, each in enumerate(spellings_of(client))} | named

@@ -127,17 +127,21 @@ def program(machine: Machine, *args: str) -> Servers:
     return {SERVER: Server((sys.executable, str(machine.witness), *args))}
 
 
+def spellings_of(client: Client) -> list[str]:
+    """Return the spellings that the client takes."""
+    return [each for each in SPELLINGS if each not in client.refuses]
+
+
 def spelled(client: Client, machine: Machine) -> Servers:
     """Return the server with all that the client takes of the spellings."""
-    spellings = [each for each in SPELLINGS if each not in client.refuses]
+    spellings = spellings_of(client)
     variables = {f"V_OWN_{number}": each for number, each in enumerate(spellings)}
     return {SERVER: Server((sys.executable, str(machine.witness), *spellings), variables, passed=PASSED)}
 
 
 def spelled_remote(client: Client, url: str) -> Servers:
     """Return the remote server with all that the client takes of the spellings, some of them in its path."""
-    spellings = [each for each in SPELLINGS if each not in client.refuses]
-    headers = {f"V-{number}": f"x {each}" for number, each in enumerate(spellings)}
+    headers = {f"V-{number}": f"x {each}" for number, each in enumerate(spellings_of(client))}
     return {SERVER: Server(url=f"{url}/mcp/{client.in_url}", headers=headers, passed=PASSED)}
 
 
