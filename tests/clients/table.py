@@ -23,10 +23,10 @@ class Client:
 
     `name` is the program's own name for it, `title` its maker's. `write` returns its files below the home, from the
     model's URL and the servers; `named` the name under which the model sees a server's tool, and `variables` what the
-    client needs in its environment to ask that model. `go` is its command line for a turn; a client
-    without a model has `call` instead, which returns the one that calls a tool. `lists` is how it is asked
-    for its servers, and `healthy` matches what it then says of one. `noise` matches what differs
-    from turn to turn in what the client writes around results.
+    client needs in its environment to ask that model. `reveal` is the model's first call where the client hides these
+    tools. `go` is its command line for a turn; a client without a model has `call` instead, which returns the one
+    that calls a tool. `lists` is how it is asked for its servers, and `healthy` matches what it then says of one.
+    `noise` matches what differs from turn to turn in what the client writes around results.
 
     What it does not do by itself is data too: spellings of variables that it `refuses` (`in_url` is its own),
     `installs` where `dynamic-mcp install` knows it, and the reason why it shows `no_images`.
@@ -103,7 +103,7 @@ CLIENTS = (
         file=".codex/config.toml",
         lists=("mcp", "list"),
         healthy=r"{server} .* enabled ",
-        know="hides the tools of servers behind its own search with newer models; of a structured result shows only that",
+        know="newer models get the tools of servers by its own search only; structured content replaces texts",
     ),
     Client(
         name="gemini",
