@@ -15,7 +15,6 @@ from msgspec import Raw
 
 from dynamic_mcp import wire
 from dynamic_mcp.config.resolved import GroupConfig
-from dynamic_mcp.detail import Detail, shown
 from dynamic_mcp.errors import DynamicMcpError, Refused
 from dynamic_mcp.input_schema import InputSchema
 
@@ -130,11 +129,6 @@ class Catalog:
     @cached_property
     def _compiled(self) -> dict[str, InputSchema]:
         return {}
-
-    @cached_property
-    def tools_text(self) -> str:
-        """The tools as one compact JSON array, with the members that a model can use."""
-        return "[" + ",".join(shown(name, tool, Detail.FULL) for name, tool in self.tools.items()) + "]"
 
     @cached_property
     def summary(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 
 from msgspec import Raw
@@ -41,6 +41,11 @@ def shown(name: str, tool: Raw, detail: Detail, *, group: str | None = None) -> 
         case Detail.FULL:
             members |= _full(tool)
     return (b"{" + b",".join(b'"%s":%s' % (key.encode(), value) for key, value in members.items()) + b"}").decode()
+
+
+def listing(rows: Iterable[str]) -> str:
+    """Return shown tools as one compact JSON object: some clients take only an object for structured content."""
+    return '{"tools":[' + ",".join(rows) + "]}"
 
 
 def signature(schema: Mapping[str, object]) -> str:

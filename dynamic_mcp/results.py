@@ -6,7 +6,7 @@ lost: what is left out is handed to `keep`, which returns the URI that it can be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -92,9 +92,10 @@ def shaped(result: Raw, answers: Answers, keep: Keep, *, links: bool, keeps_stru
 
 
 def selected(result: Raw, path: str, keep: Keep) -> Raw:
-    """Return a result with the part that a JSONPath selects instead of its text.
+    """Return a result with `{"selected": …}`, what a JSONPath matches in it, instead of its text.
 
-    Where nothing is selected, the text says why and what the data look like; the tool has run all the same.
+    A result that is not JSON stays as it is, with a remark. Where nothing is selected, the text says why and what the
+    data look like. The tool has run in each case, and the text says so.
     """
     try:
         members = wire.members(result)
@@ -103,36 +104,31 @@ def selected(result: Raw, path: str, keep: Keep) -> Raw:
         return result
     if bytes(members.get("isError", b"")) == b"true":
         return result
-    others = [block for block in blocks if block.text is None]
-    texts = [block.text for block in blocks if block.text is not None]
-    source = members.pop("structuredContent", None)
     try:
-        data = selection.parsed(bytes(source)) if source is not None else _json_in(texts)
+        data = data_of(members.get("structuredContent"), (block.text for block in blocks if block.text is not None))
     except ValueError:
-        where = keep("\n".join(texts), _PLAIN)
-        words = f"the result is no JSON: there is nothing that `select` could select from; the whole is `{where}`"
-        return _result({**members, "isError": _TRUE}, [_text(words), *others])
-    words, is_error = _selection(path, data)
-    if is_error is not None:
-        where = keep(selection.written(data), _JSON)
-        words = f"{words}\nthe tool has run; its data look like this: {selection.shape(data)}\nthe whole is `{where}`"
-        members |= {"isError": _TRUE} if is_error else {}
-    return _result(members, [_text(words), *others])
-
-
-def _selection(path: str, data: object) -> tuple[str, bool | None]:
-    """Return what is selected as JSON; else what is wrong in words, and whether it is an error."""
+        remark = "[the result is not JSON, so `select` selected nothing from it; this is the whole]"
+        return _result(members, [*blocks, _text(remark)])
+    members.pop("structuredContent", None)
+    others = [block for block in blocks if block.text is None]
     try:
-        found = selection.select(path, data)
-        if found:
-            return selection.written(found[0] if selection.is_definite(path) else found), None
-        return f"nothing matches `{path}`", False
+        return _result(members, [_text(selection.written({"selected": selection.value(path, data)})), *others])
     except BadPath as exc:
-        return f"`{path[:100]}` cannot be used as a JSONPath: {exc}", True
+        words, is_error = f"`{path[:100]}` cannot be used as a JSONPath: {exc}", True
+    except LookupError:
+        words, is_error = f"nothing matches `{path}`", False
+    where = keep(selection.written(data), _JSON)
+    words = f"the tool ran, but {words}\nits data look like this: {selection.shape(data)}\nthe whole is `{where}`"
+    return _result({**members, **({"isError": _TRUE} if is_error else {})}, [_text(words), *others])
 
 
-def _json_in(texts: Sequence[str]) -> object:
-    """Return the data that a result's texts hold, a list where they are several. Raises ValueError."""
+def data_of(structured: Raw | None, texts: Iterable[str]) -> object:
+    """Return the JSON of a result: its structured content, else that in its texts, a list where they are several.
+
+    Raises ValueError where there is none.
+    """
+    if structured is not None:
+        return selection.parsed(bytes(structured))
     found = [selection.parsed(text) for text in texts]
     if not found:
         raise ValueError("no text")
@@ -208,7 +204,7 @@ class _Cut:
     def within_limit(self, blocks: Sequence[_Block]) -> list[_Block]:
         """Return the blocks with as much text as the limit allows; what is not text stays where it is."""
         texts = [block.text for block in blocks if block.text is not None]
-        if sum(map(_size, texts)) <= self._limit:
+        if sum(map(size, texts)) <= self._limit:
             return list(blocks)
         whole = "\n".join(texts)
         kept = list(self._kept(blocks))
@@ -223,9 +219,9 @@ class _Cut:
             if block.text is None:
                 yield block
             elif left > 0:
-                size = _size(block.text)
-                yield block if size <= left else block.with_text(_head(block.text, left))
-                left = left - size if size <= left else 0
+                length = size(block.text)
+                yield block if length <= left else block.with_text(_head(block.text, left))
+                left = left - length if length <= left else 0
 
     def _say(self, words: str, start: int, whole: str, media_type: str) -> None:
         uri = self._keep(whole, media_type)
@@ -234,10 +230,11 @@ class _Cut:
         self.remarks.append(_text(f"[{words}; the whole is the resource `{uri}`, and {part}]"))
         if self._links:
             link = {"type": "resource_link", "uri": uri, "name": "the whole result", "mimeType": media_type}
-            self.remarks.append(_Block(Raw(wire.encode({**link, "size": _size(whole)}))))
+            self.remarks.append(_Block(Raw(wire.encode({**link, "size": size(whole)}))))
 
 
-def _size(text: str) -> int:
+def size(text: str) -> int:
+    """Return the length of a text in bytes of UTF-8."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 

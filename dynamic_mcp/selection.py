@@ -83,8 +83,19 @@ def written(value: object) -> str:
         return json.dumps(value, separators=(",", ":"))
 
 
+def value(path: str, data: object) -> object:
+    """Return the one value that a path matches, or a list where it can match several.
+
+    Raises BadPath, and LookupError where nothing matches.
+    """
+    found = select(path, data)
+    if not found:
+        raise LookupError(f"nothing matches `{path}`")
+    return found[0] if is_definite(path) else found
+
+
 def select(path: str, data: object, *, clock: Callable[[], float] = time.monotonic) -> list[object]:
-    """Return what a JSONPath matches, in order; one value where it can match one only. Raises BadPath."""
+    """Return what a JSONPath matches, in order. Raises BadPath."""
     compiled = _compiled(path)
     ends_at = clock() + MAX_S
     found = [data]

@@ -42,7 +42,7 @@ async def show(log: TextIO) -> None:
         table((group, servers[group]["description"]) for group in groups)
 
         print(f"\n3. It looks into the group `{CALL['group']}` with get_dynamic_tools:")
-        found = json.loads(text(await client.call_tool("get_dynamic_tools", {"group": CALL["group"]})))
+        found = json.loads(text(await client.call_tool("get_dynamic_tools", {"group": CALL["group"]})))["tools"]
         table((tool["name"], tool.get("description", "")) for tool in found)
 
         print(f"\n4. It calls one of these tools with call_dynamic_tool:\n     {json.dumps(CALL)}")
@@ -68,7 +68,7 @@ def start(command: list[str], log: TextIO, folder: Path | None = None) -> Client
 
 
 def text(result: CallToolResult) -> str:
-    """The first text of a tool's answer; of `get_dynamic_tools` it is the list, and what follows are remarks."""
+    """The first text of a tool's answer; of `get_dynamic_tools` it has the tools, and what follows are remarks."""
     answer = next(block.text for block in result.content if isinstance(block, TextContent))
     if result.is_error:
         raise RuntimeError(answer)

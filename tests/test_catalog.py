@@ -157,48 +157,6 @@ async def test_what_the_question_raises_passes() -> None:
         await _read_from(ask)
 
 
-# --- the text for a model ------------------------------------------------------------------------------
-
-
-def _text(*tools: bytes) -> str:
-    return holding({str(n): Raw(each) for n, each in enumerate(tools)}).tools_text
-
-
-def test_the_text_is_one_compact_array_with_the_members_that_a_model_can_use() -> None:
-    text = _text(
-        b'{"name":"b", "description":"d", "_meta":{}, "icons":[], "inputSchema":{"type": "object", "$schema":"x"},'
-        b' "outputSchema":{"type":"object"}, "title":"T", "annotations":{"readOnlyHint": true}, "execution":{}}',
-        b'{"name":"a","inputSchema":{"type":"object"}}',
-    )
-
-    first, second = json.loads(text)
-    assert first == {
-        "name": "b",
-        "title": "T",
-        "description": "d",
-        "inputSchema": {"type": "object", "$schema": "x"},
-        "outputSchema": {"type": "object"},
-        "annotations": {"readOnlyHint": True},
-    }
-    assert second == {"name": "a", "inputSchema": {"type": "object"}}
-    assert text == json.dumps([first, second], separators=(",", ":"))
-
-
-def test_the_text_changes_no_number_no_order_and_no_escape() -> None:
-    text = _text(rb'{"inputSchema":{"maximum":1' + b"0" * 40 + rb',"b":1.50,"a":"\u00e9\/"},"name":"x"}')
-
-    assert text == r'[{"name":"x","inputSchema":{"maximum":1' + "0" * 40 + r',"b":1.50,"a":"\u00e9\/"}}]'
-
-
-@pytest.mark.parametrize("schema", [b"", b',"inputSchema":null', b',"inputSchema":"object"', b',"inputSchema":[]'])
-def test_a_tool_without_a_schema_gets_the_least_that_one_must_have(schema: bytes) -> None:
-    assert json.loads(_text(b'{"name":"x"' + schema + b"}")) == [{"name": "x", "inputSchema": {"type": "object"}}]
-
-
-def test_no_tools_are_an_empty_array() -> None:
-    assert _text() == "[]"
-
-
 # --- one line ------------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from dynamic_mcp.detail import Detail, first_sentence, shown, signature
+from dynamic_mcp.detail import Detail, first_sentence, listing, shown, signature
 
 Json = Any  # whatever JSON a test writes down
 
@@ -113,3 +113,47 @@ def test_whatever_a_schema_is_it_is_shown(schema: Json) -> None:
 
     for detail in Detail:
         assert shown("t", Raw(tool), detail, group="g").startswith('{"group":"g",')
+
+
+# --- the text for a model ------------------------------------------------------------------------------
+
+
+def _text(*tools: bytes) -> str:
+    return listing(shown(str(n), Raw(each), Detail.FULL) for n, each in enumerate(tools))
+
+
+def test_tools_are_one_compact_object_with_the_members_that_a_model_can_use() -> None:
+    text = _text(
+        b'{"name":"b", "description":"d", "_meta":{}, "icons":[], "inputSchema":{"type": "object", "$schema":"x"},'
+        b' "outputSchema":{"type":"object"}, "title":"T", "annotations":{"readOnlyHint": true}, "execution":{}}',
+        b'{"name":"a","inputSchema":{"type":"object"}}',
+    )
+
+    first, second = json.loads(text)["tools"]
+    assert first == {
+        "name": "b",
+        "title": "T",
+        "description": "d",
+        "inputSchema": {"type": "object", "$schema": "x"},
+        "outputSchema": {"type": "object"},
+        "annotations": {"readOnlyHint": True},
+    }
+    assert second == {"name": "a", "inputSchema": {"type": "object"}}
+    assert text == json.dumps({"tools": [first, second]}, separators=(",", ":"))
+
+
+def test_the_text_changes_no_number_no_order_and_no_escape() -> None:
+    text = _text(rb'{"inputSchema":{"maximum":1' + b"0" * 40 + rb',"b":1.50,"a":"\u00e9\/"},"name":"x"}')
+
+    assert text == r'{"tools":[{"name":"x","inputSchema":{"maximum":1' + "0" * 40 + r',"b":1.50,"a":"\u00e9\/"}}]}'
+
+
+@pytest.mark.parametrize("schema", [b"", b',"inputSchema":null', b',"inputSchema":"object"', b',"inputSchema":[]'])
+def test_a_tool_without_a_schema_gets_the_least_that_one_must_have(schema: bytes) -> None:
+    assert json.loads(_text(b'{"name":"x"' + schema + b"}")) == {
+        "tools": [{"name": "x", "inputSchema": {"type": "object"}}]
+    }
+
+
+def test_no_tools_are_an_empty_list() -> None:
+    assert _text() == '{"tools":[]}'

@@ -218,18 +218,20 @@ ROWS = {"rows": [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]}
 )
 def test_a_path_selects_from_structured_content_else_from_text_that_is_json(result: Json) -> None:
     assert selected({**result, "_meta": {"a": 1}}, "$.rows[*].name") == {
-        "content": [text('["a","b"]')],
+        "content": [text('{"selected":["a","b"]}')],
         "_meta": {"a": 1},
     }
-    assert selected(result, "$.rows[0].id")["content"] == [text("1")]
+    assert selected(result, "$.rows[0].id")["content"] == [text('{"selected":1}')]
 
 
 def test_several_texts_of_json_are_a_list() -> None:
-    assert selected({"content": [text('{"a":1}'), text('{"a":2}')]}, "$[*].a")["content"] == [text("[1,2]")]
+    assert selected({"content": [text('{"a":1}'), text('{"a":2}')]}, "$[*].a")["content"] == [
+        text('{"selected":[1,2]}')
+    ]
 
 
 def test_images_beside_what_is_selected_stay() -> None:
-    assert selected({"content": [IMAGE, text('{"a":1}')]}, "$.a")["content"] == [text("1"), IMAGE]
+    assert selected({"content": [IMAGE, text('{"a":1}')]}, "$.a")["content"] == [text('{"selected":1}'), IMAGE]
 
 
 def test_a_bad_path_is_told_with_the_shape_of_the_data() -> None:
@@ -238,7 +240,7 @@ def test_a_bad_path_is_told_with_the_shape_of_the_data() -> None:
     found = selected({"structuredContent": ROWS}, "$.[", kept)
 
     assert found["isError"] is True
-    for words in ("`$.[`", "the tool has run", '"rows": [2 of {"id": number, "name": string}]', "kept:1"):
+    for words in ("`$.[`", "the tool ran", '"rows": [2 of {"id": number, "name": string}]', "kept:1"):
         assert words in found["content"][0]["text"]
     assert json.loads(kept.texts[0][0]) == ROWS
 
@@ -251,14 +253,16 @@ def test_no_match_is_told_with_the_shape_of_the_data_and_is_no_error() -> None:
         assert words in found["content"][0]["text"]
 
 
-def test_a_result_that_is_no_json_is_told_and_kept() -> None:
+@pytest.mark.parametrize("blocks", [[text("plain words")], [IMAGE], [text("{}"), text("words")]], ids=len)
+def test_a_result_that_is_not_json_comes_whole_with_a_remark_and_is_no_error(blocks: list[Json]) -> None:
     kept = Kept()
 
-    found = selected({"content": [text("plain words")]}, "$.a", kept)
+    found = selected({"content": blocks}, "$.a", kept)
 
-    assert found["isError"] is True
-    assert "no JSON" in found["content"][0]["text"]
-    assert kept.texts == [("plain words", "text/plain")]
+    assert "isError" not in found
+    assert found["content"][:-1] == blocks
+    assert "not JSON" in found["content"][-1]["text"]
+    assert kept.texts == []
 
 
 def test_a_failure_of_the_tool_passes_as_it_is() -> None:

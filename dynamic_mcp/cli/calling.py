@@ -15,7 +15,7 @@ from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.running import Client, client, run
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.values import NO_LIMIT, FlawError, seconds
-from dynamic_mcp.errors import InvalidArguments, NotFound, UpstreamError
+from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, NotFound, UpstreamError
 from dynamic_mcp.names import closest
 
 _ERROR_CODE = UpstreamError.exit_code
@@ -51,9 +51,7 @@ async def _called(this: Invocation, config: Config, wanted: Wanted) -> int:
 
 
 async def _params(made: Client, wanted: Wanted) -> dict[str, object]:
-    arguments: dict[str, object] = {"group": wanted.group, "name": wanted.tool, "args": await _args(made, wanted)}
-    if wanted.select is not None:
-        arguments["select"] = wanted.select
+    arguments = {"group": wanted.group, "name": wanted.tool, "args": await _args(made, wanted)}
     return {"name": meta_tools.CALL, "arguments": arguments, "_meta": {"progressToken": 1}}
 
 
@@ -111,6 +109,8 @@ def _with_timeout(config: Config, text: str) -> Config:
 
 def _shown(this: Invocation, result: Raw, wanted: Wanted) -> int:
     is_error = bytes(wire.member(result, "isError")) == b"true"
+    if wanted.select is not None and not is_error:
+        return _show_selected(this, result, wanted)
     if this.out.asked_for_json:
         this.out.json(bytes(result))
     elif is_error:
@@ -118,3 +118,24 @@ def _shown(this: Invocation, result: Raw, wanted: Wanted) -> int:
     else:
         contents.show_result(this.out, result, wanted.save)
     return _ERROR_CODE if is_error else 0
+
+
+def _show_selected(this: Invocation, result: Raw, wanted: Wanted) -> int:
+    """Print what `--select` matches as JSON; where it matches nothing, save the whole, because the tool ran."""
+    from dynamic_mcp import results, selection
+
+    assert wanted.select is not None
+    structured = wire.members(result).get("structuredContent")
+    try:
+        data = results.data_of(structured, filter(None, contents.texts(result)))
+        this.out.json(selection.written(selection.value(wanted.select, data)).encode())
+        return 0
+    except selection.BadPath as exc:
+        why = f"`{wanted.select}` cannot be used as a JSONPath: {exc}"
+    except LookupError:
+        why = f"nothing matches `{wanted.select}` in {selection.shape(data)}"
+    except ValueError:
+        why = "its result is not JSON"
+    saved = contents.saved(bytes(result), ".json", wanted.save)
+    this.out.error(f"the tool ran, but {why}\nhint: the whole result is saved as {saved}")
+    return DynamicMcpError.exit_code

@@ -49,6 +49,15 @@ def texts(result: Raw) -> Iterator[str]:
         yield wire.text(wire.member(block, "text")) or ""
 
 
+def saved(data: bytes, suffix: str, save: str | None) -> str:
+    """Write data into a new file, in the folder `save` or else in a temporary one; return the file's name."""
+    folder = Path(save) if save else Path(tempfile.mkdtemp(prefix="dynamic-mcp-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("wb", dir=folder, prefix="result-", suffix=suffix, delete=False) as file:
+        file.write(data)
+    return file.name
+
+
 def _show(out: Output, block: Mapping[str, Raw], save: str | None) -> None:
     match wire.text(block.get("type")):
         case "text":
@@ -79,12 +88,8 @@ def _save(out: Output, content: Mapping[str, Raw], member: str, save: str | None
     except binascii.Error:
         out.words(f"{kind}: it is not base64, so there is nothing to save")
         return
-    folder = Path(save) if save else Path(tempfile.mkdtemp(prefix="dynamic-mcp-"))
-    folder.mkdir(parents=True, exist_ok=True)
-    suffix = mimetypes.guess_extension(kind) or ".bin"
-    with tempfile.NamedTemporaryFile("wb", dir=folder, prefix="result-", suffix=suffix, delete=False) as file:
-        file.write(data)
-    out.words(f"{kind}, {len(data)} bytes, is saved as {file.name}")
+    name = saved(data, mimetypes.guess_extension(kind) or ".bin", save)
+    out.words(f"{kind}, {len(data)} bytes, is saved as {name}")
 
 
 def _repeats(block: Raw, structured: Raw) -> bool:

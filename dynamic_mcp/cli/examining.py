@@ -91,10 +91,15 @@ def _show_group(out: Output, examined: Examined, *, is_verbose: bool) -> None:
         out.line(f"{out.mark(Level.OK)} {examined.group}: {_summary(examined)}", _STYLES[Level.OK])
         out.line(_details(examined), indent=2)
     _show(out, examined.findings)
-    if examined.stderr and (is_verbose or not examined.is_up):
+    if examined.stderr and (is_verbose or not (examined.is_up or _are_told(examined))):
         out.line("its last words on stderr:", indent=2)
         for line in examined.stderr if is_verbose else examined.stderr[-_STDERR_LINES:]:
             out.line(line, "dim", indent=4)
+
+
+def _are_told(examined: Examined) -> bool:
+    """Tell whether a finding has the last words already."""
+    return any(examined.stderr[-1] in finding.what for finding in examined.findings)
 
 
 def _summary(examined: Examined) -> str:

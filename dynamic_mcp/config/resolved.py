@@ -84,7 +84,8 @@ class Answers:
 class Program:
     """A program to start. `cwd` None is the proxy's own directory.
 
-    `env` is the whole of its environment, and `own` names what of it the config sets.
+    `env` is the whole of its environment, `own` names what of it the config sets, and `withheld` what is set for the
+    proxy and not passed on.
     """
 
     command: str
@@ -92,6 +93,7 @@ class Program:
     env: Mapping[str, str] = field(repr=False)
     cwd: str | None
     own: frozenset[str] = frozenset()
+    withheld: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -135,7 +135,8 @@ def _program(
     args = tuple(texts.filled((*at, "args", i), arg) for i, arg in enumerate(server.args or ()))
     env, own = _env(at, server, settings, texts=texts, surroundings=surroundings)
     cwd = None if directory is None else str(_place(directory, surroundings))
-    return Program(command, args, env, cwd, own)
+    withheld = frozenset(surroundings.filling()) - frozenset(env)
+    return Program(command, args, env, cwd, own, withheld)
 
 
 def _env(

@@ -1,27 +1,28 @@
 """`get_dynamic_tools`: the tools of a group, or those of one or all groups that fit a query.
 
-A search answers from what is known and connects to nothing. The first block of an answer is always one JSON
-array; remarks follow it.
+A search waits a moment for groups whose tools are not known yet, then answers from what is known. The first block of
+an answer is always one JSON object, `{"tools": […]}`; remarks follow it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from msgspec import Raw
 
-from dynamic_mcp import wire
-from dynamic_mcp.catalog import one_line
-from dynamic_mcp.detail import Detail, shown
+from dynamic_mcp import results, wire
+from dynamic_mcp.catalog import Kind, one_line
+from dynamic_mcp.detail import Detail, listing, shown
 from dynamic_mcp.embeddings import Meaning
 from dynamic_mcp.errors import Disabled, InvalidArguments
 from dynamic_mcp.group import Group
 from dynamic_mcp.groups import Groups
 from dynamic_mcp.proxy.calling import own_arguments
+from dynamic_mcp.proxy.lists import WAIT_S, learned
 from dynamic_mcp.wire import NULL, Frame
 
 if TYPE_CHECKING:
@@ -30,7 +31,10 @@ if TYPE_CHECKING:
 # So many tools are shown in full when nothing else was asked for.
 MAX_IN_FULL = 20
 
-_HOW_TO_GET_MORE = "In brief. For an input schema, give a tool's name as `query`, or `detail`: `full`."
+_HOW_TO_GET_MORE = {
+    Detail.BRIEF: "In brief. For an input schema, give a tool's name as `query`, or `detail`: `full`.",
+    Detail.NAMES: "Names only, because there are so many tools. To find the right one, describe one step in `query`.",
+}
 
 
 @dataclass(frozen=True)
@@ -82,22 +86,27 @@ class Finding:
     async def _search(self, groups: list[Group], query: str, detail: Detail | None, *, is_one: bool) -> list[str]:
         from dynamic_mcp.search import rank
 
+        await learned(groups, [Kind.TOOLS], WAIT_S)
         known = await self._parts(groups)
         parts = [each.part for each in known]
         matches = rank(parts, query, closeness=await self._closeness(known, query))
         is_small = sum(map(len, parts)) <= MAX_IN_FULL
         details = [detail or (Detail.FULL if is_small or match.is_named else Detail.BRIEF) for match in matches]
         tools = {each.part.group: each.tools for each in known}
-        rows = [
-            shown(match.name, tools[match.group][match.name], each, group=None if is_one else match.group)
-            for match, each in zip(matches, details, strict=True)
-        ]
+        rows = _within(
+            max(group.config.answers.limit for group in groups),
+            (
+                shown(match.name, tools[match.group][match.name], each, group=None if is_one else match.group)
+                for match, each in zip(matches, details, strict=True)
+            ),
+        )
         remarks = [
-            _HOW_TO_GET_MORE if Detail.BRIEF in details and detail is None else "",
+            _HOW_TO_GET_MORE[Detail.BRIEF] if Detail.BRIEF in details and detail is None else "",
+            _cut(len(rows), len(matches)),
             self._nothing(query) if parts and not matches else "",
             _unsearched([group for group in groups if group.known is None]),
         ]
-        return [_array(rows), *filter(None, remarks)]
+        return [listing(rows), *filter(None, remarks)]
 
     async def _parts(self, groups: list[Group]) -> list[_Known]:
         """Return what can be searched of these groups; what has not changed since the last time is used again."""
@@ -151,24 +160,48 @@ class Finding:
 async def _tools_of(group: Group, detail: Detail | None) -> list[str]:
     """Return the tools of a group, connecting to learn them if need be, and what the upstream says of itself."""
     catalog = await group.catalog()
-    chosen = detail or (Detail.FULL if len(catalog.tools) <= MAX_IN_FULL else Detail.BRIEF)
-    if chosen is Detail.FULL:
-        listed = catalog.tools_text
-    else:
-        listed = _array([shown(name, tool, chosen) for name, tool in catalog.tools.items()])
-    more = _HOW_TO_GET_MORE if chosen is Detail.BRIEF and detail is None else ""
-    return [listed, *filter(None, [catalog.instructions, more])]
+    chosen, rows = _fitting(catalog.tools, group.config.answers.limit, detail)
+    remarks = [
+        catalog.instructions,
+        _HOW_TO_GET_MORE.get(chosen, "") if detail is None else "",
+        _cut(len(rows), len(catalog.tools)),
+    ]
+    return [listing(rows), *filter(None, remarks)]
 
 
-def _array(rows: list[str]) -> str:
-    return "[" + ",".join(rows) + "]"
+def _fitting(tools: Mapping[str, Raw], limit: int, detail: Detail | None) -> tuple[Detail, list[str]]:
+    """Return tools in the detail that was asked for, else in the most detail that shows them all within the limit."""
+    in_order = (Detail.FULL, Detail.BRIEF, Detail.NAMES)
+    choices = (detail,) if detail else in_order[len(tools) > MAX_IN_FULL :]
+    for chosen in choices:
+        rows = _within(limit, (shown(name, tool, chosen) for name, tool in tools.items()))
+        if len(rows) == len(tools):
+            break
+    return chosen, rows
+
+
+def _within(limit: int, rows: Iterable[str]) -> list[str]:
+    """Return the first rows, as many as fit into so many bytes, and one at least."""
+    taken: list[str] = []
+    for row in rows:
+        limit -= results.size(row) + 1
+        if limit < 0 and taken:
+            break
+        taken.append(row)
+    return taken
+
+
+def _cut(count: int, total: int) -> str:
+    if count == total:
+        return ""
+    return f"Only the first {count} of {total} tools are shown. To find others, describe one step in `query`."
 
 
 def _unsearched(groups: list[Group]) -> str:
     if not groups:
         return ""
     told = ", ".join(f"`{group.name}`" + (f" ({group.reason})" if group.reason else "") for group in groups)
-    return f"Not searched, as their tools are not known yet: {told}. Ask for one by `group` alone."
+    return f"Not searched, because their tools are not known yet: {told}. Ask for one by `group` alone."
 
 
 def _query(arguments: Mapping[str, Raw]) -> str:

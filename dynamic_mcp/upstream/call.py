@@ -7,11 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from dynamic_mcp.errors import DynamicMcpError
+from dynamic_mcp.errors import DynamicMcpError, LinkLost
 from dynamic_mcp.wire import ABSENT, Frame
 
 # A call whose upstream reports progress may take this many times its timeout, and no longer.
 PROGRESS_EXTENDS_TO = 60
+# Requests of the proxy's own that change nothing, beside the lists.
+_HARMLESS = frozenset(("initialize", "ping"))
 
 
 class Caller(Protocol):
@@ -46,6 +48,12 @@ class Call:
     def extend(self, now: float) -> None:
         """Start the timeout anew, because the upstream says that it is working, or waits for the client."""
         self.deadline = min(now + self.timeout_s, self.last_deadline)
+
+    def lose(self, error: LinkLost) -> None:
+        """Raise that the connection broke; what does more than ask the upstream what it has may have run."""
+        is_harmless = self.what in _HARMLESS or self.what.endswith("/list")
+        risk = "" if is_harmless else f"{self.what} may have run; it was not sent again"
+        self.fail(LinkLost(error.group, error.reason, hint="; ".join(filter(None, (error.hint, risk)))))
 
     def fail(self, error: DynamicMcpError) -> None:
         """Raise `error` where the answer is awaited, unless the answer is there."""

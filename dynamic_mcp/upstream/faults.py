@@ -17,7 +17,7 @@ from dynamic_mcp import wire
 from dynamic_mcp.errors import HttpError, LinkLost, NotSent, ProtocolViolation, Unreachable, UpstreamError
 
 LONGEST_EXCERPT = 200
-MAY_HAVE_RUN = "it may have run; it was not sent again"
+_MAY_HAVE_RUN = "it may have run; it was not sent again"
 _SCOPE = re.compile(r'\bscope="([^"\\]{1,300})"')
 _PHRASES = {each.value: each.phrase for each in HTTPStatus}
 _UNSENT = (
@@ -38,10 +38,10 @@ def of_network(group: str, host: str, exc: Exception) -> UpstreamError:
             why, hint = _why_unsent(host, exc)
             return NotSent(group, why, hint=hint)
         case httpx2.DecodingError():
-            return ProtocolViolation(group, f"`{host}` sent an answer that cannot be decoded", hint=MAY_HAVE_RUN)
+            return ProtocolViolation(group, f"`{host}` sent an answer that cannot be decoded", hint=_MAY_HAVE_RUN)
         case _:
             why = f"`{host}` broke the connection off, or sent something that is not HTTP"
-            return LinkLost(group, why, hint=MAY_HAVE_RUN)
+            return LinkLost(group, why, hint="check the `url`, and the server's own log")
 
 
 def _why_unsent(host: str, exc: Exception) -> tuple[str, str]:

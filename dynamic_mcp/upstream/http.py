@@ -19,7 +19,6 @@ from dynamic_mcp import wire
 from dynamic_mcp.backoff import delays
 from dynamic_mcp.errors import DynamicMcpError, LinkLost, NotSent, ProtocolViolation
 from dynamic_mcp.lines import Oversized
-from dynamic_mcp.upstream import faults
 from dynamic_mcp.upstream.event_stream import Event, EventStream
 from dynamic_mcp.upstream.link import Link
 from dynamic_mcp.upstream.listening import Listening
@@ -199,7 +198,7 @@ class HttpTransport:
             if not self._link.awaits(id):
                 return
         why = f"`{self._site.host}` ended the stream before the answer"
-        raise LinkLost(self._site.group, why, hint=faults.MAY_HAVE_RUN)
+        raise LinkLost(self._site.group, why)
 
     async def _is_resumed(self, id: bytes, stream: EventStream) -> bool:
         headers = (*self.headers_of_get(), (b"last-event-id", stream.last_id))

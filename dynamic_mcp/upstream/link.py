@@ -232,7 +232,11 @@ class Link:
     def failed(self, id: bytes, error: DynamicMcpError) -> None:
         """Fail one request, whose own way to the upstream or back has broken."""
         call = self._calls.pop(id, None)
-        if call is not None:
+        if call is None:
+            return
+        if isinstance(error, LinkLost) and not isinstance(error, NotSent):
+            call.lose(error)
+        else:
             call.fail(error)
 
     def lost(self, error: LinkLost) -> None:
@@ -246,7 +250,7 @@ class Link:
             return
         self.loss = error
         for call in self._calls.values():
-            call.fail(LinkLost(self.group, error.reason, hint=f"{call.what} may have run; it was not sent again"))
+            call.lose(error)
         self._calls.clear()
         for question in self._asked.values():
             question.task.cancel()

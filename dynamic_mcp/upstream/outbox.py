@@ -119,7 +119,7 @@ class Outbox:
             self.link.failed(id, exc)
         except Exception:
             log.exception("a bug: group %s: a request fails", self.group)
-            self.link.failed(id, LinkLost(self.group, "internal error of the proxy", hint="it may have run"))
+            self.link.failed(id, LinkLost(self.group, "internal error of the proxy"))
 
     async def _die(self, error: NotSent) -> None:
         if self._requests:

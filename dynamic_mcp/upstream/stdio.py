@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import json
 import logging
+import re
 import signal
 from collections import deque
 from collections.abc import Callable
@@ -33,6 +35,10 @@ _EDGE_CHARS = 500
 GRACE_S = 2.0
 # What was written before the end may still be in the pipe when the exit is known.
 _DRAIN_S = 0.05
+# A variable as servers name one they miss, and those that every shell sets and nobody misses.
+_VARIABLE = re.compile(r"\b[A-Z][A-Z0-9_]{3,}\b")
+_OF_EVERY_SHELL = frozenset(("OLDPWD", "SHLVL", "HOSTNAME", "COLUMNS", "LINES"))
+_NAMES_IN_HINT = 3
 # Unread input of a child beyond this means that it has stopped reading.
 _UNREAD_BYTES = 16 << 20
 
@@ -52,6 +58,7 @@ class StdioTransport:
         self._ring: deque[str] = deque(maxlen=STDERR_LINES)
         self._process: Process
         self._mask: Callable[[str], str] = str
+        self._withheld: frozenset[str] = frozenset()
         self._is_ending = False
         self._closed = "output"
         self._max_unread = max(_UNREAD_BYTES, 2 * max_message_bytes)
@@ -62,6 +69,7 @@ class StdioTransport:
         if not program.command:
             raise Unreachable(self.group, "`command` is empty")
         self._mask = mask_of(program)
+        self._withheld = program.withheld
         try:
             self._process = await start(program)
         except (OSError, ValueError) as exc:
@@ -89,7 +97,7 @@ class StdioTransport:
         """Write one line to the child; raises NotSent when it is ending or has stopped reading."""
         stdin = self._process.stdin
         if self._is_ending or stdin.is_closing():
-            raise NotSent(self.group, self.ending())
+            raise NotSent(self.group, self.ending(), hint=self._hint())
         if stdin.unwritten() > self._max_unread:
             raise NotSent(self.group, "the server has stopped reading its input")
         stdin.write(line)
@@ -151,7 +159,17 @@ class StdioTransport:
 
     def _over(self) -> None:
         self._said(self._stderr.rest())
-        self.lost(LinkLost(self.group, self.ending()))
+        self.lost(LinkLost(self.group, self.ending(), hint=self._hint()))
+
+    def _hint(self) -> str:
+        """Say which variables the child asks for that are set here and not passed on to it."""
+        named = set(_VARIABLE.findall("\n".join(self._ring)))
+        names = sorted(self._withheld & named - _OF_EVERY_SHELL)
+        if not names:
+            return ""
+        shown = " and ".join(f"`{name}`" for name in names[:_NAMES_IN_HINT])
+        example = json.dumps({names[0]: f"${{{names[0]}}}"})
+        return f'{shown} is set, but not passed to this server: add `"env": {example}` to its entry in the config'
 
     def _said(self, line: bytes) -> None:
         words = self._mask(line.decode("utf-8", "replace").strip())

@@ -88,6 +88,45 @@ def test_structured_content_is_printed_as_json_once(desk: Desk) -> None:
     assert done.json == {"arguments": {"a": 1, "b": 2.5, "deep": {"flag": True}, "tags": ["x", "y"]}}
 
 
+@pytest.fixture
+def data(desk: Desk) -> Desk:
+    """A desk with a server whose tool `sum` returns its arguments as structured content."""
+    desk.configure({"demo": {"command": sys.executable, "args": [str(UPSTREAMS.parent / "cli" / "structured.py")]}})
+    return desk
+
+
+@pytest.mark.parametrize(
+    ("path", "printed"),
+    [("$.arguments.a", 1), ("$.arguments.tags[*]", ["x", "y"]), ("$.arguments.deep", {"flag": True})],
+)
+def test_what_select_matches_is_printed_as_it_is(data: Desk, path: str, printed: object) -> None:
+    for options in ([], ["--json"]):
+        done = data.run("call", "demo", "sum", "a=1", "tags=x", "tags=y", "deep.flag=yes", "--select", path, *options)
+        assert (done.code, done.json) == (0, printed)
+
+
+@pytest.mark.parametrize(
+    ("path", "said"), [("$.nothing", "nothing matches `$.nothing` in {"), ("$.[", "cannot be used as a JSONPath")]
+)
+def test_where_select_matches_nothing_the_tool_ran_and_the_whole_is_saved(
+    data: Desk, path: str, said: str, tmp_path: Path
+) -> None:
+    done = data.run("call", "demo", "sum", "a=1", "--select", path, "--save", str(tmp_path / "saved"))
+
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith("error: the tool ran, but ")
+    assert said in done.err
+    (file,) = (tmp_path / "saved").iterdir()
+    assert str(file) in done.err
+    assert json.loads(file.read_text())["structuredContent"] == {"arguments": {"a": 1}}
+
+
+def test_select_on_a_result_that_is_not_json_says_that_the_tool_ran(desk: Desk) -> None:
+    done = desk.run("call", "full", "echo", "text=words", "--select", "$.a")
+    assert (done.code, done.out) == (1, "")
+    assert "error: the tool ran, but its result is not JSON\nhint: the whole result is saved as " in done.err
+
+
 def test_a_server_that_dies_in_a_call_is_exit_code_5(desk: Desk) -> None:
     done = desk.run("call", "full", "crash")
     assert (done.code, done.out) == (5, "")
@@ -99,6 +138,29 @@ def test_a_server_that_does_not_start_is_named_with_its_reason(desk: Desk) -> No
     done = desk.run("call", "odd", "echo")
     assert (done.code, done.out) == (5, "")
     assert "the server exited with code 3; its last words: odd: cannot start | odd: ODD_TOKEN is not set" in done.err
+
+
+def test_a_server_that_misses_a_variable_which_is_set_here_is_told_how_to_get_it(desk: Desk) -> None:
+    desk.configure({"odd": odd("exit_at_start")})
+
+    unset = desk.run("call", "odd", "echo")
+    withheld = desk.run("call", "odd", "echo", ODD_TOKEN="secret-value", HOSTNAME="x")
+
+    assert "hint" not in unset.err
+    assert "secret-value" not in withheld.err
+    assert "hint: `ODD_TOKEN` is set, but not passed to this server" in withheld.err
+    assert '`"env": {"ODD_TOKEN": "${ODD_TOKEN}"}`' in withheld.err
+
+    desk.configure({"odd": odd("exit_at_start", env={"ODD_TOKEN": "${ODD_TOKEN}"})})
+    assert "is set, but not passed" not in desk.run("call", "odd", "echo", ODD_TOKEN="secret-value").err
+
+
+def test_a_server_that_dies_at_its_start_has_run_nothing(desk: Desk) -> None:
+    for mode in ("exit_at_start", "exit_in_init"):
+        desk.configure({"odd": odd(mode)})
+        said = desk.run("call", "odd", "echo").err
+        assert "the server exited with code" in said
+        assert "may have run" not in said
 
 
 def test_a_timeout_of_the_command_line_counts(desk: Desk) -> None:

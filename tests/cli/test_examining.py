@@ -87,7 +87,8 @@ def test_doctor_shows_why_a_server_is_down_with_its_last_words(desk: Desk) -> No
     assert bad["findings"][0]["what"].startswith("the server exited with code 3")
     assert bad["stderr"] == ["odd: cannot start", "odd: ODD_TOKEN is not set"]
     shown = plain(desk.on_terminal("doctor", "bad").out)
-    assert "its last words on stderr:\n    odd: cannot start\n" in shown
+    assert shown.count("odd: cannot start") == 1, shown
+    assert "its last words on stderr:\n    odd: cannot start\n" in plain(desk.on_terminal("doctor", "bad", "-v").out)
 
 
 def test_doctor_shows_the_last_words_of_a_server_that_hangs(desk: Desk) -> None:

@@ -49,7 +49,7 @@ def test_a_program_needs_no_more_than_its_command(read_config: ReadConfig, tmp_p
                 max_message_bytes=67_108_864,
                 exposure=Exposure(direct=False, pinned=()),
                 answers=Answers(validate=True, limit=100_000, compact=False),
-                upstream=Program(command="uvx", args=(), env={"PATH": "/bin"}, cwd=None),
+                upstream=Program("uvx", (), {"PATH": "/bin"}, None, withheld=frozenset({"SECRET"})),
             ),
         ),
         warnings=(),

@@ -66,6 +66,7 @@ def test_variables_are_filled_in_wherever_a_program_is_described(read_config: Re
         env={"${A}": "/opt"},
         cwd="/opt",
         own=frozenset({"${A}"}),
+        withheld=frozenset({"A"}),
     )
     assert (one(config).name, one(config).description) == ("${A}", "${A}")
 

@@ -71,7 +71,7 @@ async def use(program: Program) -> bool:
         print(text_of(listed), file=sys.stderr)
         return False
     went_well = True
-    for tool in json.loads(text_of(listed)):
+    for tool in json.loads(text_of(listed))["tools"]:
         result = await program.call("up", tool["name"], ARGUMENTS.get(tool["name"], {}))
         if result.get("isError"):
             print(text_of(result), file=sys.stderr)

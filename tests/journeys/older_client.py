@@ -71,7 +71,7 @@ async def tools(session: Any, person: Person) -> dict[str, object]:
     log = await person.logged.get()
     return {
         "tools": [tool.name for tool in (await session.list_tools()).tools],
-        "shown": [tool["name"] for tool in json.loads(shown.content[0].text)][:3],
+        "shown": [tool["name"] for tool in json.loads(shown.content[0].text)["tools"]][:3],
         "content": [block.type for block in plain.content],
         "structured": plain.structuredContent,
         "progress": await progress(session, person),

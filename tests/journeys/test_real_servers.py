@@ -28,7 +28,7 @@ async def tools_of(program: Program, group: str) -> list[dict[str, Json]]:
     """Return what `get_dynamic_tools` shows of a group."""
     asked = {"name": "get_dynamic_tools", "arguments": {"group": group}}
     answer = await program.request("tools/call", asked)
-    tools: list[dict[str, Json]] = json.loads(text_of(answer["result"]))
+    tools: list[dict[str, Json]] = json.loads(text_of(answer["result"]))["tools"]
     return tools
 
 

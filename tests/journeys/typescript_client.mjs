@@ -43,7 +43,7 @@ await client.connect(new StdioClientTransport({ command, args, env: { ...process
 const diary = { tools: (await client.listTools()).tools.map((tool) => tool.name) };
 
 const shown = await client.callTool({ name: "get_dynamic_tools", arguments: { group: "a" } });
-diary.shown = JSON.parse(shown.content[0].text).map((tool) => tool.name).slice(0, 3);
+diary.shown = JSON.parse(shown.content[0].text).tools.map((tool) => tool.name).slice(0, 3);
 const plain = await call("b", "plain");
 diary.content = plain.content.map((block) => block.type);
 diary.structured = plain.structuredContent;

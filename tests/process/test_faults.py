@@ -221,7 +221,7 @@ async def test_lists_that_never_end_are_cut(tmp_path: Path) -> None:
     async with serving(tmp_path, {"odd": odd("endless_pages"), "good": odd()}) as program:
         await assert_alive(program, "good")
         tools = {"name": "get_dynamic_tools", "arguments": {"group": "odd"}}
-        listed = json.loads(text_of((await program.request("tools/call", tools))["result"]))
+        listed = json.loads(text_of((await program.request("tools/call", tools))["result"]))["tools"]
         assert [tool["name"] for tool in listed] == [f"tool_{n}" for n in range(1, 101)]
 
 

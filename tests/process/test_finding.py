@@ -14,7 +14,7 @@ from tests.program import BOUND_S, Json, Program, full, serving, text_of
 
 async def get(program: Program, **arguments: Json) -> list[Json]:
     answer = await program.request("tools/call", {"name": "get_dynamic_tools", "arguments": arguments})
-    found: list[Json] = json.loads(text_of(answer["result"]))
+    found: list[Json] = json.loads(text_of(answer["result"]))["tools"]
     return found
 
 

@@ -20,10 +20,10 @@ async def pid_of(program: Program, group: str) -> str:
     return text_of(await program.call(group, "pid"))
 
 
-async def ask_tools(program: Program, group: str) -> list[Json]:
+async def ask_tools(program: Program, group: str, **more: str) -> list[Json]:
     """Return a group's tools as a model sees them."""
-    asked = {"name": "get_dynamic_tools", "arguments": {"group": group}}
-    tools: list[Json] = json.loads(text_of((await program.request("tools/call", asked))["result"]))
+    asked = {"name": "get_dynamic_tools", "arguments": {"group": group, **more}}
+    tools: list[Json] = json.loads(text_of((await program.request("tools/call", asked))["result"]))["tools"]
     return tools
 
 
@@ -123,9 +123,12 @@ async def test_a_storm_of_changed_lists_is_a_few_readings(tmp_path: Path) -> Non
 async def test_thousands_of_tools_and_a_description_of_megabytes_are_served(tmp_path: Path) -> None:
     servers = {"many": odd("many", "10000"), "long": odd("long_description", "5000000"), "good": odd()}
     async with serving(tmp_path, servers) as program:
-        assert len(await ask_tools(program, "many")) > 10_000
+        assert len(json.dumps(await ask_tools(program, "many"))) > 50_000
+        assert (await ask_tools(program, "many", query="tool_9999"))[0]["name"] == "tool_9999"
         assert text_of(await program.call("many", "tool_9999")) == "tool_9999"
-        assert max(len(tool["description"]) for tool in await ask_tools(program, "long")) == 5_000_000
+        assert "talkative" in [tool["name"] for tool in await ask_tools(program, "long")]
+        (found, *_) = await ask_tools(program, "long", query="talkative", detail="full")
+        assert len(found["description"]) == 5_000_000
         await assert_alive(program, "good", "long")
 
 

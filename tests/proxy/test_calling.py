@@ -279,7 +279,7 @@ async def test_select_returns_the_part_that_is_asked_for() -> None:
             client, {"group": "up", "name": "create", "args": {"title": "x"}, "select": "$.rows[1].name"}
         )
 
-        assert result == {"content": [{"type": "text", "text": '"row 1"'}]}
+        assert result == {"content": [{"type": "text", "text": '{"selected":"row 1"}'}]}
 
 
 async def test_what_select_cannot_select_is_told_and_the_whole_is_kept() -> None:

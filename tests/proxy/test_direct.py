@@ -57,7 +57,8 @@ async def test_pinned_tools_are_listed_too_and_stay_in_their_group() -> None:
         assert (await _names(client))[2:] == ["git__log", "git__show_a", "git__show_b"]
         assert await client.call("git", "push", {}) == DONE
         found = await client.request("tools/call", {"name": "get_dynamic_tools", "arguments": {"group": "git"}})
-        assert [each["name"] for each in json.loads(text_of(found["result"]))] == ["log", "show_a", "show_b", "push"]
+        listed = json.loads(text_of(found["result"]))["tools"]
+        assert [each["name"] for each in listed] == ["log", "show_a", "show_b", "push"]
 
 
 async def test_the_schema_and_all_else_of_a_tool_are_listed_byte_for_byte() -> None:

@@ -1,4 +1,4 @@
-"""`get_dynamic_tools`: one JSON array first, the best match first in it, and nothing is connected for a search."""
+"""`get_dynamic_tools`: one JSON object first, its best match first, and a short wait for what is not known."""
 
 from __future__ import annotations
 
@@ -9,10 +9,23 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from dynamic_mcp.config.resolved import Features, GroupConfig
+from dynamic_mcp.config.resolved import Answers, Features, GroupConfig
 from dynamic_mcp.errors import Unreachable
 from dynamic_mcp.proxy import Proxy
-from tests.fakes import Client, FakeUpstream, Json, Opener, client_of, config_of, group_config, settled, text_of, tool
+from dynamic_mcp.proxy.lists import WAIT_S
+from tests.fakes import (
+    BOUND_S,
+    Client,
+    FakeUpstream,
+    Json,
+    Opener,
+    client_of,
+    config_of,
+    group_config,
+    settled,
+    text_of,
+    tool,
+)
 
 CODE = [
     tool("create_issue", description="Open a new issue. Needs write access."),
@@ -42,11 +55,16 @@ async def get(client: Client, **arguments: Json) -> dict[str, Json]:
 
 
 async def rows(client: Client, **arguments: Json) -> list[dict[str, Json]]:
-    """Return the array that is the first block."""
+    """Return the tools in the object that is the first block."""
     result = await get(client, **arguments)
     assert not result.get("isError"), result
-    found: list[dict[str, Json]] = json.loads(text_of(result))
-    return found
+    return tools_in(result)
+
+
+def tools_in(result: dict[str, Json]) -> list[dict[str, Json]]:
+    found: dict[str, list[dict[str, Json]]] = json.loads(text_of(result))
+    assert list(found) == ["tools"]
+    return found["tools"]
 
 
 async def names(client: Client, **arguments: Json) -> list[str]:
@@ -74,14 +92,15 @@ async def test_a_query_within_a_group_stays_there() -> None:
         assert await names(client, group="days", query="create an appointment") == ["create_event"]
 
 
-async def test_the_first_block_is_one_compact_array_also_when_there_are_remarks() -> None:
+async def test_the_first_block_is_one_compact_object_also_when_there_are_remarks() -> None:
     async with learnt(code=upstream(CODE), down=Unreachable("down", "gone", final=True)) as client:
         for arguments in ({"query": "issue"}, {"query": "zebra"}, {"group": "code"}, {"group": "code", "query": "x"}):
             content = (await get(client, **arguments))["content"]
 
-            array = content[0]["text"]
-            assert json.dumps(json.loads(array), separators=(",", ":"), ensure_ascii=False) == array
-            assert all(block["type"] == "text" and not block["text"].startswith("[") for block in content[1:])
+            shown = content[0]["text"]
+            assert isinstance(json.loads(shown), dict)
+            assert json.dumps(json.loads(shown), separators=(",", ":"), ensure_ascii=False) == shown
+            assert all(block["type"] == "text" and block["text"][0] not in "{[" for block in content[1:])
 
 
 async def test_the_same_state_gives_the_same_bytes() -> None:
@@ -113,21 +132,38 @@ async def test_nothing_fits_is_said_with_the_groups_there_are() -> None:
         assert "`days`" in said
 
 
-async def test_a_search_connects_to_nothing_and_says_which_groups_it_missed() -> None:
+@pytest.mark.parametrize("where", [{}, {"group": "code"}], ids=["all groups", "one group"])
+async def test_the_first_search_waits_for_groups_that_are_still_starting(where: dict[str, str]) -> None:
+    opener = Opener(code=[upstream(CODE)], days=[upstream(DAYS)])
+    async with client_of(opener) as client:
+        opener.gate.clear()
+        await client.initialize()
+        searching = asyncio.create_task(get(client, query="create issue", **where))
+        await settled()
+        assert not searching.done()
+
+        opener.gate.set()
+        result = await asyncio.wait_for(searching, BOUND_S)
+
+        assert tools_in(result)[0]["name"] == "create_issue"
+        assert len(result["content"]) == 1
+
+
+async def test_a_search_does_not_wait_for_ever_and_says_which_groups_it_missed() -> None:
     opener = Opener(code=[upstream(CODE)], slow=[upstream(DAYS)])
     async with client_of(opener) as client:
         opener.gate.clear()
         await client.initialize()
-        await settled()
-        known = len(opener.opened)
 
-        assert await rows(client, query="create issue") == []
-        said = await remarks(client, query="create issue")
+        said = await asyncio.wait_for(remarks(client, query="create issue"), WAIT_S + BOUND_S)
+
         assert "`code`" in said
         assert "`slow`" in said
         assert "Nothing fits" not in said
-        assert await rows(client, group="slow", query="create event") == []
-        assert len(opener.opened) == known
+        searching = asyncio.create_task(rows(client, group="slow", query="create event"))
+        await settled()
+        assert searching.done(), "a group is waited for once, not by every search"
+        assert searching.result() == []
 
         opener.gate.set()
         await settled()
@@ -263,6 +299,46 @@ async def test_a_group_alone_is_listed_in_its_own_order_and_connects_if_it_must(
         assert await names(client, group="code", query=" \n\x00") == ["create_issue", "list_issues", "delete_branch"]
 
 
+LIMITED = Answers(validate=True, limit=3000, compact=False)
+
+
+async def test_a_group_with_ten_thousand_tools_is_listed_within_the_limit_and_says_how_to_narrow_it() -> None:
+    many = [tool(f"turn_wheel_{n}", description="Turn the wheel. " * 20) for n in range(10_000)]
+    async with learnt(group_config("many", answers=LIMITED), many=upstream(many)) as client:
+        result = await get(client, group="many")
+
+        shown = tools_in(result)
+        assert [set(row) for row in shown] == [{"name"}] * len(shown)
+        assert len(text_of(result)) <= 3000 + len('{"tools":[]}')
+        said = await remarks(client, group="many")
+        assert f"the first {len(shown)} of 10000 tools" in said
+        assert "`query`" in said
+
+
+@pytest.mark.parametrize(
+    ("count", "members"),
+    [(30, {"name", "args", "description"}), (60, {"name"})],
+    ids=["brief fits", "names fit"],
+)
+async def test_tools_are_shown_in_the_most_detail_that_shows_all_of_them(count: int, members: set[str]) -> None:
+    many = [tool(f"turn_{n}", description="Turn the wheel once, then stop it.") for n in range(count)]
+    async with learnt(group_config("many", answers=LIMITED), many=upstream(many)) as client:
+        found = await rows(client, group="many")
+
+        assert len(found) == count
+        assert all(set(row) == members for row in found)
+
+
+async def test_a_few_tools_with_huge_schemas_are_shown_in_brief() -> None:
+    properties = {f"field_{n}": {"type": "string", "description": "x" * 200} for n in range(50)}
+    wide = [tool(f"turn_{n}", inputSchema={"type": "object", "properties": properties}) for n in range(3)]
+    async with learnt(group_config("wide", answers=LIMITED), wide=upstream(wide)) as client:
+        assert ["inputSchema" in row for row in await rows(client, group="wide")] == [False] * 3
+        assert ["inputSchema" in row for row in await rows(client, group="wide", detail="full")] == [True]
+        assert "Only the first 1 of 3 tools" in await remarks(client, group="wide", detail="full")
+        assert (await rows(client, group="wide", query="turn_2", detail="full"))[0]["name"] == "turn_2"
+
+
 # --- what is asked wrongly -----------------------------------------------------------------------------
 
 
@@ -297,7 +373,7 @@ async def test_a_query_of_a_hundred_kilobytes_is_answered_shortly(filler: str) -
 
         result = await get(client, query=query)
 
-        assert json.loads(text_of(result))[0]["name"] == "create_issue"
+        assert tools_in(result)[0]["name"] == "create_issue"
         assert len(json.dumps(result)) < 3000
 
 

@@ -98,7 +98,7 @@ async def test_what_a_server_says_of_itself_comes_in_a_text_of_its_own_after_the
         await client.initialize()
         asked = {"name": "get_dynamic_tools", "arguments": {"group": "a"}}
         tools, words, *_ = (await client.request("tools/call", asked))["result"]["content"]
-        assert json.loads(tools["text"])[0]["name"] == "rich"
+        assert json.loads(tools["text"])["tools"][0]["name"] == "rich"
         assert words["text"] == "Use a with care. It has more to say.\n\nThis is the second paragraph."
         description = (await client.request("tools/list"))["result"]["tools"][0]["description"]
         assert "- a: Use a with care" in description

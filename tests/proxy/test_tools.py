@@ -135,7 +135,7 @@ async def test_a_group_whose_tools_are_switched_off_is_neither_listed_nor_called
 # --- get_dynamic_tools ---------------------------------------------------------------------------------
 
 
-async def test_the_tools_of_a_group_are_a_compact_array_in_the_upstreams_order() -> None:
+async def test_the_tools_of_a_group_are_a_compact_object_in_the_upstreams_order() -> None:
     listed = (
         rb'{"tools":[{"name":"b","description":"B","inputSchema":{"type" : "object", "maximum":1.50},"_meta":{},'
         rb'"title":"T","annotations":{"readOnlyHint":true},"outputSchema":{"type":"object"},"icons":[]},'
@@ -147,19 +147,19 @@ async def test_the_tools_of_a_group_are_a_compact_array_in_the_upstreams_order()
         result = await _get(client, group="up")
 
         assert text_of(result) == (
-            '[{"name":"b","title":"T","description":"B","inputSchema":{"type":"object","maximum":1.50},'
+            '{"tools":[{"name":"b","title":"T","description":"B","inputSchema":{"type":"object","maximum":1.50},'
             '"outputSchema":{"type":"object"},"annotations":{"readOnlyHint":true}},'
-            '{"name":"a","inputSchema":{"type":"object"}}]'
+            '{"name":"a","inputSchema":{"type":"object"}}]}'
         )
         assert not result.get("isError")
         assert len(result["content"]) == 1
 
 
-async def test_a_group_without_tools_has_an_empty_array() -> None:
+async def test_a_group_without_tools_has_an_empty_list() -> None:
     async with client_of(Opener(up=[FakeUpstream(tools=[])])) as client:
         await client.initialize()
 
-        assert text_of(await _get(client, group="up")) == "[]"
+        assert text_of(await _get(client, group="up")) == '{"tools":[]}'
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ async def test_tools_that_the_config_excludes_are_neither_listed_nor_called() ->
     async with client_of(Opener(up=[upstream]), config) as client:
         await client.initialize()
 
-        listed = json.loads(text_of(await _get(client, group="up")))
+        listed = json.loads(text_of(await _get(client, group="up")))["tools"]
         refusals = [
             await client.call("up", "delete_file", {}),
             (await client.request("tools/call", {"name": "delete_all"}))["result"],
