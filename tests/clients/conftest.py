@@ -40,6 +40,13 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "column(name): the column of docs/clients.md that the test decides")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let each report say which column its test decides."""
+    for item in items:
+        if marker := item.get_closest_marker("column"):
+            item.user_properties.append(("column", marker.args[0]))
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test with each client."""
     if "client" in metafunc.fixturenames:

@@ -52,23 +52,19 @@ class Collector:
 
     def __init__(self) -> None:
         self.cells: dict[tuple[str, str], list[str]] = defaultdict(list)
-        self._columns: dict[str, str] = {}
-
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Note which column a test decides."""
-        for item in items:
-            if marker := item.get_closest_marker("column"):
-                self._columns[_plain(item.nodeid)] = marker.args[0]
+        self.broken: dict[str, list[str]] = defaultdict(list)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note what came of a test."""
-        column = self._columns.get(_plain(report.nodeid))
-        if column is None or (report.when != "call" and not report.skipped):
+        properties = {name: str(value) for name, value in report.user_properties}
+        if "column" not in properties or (report.when != "call" and not report.skipped):
             return
         name = report.nodeid.partition("[")[2].removesuffix("]")
         client = max((each.name for each in CLIENTS if name.startswith(each.name)), key=len)
-        cell = dict(report.user_properties).get("cell", "yes")
-        self.cells[client, column].append({"passed": str(cell), "skipped": NOT_ASKED}.get(report.outcome, "**no**"))
+        cell = {"passed": properties.get("cell", "yes"), "skipped": NOT_ASKED}.get(report.outcome, "**no**")
+        self.cells[client, properties["column"]].append(cell)
+        if report.failed:
+            self.broken[client].append(report.nodeid.partition("[")[0].rpartition("::test_")[2].replace("_", " "))
 
     def cell(self, client: Client, column: str) -> str:
         """Return the words of a cell: a promise that is kept in part is not kept."""
@@ -83,7 +79,13 @@ def page(collector: Collector) -> str:
     for client in CLIENTS:
         cells = (collector.cell(client, column) for column in COLUMNS)
         rows.append((client.title, client.version, *cells, client.know))
-    return BEGINNING + "".join(f"| {' | '.join(row)} |\n".replace("|  |", "| |") for row in rows) + END
+    table = "".join(f"| {' | '.join(row)} |\n".replace("|  |", "| |") for row in rows)
+    broken = "".join(
+        f"- {client.title}: {promise}\n"
+        for client in CLIENTS
+        for promise in dict.fromkeys(collector.broken[client.name])
+    )
+    return BEGINNING + table + END + (f"\n## Where it says no\n\n{broken}" if broken else "")
 
 
 def main() -> int:
@@ -92,20 +94,16 @@ def main() -> int:
     collector = Collector()
     args = sys.argv[1:] or ["-n", "2"]
     folder = str(Path(__file__).parent)
+    # the tests of one module share the turns of a client
     code = pytest.main(
-        [folder, "--dist", "loadgroup", "--timeout", "600", "--tb", "short", *args], plugins=[collector]
+        [folder, "--dist", "loadfile", "--timeout", "600", "--tb", "short", *args], plugins=[collector]
     )
     missing = [client.title for client in CLIENTS if (client.name, "results") not in collector.cells]
-    if missing or any(collector.cell(client, "results") == NOT_ASKED for client in CLIENTS):
+    if missing or any(NOT_ASKED in collector.cells[client.name, "results"] for client in CLIENTS):
         print(f"{PAGE.name} stays as it is: not every client was there", file=sys.stderr)
         return 1
     PAGE.write_text(page(collector))
     return int(code)
-
-
-def _plain(nodeid: str) -> str:
-    """Return the name of a test without what comes of its parameters."""
-    return nodeid.partition("[")[0]
 
 
 if __name__ == "__main__":
