@@ -69,7 +69,8 @@ class Collector:
     def cell(self, client: Client, column: str) -> str:
         """Return the words of a cell: a promise that is kept in part is not kept."""
         found = self.cells[client.name, column]
-        return "**no**" if "**no**" in found else " ".join(dict.fromkeys(found))
+        asked = [each for each in found if each != NOT_ASKED] or [NOT_ASKED]
+        return "**no**" if "**no**" in asked else " ".join(dict.fromkeys(asked))
 
 
 def page(collector: Collector) -> str:
