@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 def command(this: Invocation, config: str | None) -> int:
     """Check the config, without connecting to anything.
 
-    It must be valid, its variables set, its commands there, its secrets not in plain text, and the file nobody
-    else's to change. Exit code 2 when something is in the way; warnings alone are 0.
+    It must be valid, its variables set and passed on by the tools that it is installed in, its commands there, its
+    secrets not in plain text, and the file nobody else's to change. Exit code 2 when something is in the
+    way; warnings alone are 0.
     """
     from dynamic_mcp.cli.examining import check
 

@@ -22,7 +22,7 @@ from dynamic_mcp.importer import describe, files, read, vault
 from dynamic_mcp.importer.adapter import Adapter
 from dynamic_mcp.importer.found import Found, Machine, Reading, Scope
 from dynamic_mcp.importer.importing import Order, plan
-from dynamic_mcp.importer.journal import Change, Edit, Journal
+from dynamic_mcp.importer.journal import Change, Deed, Edit, Journal
 from dynamic_mcp.importer.memory import Memories, written
 from dynamic_mcp.importer.merge import Conflict, Entry
 from dynamic_mcp.importer.plan import Choice, Plan
@@ -242,14 +242,15 @@ def _finish(this: Invocation, options: Options, made: Plan, memories: Memories) 
     if options.dry_run:
         view.show_to_do(this.out, made)
     else:
-        _write(made, memories)
+        write(made, memories)
         view.show_done(this.out, made, is_exposed=bool(plain) and is_exposed(made.output, os.environ))
     if this.out.asked_for_json:
         this.out.json(made.as_json())
     return IN_PART if made.errors or any(item.is_flawed for item in made.items) else OK
 
 
-def _write(made: Plan, memories: Memories) -> None:
+def write(made: Plan, memories: Memories) -> Deed | None:
+    """Write what a plan says; return what can be undone, None where only the memory of the import changes."""
     changes: list[Change] = []
     if made.env_file is not None:
         before = files.read_bytes(made.env_file)
@@ -264,9 +265,9 @@ def _write(made: Plan, memories: Memories) -> None:
     )
     if len(changes) > 1:
         tools = list(dict.fromkeys(reading.source.tool for reading in made.readings if reading.servers))
-        journal().do(f"import {' '.join(tools)}", "", now(), changes)
-    else:
-        paths.write_private(memory, changes[0].after)
+        return journal().do(f"import {' '.join(tools)}", "", now(), changes)
+    paths.write_private(memory, changes[0].after)
+    return None
 
 
 def _edits(made: Plan) -> tuple[Edit, ...]:

@@ -9,8 +9,9 @@ import logging
 import os
 import sys
 from collections.abc import AsyncIterator, Container, Coroutine
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from dynamic_mcp import logbook, paths
 from dynamic_mcp.cli.credentials import logins
@@ -40,8 +41,7 @@ Put `dynamic-mcp {file}` into that tool's MCP settings.
 It serves {count} here all the same; end it with Ctrl-D. `dynamic-mcp --help` shows what else there is."""
 
 
-@dataclass(frozen=True)
-class LogOptions:
+class LogOptions(Struct, frozen=True):
     """What the command line says about the log; None leaves it to the environment and the config."""
 
     level: str | None
@@ -73,6 +73,7 @@ def serve(argument: str | None, options: LogOptions) -> None:
 async def _serve(config: Config, stdout: int, logs: _Logs) -> None:
     log.info("serving %s: %d groups", config.file, len(config.groups))
     gc.freeze()  # what is there now stays to the end, and need not be looked through for garbage again and again
+    gc.enable()
     known = logins(config.file, may_open_browser=True)
     cache = paths.cache_dir()
     proxy = Proxy(config, shelf=Shelf(cache / "catalogs"), logins=known, meaning=Meaning(cache / "vectors"))

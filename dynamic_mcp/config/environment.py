@@ -6,9 +6,8 @@ Only the variables that a program needs to run are inherited, unless the config 
 from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Literal
 
-Inherit = Literal["safe", "all"] | tuple[str, ...]
+from dynamic_mcp.config.values import Inherit
 
 _SAFE_NAMES = """
 HOME PATH USER LOGNAME SHELL TERM COLORTERM TZ TMPDIR TEMP TMP LANG LANGUAGE

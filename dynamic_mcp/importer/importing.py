@@ -80,12 +80,12 @@ def plan(
 
 
 def config_of(servers: Mapping[str, Entry], file: Path, environment: Mapping[str, str]) -> Config:
-    """Return what serving these servers would use, if they stood in that file. Raises ValueError."""
-    from dynamic_mcp.config.model import Root
+    """Return what serving these servers would use, if they stood in that file; each of them is right."""
+    from dynamic_mcp.config import form
     from dynamic_mcp.config.resolve import resolve
     from dynamic_mcp.config.upstream import Surroundings
 
-    root = Root.model_validate({"mcpServers": dict(servers)})
+    root = form.root({"mcpServers": dict(servers)})
     return resolve(root, file, surroundings=Surroundings(environment, sys.platform, file.parent))
 
 
@@ -132,15 +132,9 @@ def _reason_to_skip(found: Found, order: Order) -> str:
 
 def _flaw(found: Found) -> str:
     """Say what our config would not take of an entry, so that one of them cannot make the whole file invalid."""
-    from pydantic import ValidationError
-
-    from dynamic_mcp.config.model import Root
     from dynamic_mcp.config.problems import problems
 
-    try:
-        Root.model_validate({"mcpServers": {"x": found.entry}})
-    except ValidationError as exc:
-        first = problems(exc)[0]
+    for first in problems({"mcpServers": {"x": found.entry}}):
         return f"{first.where.removeprefix('mcpServers.x').lstrip('.') or 'it'} {first.message}"
     return ""
 

@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.config.environment import Inherit, env_file, inherited, merged, place
+from dynamic_mcp.config.environment import env_file, inherited, merged, place
+from dynamic_mcp.config.values import Inherit
 
 
 def test_a_program_gets_what_it_needs_to_run_and_no_secret() -> None:

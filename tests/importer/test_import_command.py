@@ -248,7 +248,7 @@ def test_a_dry_run_and_a_list_write_nothing(world: World) -> None:
     assert '+      "command": "uvx"' in world.run("import", "cursor", "--dry-run").out
     assert world.run("import", "--list").json()["servers"][0]["action"] == "new"
     assert not world.output.exists()
-    assert world.run("undo").code == 2
+    assert world.run("undo", "--yes").code == 2
 
 
 def test_only_exclude_and_skip_disabled_choose(world: World) -> None:
@@ -282,7 +282,7 @@ def test_an_import_can_be_undone_and_done_again(world: World) -> None:
     before = world.output.read_bytes()
     world.run("import", "cursor", "--secrets", "env")
     after = world.output.read_bytes()
-    assert world.run("undo").code == 0
+    assert world.run("undo", "--yes").code == 0
     assert world.output.read_bytes() == before
     assert not (world.project / "dynamic-mcp.env").exists()
     world.run("import", "cursor", "--secrets", "env")
@@ -293,7 +293,7 @@ def test_undoing_an_import_leaves_what_came_after_it(world: World) -> None:
     world.cursor(github=GITHUB, time=TIME)
     world.run("import", "cursor")
     assert world.run("add", "later", "--", "prog").code == 0
-    world.run("undo")
+    world.run("undo", "--yes")
     assert list(world.servers()) == ["later"]
 
 
