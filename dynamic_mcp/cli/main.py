@@ -13,6 +13,7 @@ from typing import NoReturn
 import click
 
 from dynamic_mcp import __version__
+from dynamic_mcp.cli.descriptors import fill_standard
 from dynamic_mcp.errors import DynamicMcpError
 
 # By what they are for, as `--help` shows them. Each is loaded when it is named, from the file called after it.
@@ -91,6 +92,7 @@ def commands() -> None:
 
 def main() -> NoReturn:
     """Run the command line."""
+    fill_standard()
     sys.exit(run(sys.argv[1:]))
 
 
