@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from dynamic_mcp import __version__, paths
+from dynamic_mcp.whole_files import read_bytes
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +99,7 @@ class Roster:
     def _read(self, file: Path) -> Running | None:
         try:
             silent_s = max(0.0, self._now() - file.stat().st_mtime)
-            running = msgspec.json.decode(file.read_bytes(), type=Running)
+            running = msgspec.json.decode(read_bytes(file), type=Running)
         except (OSError, msgspec.DecodeError):  # just removed, or of another version
             return None
         if not _lives(running.pid, silent_s):

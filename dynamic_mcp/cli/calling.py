@@ -17,6 +17,7 @@ from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.values import NO_LIMIT, FlawError, seconds
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, NotFound, UpstreamError
 from dynamic_mcp.names import closest
+from dynamic_mcp.whole_files import LARGEST_BYTES
 
 _ERROR_CODE = UpstreamError.exit_code
 
@@ -62,11 +63,18 @@ async def _args(made: Client, wanted: Wanted) -> object:
         case ():
             return {}
         case ("-",):
-            return _json_object(sys.stdin.buffer.read(), "stdin")
+            return _json_object(_stdin(), "stdin")
         case (text,) if text.lstrip().startswith("{"):
             return _json_object(text.encode("utf-8", "surrogateescape"), "the argument")
     schema = json.loads(bytes(wire.members(tools[wanted.tool]).get("inputSchema", wire.EMPTY_OBJECT)))
     return typed.arguments(wanted.arguments, schema if isinstance(schema, dict) else {})
+
+
+def _stdin() -> bytes:
+    data = sys.stdin.buffer.read(LARGEST_BYTES + 1)
+    if len(data) > LARGEST_BYTES:
+        raise InvalidArguments(f"stdin is larger than {LARGEST_BYTES >> 20} MiB")
+    return data
 
 
 async def _tools(made: Client, wanted: Wanted) -> Mapping[str, Raw]:

@@ -15,6 +15,7 @@ from dynamic_mcp.config.read import document as document_of
 from dynamic_mcp.config.secrets import plain_secrets
 from dynamic_mcp.errors import ConfigError, InvalidArguments, NotFound
 from dynamic_mcp.importer import files
+from dynamic_mcp.whole_files import read_bytes
 
 _EMPTY = '{\n  "mcpServers": {}\n}\n'
 
@@ -87,7 +88,7 @@ def _with(file: Path, name: str) -> str:
 
 def _text(file: Path) -> str:
     document_of(file)  # says what is wrong with a file that is none
-    return file.read_bytes().decode()
+    return read_bytes(file).decode()
 
 
 def _write(file: Path, text: str) -> None:

@@ -23,4 +23,4 @@ def fill_standard() -> None:
                 os.close(opened)
             os.set_inheritable(number, True)  # noqa: FBT003 - takes no keyword
         if getattr(sys, name) is None:
-            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115, PTH123
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115

@@ -25,6 +25,7 @@ from dynamic_mcp.oauth.bearer import Bearer
 from dynamic_mcp.oauth.callback import NotOurs
 from dynamic_mcp.oauth.records import Login, Token
 
+_LONGEST_TOKEN = 1 << 20
 LOGIN_NEEDED = LoginNeeded.exit_code
 _SAVE_HINT = f"look at the disk and the rights of `{paths.state_dir()}`"
 
@@ -209,7 +210,7 @@ async def _pasted_token(group: _Group) -> Login:
 
 def _typed_token() -> str:
     if not sys.stdin.isatty():
-        return sys.stdin.readline().strip().removeprefix("Bearer ")
+        return sys.stdin.readline(_LONGEST_TOKEN).strip().removeprefix("Bearer ")
     typed: str = click.prompt("token", hide_input=True, default="", show_default=False, err=True)
     return typed.strip().removeprefix("Bearer ")
 

@@ -8,6 +8,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Literal
 
+from dynamic_mcp.whole_files import read_bytes
+
 Inherit = Literal["safe", "all"] | tuple[str, ...]
 
 _SAFE_NAMES = """
@@ -52,7 +54,7 @@ def env_file(path: Path) -> dict[str, str]:
 
     from dotenv import dotenv_values
 
-    text = path.read_text(encoding="utf-8-sig")
+    text = read_bytes(path, may_be_piped=True).decode("utf-8-sig")
     values = dotenv_values(stream=StringIO(text), interpolate=False)
     return {name: value for name, value in values.items() if value is not None}
 

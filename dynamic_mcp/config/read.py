@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from dynamic_mcp import whole_files
 from dynamic_mcp.config import jsonc
 from dynamic_mcp.config.environment import place
 from dynamic_mcp.config.model import Root
@@ -95,8 +96,7 @@ def _is_file(path: Path) -> bool:
 def _text(file: Path, platform: str) -> tuple[str, list[str]]:
     """Read the file, and tell who else may write it: they could start programs as whoever runs this."""
     try:
-        with file.open("rb") as opened:
-            data, status = opened.read(), os.fstat(opened.fileno())
+        data, status = whole_files.read(file, may_be_piped=True)
         return data.decode("utf-8-sig"), [] if platform == "win32" else list(_distrust(status))
     except FileNotFoundError as exc:
         raise ConfigError(str(file), "", "does not exist", hint=f"create it, starting with {_SMALLEST}") from exc

@@ -15,6 +15,7 @@ from typing import Any
 
 from dynamic_mcp.importer.found import Found
 from dynamic_mcp.importer.tree import NOTHING
+from dynamic_mcp.whole_files import read_bytes
 
 FORM = 1
 
@@ -63,7 +64,7 @@ class Memories:
     def load(self, output: Path) -> Memory:
         """Return what is remembered of an output; nothing where nothing is, or nothing that can be read."""
         try:
-            document = json.loads(self.file(output).read_bytes())
+            document = json.loads(read_bytes(self.file(output)))
             records = {
                 (str(tool), str(scope), str(file), str(name)): Record(
                     str(each["name"]), each["read"], each["written"]

@@ -86,6 +86,23 @@ class Desk:
         return Done(process.wait(BOUND_S), shown.decode().replace("\r\n", "\n"))
 
 
+def limited(desk: Desk, *args: str) -> Done:
+    """Run a command that may use 4 GiB of address space, so that one without a bound fails and harms nobody."""
+    command = ["sh", "-c", 'ulimit -v 4194304; exec "$@"', "sh", *desk.command(*args)]
+    environment = desk.environment(HOME=str(desk.folder))
+    done = subprocess.run(
+        command,
+        cwd=desk.folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=BOUND_S,
+        check=False,
+    )
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
 def plain(shown: str) -> str:
     """Return what a terminal shows without its control sequences."""
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
