@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -10,7 +9,7 @@ from dataclasses import dataclass, replace
 from msgspec import Raw
 
 from dynamic_mcp import meta_tools, wire
-from dynamic_mcp.cli import contents, typed
+from dynamic_mcp.cli import contents, strict_json, typed
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.running import Client, client, run
 from dynamic_mcp.config.resolved import Config
@@ -66,8 +65,8 @@ async def _args(made: Client, wanted: Wanted) -> object:
             return _json_object(_stdin(), "stdin")
         case (text,) if text.lstrip().startswith("{"):
             return _json_object(text.encode("utf-8", "surrogateescape"), "the argument")
-    schema = json.loads(bytes(wire.members(tools[wanted.tool]).get("inputSchema", wire.EMPTY_OBJECT)))
-    return typed.arguments(wanted.arguments, schema if isinstance(schema, dict) else {})
+    schema = wire.value(wire.members(tools[wanted.tool]).get("inputSchema", wire.EMPTY_OBJECT))
+    return Raw(strict_json.dumps(typed.arguments(wanted.arguments, schema if isinstance(schema, dict) else {})))
 
 
 def _stdin() -> bytes:
@@ -92,7 +91,7 @@ async def _tools(made: Client, wanted: Wanted) -> Mapping[str, Raw]:
 def _json_object(data: bytes, where: str) -> Raw:
     """Return the bytes as they are, so that numbers keep their digits. Raises InvalidArguments."""
     try:
-        found = json.loads(data)
+        found = strict_json.loads(data)
     except ValueError as exc:
         raise InvalidArguments(f"{where} is not JSON: {exc}", hint='quote it, as \'{"key": "value"}\'') from exc
     if not isinstance(found, dict):

@@ -97,5 +97,5 @@ def _repeats(block: Raw, structured: Raw) -> bool:
     text = wire.text(wire.member(block, "text"))
     try:
         return text is not None and json.loads(text) == json.loads(bytes(structured))
-    except ValueError:
+    except (ValueError, RecursionError):
         return False

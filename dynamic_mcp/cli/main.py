@@ -14,6 +14,7 @@ import click
 
 from dynamic_mcp import __version__
 from dynamic_mcp.cli.descriptors import fill_standard
+from dynamic_mcp.cli.params import checked
 from dynamic_mcp.errors import DynamicMcpError
 
 # By what they are for, as `--help` shows them. Each is loaded when it is named, from the file called after it.
@@ -50,7 +51,7 @@ class _Commands(click.Group):
             return None
         command = importlib.import_module(f"dynamic_mcp.cli.{_module(cmd_name)}").command
         assert isinstance(command, click.Command)
-        return command
+        return checked(command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands by what they are for."""
@@ -117,15 +118,21 @@ def run(args: list[str]) -> int:
         _close_stdout()
         return 1
     except OSError as exc:
-        if exc.errno not in _FULL:
-            raise
-        _close_stdout()
-        return _said(f"cannot be written: {exc.strerror}", 1)
+        return _cannot(exc)
     return code if isinstance(code, int) else 0
 
 
 def _module(command: str) -> str:
     return "import_" if command == "import" else command.replace("-", "_")
+
+
+def _cannot(exc: OSError) -> int:
+    """Say what the system refused: mostly a file that may not be read or written, or a full disk."""
+    what, why = os.fsdecode(exc.filename or ""), (exc.strerror or str(exc)).lower()
+    if exc.errno in _FULL or not what:
+        _close_stdout()
+        return _said(f"cannot be written: {exc.strerror}" if exc.errno in _FULL else f"it cannot be done: {why}", 1)
+    return _said(f"{what}: {why}", 1)
 
 
 def _close_stdout() -> None:

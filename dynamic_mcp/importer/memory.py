@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -78,7 +79,7 @@ class Memories:
 
     def file(self, output: Path) -> Path:
         """Return where an output's memory is kept."""
-        return self._folder / f"{sha256(str(output.absolute()).encode()).hexdigest()[:40]}.json"
+        return self._folder / f"{sha256(os.fsencode(output.absolute())).hexdigest()[:40]}.json"
 
 
 def written(output: Path, memory: Memory) -> bytes:

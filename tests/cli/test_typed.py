@@ -63,7 +63,7 @@ def test_a_key_with_a_dot_of_its_own_is_one_key() -> None:
         ("a=x", "`a=x` must be an integer, which `x` is not"),
         ("a=1.5", "must be an integer"),
         ("aa=1", "the tool has no argument `aa`"),
-        ("a:=oops", "is not JSON"),
+        ("a:=oops", "not JSON"),
         ("=1", "is not key=value"),
     ],
 )
