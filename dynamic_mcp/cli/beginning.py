@@ -15,6 +15,7 @@ from dynamic_mcp.importer import locations
 from dynamic_mcp.importer.adapter import Adapter
 from dynamic_mcp.importer.found import Scope
 from dynamic_mcp.importer.known import TOOLS
+from dynamic_mcp.own_command import command
 
 
 def begin(this: Invocation) -> int:
@@ -39,7 +40,7 @@ def begin(this: Invocation) -> int:
     if questionary.confirm("Connect to every server to see whether it works?", default=True).unsafe_ask():
         run(["doctor", "--config", str(file)])
     _install(file, tools)
-    this.out.words(f"Done. `dynamic-mcp tools -c {shlex.quote(str(file))}` shows what there is to call.")
+    this.out.words(f"Done. `{command('tools', '-c', file)}` shows what there is to call.")
     return 0
 
 

@@ -16,6 +16,7 @@ from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.values import NO_LIMIT, FlawError, seconds
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, NotFound, UpstreamError
 from dynamic_mcp.names import closest
+from dynamic_mcp.own_command import command
 from dynamic_mcp.whole_files import LARGEST_BYTES
 
 _ERROR_CODE = UpstreamError.exit_code
@@ -83,7 +84,7 @@ async def _tools(made: Client, wanted: Wanted) -> Mapping[str, Raw]:
     if wanted.tool not in tools:
         tools = (await group.reread()).tools
     if wanted.tool not in tools:
-        hint = f"`dynamic-mcp tools {group.name}` lists them"
+        hint = f"`{command('tools', group.name)}` lists them"
         raise NotFound(f"tool of group `{group.name}`", wanted.tool, closest(wanted.tool, list(tools)), hint=hint)
     return tools
 

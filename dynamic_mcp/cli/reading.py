@@ -12,6 +12,7 @@ from dynamic_mcp.cli.running import Client, client, run
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import Disabled, InvalidArguments, NotFound
 from dynamic_mcp.names import closest
+from dynamic_mcp.own_command import command
 
 
 def read(this: Invocation, uri: str, group: str | None, save: str | None) -> int:
@@ -61,5 +62,5 @@ async def _own_name(made: Client, group: str, name: str) -> str:
     for own in prompts:
         if name in (own, names.listed_name(group, own)):
             return own
-    hint = f"`dynamic-mcp prompts {group}` lists them"
+    hint = f"`{command('prompts', group)}` lists them"
     raise NotFound(f"prompt of group `{group}`", name, closest(name, list(prompts)), hint=hint)

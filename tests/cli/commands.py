@@ -69,8 +69,8 @@ class Desk:
         )
         return Done(done.returncode, done.stdout, done.stderr)
 
-    def on_terminal(self, *args: str, width: int = 80, **env: str) -> Done:
-        """Run a command on a terminal of this width; `out` is all that it showed."""
+    def on_terminal(self, *args: str, width: int = 80, typed: bytes = b"", **env: str) -> Done:
+        """Run a command on a terminal of this width; `out` is all that it showed; `typed` is typed ahead."""
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
         environment = self.environment(**{"TERM": "xterm-256color", **env})
@@ -78,6 +78,7 @@ class Desk:
             [*PROGRAM, *args], cwd=self.folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs
         )
         os.close(theirs)
+        os.write(ours, typed)
         shown = b""
         with contextlib.suppress(OSError):  # Linux says so when the other end is closed
             while data := os.read(ours, 65536):

@@ -25,6 +25,8 @@ def schema(**properties: Any) -> dict[str, Any]:
         ({"type": "string"}, "a=", ""),
         ({"type": "integer"}, "a=-5", -5),
         ({"type": "number"}, "a=1.5", 1.5),
+        ({"type": "integer"}, "a=1.0", 1.0),
+        ({"enum": 5, "type": 7}, "a=x", "x"),
         ({"type": "boolean"}, "a=yes", True),
         ({"type": "boolean"}, "a=False", False),
         ({"type": ["integer", "null"]}, "a=null", None),
