@@ -7,6 +7,10 @@ import tempfile
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
+
+# For `tests/cli/test_fuzz.py`, which tries 10,000 command lines with it.
+settings.register_profile("long", deadline=None)
 
 
 @pytest.fixture(autouse=True)

@@ -99,8 +99,9 @@ def main() -> NoReturn:
 
 def run(args: list[str]) -> int:
     """Run one command and return its exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # a terminal of another encoding shows the escape of what it lacks
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        # a terminal of another encoding shows the escape of what it lacks, and so are odd bytes of an answer read
+        if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
         code = commands.main(args, prog_name="dynamic-mcp", standalone_mode=False)

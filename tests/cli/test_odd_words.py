@@ -132,3 +132,17 @@ def test_a_word_that_is_longer_than_a_file_name_is_said_in_words(desk: Desk) -> 
     done = desk.run("a" * 5000)
     assert "Traceback" not in done.err
     assert done.code in (1, 2)
+
+
+def test_an_answer_that_is_not_utf8_is_said_in_words(desk: Desk) -> None:
+    done = subprocess.run(
+        desk.command("import"),
+        input=b"\xff\xfe\n",
+        capture_output=True,
+        cwd=desk.folder,
+        env=desk.environment(HOME=str(desk.folder)),
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert b"Traceback" not in done.stderr
