@@ -48,7 +48,8 @@ async def _called(this: Invocation, config: Config, wanted: Wanted) -> int:
             if this.verbose:
                 await made.ask("logging/setLevel", {"level": "debug"})
             result = await made.ask("tools/call", await _params(made, wanted), group=wanted.group)
-        return _shown(this, result, wanted)
+        with contents.understood(wanted.group):
+            return _shown(this, result, wanted)
 
 
 async def _params(made: Client, wanted: Wanted) -> dict[str, object]:

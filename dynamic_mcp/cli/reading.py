@@ -22,7 +22,8 @@ def read(this: Invocation, uri: str, group: str | None, save: str | None) -> int
     if this.out.asked_for_json:
         this.out.json(bytes(result))
     else:
-        contents.show_contents(this.out, result, save)
+        with contents.understood(group or uri):
+            contents.show_contents(this.out, result, save)
     return 0
 
 
@@ -36,7 +37,8 @@ def prompt(this: Invocation, group: str, name: str, arguments: tuple[str, ...], 
     if this.out.asked_for_json:
         this.out.json(bytes(result))
     else:
-        contents.show_messages(this.out, result, save)
+        with contents.understood(group):
+            contents.show_messages(this.out, result, save)
     return 0
 
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from dynamic_mcp.cli.main import main, run
 
-BOUND_S = 30.0
+BOUND_S = 20.0
 _MOST_MEMORY = 4 << 30
 _NO_BOUND = "does not end"
 

@@ -52,8 +52,8 @@ def _options() -> Iterator[tuple[str, list[str]]]:
             inner = list(command.commands.values()) if isinstance(command, click.Group) else [command]
             options = [param for each in inner for param in each.params if isinstance(param, click.Option)]
             words = [word for option in options for word in option.opts]
-            # whoever follows a log goes on until he is interrupted
-            yield name, sorted({*words, "--help"} - {"-f", "--follow"})
+            # these go on until somebody interrupts them
+            yield name, sorted({*words, "--help"} - {"-f", "--follow", "-w", "--watch"})
 
 
 OPTIONS = dict(_options())
@@ -66,6 +66,55 @@ _PLAIN = _words("""
 """)
 _JSON = ['{"text": "\\ud83d"}', '{"n": 1, "n": 2}', '{"n": 1.0}', f'{{"o": {DEEP}}}', f"o:={DEEP}"]
 KNOWN = [*SERVERS, *_FILES, *_PLAIN, *_JSON, "", "n=" + "9" * 5000, "text=" + "x" * 100_000, "p" * 5000]
+# What works as it stands, and goes on with something odd.
+_BEGINNINGS = [
+    _words(line)
+    for line in (
+        "call tiny echo",
+        "call tiny echo text=a --json",
+        "call tiny echo --select",
+        "call tiny echo --timeout",
+        "call tiny echo --save",
+        "read tiny://a --group tiny",
+        "read",
+        "prompt tiny greet",
+        "tools",
+        "tools tiny --detail names",
+        "tools --query",
+        "resources tiny",
+        "prompts",
+        "stats",
+        "check",
+        "check odd\udcff.json",
+        "doctor tiny",
+        "doctor -c",
+        "add new -- true",
+        "add new --url https://127.0.0.1:9/mcp --env",
+        "add",
+        "enable off",
+        "disable tiny",
+        "remove tiny",
+        "import cursor --yes -o",
+        "import --all --yes --dry-run",
+        "import --file",
+        "install cursor",
+        "install cursor --scope",
+        "uninstall cursor",
+        "undo --list",
+        "undo",
+        "auth status -c far.json",
+        "auth login far -c far.json --no-browser",
+        "auth login far -c far.json --token",
+        "auth logout -c far.json",
+        "status",
+        "logs --since",
+        "completions bash",
+        "schema",
+        "serve",
+        "dynamic-mcp.json",
+        "-c",
+    )
+]
 # Neither a place outside of the sandbox, nor what goes on until it is interrupted.
 _TEXT = st.text(st.characters(exclude_characters="\0/~", exclude_categories=[]), max_size=12).filter(
     lambda word: not word.startswith("-") and ".." not in word
@@ -92,8 +141,10 @@ def _argv() -> st.SearchStrategy[list[str]]:
             lambda words: [name, *words]
         )
     )
-    called = st.lists(_WORD, max_size=4).map(lambda words: ["call", "tiny", "echo", *words])
-    return st.one_of(named, named, named, called, st.lists(_WORD, max_size=3)).map(_without_bytes_that_cannot_be)
+    begun = st.tuples(st.sampled_from(_BEGINNINGS), st.lists(_WORD, max_size=1)).map(lambda two: [*two[0], *two[1]])
+    called = st.lists(_WORD, max_size=3).map(lambda words: ["call", "tiny", "echo", *words])
+    alone = st.lists(_WORD, max_size=3)
+    return st.one_of(named, begun, begun, begun, called, alone).map(_without_bytes_that_cannot_be)
 
 
 def _without_bytes_that_cannot_be(words: list[str]) -> list[str]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 
 import pytest
 
 from tests.cli.commands import Desk, Done
+from tests.program import UPSTREAMS
 
 ODD = "a\udcff"  # what Python makes of the bytes `a\xff`
 
@@ -146,3 +148,29 @@ def test_an_answer_that_is_not_utf8_is_said_in_words(desk: Desk) -> None:
     )
     assert done.returncode == 2
     assert b"Traceback" not in done.stderr
+
+
+def test_a_resource_without_a_name_is_refused(desk: Desk) -> None:
+    _refused(desk.run("read", ""), "`uri` of the resource is missing")
+
+
+@pytest.mark.parametrize(
+    ("command", "method", "result"),
+    [
+        (("call", "odd", "t"), "tools/call", {"content": 5}),
+        (("call", "odd", "t"), "tools/call", {"content": [5]}),
+        (("call", "odd", "t"), "tools/call", {"content": 5, "isError": True}),
+        (("read", "x://a", "--group", "odd"), "resources/read", {"contents": {"a": 1}}),
+        (("prompt", "odd", "p"), "prompts/get", {"messages": ["text"]}),
+    ],
+)
+def test_an_answer_that_the_protocol_does_not_have_is_said_in_words(
+    desk: Desk, command: tuple[str, ...], method: str, result: object
+) -> None:
+    desk.configure(
+        {"odd": {"command": sys.executable, "args": [str(UPSTREAMS / "said.py"), method, json.dumps(result)]}}
+    )
+    done = desk.run(*command)
+    assert "Traceback" not in done.err
+    assert done.code == 5
+    assert done.err.startswith("error: ")
