@@ -30,9 +30,12 @@ def read(this: Invocation, uri: str, group: str | None, save: str | None) -> int
 def prompt(this: Invocation, group: str, name: str, arguments: tuple[str, ...], save: str | None) -> int:
     """Print the messages of a prompt; returns the exit code."""
     pairs = [word.partition("=") for word in arguments]
+    keys = [key for key, _, _ in pairs]
     for key, equals, _ in pairs:
         if not equals:
             raise InvalidArguments(f"`{key}` is not key=value")
+        if keys.count(key) > 1:
+            raise InvalidArguments(f"`{key}` is given twice")
     result = run(_prompted(this, this.config_of(group), name, {key: value for key, _, value in pairs}))
     if this.out.asked_for_json:
         this.out.json(bytes(result))

@@ -103,6 +103,10 @@ def test_json_that_servers_would_read_differently_is_refused(desk: Desk, word: s
     assert len(done.err) < 1000
 
 
+def test_an_argument_of_a_prompt_that_is_given_twice_is_refused(desk: Desk) -> None:
+    _refused(desk.run("prompt", "full", "greet", "name=a", "name=b"), "`name` is given twice")
+
+
 def test_large_numbers_and_the_form_of_a_number_are_kept(desk: Desk) -> None:
     done = desk.run("call", "full", "record", "n:=1.0", "big:=123456789012345678901234567890")
     assert '"n": 1.0, "big": 123456789012345678901234567890' in json.loads(done.out)[-1]
