@@ -53,7 +53,10 @@ def split_name(name: str, groups: Iterable[str]) -> list[tuple[str, str]]:
 
 def fits(schema: InputSchema, args: Raw) -> bool:
     """Tell whether arguments are an object that the schema takes."""
-    return memoryview(args)[0] == _BRACE and schema.takes(args)
+    if memoryview(args)[0] != _BRACE or not schema.takes(args):
+        return False
+    # a reader may take the first of two values, and the other was judged
+    return schema.asks_nothing or wire.said_twice(args) is None
 
 
 def repaired(schema: InputSchema, args: Raw | None, beside: Mapping[str, Raw], tool: str) -> Reading:
@@ -145,7 +148,15 @@ def _object(args: Raw | None) -> Reading | None:
         wire.members(value)
     except wire.Malformed:
         return None
+    refuse_twice(value)
     return Reading(value, notes)
+
+
+def refuse_twice(data: Raw, *, is_flat: bool = False) -> None:
+    """Raise InvalidArguments where an object gives a name twice: which of the values counts, nobody says."""
+    name = wire.said_twice(data, is_flat=is_flat)
+    if name is not None:
+        raise InvalidArguments(f"`{name[:100]}` is given twice, so nothing was called", hint="give each name once")
 
 
 def _joined(members: Mapping[str, Raw]) -> Raw:

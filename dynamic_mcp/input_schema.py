@@ -69,6 +69,11 @@ class InputSchema:
         return None if self._is_silent else _compiled(self._document, len(self.raw))
 
     @property
+    def asks_nothing(self) -> bool:
+        """Tell whether every object fits, so that nothing has to be decoded."""
+        return self._is_silent
+
+    @property
     def is_enforced(self) -> bool:
         """Tell whether anything can be said against arguments that are an object."""
         return self._validator is not None
@@ -96,7 +101,7 @@ class InputSchema:
             value = _decode(args)
             if self._fits is not None and self._fits(value):
                 return True
-            return self._validator is None or self._validator.is_valid(value)
+            return self._validator is None or self._validator.is_valid(_whole(value))
         except (*_NOT_TAKEN, ValueError):
             return True
 
@@ -105,12 +110,24 @@ class InputSchema:
         if self._validator is None:
             return []
         try:
-            value = _decode(args)
+            value = _whole(_decode(args))
             if len(args) <= _MAX_LISTED_BYTES:
                 return [*map(_flaw, islice(self._validator.iter_errors(value), _MAX_FLAWS))]
             return [] if (error := _first(self._validator, value)) is None else [_flaw(error)]
         except (*_NOT_TAKEN, ValueError):
             return []
+
+
+def _whole(value: object) -> object:
+    """Return JSON with 1 for 1.0, which is an integer, though not to every validator."""
+    match value:
+        case float() if value.is_integer():
+            return int(value)
+        case list():
+            return [_whole(each) for each in value]
+        case dict():
+            return {name: _whole(each) for name, each in value.items()}
+    return value
 
 
 def _document(raw: Raw) -> Mapping[str, Any]:  # Any: JSON

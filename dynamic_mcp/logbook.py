@@ -146,7 +146,7 @@ def numbered(path: Path, number: int) -> Path:
 def files(folder: Path) -> list[Path]:
     """Return the log files that there are, oldest first."""
     newest = folder / FILE_NAME
-    return [path for path in (*(numbered(newest, n) for n in range(KEPT_FILES, 0, -1)), newest) if path.exists()]
+    return [path for path in (*(numbered(newest, n) for n in range(KEPT_FILES, 0, -1)), newest) if path.is_file()]
 
 
 # --- handlers --------------------------------------------------------------------------------------------------

@@ -128,7 +128,8 @@ class _Writer(asyncio.BaseProtocol):
         self._drained()
 
     def write(self, data: bytes) -> None:
-        self._pipe.write(data)
+        if not self._pipe.is_closing():  # uvloop's own raises once the other side has gone
+            self._pipe.write(data)
 
     def unwritten(self) -> int:
         return self._pipe.get_write_buffer_size()

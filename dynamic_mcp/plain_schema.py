@@ -11,7 +11,7 @@ from typing import Any
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "string": (str,),
     "boolean": (bool,),
-    "integer": (int,),  # 1.0 is one as well, which is for the validator to say
+    "integer": (int,),  # 1.0 is one as well
     "number": (int, float),
     "array": (list,),
     "object": (dict,),
@@ -43,7 +43,7 @@ def plain(schema: Mapping[str, Any]) -> Fits | None:  # Any: JSON
             return False
         for name, each in value.items():
             asked = types.get(name)
-            if asked and type(each) not in asked:
+            if asked and type(each) not in asked and not (int in asked and _is_whole(each)):
                 return False
         return True
 
@@ -59,6 +59,10 @@ def _types(parameter: object) -> tuple[type, ...] | None:
     named = parameter["type"]
     found = [_TYPES.get(each) if _is_text(each) else None for each in (named if isinstance(named, list) else [named])]
     return None if None in found or not found else tuple(each for types in found if types for each in types)
+
+
+def _is_whole(value: object) -> bool:
+    return type(value) is float and value.is_integer()
 
 
 def _is_text(value: object) -> bool:

@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from dynamic_mcp import __version__, paths
+from dynamic_mcp.whole_files import read_bytes
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +74,7 @@ class Roster:
                 now, current = self._now(), entry()
                 if current != written or not 0 <= now - beaten_at < BEAT_S:
                     running = Running(pid=os.getpid(), version=__version__, started_at=started_at, entry=current)
-                    await asyncio.to_thread(paths.write_private, file, msgspec.json.encode(running), durable=False)
+                    await asyncio.to_thread(paths.write_private, file, _written(running), durable=False)
                     written, beaten_at = current, now
                 await asyncio.sleep(LOOK_S)
         except OSError as exc:
@@ -98,8 +99,8 @@ class Roster:
     def _read(self, file: Path) -> Running | None:
         try:
             silent_s = max(0.0, self._now() - file.stat().st_mtime)
-            running = msgspec.json.decode(file.read_bytes(), type=Running)
-        except (OSError, msgspec.DecodeError):  # just removed, or of another version
+            running = msgspec.json.decode(read_bytes(file), type=Running)
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError):  # just removed, or of another version
             return None
         if not _lives(running.pid, silent_s):
             with contextlib.suppress(OSError):
@@ -118,3 +119,13 @@ def _lives(pid: int, silent_s: float) -> bool:
     except PermissionError:  # the number is another user's process by now
         return False
     return silent_s < 100 * SILENT_S  # a number may come again
+
+
+def _written(running: Running) -> bytes:
+    try:
+        return msgspec.json.encode(running)
+    except UnicodeEncodeError:  # a config whose path is not UTF-8, of which the odd bytes show as escapes
+        config = running.entry.config.encode("utf-8", "backslashreplace").decode()
+        return msgspec.json.encode(
+            msgspec.structs.replace(running, entry=msgspec.structs.replace(running.entry, config=config))
+        )

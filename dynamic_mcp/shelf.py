@@ -18,6 +18,7 @@ from msgspec import Raw, Struct
 from dynamic_mcp import paths, wire
 from dynamic_mcp.catalog import Catalog, Kind, Listing
 from dynamic_mcp.config.resolved import Broken, GroupConfig, Program, Remote
+from dynamic_mcp.whole_files import read_bytes
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ class Shelf:
         try:
             if file.stat().st_size > MAX_FILE_BYTES:
                 raise ValueError("too large")
-            return _read(file.read_bytes())
+            return _read(read_bytes(file))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError) as exc:

@@ -52,11 +52,16 @@ class Life:
         self._name = name
         self._clock = clock
         self._changed = changed
+        self._was_opened = False
 
     def enter(self, state: State, why: str = "") -> None:
         """Go on to another state, which the table must allow."""
         assert state in TRANSITIONS[self.state], f"{self.state.name} does not lead to {state.name}"
         self.state = state
+        self._was_opened |= state is State.CONNECTING
+        if state is State.CLOSED and not self._was_opened:
+            self._changed()  # nobody is to hear of the end of what never began
+            return
         level = logging.WARNING if state in DOWN else logging.DEBUG if state is State.CONNECTING else logging.INFO
         log.log(level, "group %s %s", self._name, f"{state.value}: {why}" if why else state.value)
         self._changed()

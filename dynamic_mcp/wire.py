@@ -16,6 +16,7 @@ from msgspec import Raw
 from dynamic_mcp.errors import INVALID_REQUEST, PARSE_ERROR
 
 ABSENT = Raw()
+_LONGEST_COMPARED = 1 << 20
 NULL = Raw(b"null")
 EMPTY_OBJECT = Raw(b"{}")
 EMPTY_ARRAY = Raw(b"[]")
@@ -143,6 +144,42 @@ def value(data: Raw) -> object:
             return json.loads(bytes(data))
         except (ValueError, RecursionError):
             return None
+
+
+def said_twice(data: bytes | Raw, *, is_flat: bool = False) -> str | None:
+    """Return a name that an object gives twice, this one or, unless `is_flat`, one inside of it; None for none.
+
+    What is longer than 1 MiB is not looked through.
+    """
+    source = bytes(data)
+    if source.count(b":") < 2 or len(source) > _LONGEST_COMPARED or _adds_up(source, is_flat=is_flat):
+        return None
+    found: list[str | None] = []  # for each object, the outermost last
+    try:
+        json.loads(source, object_pairs_hook=lambda pairs: found.append(_twice(pairs)), parse_int=str)
+    except (ValueError, RecursionError):
+        return None
+    return found[-1] if is_flat else next((name for name in found if name is not None), None)
+
+
+def _adds_up(source: bytes, *, is_flat: bool) -> bool:
+    """Tell, cheaply, of JSON without white space that the members that are kept of it are all that it has."""
+    if not is_flat and source.find(b"{", 1) >= 0:
+        return False
+    try:
+        kept = _decode_members(source)
+    except _NOT_TAKEN:
+        return False
+    return len(source) == 1 + sum(len(name) + len(value) + 4 for name, value in kept.items())
+
+
+def _twice(pairs: list[tuple[str, object]]) -> str | None:
+    names: set[str] = set()
+    for name, _ in pairs:
+        if name in names:
+            return name
+        names.add(name)
+    return None
 
 
 def is_request_id(id: Raw) -> bool:

@@ -9,6 +9,10 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from hypothesis import settings
+
+# For `tests/cli/test_fuzz.py`, which tries 10,000 command lines with it.
+settings.register_profile("long", deadline=None)
 
 # How long an example takes says something about the machine, and nothing about the code.
 hypothesis.settings.register_profile("without clocks", deadline=None)

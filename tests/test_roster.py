@@ -7,6 +7,8 @@ import os
 import stat
 from pathlib import Path
 
+from msgspec import structs
+
 from dynamic_mcp.roster import SILENT_S, Entry, GroupEntry, Roster
 
 ENTRY = Entry(
@@ -16,11 +18,11 @@ ENTRY = Entry(
 )
 
 
-async def kept(roster: Roster, folder: Path) -> asyncio.Task[None]:
+async def kept(roster: Roster, folder: Path, entry: Entry = ENTRY) -> asyncio.Task[None]:
     """Begin to keep this process on the roster."""
-    task = asyncio.create_task(roster.keep(lambda: ENTRY))
+    task = asyncio.create_task(roster.keep(lambda: entry))
     async with asyncio.timeout(5):
-        while not await asyncio.to_thread(lambda: list(folder.glob("*.json"))):
+        while not task.done() and not await asyncio.to_thread(lambda: list(folder.glob("*.json"))):
             pass
     return task
 
@@ -37,6 +39,13 @@ async def test_a_proxy_is_on_the_roster_as_long_as_it_runs(tmp_path: Path) -> No
     task.cancel()
     await asyncio.wait([task])
     assert roster.running() == []
+
+
+async def test_a_config_whose_path_is_not_utf8_is_on_the_roster_too(tmp_path: Path) -> None:
+    task = await kept(Roster(tmp_path), tmp_path, structs.replace(ENTRY, config="/a\udcff.json"))
+    assert [running.entry.config for running in Roster(tmp_path).running()] == ["/a\\udcff.json"]
+    task.cancel()
+    await asyncio.wait([task])
 
 
 async def test_a_proxy_that_is_stopped_is_said_to_be_silent(tmp_path: Path) -> None:

@@ -295,3 +295,21 @@ def test_an_error_carries_code_message_and_data() -> None:
 
     assert json.loads(line)["error"] == {"code": -32600, "message": "no\nway", "data": {"a": [1]}}
     assert line.count(b"\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "name", "flat"),
+    [
+        (b'{"a":1,"a":1}', "a", "a"),
+        (b'{"a" : 1, "b": [{"c": 2, "c" :3}]}', "c", None),
+        (b'{"a":{"b":1},"c":{"b":1}}', None, None),
+        (b'{"a":"\\"a\\":","b":"{\\"b\\":1,\\"b\\":2}"}', None, None),
+        (b'{"\\u0061":1,"a":12345}', "a", "a"),
+        (b'{"\xc3\xa4":1,"b":"\xf0\x9f\x98\x80"}', None, None),
+        (b'{"n":' + b"9" * 5000 + b',"n":1}', "n", "n"),
+        (b"not JSON: a: b", None, None),
+    ],
+)
+def test_a_name_that_an_object_gives_twice_is_found(data: bytes, name: str | None, flat: str | None) -> None:
+    assert wire.said_twice(data) == name
+    assert wire.said_twice(data, is_flat=True) == flat

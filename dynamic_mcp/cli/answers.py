@@ -22,6 +22,7 @@ from dynamic_mcp.importer.plan import Choice
 
 # Piped answers come at once; whoever gives none leaves stdin open, or closes it.
 WAIT_S = 0.3
+_LONGEST = 1 << 20
 _FEATURES = ("tools", "resources", "prompts")
 
 
@@ -105,7 +106,7 @@ class Answers:
 
     def line(self, about: str) -> str:
         """Return the next answer. Raises DynamicMcpError where there is none."""
-        line, self._first = (self._rest.readline() if self._first is None else self._first), None
+        line, self._first = (self._rest.readline(_LONGEST) if self._first is None else self._first), None
         if not line:
             raise DynamicMcpError(f"no answer is left for the {about}", hint="--yes asks nothing")
         return line.rstrip("\r\n")
@@ -131,7 +132,7 @@ def _first_line() -> str:
     if sys.stdin is None or sys.stdin.closed:
         return ""
     lines: queue.Queue[str] = queue.Queue()
-    threading.Thread(target=lambda: lines.put(sys.stdin.readline()), daemon=True).start()
+    threading.Thread(target=lambda: lines.put(sys.stdin.readline(_LONGEST)), daemon=True).start()
     try:
         return lines.get(timeout=WAIT_S)
     except queue.Empty:

@@ -49,7 +49,8 @@ def logout(this: Invocation, *, name: str | None) -> None:
 def status(this: Invocation, *, name: str | None) -> int:
     """Show which groups are logged in.
 
-    The exit code is 4 when a login has expired, or the group that is named has none.
+    The exit code is 4 when a login has expired, a header uses a variable that is not set, or the group that is
+    named has no login.
     """
     from dynamic_mcp.cli import logging_in
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,13 +10,15 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from dynamic_mcp import meta_tools, wire
-from dynamic_mcp.cli import contents, typed
+from dynamic_mcp.cli import contents, strict_json, typed
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.running import Client, client, run
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.values import NO_LIMIT, FlawError, seconds
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, NotFound, UpstreamError
 from dynamic_mcp.names import closest
+from dynamic_mcp.own_command import command
+from dynamic_mcp.whole_files import LARGEST_BYTES
 
 _ERROR_CODE = UpstreamError.exit_code
 
@@ -48,7 +49,8 @@ async def _called(this: Invocation, config: Config, wanted: Wanted) -> int:
             if this.verbose:
                 await made.ask("logging/setLevel", {"level": "debug"})
             result = await made.ask("tools/call", await _params(made, wanted), group=wanted.group)
-        return _shown(this, result, wanted)
+        with contents.understood(wanted.group):
+            return _shown(this, result, wanted)
 
 
 async def _params(made: Client, wanted: Wanted) -> dict[str, object]:
@@ -63,11 +65,18 @@ async def _args(made: Client, wanted: Wanted) -> object:
         case ():
             return {}
         case ("-",):
-            return _json_object(sys.stdin.buffer.read(), "stdin")
+            return _json_object(_stdin(), "stdin")
         case (text,) if text.lstrip().startswith("{"):
             return _json_object(text.encode("utf-8", "surrogateescape"), "the argument")
-    schema = json.loads(bytes(wire.members(tools[wanted.tool]).get("inputSchema", wire.EMPTY_OBJECT)))
-    return typed.arguments(wanted.arguments, schema if isinstance(schema, dict) else {})
+    schema = wire.value(wire.members(tools[wanted.tool]).get("inputSchema", wire.EMPTY_OBJECT))
+    return Raw(strict_json.dumps(typed.arguments(wanted.arguments, schema if isinstance(schema, dict) else {})))
+
+
+def _stdin() -> bytes:
+    data = sys.stdin.buffer.read(LARGEST_BYTES + 1)
+    if len(data) > LARGEST_BYTES:
+        raise InvalidArguments(f"stdin is larger than {LARGEST_BYTES >> 20} MiB")
+    return data
 
 
 async def _tools(made: Client, wanted: Wanted) -> Mapping[str, Raw]:
@@ -77,7 +86,7 @@ async def _tools(made: Client, wanted: Wanted) -> Mapping[str, Raw]:
     if wanted.tool not in tools:
         tools = (await group.reread()).tools
     if wanted.tool not in tools:
-        hint = f"`dynamic-mcp tools {group.name}` lists them"
+        hint = f"`{command('tools', group.name)}` lists them"
         raise NotFound(f"tool of group `{group.name}`", wanted.tool, closest(wanted.tool, list(tools)), hint=hint)
     return tools
 
@@ -85,7 +94,7 @@ async def _tools(made: Client, wanted: Wanted) -> Mapping[str, Raw]:
 def _json_object(data: bytes, where: str) -> Raw:
     """Return the bytes as they are, so that numbers keep their digits. Raises InvalidArguments."""
     try:
-        found = json.loads(data)
+        found = strict_json.loads(data)
     except ValueError as exc:
         raise InvalidArguments(f"{where} is not JSON: {exc}", hint='quote it, as \'{"key": "value"}\'') from exc
     if not isinstance(found, dict):

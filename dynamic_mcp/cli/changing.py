@@ -16,6 +16,8 @@ from dynamic_mcp.config.read import document as document_of
 from dynamic_mcp.config.secrets import plain_secrets
 from dynamic_mcp.errors import ConfigError, InvalidArguments, NotFound
 from dynamic_mcp.importer import files
+from dynamic_mcp.own_command import command
+from dynamic_mcp.whole_files import read_bytes
 
 _EMPTY = '{\n  "mcpServers": {}\n}\n'
 
@@ -95,7 +97,7 @@ def _with(file: Path, name: str) -> str:
 
 def _text(file: Path) -> str:
     document_of(file)  # says what is wrong with a file that is none
-    return file.read_bytes().decode()
+    return read_bytes(file).decode()
 
 
 def _write(file: Path, before: str | None, after: str) -> None:
@@ -114,4 +116,4 @@ def _tell(this: Invocation, file: Path, name: str, done: str, entry: Mapping[str
     if this.out.asked_for_json:
         this.out.json({"file": str(file), "server": name, "entry": entry})
     elif entry is not None:
-        this.out.words(f"`dynamic-mcp doctor {name}` tries it")
+        this.out.words(f"`{command('doctor', name)}` tries it")

@@ -10,6 +10,7 @@ from typing import NoReturn
 import click
 
 from dynamic_mcp import __version__
+from dynamic_mcp.cli.params import checked
 from dynamic_mcp.cli.words import COMMANDS, SECTIONS, looks_like_a_command
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, NotFound
 
@@ -34,7 +35,7 @@ class _Commands(click.Group):
             return None
         command = importlib.import_module(f"dynamic_mcp.cli.{_module(cmd_name)}").command
         assert isinstance(command, click.Command)
-        return command
+        return checked(command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands by what they are for."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import binascii
+import contextlib
 import json
 import mimetypes
 import tempfile
@@ -14,7 +15,17 @@ from msgspec import Raw
 
 from dynamic_mcp import wire
 from dynamic_mcp.cli.output import Output
+from dynamic_mcp.errors import ProtocolViolation
 from dynamic_mcp.wire import EMPTY_ARRAY
+
+
+@contextlib.contextmanager
+def understood(group: str) -> Iterator[None]:
+    """Raise ProtocolViolation where what is shown meanwhile has not the form that the protocol gives it."""
+    try:
+        yield
+    except wire.Malformed as exc:
+        raise ProtocolViolation(group, f"its answer cannot be shown: {exc}", hint="--json shows it as it is") from exc
 
 
 def show_result(out: Output, result: Raw, save: str | None) -> None:
@@ -97,5 +108,5 @@ def _repeats(block: Raw, structured: Raw) -> bool:
     text = wire.text(wire.member(block, "text"))
     try:
         return text is not None and json.loads(text) == json.loads(bytes(structured))
-    except ValueError:
+    except (ValueError, RecursionError):
         return False

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import shlex
 from functools import partial
 from pathlib import Path
 
 from dynamic_mcp import paths
 from dynamic_mcp.config.read import FILE_NAME
 from dynamic_mcp.oauth.logins import Logins
+from dynamic_mcp.own_command import command
 
 
 def login_folder() -> Path:
@@ -25,5 +25,5 @@ def logins(config: Path, *, may_open_browser: bool) -> Logins:
 def login_command(config: Path, group: str) -> str:
     """Return what a person types, in whatever directory, to log in to a group."""
     file = config.absolute()
-    named = "" if file == paths.config_dir() / FILE_NAME else f" -c {shlex.quote(str(file))}"
-    return f"dynamic-mcp auth login {shlex.quote(group)}{named}"
+    named = () if file == paths.config_dir() / FILE_NAME else ("-c", file)
+    return command("auth", "login", group, *named)

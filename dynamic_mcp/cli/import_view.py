@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.importer.found import Notice, Source
 from dynamic_mcp.importer.plan import Action, Plan, count
+from dynamic_mcp.own_command import command
 
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
@@ -68,7 +69,7 @@ def show_done(out: Output, made: Plan, *, is_exposed: bool) -> None:
     if made.variables:
         out.words(f"secrets are in `{made.env_file}`: {', '.join(made.variables)}")
     if made.is_changed:
-        out.words(f"next: `dynamic-mcp {made.output}` serves them, and `dynamic-mcp install TOOL` tells a tool to")
+        out.words(f"next: `{command(made.output)}` serves them, and `dynamic-mcp install TOOL` tells a tool to")
 
 
 def show_to_do(out: Output, made: Plan) -> None:

@@ -60,10 +60,11 @@ def _no_group(name: str, config: Config) -> Exception:
     from dynamic_mcp.config.read import disabled
     from dynamic_mcp.errors import NotFound
     from dynamic_mcp.names import closest
+    from dynamic_mcp.own_command import command
 
     names = [group.name for group in config.groups]
     if name in disabled(config.file):
-        return NotFound("enabled group", name, hint=f"`dynamic-mcp enable {name}` enables it")
+        return NotFound("enabled group", name, hint=f"`{command('enable', name)}` enables it")
     listed = ", ".join(f"`{each}`" for each in names)
     hint = f"the groups of `{config.file}` are {listed}" if names else f"`{config.file}` has no groups"
     return NotFound("group", name, closest(name, names), hint=hint)

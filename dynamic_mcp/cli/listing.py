@@ -131,7 +131,7 @@ def _parameters(tool: Mapping[str, Raw]) -> list[str]:
             f"  {name}{'' if name in required else '?'}: {_type(made)}  {made.get('description', '')}".rstrip()
             for name, made in (schema.get("properties") or {}).items()
         ]
-    except (ValueError, AttributeError, TypeError):  # `doctor` says what is wrong with the schema
+    except (ValueError, AttributeError, TypeError, RecursionError):  # `doctor` says what is wrong with the schema
         return []
 
 

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
 import click
 
@@ -19,12 +18,15 @@ from dynamic_mcp import paths
 from dynamic_mcp.cli.credentials import login_command, login_folder
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
-from dynamic_mcp.config.resolved import GroupConfig, Remote
+from dynamic_mcp.config.keys import path
+from dynamic_mcp.config.resolved import Config, GroupConfig, Remote
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, LoginFailed, LoginNeeded
 from dynamic_mcp.oauth.bearer import Bearer
 from dynamic_mcp.oauth.callback import NotOurs
 from dynamic_mcp.oauth.records import Login, Token
+from dynamic_mcp.own_command import command
 
+_LONGEST_TOKEN = 1 << 20
 LOGIN_NEEDED = LoginNeeded.exit_code
 _SAVE_HINT = f"look at the disk and the rights of `{paths.state_dir()}`"
 
@@ -37,6 +39,8 @@ class _Group:
     remote: Remote
     bearer: Bearer
     out: Output
+    # what is to be said of a variable in its headers that is not set
+    unset: str = ""
 
     def is_static(self) -> bool:
         """Tell whether the config itself holds the credentials."""
@@ -66,7 +70,8 @@ def logout(this: Invocation, name: str | None) -> None:
 
 def status(this: Invocation, name: str | None) -> int:
     """Show who is logged in; return the exit code."""
-    rows = asyncio.run(_status(_groups(this, name, only_remote=name is not None)))
+    groups = _groups(this, name, only_remote=name is not None)
+    rows = asyncio.run(_status(groups))
     if this.out.is_json:
         this.out.json(rows)
     elif rows:
@@ -76,6 +81,7 @@ def status(this: Invocation, name: str | None) -> int:
     else:
         this.out.words("no group is reached by a url, so there is nothing to log in to")
     needs = {"expired"} if name is None else {"expired", "not logged in"}
+    needs |= {group.unset for group in groups if group.unset}
     return LOGIN_NEEDED if any(row["state"] in needs for row in rows) else 0
 
 
@@ -84,16 +90,19 @@ def status(this: Invocation, name: str | None) -> int:
 
 def _groups(this: Invocation, name: str | None, *, only_remote: bool = True) -> list[_Group]:
     config = this.config_of(name)
-    found = [_group(each, config.file, this.out) for each in config.groups if isinstance(each.upstream, Remote)]
+    found = [_group(each, config, this.out) for each in config.groups if isinstance(each.upstream, Remote)]
     if name is not None and only_remote and not found:
         raise InvalidArguments(f"group `{name}` is a program, or cannot be reached as things are: no login is needed")
     return found
 
 
-def _group(config: GroupConfig, file: Path, out: Output) -> _Group:
+def _group(config: GroupConfig, root: Config, out: Output) -> _Group:
     assert isinstance(config.upstream, Remote)
-    bearer = Bearer(config.name, config.upstream, login_folder(), login_command(file, config.name))
-    return _Group(config.name, config.upstream, bearer, out)
+    bearer = Bearer(config.name, config.upstream, login_folder(), login_command(root.file, config.name))
+    headers = path(("mcpServers", config.name, "headers"))
+    warnings = [each for each in root.warnings if each.startswith((f"{headers}.", f"{headers}["))]
+    unset = warnings[0].partition(": ")[2] if warnings else ""
+    return _Group(config.name, config.upstream, bearer, out, unset)
 
 
 # --- login -----------------------------------------------------------------------------------------------
@@ -101,6 +110,9 @@ def _group(config: GroupConfig, file: Path, out: Output) -> _Group:
 
 async def _login(group: _Group, *, is_named: bool, open_browser: bool, ask_token: bool) -> None:
     known = await group.bearer.login()
+    if group.unset:
+        group.out.words(f"{group.name}: a header in the config cannot be used: {group.unset}")
+        return
     if group.is_static():
         group.out.words(f"{group.name}: the config has an Authorization header for it, which is used")
         return
@@ -199,7 +211,7 @@ async def _pasted_token(group: _Group) -> Login:
     group.out.words(f"{group.name}: make a token ({token_hint(group.remote.url)})")
     text = await asyncio.to_thread(_typed_token)
     if not text or not text.isascii() or not text.isprintable() or " " in text:
-        hint = f"pipe it in: `… | dynamic-mcp auth login --token {group.name}`"
+        hint = f"pipe it in: `… | {command('auth', 'login', '--token', group.name)}`"
         raise LoginFailed(group.name, "no token was given", hint=hint)
     tried = await probed(group.remote, text)
     if tried.status in (401, 403):
@@ -209,7 +221,7 @@ async def _pasted_token(group: _Group) -> Login:
 
 def _typed_token() -> str:
     if not sys.stdin.isatty():
-        return sys.stdin.readline().strip().removeprefix("Bearer ")
+        return sys.stdin.readline(_LONGEST_TOKEN).strip().removeprefix("Bearer ")
     typed: str = click.prompt("token", hide_input=True, default="", show_default=False, err=True)
     return typed.strip().removeprefix("Bearer ")
 
@@ -243,6 +255,8 @@ async def _status(groups: list[_Group]) -> list[dict[str, str | None]]:
 
 async def _row(group: _Group) -> dict[str, str | None]:
     row: dict[str, str | None] = {"group": group.name}
+    if group.unset:
+        return {**row, "state": group.unset}
     if group.is_static():
         return {**row, "state": "authorized by the config"}
     login = await group.bearer.login()

@@ -8,6 +8,7 @@ import os
 import sys
 from typing import NoReturn
 
+from dynamic_mcp.cli.descriptors import fill_standard
 from dynamic_mcp.cli.words import COMMANDS, looks_like_a_command
 from dynamic_mcp.errors import DynamicMcpError
 
@@ -17,13 +18,15 @@ _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 def main() -> NoReturn:
     """Run the command line."""
+    fill_standard()
     sys.exit(run(sys.argv[1:]))
 
 
 def run(args: list[str]) -> int:
     """Run one command and return its exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # a terminal of another encoding shows the escape of what it lacks
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        # a terminal of another encoding shows the escape of what it lacks, and so are odd bytes of an answer read
+        if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
         code = _run(args)
@@ -36,10 +39,7 @@ def run(args: list[str]) -> int:
         _close_stdout()
         return 1
     except OSError as exc:
-        if exc.errno not in _FULL:
-            raise
-        _close_stdout()
-        return _said(f"cannot be written: {exc.strerror}", 1)
+        return _cannot(exc)
     return code
 
 
@@ -63,6 +63,15 @@ def _is_a_config_alone(args: list[str]) -> bool:
     if "_DYNAMIC_MCP_COMPLETE" in os.environ or len(args) > 1:
         return False
     return not args or not (args[0].startswith("-") or args[0] in COMMANDS or looks_like_a_command(args[0]))
+
+
+def _cannot(exc: OSError) -> int:
+    """Say what the system refused: mostly a file that may not be read or written, or a full disk."""
+    what, why = os.fsdecode(exc.filename or ""), (exc.strerror or str(exc)).lower()
+    if exc.errno in _FULL or not what:
+        _close_stdout()
+        return _said(f"cannot be written: {exc.strerror}" if exc.errno in _FULL else f"it cannot be done: {why}", 1)
+    return _said(f"{what}: {why}", 1)
 
 
 def _close_stdout() -> None:

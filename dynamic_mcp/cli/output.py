@@ -54,10 +54,8 @@ class Output:
         """Print a value, or bytes that are JSON already, as indented JSON."""
         import msgspec
 
-        from dynamic_mcp import wire
-
-        data = value if isinstance(value, bytes) else wire.encode(value)
-        with contextlib.suppress(msgspec.DecodeError):  # lone surrogates, which stay escapes
+        data = value if isinstance(value, bytes) else _encoded(value)
+        with contextlib.suppress(msgspec.DecodeError, RecursionError):  # lone surrogates, which stay escapes
             data = msgspec.json.format(data, indent=2)
         text = data.decode("utf-8", "replace")
         self._print(_UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
@@ -176,6 +174,20 @@ class Output:
 
     def _print(self, text: str) -> None:
         print(text, file=self._stdout, flush=True)
+
+
+def _encoded(value: object) -> bytes:
+    """Write a value as JSON; a path that is not UTF-8 shows the escapes of its odd bytes."""
+    import json
+
+    import msgspec
+
+    from dynamic_mcp import wire
+
+    try:
+        return wire.encode(value)
+    except UnicodeEncodeError:
+        return json.dumps(msgspec.to_builtins(value)).encode()
 
 
 def _style(cell: str) -> str:

@@ -12,6 +12,7 @@ from dynamic_mcp.cli.running import Client, client, run
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import Disabled, InvalidArguments, NotFound
 from dynamic_mcp.names import closest
+from dynamic_mcp.own_command import command
 
 
 def read(this: Invocation, uri: str, group: str | None, save: str | None) -> int:
@@ -21,21 +22,26 @@ def read(this: Invocation, uri: str, group: str | None, save: str | None) -> int
     if this.out.asked_for_json:
         this.out.json(bytes(result))
     else:
-        contents.show_contents(this.out, result, save)
+        with contents.understood(group or uri):
+            contents.show_contents(this.out, result, save)
     return 0
 
 
 def prompt(this: Invocation, group: str, name: str, arguments: tuple[str, ...], save: str | None) -> int:
     """Print the messages of a prompt; returns the exit code."""
     pairs = [word.partition("=") for word in arguments]
+    keys = [key for key, _, _ in pairs]
     for key, equals, _ in pairs:
         if not equals:
             raise InvalidArguments(f"`{key}` is not key=value")
+        if keys.count(key) > 1:
+            raise InvalidArguments(f"`{key}` is given twice")
     result = run(_prompted(this, this.config_of(group), name, {key: value for key, _, value in pairs}))
     if this.out.asked_for_json:
         this.out.json(bytes(result))
     else:
-        contents.show_messages(this.out, result, save)
+        with contents.understood(group):
+            contents.show_messages(this.out, result, save)
     return 0
 
 
@@ -61,5 +67,5 @@ async def _own_name(made: Client, group: str, name: str) -> str:
     for own in prompts:
         if name in (own, names.listed_name(group, own)):
             return own
-    hint = f"`dynamic-mcp prompts {group}` lists them"
+    hint = f"`{command('prompts', group)}` lists them"
     raise NotFound(f"prompt of group `{group}`", name, closest(name, list(prompts)), hint=hint)

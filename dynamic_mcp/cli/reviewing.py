@@ -113,7 +113,7 @@ def _is_another(path: Path, descriptor: int) -> bool:
 def _record(line: str) -> Record | None:
     try:
         found = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 

@@ -18,7 +18,7 @@ from dynamic_mcp.catalog import Kind
 from dynamic_mcp.cli.credentials import logins
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.embeddings import Meaning
-from dynamic_mcp.errors import UpstreamError
+from dynamic_mcp.errors import InvalidArguments, UpstreamError
 from dynamic_mcp.group import OpenLink
 from dynamic_mcp.proxy import Proxy
 from dynamic_mcp.shelf import Shelf
@@ -57,7 +57,10 @@ class Client:
 
     async def ask(self, method: str, params: Mapping[str, object], *, group: str = "") -> Raw:
         """Return the result of a request. Raises DynamicMcpError, also for an upstream's JSON-RPC error."""
-        answer = await self.proxy.answer(self._session, Frame(method=method, params=Raw(wire.encode(params))))
+        try:
+            answer = await self.proxy.answer(self._session, Frame(method=method, params=Raw(wire.encode(params))))
+        except wire.Malformed as exc:
+            raise InvalidArguments(str(exc)) from exc
         if len(answer.error):
             message = wire.text(wire.member(answer.error, "message")) or bytes(answer.error).decode()
             code = bytes(wire.member(answer.error, "code")).decode()

@@ -23,6 +23,7 @@ from dynamic_mcp.embeddings import Meaning
 from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.face.stdio import OnSignal
 from dynamic_mcp.face.stdio import serve as serve_stdio
+from dynamic_mcp.own_command import command
 from dynamic_mcp.proxy import Proxy
 from dynamic_mcp.roster import Entry, GroupEntry, Roster
 from dynamic_mcp.shelf import Shelf
@@ -37,7 +38,7 @@ _HELLO_WITHIN_S = 5.0
 
 _ON_A_TERMINAL = """\
 dynamic-mcp is an MCP server: an AI tool starts it and speaks JSON with it over stdin and stdout.
-Put `dynamic-mcp {file}` into that tool's MCP settings.
+Put `{command}` into that tool's MCP settings.
 It serves {count} here all the same; end it with Ctrl-D. `dynamic-mcp --help` shows what else there is."""
 
 
@@ -59,7 +60,8 @@ def serve(argument: str | None, options: LogOptions) -> None:
         _warn(config, known=())
         if sys.stdin.isatty():
             groups = f"{len(config.groups)} group{'' if len(config.groups) == 1 else 's'}"
-            print(_ON_A_TERMINAL.format(file=file, count=groups), file=sys.stderr)  # noqa: T201
+            words = _ON_A_TERMINAL.format(command=command(file), count=groups)
+            print(logbook.escaped(words, keep="\n"), file=sys.stderr)  # noqa: T201
         stdout = _stdout_to_ourselves()
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(_serve(config, stdout, logs))

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from dynamic_mcp.cli import strict_json
 from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.names import closest
 
@@ -13,6 +14,7 @@ Schema = Mapping[str, Any]  # Any: whatever JSON a server calls a schema
 
 _WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 _MOST_REFERENCES = 20
+_LONGEST_SHOWN = 200
 
 
 def arguments(words: Sequence[str], schema: Schema) -> dict[str, object]:
@@ -23,6 +25,7 @@ def arguments(words: Sequence[str], schema: Schema) -> dict[str, object]:
     found: dict[str, object] = {}
     for word in words:
         key, is_json, text = _split(word)
+        word = word if len(word) <= _LONGEST_SHOWN else f"{word[:_LONGEST_SHOWN]}…"  # from here on for messages
         path = _path(key, schema)
         inner, place = schema, found
         for name in path[:-1]:
@@ -107,13 +110,14 @@ def _types(schema: Schema, root: Schema) -> list[str]:
     found: list[str] = []
     for each in _variants(schema, root):
         kind = each.get("type")
-        found += [kind] if isinstance(kind, str) else [k for k in kind if isinstance(k, str)] if kind else []
+        kinds = kind if isinstance(kind, list) else [kind]
+        found += [each for each in kinds if isinstance(each, str)]
     order = ["null", "boolean", "integer", "number", "array", "object", "string"]
     return sorted({kind for kind in found if kind in order}, key=order.index)
 
 
 def _value(text: str, schema: Schema, root: Schema, word: str) -> object:
-    choices = [choice for each in _variants(schema, root) for choice in each.get("enum") or ()]
+    choices = [choice for each in _variants(schema, root) for choice in _listed(each.get("enum"))]
     for choice in choices:
         if text == (choice if isinstance(choice, str) else json.dumps(choice)):
             return choice
@@ -125,6 +129,10 @@ def _value(text: str, schema: Schema, root: Schema, word: str) -> object:
         if matches:
             return value
     raise InvalidArguments(f"`{word}` must be {_article(' or '.join(types))}, which `{text}` is not")
+
+
+def _listed(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
 
 
 def _as(kind: str, text: str, schema: Schema, root: Schema, word: str) -> tuple[bool, object]:
@@ -143,7 +151,8 @@ def _as(kind: str, text: str, schema: Schema, root: Schema, word: str) -> tuple[
             return isinstance(found, dict), found
     found = _loaded(text)
     is_number = isinstance(found, int | float) and not isinstance(found, bool)
-    return is_number and (kind == "number" or isinstance(found, int)), found
+    # 1.0 is an integer to JSON Schema
+    return is_number and (kind == "number" or isinstance(found, int) or found.is_integer()), found
 
 
 def _list(text: str, schema: Schema, root: Schema, word: str) -> list[object]:
@@ -162,16 +171,16 @@ def _guessed(text: str) -> object:
 
 def _loaded(text: str) -> Any:  # Any: JSON
     try:
-        return json.loads(text)
+        return strict_json.loads(text)
     except ValueError:
         return None
 
 
 def _json(text: str, word: str) -> object:
     try:
-        return json.loads(text)
+        return strict_json.loads(text)
     except ValueError as exc:
-        raise InvalidArguments(f"`{word}`: `{text}` is not JSON: {exc}") from exc
+        raise InvalidArguments(f"`{word}`: not JSON: {exc}") from exc
 
 
 def _put(place: dict[str, object], name: str, value: object, word: str) -> None:

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from dynamic_mcp.config.values import Inherit
+from dynamic_mcp.whole_files import read_bytes
 
 _SAFE_NAMES = """
 HOME PATH USER LOGNAME SHELL TERM COLORTERM TZ TMPDIR TEMP TMP LANG LANGUAGE
@@ -59,7 +60,7 @@ def env_file(path: Path) -> dict[str, str]:
 
     from dotenv import dotenv_values
 
-    text = path.read_text(encoding="utf-8-sig")
+    text = read_bytes(path, may_be_piped=True).decode("utf-8-sig")
     values = dotenv_values(stream=StringIO(text), interpolate=False)
     return {name: value for name, value in values.items() if value is not None}
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from msgspec import ValidationError
 from msgspec.structs import replace
 
+from dynamic_mcp import whole_files
 from dynamic_mcp.config import form, jsonc
 from dynamic_mcp.config.environment import place
 from dynamic_mcp.config.resolve import resolve
@@ -94,8 +95,7 @@ def _is_file(path: Path) -> bool:
 def _text(file: Path, platform: str) -> tuple[str, list[str]]:
     """Read the file, and tell who else may write it: they could start programs as whoever runs this."""
     try:
-        with file.open("rb") as opened:
-            data, status = opened.read(), os.fstat(opened.fileno())
+        data, status = whole_files.read(file, may_be_piped=True)
         return data.decode("utf-8-sig"), [] if platform == "win32" else list(_distrust(status))
     except FileNotFoundError as exc:
         raise ConfigError(str(file), "", "does not exist", hint=f"create it, starting with {_SMALLEST}") from exc

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from dynamic_mcp.config.read import read
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import ConfigError
+from dynamic_mcp.whole_files import read_bytes
 
 if TYPE_CHECKING:
     from dynamic_mcp.config.observer import Directories
@@ -221,7 +222,7 @@ def _content(files: Iterable[Path]) -> Content:
 
 def _bytes(file: Path) -> bytes | None:
     try:
-        return None if _is_read_once(file) else file.read_bytes()
+        return None if _is_read_once(file) else read_bytes(file)
     except OSError:
         return None
 

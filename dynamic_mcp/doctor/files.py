@@ -15,6 +15,7 @@ from dynamic_mcp.config.resolved import Broken, Config, GroupConfig, Program
 from dynamic_mcp.config.secrets import plain_secrets
 from dynamic_mcp.doctor.findings import Finding, Level, of_config
 from dynamic_mcp.errors import ConfigError
+from dynamic_mcp.own_command import quoted
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _OTHERS_READ = stat.S_IRGRP | stat.S_IROTH
@@ -52,15 +53,15 @@ def _access(file: Path, *, has_secrets: bool) -> Iterator[Finding]:
         is_shared = bool(mode & _OTHERS_WRITE) and not (place.is_dir() and mode & stat.S_ISVTX)
         if is_shared:
             why = f"{what} can be changed by other users ({stat.filemode(mode)}), who then choose what is started"
-            yield Finding(Level.WARNING, str(place), why, f"`chmod go-w {place}`")
+            yield Finding(Level.WARNING, str(place), why, f"`chmod go-w {quoted(place)}`")
     status = file.stat()
     if status.st_uid not in (0, os.getuid()):
         why = f"the file belongs to the user with the number {status.st_uid}, who chooses what is started"
-        yield Finding(Level.WARNING, str(file), why, f"`chown` it, or copy it: `cp {file} …`")
+        yield Finding(Level.WARNING, str(file), why, f"`chown` it, or copy it: `cp {quoted(file)} …`")
     mode = status.st_mode
     if has_secrets and mode & _OTHERS_READ:
         why = f"other users can read the secrets in it ({stat.filemode(mode)})"
-        yield Finding(Level.WARNING, str(file), why, f"`chmod 600 {file}`")
+        yield Finding(Level.WARNING, str(file), why, f"`chmod 600 {quoted(file)}`")
 
 
 def _secret(where: str) -> Finding:

@@ -16,6 +16,7 @@ from dynamic_mcp.doctor.findings import Examined, Finding, Level
 from dynamic_mcp.doctor.schemas import bad_schemas
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.group import Group, OpenLink
+from dynamic_mcp.own_command import command
 from dynamic_mcp.shelf import Kept, redefined
 from dynamic_mcp.upstream.link import Link
 from dynamic_mcp.upstream.open import Greeting, Welcome, open_link
@@ -170,7 +171,7 @@ def _complaints(group: Group, kinds: list[Kind]) -> Iterator[Finding]:
 
 def _changes(group: str, catalog: Catalog, kept: Kept | None) -> Iterator[Finding]:
     """Say which definitions are others than they were: a model may be told something new under an old name."""
-    hint = f"look at them with `dynamic-mcp tools {group} --detail full`"
+    hint = f"look at them with `{command('tools', group, '--detail', 'full')}`"
     if kept is None:
         return
     if changed := redefined(kept.catalog, catalog):

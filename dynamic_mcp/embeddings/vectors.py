@@ -13,6 +13,7 @@ import msgspec
 
 from dynamic_mcp import paths
 from dynamic_mcp.embeddings.endpoint import Vector
+from dynamic_mcp.whole_files import read_bytes
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +40,7 @@ class Vectors:
         try:
             if self._file.stat().st_size > MAX_FILE_BYTES:
                 return {}
-            return _read(self._file.read_bytes())
+            return _read(read_bytes(self._file, most=MAX_FILE_BYTES))
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as exc:

@@ -7,10 +7,8 @@ import os
 import tempfile
 from pathlib import Path
 
-from dynamic_mcp import paths
+from dynamic_mcp import paths, whole_files
 from dynamic_mcp.errors import DynamicMcpError
-
-LARGEST_BYTES = 64 << 20
 
 
 class FileError(DynamicMcpError):
@@ -24,9 +22,7 @@ class FileError(DynamicMcpError):
 def read_bytes(file: Path) -> bytes | None:
     """Return what is in a file, None where there is none. Raises FileError."""
     try:
-        if file.stat().st_size > LARGEST_BYTES:
-            raise FileError(file, f"is larger than {LARGEST_BYTES >> 20} MiB")
-        return file.read_bytes()
+        return whole_files.read_bytes(file)
     except FileNotFoundError:
         return None
     except OSError as exc:

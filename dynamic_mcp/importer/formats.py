@@ -6,15 +6,15 @@ pass here: comments, trailing commas, byte order marks, UTF-16, keys that are th
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 from json import JSONDecodeError
 from pathlib import Path
 
-LARGEST = 64 * 1024 * 1024
+from dynamic_mcp import whole_files
+
+LARGEST = whole_files.LARGEST_BYTES
 _LARGEST_JSON5 = 256 * 1024
 _DOUBLED = "is there twice; the last one is used"
 _BOMS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
@@ -43,20 +43,15 @@ def load(file: Path) -> Document:
 def contents(file: Path) -> bytes:
     """The bytes of a regular file, through links, up to 64 MiB. Raises UnreadableError, and never waits."""
     try:
-        _refuse_special(file.stat())  # before it is opened: to open a device may be to use it
-        descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-        with os.fdopen(descriptor, "rb") as stream:
-            _refuse_special(os.fstat(descriptor))
-            data = stream.read(LARGEST + 1)
+        return whole_files.read_bytes(file)
     except FileNotFoundError as exc:
         raise UnreadableError("is a link to nothing" if file.is_symlink() else "does not exist") from exc
+    except IsADirectoryError as exc:
+        raise UnreadableError("is a directory") from exc
+    except whole_files.UnfitError as exc:
+        raise UnreadableError(f"is {exc.strerror}") from exc
     except OSError as exc:
         raise UnreadableError(f"cannot be read: {(exc.strerror or str(exc)).lower()}") from exc
-    except ValueError as exc:
-        raise UnreadableError("cannot be read: its name is not one") from exc
-    if len(data) > LARGEST:
-        raise UnreadableError(f"is larger than {LARGEST // 1024 // 1024} MiB")
-    return data
 
 
 def decoded(data: bytes) -> str:
@@ -82,13 +77,6 @@ def parsed(text: str, name: str) -> Document:
     if parse := _BY_SUFFIX.get(suffix):
         return parse(text)
     return _sniffed(text)
-
-
-def _refuse_special(status: os.stat_result) -> None:
-    if stat.S_ISDIR(status.st_mode):
-        raise UnreadableError("is a directory")
-    if not stat.S_ISREG(status.st_mode):
-        raise UnreadableError("is not a regular file")
 
 
 def _json(text: str) -> Document:

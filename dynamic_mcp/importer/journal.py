@@ -17,6 +17,7 @@ from dynamic_mcp.config.keys import Keys
 from dynamic_mcp.errors import DynamicMcpError, NotFound
 from dynamic_mcp.importer import files
 from dynamic_mcp.importer.tree import NOTHING
+from dynamic_mcp.whole_files import read_bytes
 
 FORM = 1
 MOST_DEEDS = 200
@@ -210,7 +211,7 @@ def _changes(folder: Path, note: Mapping[str, Any]) -> list[Change]:
     return [
         Change(
             Path(each["file"]),
-            (folder / f"{number}.before").read_bytes() if each["has_before"] else None,
+            read_bytes(folder / f"{number}.before") if each["has_before"] else None,
             b"",
             tuple(
                 Edit(
@@ -236,7 +237,7 @@ def _note_made(folder: Path, number: int, made: list[Path]) -> None:
 
 
 def _note(folder: Path) -> dict[str, Any]:
-    note: dict[str, Any] = json.loads((folder / "deed.json").read_bytes())
+    note: dict[str, Any] = json.loads(read_bytes(folder / "deed.json"))
     return note
 
 

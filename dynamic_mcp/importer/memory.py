@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -15,6 +16,7 @@ from typing import Any
 
 from dynamic_mcp.importer.found import Found
 from dynamic_mcp.importer.tree import NOTHING
+from dynamic_mcp.whole_files import read_bytes
 
 FORM = 1
 
@@ -63,7 +65,7 @@ class Memories:
     def load(self, output: Path) -> Memory:
         """Return what is remembered of an output; nothing where nothing is, or nothing that can be read."""
         try:
-            document = json.loads(self.file(output).read_bytes())
+            document = json.loads(read_bytes(self.file(output)))
             records = {
                 (str(tool), str(scope), str(file), str(name)): Record(
                     str(each["name"]), each["read"], each["written"]
@@ -77,7 +79,7 @@ class Memories:
 
     def file(self, output: Path) -> Path:
         """Return where an output's memory is kept."""
-        return self._folder / f"{sha256(str(output.absolute()).encode()).hexdigest()[:40]}.json"
+        return self._folder / f"{sha256(os.fsencode(output.absolute())).hexdigest()[:40]}.json"
 
 
 def written(output: Path, memory: Memory) -> bytes:

@@ -129,9 +129,11 @@ def key(remote: Remote) -> str:
 
 def _private_bytes(file: Path) -> bytes:
     """Read a file that must be ours alone; a link is not followed. Raises OSError, and ValueError when too large."""
-    descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+    descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     with os.fdopen(descriptor, "rb") as opened:
         found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise ValueError("not a regular file")
         if os.name == "posix" and stat.S_IMODE(found.st_mode) & 0o077:
             log.warning("%s could be read by others; it is private again, but log in anew if they may have", file)
             os.fchmod(descriptor, 0o600)

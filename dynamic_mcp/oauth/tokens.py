@@ -27,6 +27,7 @@ from dynamic_mcp.config.resolved import OAuth
 from dynamic_mcp.oauth.reach import Forbidden, Reach
 from dynamic_mcp.oauth.records import Client, Login, Token
 from dynamic_mcp.oauth.web import TIMEOUT_S, GuardedTransport, explained
+from dynamic_mcp.whole_files import read_bytes
 
 ASSERTION_S = 300
 _TOKEN = re.compile(r"[\x21-\x7e]{1,65536}")
@@ -199,7 +200,7 @@ def _basic(auth: ClientAuth, method: str, uri: str, headers: Any, body: str) -> 
 def _private_key(file: str | None) -> RSAKey | ECKey | OKPKey:
     """Return the key in a file. Raises Failed."""
     try:
-        data = Path(file or "").read_bytes()
+        data = read_bytes(Path(file or ""))
     except OSError as exc:
         raise Failed(f"was not asked: the key `{file}` cannot be read: {(exc.strerror or str(exc)).lower()}") from exc
     for kind in ("RSA", "EC", "OKP"):

@@ -207,9 +207,11 @@ def own_arguments(params: Mapping[str, Raw]) -> dict[str, Raw]:
     if memoryview(given)[0] != _BRACE:
         given = Raw((wire.text(given) or "").strip().encode())
     try:
-        return wire.members(given)
+        found = wire.members(given)
     except wire.Malformed:
         raise InvalidArguments("`arguments` is not an object") from None
+    arguments.refuse_twice(given, is_flat=True)
+    return found
 
 
 def _beside(given: Mapping[str, Raw]) -> dict[str, Raw]:

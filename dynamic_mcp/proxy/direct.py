@@ -79,13 +79,20 @@ def _named(groups: Sequence[Group]) -> dict[str, Tool]:
 
     Whose name it is does not depend on which group has told its tools first: a name must not change its meaning.
     """
+    shown = [(group, tool, _is_plain(group, tool, groups)) for group, tool in _shown(groups)]
+    short = {names.hashed_name(group.name, tool) for group, tool, is_plain in shown if not is_plain}
     found: dict[str, Tool] = {}
-    for group, tool in _shown(groups):
-        name = names.listed_name(group.name, tool)
-        longest = max((each.name for each in groups if name.startswith(f"{each.name}__")), key=len)
-        is_own = longest == group.name and name not in found
-        found[name if is_own else names.hashed_name(group.name, tool)] = (group, tool)
+    for group, tool, is_plain in shown:
+        full = names.listed_name(group.name, tool)
+        found[full if is_plain and full not in short else names.hashed_name(group.name, tool)] = (group, tool)
     return found
+
+
+def _is_plain(group: Group, tool: str, groups: Sequence[Group]) -> bool:
+    """Tell whether clients take `<group>__<tool>`, and it reads as this group's."""
+    full = f"{group.name}__{tool}"
+    longest = max((each.name for each in groups if full.startswith(f"{each.name}__")), key=len)
+    return longest == group.name and names.listed_name(group.name, tool) == full
 
 
 def _shown(groups: Sequence[Group]) -> Iterator[Tool]:

@@ -87,8 +87,8 @@ class Desk:
         said = [each.communicate(timeout=BOUND_S) for each in started]
         return [Done(each.returncode, *texts) for each, texts in zip(started, said, strict=True)]
 
-    def on_terminal(self, *args: str, width: int = 80, **env: str) -> Done:
-        """Run a command on a terminal of this width; `out` is all that it showed."""
+    def on_terminal(self, *args: str, width: int = 80, typed: bytes = b"", **env: str) -> Done:
+        """Run a command on a terminal of this width; `out` is all that it showed; `typed` is typed ahead."""
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
         environment = self.environment(**{"TERM": "xterm-256color", **env})
@@ -96,12 +96,30 @@ class Desk:
             [*PROGRAM, *args], cwd=self.folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs
         )
         os.close(theirs)
+        os.write(ours, typed)
         shown = b""
         with contextlib.suppress(OSError):  # Linux says so when the other end is closed
             while data := os.read(ours, 65536):
                 shown += data
         os.close(ours)
         return Done(process.wait(BOUND_S), shown.decode().replace("\r\n", "\n"))
+
+
+def limited(desk: Desk, *args: str) -> Done:
+    """Run a command that may use 4 GiB of address space, so that one without a bound fails and harms nobody."""
+    command = ["sh", "-c", 'ulimit -v 4194304; exec "$@"', "sh", *desk.command(*args)]
+    environment = desk.environment(HOME=str(desk.folder))
+    done = subprocess.run(
+        command,
+        cwd=desk.folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=BOUND_S,
+        check=False,
+    )
+    return Done(done.returncode, done.stdout, done.stderr)
 
 
 def plain(shown: str) -> str:

@@ -25,6 +25,8 @@ def schema(**properties: Any) -> dict[str, Any]:
         ({"type": "string"}, "a=", ""),
         ({"type": "integer"}, "a=-5", -5),
         ({"type": "number"}, "a=1.5", 1.5),
+        ({"type": "integer"}, "a=1.0", 1.0),
+        ({"enum": 5, "type": 7}, "a=x", "x"),
         ({"type": "boolean"}, "a=yes", True),
         ({"type": "boolean"}, "a=False", False),
         ({"type": ["integer", "null"]}, "a=null", None),
@@ -63,7 +65,7 @@ def test_a_key_with_a_dot_of_its_own_is_one_key() -> None:
         ("a=x", "`a=x` must be an integer, which `x` is not"),
         ("a=1.5", "must be an integer"),
         ("aa=1", "the tool has no argument `aa`"),
-        ("a:=oops", "is not JSON"),
+        ("a:=oops", "not JSON"),
         ("=1", "is not key=value"),
     ],
 )

@@ -131,7 +131,7 @@ async def test_a_call_that_fits_passes_with_every_byte_and_without_a_note() -> N
     upstream = _upstream(call=b'{"content":[ ],"x":1.50}')
     async with client_of(Opener(up=[upstream])) as client:
         await client.initialize()
-        args = b'{ "count":1' + b"0" * 39 + rb', "title":"\u00e9","count":2}'
+        args = b'{ "count":1' + b"0" * 39 + rb', "title":"\u00e9"}'
 
         line = await client.exchange(
             "tools/call",

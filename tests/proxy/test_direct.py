@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import re
 
+import pytest
+
+from dynamic_mcp import names
 from dynamic_mcp.config.resolved import Exposure, ToolFilter
 from dynamic_mcp.errors import Unreachable
 from dynamic_mcp.proxy import Proxy
@@ -191,3 +194,34 @@ async def test_where_all_is_direct_an_unknown_name_leads_to_the_list() -> None:
         for name in ("up__lag", "nothing"):
             answer = await client.request("tools/call", {"name": name, "arguments": {}})
             assert "`tools/list` shows what there is" in text_of(answer["result"])
+
+
+@pytest.mark.parametrize("group", ["my group", "a.b", "gruppe-ä", "日本", "g" * 60, "g" * 64])
+@pytest.mark.parametrize("exposure", [DIRECT, Exposure(direct=False, pinned=("l*",))])
+async def test_a_group_whose_name_clients_do_not_take_lists_its_tools_by_their_short_form(
+    group: str, exposure: Exposure
+) -> None:
+    opener = Opener(**{group: [_upstream("log")]})
+    async with client_of(opener, group_config(group, exposure=exposure)) as client:
+        assert "error" not in await client.initialize()
+
+        listed = (await _names(client))[-1]
+
+        assert re.fullmatch(r"[A-Za-z0-9_-]{1,64}", listed)
+        assert (await client.request("tools/call", {"name": listed, "arguments": {}}))["result"] == DONE
+
+
+async def test_no_tool_takes_the_short_form_of_another_group_s_tool() -> None:
+    short = names.listed_name("my group", "log")
+    theirs = short.removeprefix("my_group__")
+    opener = Opener(**{"my_group": [_upstream(theirs)], "my group": [_upstream("log")]})
+    configs = [group_config(name, exposure=DIRECT) for name in ("my_group", "my group")]
+    async with client_of(opener, *configs) as client:
+        await client.initialize()
+        await _names(client)
+
+        await client.request("tools/call", {"name": short, "arguments": {}})
+
+        assert len(await _names(client)) == 2
+        assert [each.heard("tools/call") for each in opener.upstreams if each.heard("tools/call")]
+        assert opener.upstreams[1].heard("tools/call")[0]["params"]["name"] == "log"

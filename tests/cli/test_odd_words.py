@@ -1,0 +1,180 @@
+"""Odd words on the command line: each works, or is refused by name, and none ends in a traceback."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.commands import Desk, Done
+from tests.program import UPSTREAMS
+
+ODD = "a\udcff"  # what Python makes of the bytes `a\xff`
+
+
+def _refused(done: Done, said: str) -> None:
+    assert "Traceback" not in done.err
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("call", "full", "echo", f"text={ODD}"),
+        ("call", "full", "echo", f'{{"text": "{ODD}"}}'),
+        ("call", "full", ODD),
+        ("call", ODD, "echo"),
+        ("read", ODD),
+        ("prompt", "full", "greet", f"name={ODD}"),
+        ("tools", "--query", ODD),
+        ("add", "new", "--", ODD),
+        ("add", "new", "--env", f"A={ODD}", "--", "true"),
+        ("add", "new", "--description", ODD, "--", "true"),
+        ("add", ODD, "--", "true"),
+        ("auth", "status", ODD),
+    ],
+)
+def test_words_that_are_not_utf8_are_named(desk: Desk, args: tuple[str, ...]) -> None:
+    before = desk.config.read_bytes()
+    _refused(desk.run(*args), "is not UTF-8")
+    assert desk.config.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "args", [("check",), ("tools", "full", "--detail", "names", "-c"), ("stats",), ("doctor", "-c")]
+)
+def test_a_config_whose_path_is_not_utf8_works(desk: Desk, args: tuple[str, ...]) -> None:
+    odd = desk.folder / f"{ODD}.json"
+    odd.write_bytes(desk.config.read_bytes())
+    done = desk.run(*args, str(odd))
+    assert (done.code, "Traceback" in done.err) == (0, False)
+    assert done.json
+
+
+def test_a_proxy_serves_a_config_whose_path_is_not_utf8(desk: Desk) -> None:
+    odd = desk.folder / f"{ODD}.json"
+    odd.write_bytes(desk.config.read_bytes())
+    done = desk.run(str(odd), stdin='{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+    assert (done.code, done.json["result"]) == (0, {})
+    assert "Traceback" not in done.err
+
+
+def test_an_import_into_a_path_that_is_not_utf8_works(desk: Desk) -> None:
+    home = desk.folder / "home"
+    (home / ".cursor").mkdir(parents=True)
+    (home / ".cursor" / "mcp.json").write_text('{"mcpServers": {"a": {"command": "true"}}}')
+    done = desk.run("import", "--all", "--yes", "--json", "-o", f"{ODD}.json", HOME=str(home))
+    assert (done.code, "Traceback" in done.err) == (0, False)
+    assert "a" in json.loads((desk.folder / f"{ODD}.json").read_text())["mcpServers"]
+    assert desk.run("undo", "--list", "--json").code == 0
+
+
+@pytest.mark.parametrize("word", ['text:="\\ud83d"', '{"text": "\\ud83d"}'])
+def test_half_a_surrogate_pair_reaches_the_server_as_its_escape(desk: Desk, word: str) -> None:
+    done = desk.run("call", "full", "record", word)
+    assert (done.code, done.err) == (0, "")
+    assert "\\ud83d" in json.loads(done.out)[-1]
+
+
+DEEP = "[" * 50_000 + "]" * 50_000
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ('{"n": Infinity}', "`Infinity` is not a number"),
+        ("n:=NaN", "`NaN` is not a number"),
+        ("n:=1e999", "larger than"),
+        (f"n:={DEEP}", "nested too deeply"),
+        (f'{{"n": {DEEP}}}', "nested too deeply"),
+        ('{"n": 1, "n": 2}', "`n` is given twice"),
+        ('{"a": {"n": 1, "n": 1}}', "`n` is given twice"),
+        ('a:={"n": 1, "n": 2}', "`n` is given twice"),
+        ('a={"n": 1, "n": 2}', "`n` is given twice"),
+    ],
+    ids=lambda word: word[:20],
+)
+def test_json_that_servers_would_read_differently_is_refused(desk: Desk, word: str, said: str) -> None:
+    done = desk.run("call", "full", "record", word)
+    _refused(done, said)
+    assert len(done.err) < 1000
+
+
+def test_an_argument_of_a_prompt_that_is_given_twice_is_refused(desk: Desk) -> None:
+    _refused(desk.run("prompt", "full", "greet", "name=a", "name=b"), "`name` is given twice")
+
+
+def test_large_numbers_and_the_form_of_a_number_are_kept(desk: Desk) -> None:
+    done = desk.run("call", "full", "record", "n:=1.0", "big:=123456789012345678901234567890")
+    assert '"n": 1.0, "big": 123456789012345678901234567890' in json.loads(done.out)[-1]
+
+
+def test_a_place_that_may_not_be_written_is_said_in_words(desk: Desk) -> None:
+    (desk.folder / "file").write_text("")
+    done = desk.run("call", "full", "plain", "--save", "file/below")
+    assert "Traceback" not in done.err
+    assert done.code == 1
+    assert "error: file/below: not a directory" in done.err
+
+
+def test_a_stdin_that_is_not_utf8_is_said_in_words(desk: Desk) -> None:
+    done = subprocess.run(
+        desk.command("call", "full", "echo", "-"),
+        input=b'{"text": "\xff"}',
+        capture_output=True,
+        cwd=desk.folder,
+        env=desk.environment(),
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert b"error: stdin is not JSON: byte 11 is not UTF-8" in done.stderr
+
+
+def test_a_word_that_is_longer_than_a_file_name_is_said_in_words(desk: Desk) -> None:
+    done = desk.run("a" * 5000)
+    assert "Traceback" not in done.err
+    assert done.code in (1, 2)
+
+
+def test_an_answer_that_is_not_utf8_is_said_in_words(desk: Desk) -> None:
+    done = subprocess.run(
+        desk.command("import"),
+        input=b"\xff\xfe\n",
+        capture_output=True,
+        cwd=desk.folder,
+        env=desk.environment(HOME=str(desk.folder)),
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert b"Traceback" not in done.stderr
+
+
+def test_a_resource_without_a_name_is_refused(desk: Desk) -> None:
+    _refused(desk.run("read", ""), "`uri` of the resource is missing")
+
+
+@pytest.mark.parametrize(
+    ("command", "method", "result"),
+    [
+        (("call", "odd", "t"), "tools/call", {"content": 5}),
+        (("call", "odd", "t"), "tools/call", {"content": [5]}),
+        (("call", "odd", "t"), "tools/call", {"content": 5, "isError": True}),
+        (("read", "x://a", "--group", "odd"), "resources/read", {"contents": {"a": 1}}),
+        (("prompt", "odd", "p"), "prompts/get", {"messages": ["text"]}),
+    ],
+)
+def test_an_answer_that_the_protocol_does_not_have_is_said_in_words(
+    desk: Desk, command: tuple[str, ...], method: str, result: object
+) -> None:
+    desk.configure(
+        {"odd": {"command": sys.executable, "args": [str(UPSTREAMS / "said.py"), method, json.dumps(result)]}}
+    )
+    done = desk.run(*command)
+    assert "Traceback" not in done.err
+    assert done.code == 5
+    assert done.err.startswith("error: ")

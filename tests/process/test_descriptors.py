@@ -1,0 +1,63 @@
+"""Whatever of stdin, stdout and stderr is closed: the program runs, and no stream gets what is meant for another."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from tests.program import full
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="shells of Windows cannot close a descriptor")
+
+PROGRAM = (sys.executable, "-m", "dynamic_mcp")
+CLOSED = [closed for count in (1, 2, 3) for closed in combinations((0, 1, 2), count)]
+HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+GREETING = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}) + "\n"
+
+
+@pytest.fixture(name="config")
+def _config(tmp_path: Path) -> str:
+    file = tmp_path / "dynamic-mcp.json"
+    file.write_text(json.dumps({"mcpServers": {"full": full()}}))
+    return str(file)
+
+
+def _run(closed: tuple[int, ...], *args: str) -> subprocess.CompletedProcess[str]:
+    signs = {0: "<&-", 1: ">&-", 2: "2>&-"}
+    script = f'exec "$@" {" ".join(signs[each] for each in closed)}'
+    command = ["/bin/sh", "-c", script, "sh", *PROGRAM, *args]
+    return subprocess.run(command, input=GREETING, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("closed", CLOSED, ids=str)
+def test_a_proxy_serves_with_what_is_open(config: str, closed: tuple[int, ...]) -> None:
+    done = _run(closed, config)
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [each.get("id") for each in answers] == ([1] if closed == (2,) else [])
+
+
+@pytest.mark.parametrize("closed", CLOSED, ids=str)
+def test_a_command_runs_with_what_is_open(config: str, closed: tuple[int, ...]) -> None:
+    done = _run(closed, "call", "full", "echo", "text=said", "-c", config)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "" if 1 in closed else "said\n", "")
+
+
+@pytest.mark.parametrize("closed", CLOSED, ids=str)
+def test_an_error_reaches_nobody_but_stderr(config: str, closed: tuple[int, ...]) -> None:
+    done = _run(closed, "call", "full", "-c", f"{config}.gone", "echo")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: ") is (2 not in closed)
+
+
+@pytest.mark.parametrize("args", [("check",), ("status",), ("logs",), ("--version",), ("--help",), ("schema",)])
+def test_commands_that_only_print_run_without_any_stream(config: str, args: tuple[str, ...]) -> None:
+    done = _run((0, 1, 2), *args, *(["-c", config] if args == ("check",) else []))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
