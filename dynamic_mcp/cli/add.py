@@ -36,10 +36,10 @@ def command(
     description: str | None,
     replace: bool,
 ) -> int:
-    """Add the server NAME to the config; everything else in the file stays as it is, comments too.
+    """Add the server NAME to the config. The rest of the file is kept, comments included.
 
-    A file that is not there yet is made. Running proxies take the change over by themselves. Quote
-    `${VARIABLE}`: it is filled in when the server is started, so that no secret stands in the file.
+    If there is no config yet, it is created in your config directory. Running proxies pick the change up. Put
+    `${VARIABLE}` in quotes: it is filled in when the server starts, which keeps secrets out of the file.
 
     \b
     dynamic-mcp add time -- uvx mcp-server-time --local-timezone Europe/Oslo

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from dynamic_mcp import paths
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.config import edit
 from dynamic_mcp.config.keys import path
-from dynamic_mcp.config.read import FILE_NAME, VARIABLE, disabled, find, names_in
+from dynamic_mcp.config.read import disabled, names_in
 from dynamic_mcp.config.read import document as document_of
 from dynamic_mcp.config.secrets import plain_secrets
 from dynamic_mcp.errors import ConfigError, InvalidArguments, NotFound
@@ -65,12 +64,8 @@ def pairs(option: str, words: Iterable[str]) -> dict[str, str]:
 
 
 def file_to_be(this: Invocation) -> Path:
-    """Return the config file, or where a first one goes: the user's config directory, unless another is named."""
-    cwd, user_dir = Path.cwd(), paths.config_dir()
-    places = (cwd / FILE_NAME, user_dir / FILE_NAME)
-    if this.named or os.environ.get(VARIABLE) or any(place.is_file() for place in places):
-        return find(this.named, os.environ, cwd=cwd, user_dir=user_dir)
-    return user_dir / FILE_NAME
+    """Return the config file, or where a first one is created."""
+    return this.file(may_be_new=True)
 
 
 def _with(file: Path, name: str) -> str:

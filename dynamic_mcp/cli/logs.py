@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dynamic_mcp.cli.options import common
+from dynamic_mcp.cli.options import about_proxies
 from dynamic_mcp.cli.suggestions import complete_any
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.option("--follow", "-f", is_flag=True, help="Go on as more is said, until Ctrl-C.")
 @click.option("--since", metavar="TIME", help="Only what was said in this time, as `1h` or `10min`.")
 @click.option("--level", type=click.Choice(["debug", "info", "warning", "error"]), help="Only this and worse.")
-@common
+@about_proxies
 def command(this: Invocation, group: str | None, *, follow: bool, since: str | None, level: str | None) -> int:
     """Show the log of serving proxies, or what in it is about GROUP, with what its server says on stderr.
 
@@ -27,4 +27,4 @@ def command(this: Invocation, group: str | None, *, follow: bool, since: str | N
     """
     from dynamic_mcp.cli.reviewing import Wanted, logs
 
-    return logs(this, Wanted.of(group, since, level), is_following=follow)
+    return logs(this, Wanted.of(group, since, level, config=this.named_file()), is_following=follow)

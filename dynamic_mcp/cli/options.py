@@ -23,6 +23,14 @@ config_option = click.option(
     type=click.Path(),
     help="The config. Default: $DYNAMIC_MCP_CONFIG, else ./dynamic-mcp.json, else the one in your config directory.",
 )
+proxies_option = click.option(
+    "-c",
+    "--config",
+    "config_file",
+    metavar="FILE",
+    type=click.Path(),
+    help="Only proxies that serve this config. Default: all.",
+)
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Say nothing on stderr but errors.")
 verbose_option = click.option("-v", "--verbose", count=True, help="Say more on stderr; twice for everything.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON on a terminal too.")
@@ -30,17 +38,26 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON o
 
 def common(function: Callable[Concatenate[Invocation, P], int | None]) -> Command[...]:
     """Give a command the options that all have; it gets them as its first argument, and returns its exit code."""
+    return config_option(spoken(function))
 
-    @config_option
+
+def about_proxies(function: Callable[Concatenate[Invocation, P], int | None]) -> Command[...]:
+    """Do the same for a command about running proxies, where a config only narrows down which."""
+    return proxies_option(spoken(function))
+
+
+def spoken(function: Callable[Concatenate[Invocation, P], int | None]) -> Command[...]:
+    """Do the same for a command that uses no config."""
+
     @quiet_option
     @verbose_option
     @json_option
     @functools.wraps(function)
     def command(
-        config_file: str | None,
         quiet: bool,  # noqa: FBT001 - click gives them by name, and nothing may stand between *args and **kwargs
         verbose: int,
         as_json: bool,  # noqa: FBT001
+        config_file: str | None = None,
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> int | None:

@@ -10,12 +10,12 @@ import os
 import sys
 from collections.abc import AsyncIterator, Container, Coroutine
 from dataclasses import dataclass
-from pathlib import Path
 
 from dynamic_mcp import logbook, paths
 from dynamic_mcp.cli.credentials import logins
+from dynamic_mcp.cli.invocation import config_file
 from dynamic_mcp.cli.running import loop_factory
-from dynamic_mcp.config.read import find, read
+from dynamic_mcp.config.read import read
 from dynamic_mcp.config.resolved import Config, Log
 from dynamic_mcp.config.watch import Watch
 from dynamic_mcp.embeddings import Meaning
@@ -53,7 +53,8 @@ def serve(argument: str | None, options: LogOptions) -> None:
     level = _level(options.level, "--log-level") or _level(os.environ.get("DYNAMIC_MCP_LOG"), "DYNAMIC_MCP_LOG")
     logs = _Logs(LogOptions(level, options.form))
     try:
-        file = find(argument, os.environ, cwd=Path.cwd(), user_dir=paths.config_dir())
+        file = config_file(argument)
+        logs.config = str(file.absolute())
         config = read(file, os.environ)
         logs.take(config.log)
         _warn(config, known=())
@@ -91,18 +92,20 @@ class _Logs:
     """The log of this proxy, as the command line, the environment and the config have it, in this order."""
 
     def __init__(self, options: LogOptions) -> None:
+        self.config = ""  # the file that is served, once it is known
         self._options = options
         self._serving = logbook.Serving(options.level or Log().level, options.form or Log().form)
 
     def take(self, config: Log) -> None:
         """Log as the config says, where nothing else does."""
         level, form = self._options.level or config.level, self._options.form or config.form
-        self._serving.configure(level, form, folder=paths.log_dir() if config.file else None)
+        folder = paths.log_dir() if config.file else None
+        self._serving.configure(level, form, folder=folder, config=self.config)
 
     def tell_the_file(self, error: ConfigError) -> None:
         """Write down why there is no proxy; stderr hears of it from the command line."""
         self.close()
-        logbook.note(paths.log_dir(), f"did not start: {error}")
+        logbook.note(paths.log_dir(), f"did not start: {error}", config=self.config)
 
     def close(self) -> None:
         """Write what waits."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dynamic_mcp.cli.options import common
+from dynamic_mcp.cli.options import about_proxies
 
 if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Show the running proxies of this user.")
 @click.option("--watch", "-w", is_flag=True, help="Show it again and again, until Ctrl-C.")
-@common
+@about_proxies
 def command(this: Invocation, *, watch: bool) -> int:
     """Show the running proxies of this user: their groups, states, calls, errors and memory.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -51,13 +50,11 @@ def complete_tool(ctx: click.Context, param: click.Parameter, incomplete: str) -
 
 
 def _config(ctx: click.Context) -> Config | None:
-    from dynamic_mcp import paths
-    from dynamic_mcp.config.read import find, read
+    from dynamic_mcp.cli.invocation import config_file
+    from dynamic_mcp.config.read import read
     from dynamic_mcp.errors import ConfigError
 
     try:
-        named = ctx.params.get("config_file")
-        file = find(named, os.environ, cwd=Path.cwd(), user_dir=paths.config_dir())
-        return read(file, os.environ)
+        return read(config_file(ctx.params.get("config_file")), os.environ)
     except ConfigError:  # a shell's prompt is no place for it
         return None
