@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dynamic_mcp.cli.options import common
-from dynamic_mcp.cli.suggestions import complete_group, complete_tool
+from dynamic_mcp.cli.suggestions import complete_argument, complete_group, complete_tool
 
 if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 @click.command(short_help="Run a tool.")
 @click.argument("group", shell_complete=complete_group)
 @click.argument("tool", shell_complete=complete_tool)
-@click.argument("arguments", nargs=-1, metavar="[JSON | key=value … | -]")
+@click.argument(
+    "arguments", nargs=-1, metavar="[JSON | key=value … | -]", shell_complete=complete_argument
+)
 @click.option("--select", metavar="JSONPATH", help="Only this part of the result, as `$.items[*].name`.")
 @click.option("--timeout", metavar="TIME", help="How long to wait, as `2m`; instead of the config's.")
 @click.option("--save", metavar="DIR", type=click.Path(file_okay=False), help="Where images and other files go.")

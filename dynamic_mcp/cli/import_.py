@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from dynamic_mcp.cli.options import json_option, quiet_option, verbose_option
+from dynamic_mcp.cli.suggestions import complete_ai_tool
 
 _EPILOG = """\
 Exit codes: 0 done, or nothing to do; 1 an error, or warnings with --strict; 2 the command line or the output is
@@ -15,7 +16,7 @@ wrong; 3 nothing found; 4 done in part.
 
 
 @click.command("import", short_help="Bring in the servers of other tools.", epilog=_EPILOG)
-@click.argument("tools", nargs=-1, metavar="[TOOL]…")
+@click.argument("tools", nargs=-1, metavar="[TOOL]…", shell_complete=complete_ai_tool)
 @click.option("--all", "is_all", is_flag=True, help="All tools that are found here.")
 @click.option("--file", "files", multiple=True, type=click.Path(), metavar="PATH", help="A file in whatever form.")
 @click.option(

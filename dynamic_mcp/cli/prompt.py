@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dynamic_mcp.cli.options import common
-from dynamic_mcp.cli.suggestions import complete_group
+from dynamic_mcp.cli.suggestions import complete_group, complete_prompt, complete_prompt_argument
 
 if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Get a prompt.")
 @click.argument("group", shell_complete=complete_group)
-@click.argument("name")
-@click.argument("arguments", nargs=-1, metavar="[key=value …]")
+@click.argument("name", shell_complete=complete_prompt)
+@click.argument("arguments", nargs=-1, metavar="[key=value …]", shell_complete=complete_prompt_argument)
 @click.option("--save", metavar="DIR", type=click.Path(file_okay=False), help="Where images and other files go.")
 @common
 def command(this: Invocation, group: str, name: str, arguments: tuple[str, ...], *, save: str | None) -> int:

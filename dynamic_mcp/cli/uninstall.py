@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 import click
 
 from dynamic_mcp.cli.options import common
+from dynamic_mcp.cli.suggestions import complete_ai_tool
 
 if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
 
 
 @click.command(short_help="Take dynamic-mcp out of another tool's settings.")
-@click.argument("tool")
+@click.argument("tool", shell_complete=complete_ai_tool)
 @click.option("--scope", type=click.Choice(["user", "project", "local"]), default="user", show_default=True)
 @click.option("--project", metavar="DIR", type=click.Path(file_okay=False), help="The project. Default: here.")
 @common
