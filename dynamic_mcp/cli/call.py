@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dynamic_mcp.cli.options import common
+from dynamic_mcp.cli.options import common, save_option, timeout_option
 from dynamic_mcp.cli.suggestions import complete_argument, complete_group, complete_tool
 
 if TYPE_CHECKING:
@@ -16,12 +16,10 @@ if TYPE_CHECKING:
 @click.command(short_help="Run a tool.")
 @click.argument("group", shell_complete=complete_group)
 @click.argument("tool", shell_complete=complete_tool)
-@click.argument(
-    "arguments", nargs=-1, metavar="[JSON | key=value … | -]", shell_complete=complete_argument
-)
+@click.argument("arguments", nargs=-1, metavar="[JSON | key=value … | -]", shell_complete=complete_argument)
 @click.option("--select", metavar="JSONPATH", help="Only this part of the result, as `$.items[*].name`.")
-@click.option("--timeout", metavar="TIME", help="How long to wait, as `2m`; instead of the config's.")
-@click.option("--save", metavar="DIR", type=click.Path(file_okay=False), help="Where images and other files go.")
+@timeout_option
+@save_option
 @common
 def command(
     this: Invocation,

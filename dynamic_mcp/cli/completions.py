@@ -42,10 +42,9 @@ complete -o nosort -F _dynamic_mcp_completion dynamic-mcp
 
 # `key=` gets no space after it: with it stands its value.
 _ZSH = (
-    ('                completions+=("$key")', '                completions+=("$key"); [[ $key == *= ]] && open=(-S "")'),
     (
-        '                completions_with_descriptions+=("$key":"$descr")',
-        '                completions_with_descriptions+=("$key":"$descr"); [[ $key == *= ]] && open=(-S "")',
+        'if [[ "$type" == "plain" ]]; then',
+        'if [[ "$type" == "plain" ]]; then\n            [[ $key == *= ]] && open=(-S "")',
     ),
     ("    local -a response\n", "    local -a response open\n"),
     ("completions_with_descriptions -U\n", 'completions_with_descriptions -U "${open[@]}"\n'),

@@ -51,20 +51,17 @@ def doctor(this: Invocation, group: str | None) -> int:
 
 
 async def _examined(config: Config, out: Output) -> list[Examined]:
-    import asyncio
-
     from dynamic_mcp import paths
-    from dynamic_mcp.cli.running import client
+    from dynamic_mcp.cli.running import client, each_group
     from dynamic_mcp.doctor.servers import Doctor
     from dynamic_mcp.shelf import Shelf
 
     shelf = Shelf(paths.cache_dir() / "catalogs")
     examiner = Doctor()
-    with examiner.listening(), out.waiting("connecting to " + ", ".join(each.name for each in config.groups)):
+    names = [each.name for each in config.groups]
+    with examiner.listening(), out.waiting("connecting to", names) as waiting:
         async with client(config, out, wrapped=examiner.around, learns_anew=True) as made:
-            return await asyncio.gather(
-                *(examiner.examine(group, shelf.load(group.config)) for group in made.proxy.groups)
-            )
+            return await each_group(made, waiting, lambda group: examiner.examine(group, shelf.load(group.config)))
 
 
 def _concerns(finding: Finding, group: str) -> bool:

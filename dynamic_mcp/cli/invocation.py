@@ -47,6 +47,25 @@ class Invocation:
             raise _no_group(group, config)
         return replace(config, groups=chosen)
 
+    def listed(self, group: str | None) -> Config:
+        """Read the config as `config_of` does, and say how to go on where it has no groups."""
+        config = self.config_of(group)
+        if not config.groups:
+            self.out.words(without_groups(config.file))
+        return config
+
+
+def without_groups(file: Path) -> str:
+    """Say that a config has no groups, and how to get some."""
+    from dynamic_mcp.config.read import disabled
+
+    off = disabled(file)
+    if off:
+        hint = f"`dynamic-mcp enable {off[0]}` enables one"
+        return f"every server in `{file}` is disabled\nhint: {hint}"
+    hint = "`dynamic-mcp add NAME -- COMMAND` adds one, `dynamic-mcp import` brings in those of your AI tools"
+    return f"`{file}` has no groups yet\nhint: {hint}"
+
 
 def config_file(named: str | None, *, may_be_new: bool = False) -> Path:
     """Return the config that a command uses: this is the one rule, for serving and for every command.

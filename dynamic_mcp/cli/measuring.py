@@ -16,7 +16,7 @@ from dynamic_mcp import wire
 from dynamic_mcp.catalog import Kind
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
-from dynamic_mcp.cli.running import HELLO, Client, client, run
+from dynamic_mcp.cli.running import HELLO, Client, client, each_group, run
 from dynamic_mcp.cli.tokens import Counter, counter
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import DynamicMcpError, UpstreamError
@@ -87,24 +87,27 @@ class Stats:
         return {"tokens": self.counted, "groups": groups, "all": {"tools": self.tools, **total}}
 
 
-def stats(this: Invocation) -> int:
+def stats(this: Invocation, *, is_partial: bool) -> int:
     """Print the figures of a config, and return the exit code. Raises ConfigError."""
-    found = run(_measured(this.config(), this.out, counter()))
+    found = run(_measured(this.listed(None), this.out))
     if this.out.is_json:
         this.out.json(found.as_json())
-    else:
+    elif found.groups:
         _show(found, this.out)
     failed = [each.error for each in found.groups if each.error]
     for error in failed:
         this.out.error(error)
-    return UpstreamError.exit_code if failed else 0
+    is_enough = not failed or (is_partial and len(failed) < len(found.groups))
+    return 0 if is_enough else UpstreamError.exit_code
 
 
-async def _measured(config: Config, out: Output, count: Counter) -> Stats:
+async def _measured(config: Config, out: Output) -> Stats:
     """Connect to what is not known yet, and measure what a client gets."""
     async with client(config, out) as made:
-        with out.waiting("asking " + ", ".join(group.name for group in config.groups)):
-            errors = await asyncio.gather(*map(_learned, made.proxy.groups))
+        with out.waiting("asking", [group.name for group in config.groups]) as waiting:
+            errors = await each_group(made, waiting, _learned)
+        with out.waiting("counting tokens"):
+            count = await asyncio.to_thread(counter)
         meter = _Meter(made, count)
         groups = [await meter.group(group, error) for group, error in zip(made.proxy.groups, errors, strict=True)]
         return Stats(count.name, tuple(groups), await meter.start())

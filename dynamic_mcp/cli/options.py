@@ -31,6 +31,15 @@ proxies_option = click.option(
     type=click.Path(),
     help="Only proxies that serve this config. Default: all.",
 )
+timeout_option = click.option(
+    "--timeout", metavar="TIME", help="How long to wait for the answer, e.g. `2m`. Default: as in the config."
+)
+save_option = click.option(
+    "--save", metavar="DIR", type=click.Path(file_okay=False), help="Where to save images and other files."
+)
+partial_option = click.option(
+    "--partial", is_flag=True, help="Exit with 0 if at least one server answered; the others are on stderr."
+)
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Say nothing on stderr but errors.")
 verbose_option = click.option("-v", "--verbose", count=True, help="Say more on stderr; twice for everything.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON on a terminal too.")

@@ -112,7 +112,10 @@ def _show(out: Output, found: list[tuple[Running, Memory | None]], config: Path 
                 f"has not been heard of for {running.silent_s:.0f} s: it is stopped, or hangs", "yellow", indent=2
             )
         rows = [_row(group) for group in entry.groups]
-        out.table(["GROUP", "TOOLS", "IN FLIGHT", "CALLS", "ERRORS", "STATE"], rows)
+        if rows:
+            out.table(["GROUP", "TOOLS", "IN FLIGHT", "CALLS", "ERRORS", "STATE"], rows)
+        else:
+            out.line("no groups yet; `dynamic-mcp add NAME -- COMMAND` adds one", indent=2)
         out.line("")
 
 

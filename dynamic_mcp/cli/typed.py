@@ -64,7 +64,9 @@ def _keys(prefix: str, schema: Schema, root: Schema, depth: int) -> Iterator[Key
             yield from _keys(f"{prefix}{name}.", inner, root, depth - 1)
             continue
         types = _types(inner, root)
-        items = next((each["items"] for each in _variants(inner, root) if isinstance(each.get("items"), Mapping)), {})
+        items: Schema = next(
+            (each["items"] for each in _variants(inner, root) if isinstance(each.get("items"), Mapping)), {}
+        )
         values = [*_choices(inner, root), *_choices(items, root)]
         if "boolean" in types and not values:
             values = ["true", "false"]

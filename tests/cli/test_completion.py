@@ -29,7 +29,8 @@ answers = {"initialize": hello, "tools/list": {"tools": [{"name": "paint", "inpu
 for line in sys.stdin:
     asked = json.loads(line)
     if "id" in asked:
-        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": answers.get(asked["method"], {})}), flush=True)
+        answer = {"jsonrpc": "2.0", "id": asked["id"], "result": answers.get(asked["method"], {})}
+        print(json.dumps(answer), flush=True)
 """
 
 
