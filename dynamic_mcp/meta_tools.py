@@ -13,6 +13,8 @@ CALL_WRITE = "call_dynamic_tool_write"
 CALLS = (CALL, CALL_READ, CALL_WRITE)
 # What the call tools take; what else a model writes beside these may be the tool's own arguments.
 OWN_ARGUMENTS = frozenset(("group", "name", "args", "select"))
+# Keeps Claude Code from hiding the tools that find tools behind its own tool search (seen with 2.1.330).
+_ALWAYS_LOADED = {"_meta": {"anthropic/alwaysLoad": True}}
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,9 @@ def tools(rows: Sequence[Row], *, with_tasks: bool = False, split: bool = False)
     """
     calls = [_call_read(rows), _call_write(rows)] if split else [_call(rows)]
     execution = {"execution": {"taskSupport": "optional"}} if with_tasks else {}
-    return [_get(rows, split=split), *({**call, **execution} for call in calls)]
+    return [
+        {**tool, **_ALWAYS_LOADED} for tool in (_get(rows, split=split), *({**call, **execution} for call in calls))
+    ]
 
 
 def instructions(rows: Sequence[Row], *, split: bool = False) -> str:

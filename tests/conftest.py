@@ -1,10 +1,11 @@
-"""What every test gets: a cache and a state of its own, so that nothing is left over from another one."""
+"""What every test gets: a home of its own, so that nothing is left over from another one, or with the developer."""
 
 from __future__ import annotations
 
 import logging
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -22,7 +23,10 @@ def _log_as_before() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _own_folders(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    with tempfile.TemporaryDirectory() as folder:
-        monkeypatch.setenv("XDG_CACHE_HOME", f"{folder}/cache")
-        monkeypatch.setenv("XDG_STATE_HOME", f"{folder}/state")
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        home = Path(folder, "home")
+        home.mkdir()
+        monkeypatch.setenv("HOME", str(home))
+        for name in ("CACHE", "CONFIG", "DATA", "STATE"):
+            monkeypatch.setenv(f"XDG_{name}_HOME", f"{folder}/{name.lower()}")
         yield

@@ -23,6 +23,13 @@ def test_there_are_two_tools() -> None:
     assert list(_tools(ROWS)) == [meta_tools.GET, meta_tools.CALL]
 
 
+@pytest.mark.parametrize("is_split", [False, True])
+def test_every_tool_asks_claude_code_not_to_hide_it_behind_its_own_search(*, is_split: bool) -> None:
+    listed = meta_tools.tools(ROWS, split=is_split)
+
+    assert [tool["_meta"] for tool in listed] == [{"anthropic/alwaysLoad": True}] * len(listed)
+
+
 def test_the_same_groups_give_the_same_bytes() -> None:
     assert msgspec.json.encode(meta_tools.tools(ROWS)) == msgspec.json.encode(meta_tools.tools(list(ROWS)))
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from dynamic_mcp import paths
 from dynamic_mcp.cli.invocation import Invocation
+from dynamic_mcp.cli.one_at_a_time import changing_files
 from dynamic_mcp.config import edit
 from dynamic_mcp.config.keys import path
 from dynamic_mcp.config.read import disabled, names_in
@@ -20,12 +21,17 @@ _EMPTY = '{\n  "mcpServers": {}\n}\n'
 
 def add(this: Invocation, name: str, entry: Mapping[str, object], *, may_replace: bool) -> int:
     """Write a server into the config; returns the exit code."""
-    file = file_to_be(this)
-    before = _text(file) if file.exists() else _EMPTY
-    if name in names_in(before, file) and not may_replace:
+    with changing_files():
+        return _add(this, file_to_be(this), name, entry, may_replace=may_replace)
+
+
+def _add(this: Invocation, file: Path, name: str, entry: Mapping[str, object], *, may_replace: bool) -> int:
+    before = _text(file) if file.exists() else None
+    is_there = before is not None and name in names_in(before, file)
+    if is_there and not may_replace:
         raise InvalidArguments(f"`{file}` has a server `{name}` already", hint="--replace takes its place")
-    _write(file, edit.put(before, ("mcpServers", name), entry))
-    _tell(this, file, name, "added to" if name not in names_in(before, file) else "replaced in", entry)
+    _write(file, before, edit.put(before or _EMPTY, ("mcpServers", name), entry))
+    _tell(this, file, name, "replaced in" if is_there else "added to", entry)
     for keys in plain_secrets({"mcpServers": {name: dict(entry)}}):
         this.out.words(f"warning: `{path(keys)}` looks like a secret in plain text; `${{VARIABLE}}` keeps it out")
     return 0
@@ -34,8 +40,9 @@ def add(this: Invocation, name: str, entry: Mapping[str, object], *, may_replace
 def remove(this: Invocation, name: str) -> int:
     """Take a server out of the config; returns the exit code."""
     file = this.file()
-    text = _with(file, name)
-    _write(file, edit.drop(text, ("mcpServers", name)))
+    with changing_files():
+        before = _with(file, name)
+        _write(file, before, edit.drop(before, ("mcpServers", name)))
     _tell(this, file, name, "removed from", None)
     return 0
 
@@ -43,11 +50,12 @@ def remove(this: Invocation, name: str) -> int:
 def switch(this: Invocation, name: str, *, on: bool) -> int:
     """Switch a server on or off; returns the exit code."""
     file = this.file()
-    text = _with(file, name)
-    if (name not in disabled(file)) == on:
-        this.out.words(f"`{name}` is {'enabled' if on else 'disabled'} already in `{file}`")
-        return 0
-    _write(file, edit.put(text, ("mcpServers", name, "enabled"), on))
+    with changing_files():
+        before = _with(file, name)
+        if (name not in disabled(file)) == on:
+            this.out.words(f"`{name}` is {'enabled' if on else 'disabled'} already in `{file}`")
+            return 0
+        _write(file, before, edit.put(before, ("mcpServers", name, "enabled"), on))
     _tell(this, file, name, "enabled in" if on else "disabled in", None)
     return 0
 
@@ -85,14 +93,15 @@ def _text(file: Path) -> str:
     return file.read_bytes().decode()
 
 
-def _write(file: Path, text: str) -> None:
-    names_in(text, file)
-    before = files.read_bytes(file)
+def _write(file: Path, before: str | None, after: str) -> None:
+    """Write a config that was this text before, or was not there. Raises ConfigError and FileError."""
+    names_in(after, file)
     try:
         paths.make_private(file.parent)
     except OSError as exc:
         raise ConfigError(str(file), "", f"cannot be written: {(exc.strerror or str(exc)).lower()}") from exc
-    files.write_bytes(file, text.encode(), expected=before, is_private=before is None)
+    expected = None if before is None else before.encode()
+    files.write_bytes(file, after.encode(), expected=expected, is_private=before is None)
 
 
 def _tell(this: Invocation, file: Path, name: str, done: str, entry: Mapping[str, object] | None) -> None:

@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 import termios
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,23 @@ class Desk:
             check=False,
         )
         return Done(done.returncode, done.stdout, done.stderr)
+
+    def run_at_once(self, *commands: Sequence[str]) -> list[Done]:
+        """Start these commands together, and wait for all."""
+        started = [
+            subprocess.Popen(
+                [*PROGRAM, *args],
+                cwd=self.folder,
+                env=self.environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for args in commands
+        ]
+        said = [each.communicate(timeout=BOUND_S) for each in started]
+        return [Done(each.returncode, *texts) for each, texts in zip(started, said, strict=True)]
 
     def on_terminal(self, *args: str, width: int = 80, **env: str) -> Done:
         """Run a command on a terminal of this width; `out` is all that it showed."""

@@ -121,6 +121,22 @@ def test_mode_and_link_of_the_file_stay(written: Desk) -> None:
     assert "enabled" in real.read_text()
 
 
+def test_changes_that_are_made_at_once_are_all_made(desk: Desk) -> None:
+    names = [f"new{n}" for n in range(10)]
+    desk.configure({f"old{n}": {"command": "x"} for n in range(6)})
+
+    done = desk.run_at_once(
+        *(["add", name, "--", "uvx", name] for name in names),
+        *(["remove", f"old{n}"] for n in range(3)),
+        *(["disable", f"old{n}"] for n in range(3, 6)),
+    )
+
+    assert [each.code for each in done] == [0] * len(done), [each.err for each in done if each.code]
+    found = {each["name"]: each["entry"] for each in _servers(desk)}
+    assert set(found) == {*names, "old3", "old4", "old5"}
+    assert [found[f"old{n}"]["enabled"] for n in range(3, 6)] == [False] * 3
+
+
 def _servers(desk: Desk) -> list[dict[str, Any]]:
     from dynamic_mcp.config import jsonc
 

@@ -111,7 +111,8 @@ class Person:
 @asynccontextmanager
 async def client_of(person: Person, config: Path) -> AsyncIterator[Client]:
     """Connect the SDK's client to the proxy."""
-    environment = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "XDG_CACHE_HOME") if name in os.environ}
+    passed = ("PATH", "PYTHONPATH", "HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME")
+    environment = {name: os.environ[name] for name in passed if name in os.environ}
     server = StdioServerParameters(command=sys.executable, args=["-m", "dynamic_mcp", str(config)], env=environment)
     async with (
         asyncio.timeout(BOUND_S),

@@ -29,7 +29,7 @@ from tests.upstreams.full_http import FullHttp
 
 GROUP = "up"
 # Both sides of a comparison run in this, and the proxy hands just this on to the server.
-ENVIRONMENT = {"PATH": os.environ.get("PATH", ""), "HOME": os.environ.get("HOME", "/"), "LANG": "C.UTF-8"}
+PASSED = ("PATH", "HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME")
 CAPABILITIES: Json = {
     "roots": {"listChanged": True},
     "sampling": {"tools": {}},
@@ -141,7 +141,8 @@ class Through(Peer):
         shown = await self.program.request(
             "tools/call", {"name": "get_dynamic_tools", "arguments": {"group": GROUP, "detail": "full"}}
         )
-        return wire.elements(shown["result"]["content"][0]["text"].encode())
+        listed = Raw(shown["result"]["content"][0]["text"].encode())
+        return wire.elements(wire.member(listed, "tools"))
 
     def as_said(self, frame: wire.Frame) -> dict[str, Raw]:
         params = super().as_said(frame)
@@ -183,7 +184,7 @@ async def meeting(side: type[Peer], config: Json, folder: Path, over: str = "std
 
 @contextlib.asynccontextmanager
 async def _met(side: type[Peer], config: Json, folder: Path) -> AsyncIterator[Peer]:
-    common = {**ENVIRONMENT, "XDG_CACHE_HOME": os.environ["XDG_CACHE_HOME"]}
+    common = {"LANG": "C.UTF-8", **{name: os.environ[name] for name in PASSED}}
     environment = {**common, **config.get("env", {})}
     command = [config.get("command"), *config.get("args", ())]
     if side is Through:
