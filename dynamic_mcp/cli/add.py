@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 @click.command(short_help="Add a server to the config.")
 @click.argument("name")
 @click.argument("program", nargs=-1, metavar="[-- COMMAND [ARGS]…]")
-@click.option("--url", metavar="URL", help="Where a remote server answers, instead of a command.")
-@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="Sent to it with every request.")
-@click.option("--type", "kind", type=click.Choice(["http", "sse"]), help="How it is spoken to. Default: found out.")
-@click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="A variable for the command.")
+@click.option("--url", metavar="URL", help="The URL of a remote server, instead of a command.")
+@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header of every request.")
+@click.option("--type", "kind", type=click.Choice(["http", "sse"]), help="Its transport. Default: detected.")
+@click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="A variable of its environment.")
 @click.option("--cwd", metavar="DIR", help="The directory to start the command in, relative to the config.")
 @click.option("--description", metavar="TEXT", help="One line that tells a model what the server is for.")
-@click.option("--replace", is_flag=True, help="Take the place of a server of this name.")
+@click.option("--replace", is_flag=True, help="Replace an existing server of this name.")
 @common
 def command(
     this: Invocation,

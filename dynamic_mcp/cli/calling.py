@@ -103,7 +103,7 @@ def _shown(this: Invocation, result: Raw, wanted: Wanted) -> int:
     if this.out.asked_for_json:
         this.out.json(bytes(result))
     elif is_error:
-        this.out.error("\n".join(contents.texts(result)) or "the tool reports an error, without a word")
+        this.out.error("\n".join(contents.texts(result)) or "the tool reported an error without a message")
     else:
         contents.show_result(this.out, result, wanted.save)
     return _ERROR_CODE if is_error else 0

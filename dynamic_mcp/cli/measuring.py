@@ -22,10 +22,16 @@ from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import DynamicMcpError, UpstreamError
 from dynamic_mcp.group import Group
 from dynamic_mcp.meta_tools import GET
+from dynamic_mcp.wording import counted
 
 # What every client hands to its model of a tool.
 _GIVEN = ("name", "description", "inputSchema")
-_COLUMNS = ("GROUP", "TOOLS", "DIRECT", "SEARCH", "WHOLE", "DIRECT, AND ONE SEARCH HERE")
+_COLUMNS = ("GROUP", "TOOLS", "DIRECT", "SEARCH", "WHOLE GROUP", "DIRECT (ABOVE), SEARCH (BELOW)")
+_LEGEND = (
+    "DIRECT: the tools without dynamic-mcp. An AI tool puts all of them into every conversation.",
+    "SEARCH: the answer to one search through dynamic-mcp, for the words of the group's first tool.",
+    "WHOLE GROUP: all tools of the group in one answer; more than DIRECT because of titles and output schemas.",
+)
 _BAR = 30
 
 
@@ -184,14 +190,17 @@ def _show(stats: Stats, out: Output) -> None:
     bar = out.drawn("█", "#")
     out.table(_COLUMNS, [_row(each, longest, bar) for each in stats.groups], title=f"tokens, {stats.counted}")
     out.line("")
+    for words in _LEGEND:
+        out.line(words, "dim")
+    out.line("")
     lines = [
-        (f"{stats.tools} tools, listed directly", stats.direct),
-        ("here, at the start", stats.start),
-        ("and after one search", stats.after_search),
-        ("or one whole group", stats.after_group),
+        (f"without dynamic-mcp: {counted(stats.tools, 'tool')} listed directly", stats.direct),
+        ("with dynamic-mcp, at the start", stats.start),
+        ("and after one search (the longest)", stats.after_search),
+        ("or after one whole group (the longest)", stats.after_group),
     ]
     rows = [[words, f"{cost.tokens:,}", f"{cost.bytes:,}", _share(cost, stats.direct)] for words, cost in lines]
-    out.table(("IN ALL", "TOKENS", "BYTES", "SHARE"), rows)
+    out.table(("ALL GROUPS", "TOKENS", "BYTES", "SHARE"), rows)
 
 
 def _share(cost: Cost, whole: Cost) -> str:

@@ -40,9 +40,9 @@ save_option = click.option(
 partial_option = click.option(
     "--partial", is_flag=True, help="Exit with 0 if at least one server answered; the others are on stderr."
 )
-quiet_option = click.option("-q", "--quiet", is_flag=True, help="Say nothing on stderr but errors.")
-verbose_option = click.option("-v", "--verbose", count=True, help="Say more on stderr; twice for everything.")
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON on a terminal too.")
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
+verbose_option = click.option("-v", "--verbose", count=True, help="Print more on stderr; -vv prints everything.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, also on a terminal.")
 
 
 def common(function: Callable[Concatenate[Invocation, P], int | None]) -> Command[...]:
@@ -80,5 +80,5 @@ def spoken(function: Callable[Concatenate[Invocation, P], int | None]) -> Comman
 def one_config(this: Invocation, config: str | None) -> Invocation:
     """Take the config from an argument or from --config. Raises UsageError where both name one."""
     if config and this.named:
-        raise click.UsageError(f"a config is named twice: `{config}` and `{this.named}`")
+        raise click.UsageError(f"two configs are given: `{config}` and `{this.named}`")
     return replace(this, named=config or this.named)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Read a resource.")
 @click.argument("uri")
-@click.option("--group", metavar="GROUP", shell_complete=complete_group, help="Ask this group only.")
+@click.option("--group", metavar="GROUP", shell_complete=complete_group, help="Ask only this group.")
 @timeout_option
 @save_option
 @common

@@ -26,6 +26,7 @@ from dynamic_mcp.proxy import Proxy
 from dynamic_mcp.roster import Entry, GroupEntry, Roster
 from dynamic_mcp.shelf import Shelf
 from dynamic_mcp.upstream.process import kill_all
+from dynamic_mcp.wording import counted
 
 log = logging.getLogger("dynamic_mcp")
 
@@ -35,9 +36,9 @@ _SERVERS_FIRST_S = 0.5
 _HELLO_WITHIN_S = 5.0
 
 _ON_A_TERMINAL = """\
-dynamic-mcp is an MCP server: an AI tool starts it and speaks JSON with it over stdin and stdout.
-Put `dynamic-mcp {file}` into that tool's MCP settings.
-It serves {count} here all the same; end it with Ctrl-D. `dynamic-mcp --help` shows what else there is."""
+dynamic-mcp is an MCP server: your AI tool starts it and talks to it over stdin and stdout.
+`dynamic-mcp install TOOL` adds it to a tool's settings; by hand, add the command `dynamic-mcp {file}` there.
+Serving {count} on this terminal until Ctrl-D. `dynamic-mcp --help` lists the other commands."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def serve(argument: str | None, options: LogOptions) -> None:
         logs.take(config.log)
         _warn(config, known=())
         if sys.stdin.isatty():
-            groups = f"{len(config.groups)} group{'' if len(config.groups) == 1 else 's'}"
+            groups = counted(len(config.groups), "group")
             print(_ON_A_TERMINAL.format(file=file, count=groups), file=sys.stderr)  # noqa: T201
         stdout = _stdout_to_ourselves()
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
@@ -72,7 +73,7 @@ def serve(argument: str | None, options: LogOptions) -> None:
 
 
 async def _serve(config: Config, stdout: int, logs: _Logs) -> None:
-    log.info("serving %s: %d groups", config.file, len(config.groups))
+    log.info("serving %s: %s", config.file, counted(len(config.groups), "group"))
     gc.freeze()  # what is there now stays to the end, and need not be looked through for garbage again and again
     known = logins(config.file, may_open_browser=True)
     cache = paths.cache_dir()
@@ -85,7 +86,7 @@ async def _serve(config: Config, stdout: int, logs: _Logs) -> None:
             await serve_stdio(proxy, sys.stdin.fileno(), stdout, config.max_message_bytes, on_signal)
     finally:
         await known.close()
-    log.info("served to the end")
+    log.info("stopped serving")
 
 
 class _Logs:
@@ -130,18 +131,18 @@ class _Reload:
         try:
             await self.watch.run()
         except Exception:
-            log.exception("a bug: the config is not watched any more")
+            log.exception("a bug: the config is no longer watched")
 
     def _take(self, config: Config) -> None:
         self._logs.take(config.log)
-        log.info("%s has changed: %d groups", config.file, len(config.groups))
+        log.info("%s has changed: %s", config.file, counted(len(config.groups), "group"))
         _warn(config, known=(*self.config.distrust, *self.config.warnings))
         self.config = config
         self._proxy.apply(config)
 
     def _refuse(self, error: ConfigError) -> None:
-        log.error("the config stays as it was: %s", error)
-        self._proxy.complain(f"the config stays as it was: {error}")
+        log.error("the config was not reloaded: %s", error)
+        self._proxy.complain(f"the config was not reloaded: {error}")
 
 
 @contextlib.asynccontextmanager

@@ -108,9 +108,7 @@ def _show(out: Output, found: list[tuple[Running, Memory | None]], config: Path 
             parts.append(f"{held.proxy // _MIB} MiB, its servers {held.servers // _MIB} MiB")
         out.line(", ".join(parts), indent=2)
         if running.silent_s:
-            out.line(
-                f"has not been heard of for {running.silent_s:.0f} s: it is stopped, or hangs", "yellow", indent=2
-            )
+            out.line(f"no sign of life for {running.silent_s:.0f} s: it is stopped or hangs", "yellow", indent=2)
         rows = [_row(group) for group in entry.groups]
         if rows:
             out.table(["GROUP", "TOOLS", "IN FLIGHT", "CALLS", "ERRORS", "STATE"], rows)

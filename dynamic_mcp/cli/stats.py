@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 @partial_option
 @common
 def command(this: Invocation, config: str | None, *, partial: bool) -> int:
-    """Show what the tools of CONFIG cost a model's context, listed directly and through this program.
+    """Show what the tools of CONFIG cost a model's context: listed directly, and through dynamic-mcp.
 
-    Servers whose tools are not known yet are started. Tokens are counted by `tiktoken` where that is installed,
-    else estimated as characters / 4.
+    Starts servers whose tools are not known yet. Tokens are counted with `tiktoken` if it is installed, else
+    estimated as characters / 4.
     """
     from dynamic_mcp.cli.measuring import stats
 

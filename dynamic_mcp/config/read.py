@@ -117,9 +117,9 @@ def _distrust(status: os.stat_result) -> Iterator[str]:
     if not stat.S_ISREG(status.st_mode):
         return
     if status.st_mode & stat.S_IWOTH:
-        yield "everybody on this machine may write this file, and so start programs as you; `chmod o-w` it"
+        yield "every user of this machine can write this file, and so run programs as you; `chmod o-w` it"
     if status.st_uid not in (0, os.getuid()):
-        yield f"this file belongs to the user with the number {status.st_uid}, who may so start programs as you"
+        yield f"this file belongs to user {status.st_uid}, who can run programs as you with it"
 
 
 def _document(file: Path, text: str) -> object:

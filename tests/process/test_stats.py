@@ -135,7 +135,14 @@ def test_a_person_at_a_terminal_sees_a_table_with_bars(tmp_path: Path) -> None:
     os.close(ours)
 
     assert process.wait(30) == 0
-    for words in ("group0", "group1", "█", "after one search", "one whole group"):
+    for words in (
+        "group0",
+        "group1",
+        "█",
+        "after one search",
+        "one whole group",
+        "DIRECT: the tools without dynamic-mcp",
+    ):
         assert words in shown.decode()
 
 

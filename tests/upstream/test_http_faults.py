@@ -84,8 +84,8 @@ async def test_a_status_that_is_no_answer_fails_its_call(kind: str, said: str) -
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
-        ("html", "sent `text/html`, which is no MCP message: <html>"),  # 44
-        ("no_type", "sent `no content type`, which is no MCP message: hello"),
+        ("html", "sent `text/html`, which is not an MCP message: <html>"),  # 44
+        ("no_type", "sent `no content type`, which is not an MCP message: hello"),
         ("gzip_bomb", "over `max_message_bytes`"),
         ("not_gzip", "cannot be decoded"),
         ("big_body", "over `max_message_bytes`"),
