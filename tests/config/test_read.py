@@ -112,7 +112,7 @@ def test_a_config_that_anybody_may_write_is_warned_of(tmp_path: Path) -> None:
 
     (warning,) = read(file, {}).distrust
 
-    assert "everybody on this machine may write this file" in warning
+    assert "every user of this machine can write this file" in warning
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="needs root, to give a file away")

@@ -153,4 +153,4 @@ async def test_a_config_that_anybody_may_write_is_warned_of(tmp_path: Path) -> N
     async with running(str(file)) as program:
         await program.initialize()
         await assert_alive(program, "odd")
-        assert "everybody on this machine may write this file" in await said(program)
+        assert "every user of this machine can write this file" in await said(program)

@@ -86,7 +86,7 @@ async def works(program: Program, group: str) -> None:
         ("redirect_loop", "not followed"),
         ("redirect_302", "not followed"),
         ("html", "no MCP message"),  # 44
-        ("no_type", "no MCP message"),
+        ("no_type", "not an MCP message"),
         ("gzip_bomb", "max_message_bytes"),
         ("big_body", "max_message_bytes"),
         ("bad_json", "does not answer the request"),

@@ -40,7 +40,7 @@ async def test_an_endpoint_elsewhere_is_refused_and_gets_nothing(endpoint: str) 
 async def test_a_stream_that_drops_ends_the_link_and_its_calls_which_may_have_run() -> None:  # 47
     ear = Listening()
     async with OddHttp(older="yes") as server, opened(remote(server.url, "sse"), listener=ear) as link:
-        with pytest.raises(LinkLost, match="broke the connection off") as raised:
+        with pytest.raises(LinkLost, match="closed the connection") as raised:
             await call(link, "fault", kind="drop")
         await ear.hears_of_loss()
 
