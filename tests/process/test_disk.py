@@ -116,7 +116,7 @@ async def test_programs_that_share_a_cache_disturb_each_other_in_nothing(tmp_pat
         async with asyncio.timeout(10):
             while len(kept(cache)) < len(servers):  # noqa: ASYNC110 - a file raises no event
                 await asyncio.sleep(0.01)
-        assert not [words for program in programs for words in [await said(program)] if "kept catalog" in words]
+        assert not [words for program in programs for words in [await said(program)] if "cached catalog" in words]
     assert files_in(cache) == {*kept(cache)}
 
 

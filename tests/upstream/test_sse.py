@@ -81,7 +81,7 @@ async def test_a_post_that_is_never_answered_is_cut_by_the_timeout() -> None:
 async def test_a_server_that_names_no_endpoint_is_given_up() -> None:
     timeouts = Timeouts(connect_s=0.1, tools_s=1, resources_s=1, prompts_s=1)
     async with OddHttp(older="never") as server:
-        with pytest.raises(TimedOut, match="named no endpoint"):
+        with pytest.raises(TimedOut, match="sent no endpoint"):
             await open_link(remote(server.url, "sse", timeouts=timeouts), Ear(), Greeting())
 
 
