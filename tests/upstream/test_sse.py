@@ -57,7 +57,7 @@ async def test_a_session_that_is_gone_means_that_nothing_was_executed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"), [("500", "500"), ("401", "401"), ("close", "broke"), ("redirect_302", "302")]
+    ("kind", "said"), [("500", "500"), ("401", "401"), ("close", "closed the connection"), ("redirect_302", "302")]
 )
 async def test_a_post_that_fails_costs_its_call_alone(kind: str, said: str) -> None:
     async with OddHttp(older="yes") as server, opened(remote(server.url, "sse")) as link:
