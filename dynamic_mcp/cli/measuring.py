@@ -30,7 +30,7 @@ _COLUMNS = ("GROUP", "TOOLS", "DIRECT", "SEARCH", "WHOLE GROUP", "DIRECT (ABOVE)
 _LEGEND = (
     "DIRECT: the tools without dynamic-mcp. An AI tool puts all of them into every conversation.",
     "SEARCH: the answer to one search through dynamic-mcp, for the words of the group's first tool.",
-    "WHOLE GROUP: all tools of the group in one answer; more than DIRECT because of titles and output schemas.",
+    "WHOLE GROUP: all tools in one answer. Often more than DIRECT: it adds titles, output schemas, annotations.",
 )
 _BAR = 30
 
@@ -186,7 +186,7 @@ def _words(name: str) -> str:
 
 
 def _show(stats: Stats, out: Output) -> None:
-    longest = max((each.direct.tokens for each in stats.groups), default=0)
+    longest = max((cost.tokens for each in stats.groups for cost in (each.direct, each.search)), default=0)
     bar = out.drawn("█", "#")
     out.table(_COLUMNS, [_row(each, longest, bar) for each in stats.groups], title=f"tokens, {stats.counted}")
     out.line("")

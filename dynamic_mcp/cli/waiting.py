@@ -46,7 +46,7 @@ class Waiting:
         if not self._has_names:
             return self._what
         if not self._pending:
-            return "stopping what was started"
+            return "finishing"
         named = ", ".join(self._pending[:_MOST_NAMED])
         more = len(self._pending) - _MOST_NAMED
         return f"{self._what} {named}{f' and {more} more' if more > 0 else ''}"

@@ -172,4 +172,4 @@ def test_a_terminal_shows_which_servers_are_still_waited_for_and_how_long() -> N
     assert str(waiting) == "asking a, c, d and 1 more (3 s): progress 1/2"
     for name in ("a", "c", "d", "e"):
         waiting.done(name)
-    assert str(waiting).startswith("stopping what was started (3 s)")
+    assert str(waiting).startswith("finishing (3 s)")
