@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 
 import pytest
 
@@ -55,7 +56,9 @@ def test_no_color_and_dumb_terminals_get_no_control_sequences(desk: Desk) -> Non
 
 
 def test_a_spinner_is_for_terminals_only(desk: Desk) -> None:
-    assert "asking full" in desk.on_terminal("tools").out
+    code = "import time; time.sleep(60)"
+    desk.configure({"slow": {"command": sys.executable, "args": ["-c", code], "timeout": {"connect": "2s"}}})
+    assert "asking slow (1 s)" in plain(desk.on_terminal("tools").out)
     assert "asking" not in desk.run("tools").err
 
 
