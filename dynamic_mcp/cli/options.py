@@ -47,15 +47,15 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, 
 
 def common(function: Callable[Concatenate[Invocation, P], int | None]) -> Command[...]:
     """Give a command the options that all have; it gets them as its first argument, and returns its exit code."""
-    return config_option(spoken(function))
+    return config_option(without_config(function))
 
 
 def about_proxies(function: Callable[Concatenate[Invocation, P], int | None]) -> Command[...]:
     """Do the same for a command about running proxies, where a config only narrows down which."""
-    return proxies_option(spoken(function))
+    return proxies_option(without_config(function))
 
 
-def spoken(function: Callable[Concatenate[Invocation, P], int | None]) -> Command[...]:
+def without_config(function: Callable[Concatenate[Invocation, P], int | None]) -> Command[...]:
     """Do the same for a command that uses no config."""
 
     @quiet_option
