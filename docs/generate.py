@@ -15,7 +15,8 @@ from typing import Any
 import click
 
 from dynamic_mcp import errors
-from dynamic_mcp.cli.main import SECTIONS, commands
+from dynamic_mcp.cli.commands import commands
+from dynamic_mcp.cli.words import SECTIONS
 from dynamic_mcp.config.schema import schema
 from dynamic_mcp.importer import locations
 from dynamic_mcp.importer.found import Machine, Scope

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from dynamic_mcp.importer.adapter import SYSTEMS, Adapter, Field, Place, Wait
+from dynamic_mcp.importer.adapter import SYSTEMS, Adapter, Field, Place, Syntax, Wait
 from dynamic_mcp.importer.fields import COMMON
 from dynamic_mcp.importer.found import Scope
 from dynamic_mcp.importer.known.syntaxes import ANY
@@ -16,6 +16,7 @@ FILE = Path(__file__).parent / "import-tools.md"
 _SYSTEMS = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}
 _SCOPES = {Scope.USER: "", Scope.PROJECT: "project: ", Scope.LOCAL: "local: "}
 _EDITOR = re.compile(r"(?:\{appdata\}/[^/]+|~/\.vscode-server/data)(/User/globalStorage/.*)")
+_IN_EDITOR = r"<editor>\1"
 
 _BEGINNING = """# The tools that are read
 
@@ -49,8 +50,12 @@ becomes a whole path elsewhere. A user's stays as it is, with a warning.
 
 ## Where
 
-| tool | names | files | variables | `timeout` | remarks |
-|---|---|---|---|---|---|
+A server gets of the environment what the tool gave it: all, what programs need to run (safe), or all but what the
+tool holds back. Where nobody knows what a tool gives, it is what is safe, as with the protocol's own libraries. A
+variable that is not set stays as it is written and is named when the server starts, unless *unset is empty* there.
+
+| tool | names | files | variables | environment | `timeout` | remarks |
+|---|---|---|---|---|---|---|
 """
 
 _ROWS = (
@@ -87,15 +92,39 @@ def _names(meanings: tuple[Field, ...]) -> str:
 
 def _row(adapter: Adapter) -> str:
     names = ", ".join(f"`{name}`" for name in (adapter.name, *adapter.aliases))
-    syntax = "any" if adapter.variables == ANY else " ".join(_syntaxes(adapter)) or "none"
     unit = {1.0: "s", 0.001: "ms", None: "guessed"}[adapter.timeout_unit_s]
     remarks = f"{adapter.notes} [Source]({adapter.source}), {adapter.checked}".strip()
-    cells = (adapter.title, names, "<br>".join(_files(adapter)) or "none", syntax, unit, remarks)
+    files = "<br>".join(_files(adapter)) or "none"
+    cells = (adapter.title, names, files, _variables(adapter), _inherited(adapter), unit, remarks)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def _syntaxes(adapter: Adapter) -> list[str]:
-    return list(dict.fromkeys(f"`{each.value.split(',')[0]}`" for each in adapter.variables))
+def _variables(adapter: Adapter) -> str:
+    parts = ["any" if adapter.variables == ANY else _syntaxes(adapter.variables) or "none"]
+    if adapter.env_variables:
+        parts.append(f"in `env` and `headers` also {_syntaxes(adapter.env_variables)}")
+    for variables in dict.fromkeys(place.variables for place in adapter.places if place.variables is not None):
+        places = [place for place in adapter.places if place.variables == variables]
+        paths = dict.fromkeys(f"`{_EDITOR.sub(_IN_EDITOR, each.path).removeprefix('./')}`" for each in places)
+        parts.append(f"{_syntaxes(variables)} in {', '.join(paths)}")
+    if adapter.empties != "nowhere":
+        parts.append("unset is empty" + (" in `env` and `headers`" if adapter.empties == "env" else ""))
+    return "; ".join(parts)
+
+
+def _syntaxes(variables: tuple[Syntax, ...]) -> str:
+    return " ".join(dict.fromkeys(f"`{each.value.split(',')[0]}`" for each in variables))
+
+
+def _inherited(adapter: Adapter) -> str:
+    match adapter.inherits:
+        case None:
+            return "unknown"
+        case tuple(names):
+            held_back = [f"`{name.removeprefix('!')}`" for name in names if name.startswith("!")]
+            return f"all but {', '.join(held_back)}"
+        case choice:
+            return choice
 
 
 def _files(adapter: Adapter) -> Iterator[str]:
@@ -108,7 +137,7 @@ def _files(adapter: Adapter) -> Iterator[str]:
 
 
 def _shown(place: Place) -> str:
-    path = _EDITOR.sub(r"<editor>\1", place.path).removeprefix("./")
+    path = _EDITOR.sub(_IN_EDITOR, place.path).removeprefix("./")
     variable = ""
     if match := re.match(r"\{([A-Z_]+)(?:\|([^}]*))?\}", path):
         variable = f" (`${match[1]}`)" if match[2] else ""

@@ -7,10 +7,8 @@ comes a note of what was done. Where two readings fit, none is taken: the answer
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from difflib import get_close_matches
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from dynamic_mcp import wire
 from dynamic_mcp.errors import InvalidArguments
@@ -32,8 +30,7 @@ _AS_JSON = "was JSON in a string"
 _IN_A_LIST = "was one value and is now a list"
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """Arguments as they may be meant, and what had to be done to what came."""
 
     args: Raw
@@ -261,6 +258,8 @@ def _with(data: Raw, path: Path, value: Raw) -> Raw:
 
 def _misnamed(schema: InputSchema, args: Raw, flaws: Sequence[Flaw]) -> Iterator[str]:
     """Yield a guess for each name that no parameter has."""
+    from difflib import get_close_matches  # only when somebody got a name wrong
+
     given = wire.members(args)
     told = {name for flaw in flaws for name in flaw.unknown}
     left = [name for name in schema.parameters if name not in given]

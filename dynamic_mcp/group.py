@@ -125,12 +125,18 @@ class Group:
         """Why the group is down, in one line; empty while it is not."""
         return self._life.reason()
 
+    @property
+    def advice(self) -> str:
+        """What a person may have to do before the upstream can work, as setting a variable; mostly empty."""
+        return self._life.advice
+
     # --- use -------------------------------------------------------------------------------------------
 
     def start(self, greeting: Greeting) -> None:
         """Begin the group's life; one whose catalog is not known connects in the background to learn it."""
         self._greeting = greeting
         if self._supervisor is None and self.state is not State.CLOSED:
+            self._life.advise(greeting.advice(self.config))
             self._wanted = not self._offer.load() or self.config.eager
             self._supervisor = asyncio.create_task(self._live(), name=f"group {self.name}")
 

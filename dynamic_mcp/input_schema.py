@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from dynamic_mcp.plain_schema import ANNOTATIONS, plain
 
@@ -41,8 +40,7 @@ _NOT_TAKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 Path = tuple[str | int, ...]
 
 
-@dataclass(frozen=True)
-class Flaw:
+class Flaw(Struct, frozen=True):
     """One thing that is wrong: where in the arguments, in words, and the names of parameters that are unknown."""
 
     path: Path

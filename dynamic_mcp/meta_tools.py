@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 GET = "get_dynamic_tools"
 CALL = "call_dynamic_tool"
@@ -17,8 +18,7 @@ OWN_ARGUMENTS = frozenset(("group", "name", "args", "select"))
 _ALWAYS_LOADED = {"_meta": {"anthropic/alwaysLoad": True}}
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(Struct, frozen=True):
     """A group as a model sees it; `reason` says why it is down, and is empty while it is not."""
 
     name: str

@@ -31,12 +31,26 @@ def group_uri(group: str, uri: str) -> str:
     return f"{_SCHEME}{quote(group, safe='')}/{quote(uri, safe='')}"
 
 
+def group_template(group: str, template: str) -> str:
+    """Return a URI template that names a template by its group: `dynamic-mcp://<group>/<template>`.
+
+    The template itself stays as it is, so that its variables expand as they would without the group.
+    """
+    return f"{_SCHEME}{quote(group, safe='')}/{template}"
+
+
 def split_group_uri(uri: str) -> tuple[str, str] | None:
-    """Return the group and the upstream's own URI that a group URI names, or None where it is another URI."""
+    """Return the group and the upstream's own URI that a group URI names, or None where it is another URI.
+
+    What follows the group is an encoded URI, or has a colon and is what a group's template stands for or makes.
+    """
     if not uri.startswith(_SCHEME):
         return None
-    group, slash, encoded = uri.removeprefix(_SCHEME).partition("/")
-    return (unquote(group), unquote(encoded)) if slash and group and encoded else None
+    group, slash, own = uri.removeprefix(_SCHEME).partition("/")
+    if not (slash and group and own):
+        return None
+    is_plain = ":" in own or "{" in own  # an encoded URI has neither
+    return unquote(group), own if is_plain else unquote(own)
 
 
 def closest(name: str, names: Iterable[str], *, most: int = 3, cutoff: float = 0.5) -> list[str]:

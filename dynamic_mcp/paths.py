@@ -2,7 +2,6 @@
 
 import os
 import sys
-import tempfile
 from pathlib import Path
 
 import platformdirs
@@ -48,10 +47,10 @@ def write_private(path: Path, data: bytes, *, durable: bool = True) -> None:
 
 
 def _replace(path: Path, data: bytes, *, durable: bool) -> None:
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")  # O_EXCL and 0600
-    written = Path(name)
+    written = path.with_name(f".new-{os.urandom(8).hex()}")
+    opened = open(written, "xb", opener=_privately)  # noqa: SIM115 - `Path.open` takes no opener; closed below
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with opened as file:
             file.write(data)
             file.flush()
             if durable:
@@ -60,6 +59,10 @@ def _replace(path: Path, data: bytes, *, durable: bool) -> None:
     except BaseException:
         written.unlink()
         raise
+
+
+def _privately(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 class FileLock:

@@ -7,10 +7,9 @@ lost: what is left out is handed to `keep`, which returns the URI that it can be
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from dynamic_mcp import selection, wire
 from dynamic_mcp.config.resolved import Answers
@@ -29,8 +28,7 @@ _LINE_WITHIN = 0.75
 _WORD_WITHIN = 0.95
 
 
-@dataclass(frozen=True)
-class _Block:
+class _Block(Struct, frozen=True):
     """One block of a result's content; `text` is None where it is binary or unknown."""
 
     raw: Raw
@@ -133,6 +131,17 @@ def data_of(structured: Raw | None, texts: Iterable[str]) -> object:
     if not found:
         raise ValueError("no text")
     return found[0] if len(found) == 1 else found
+
+
+def explained(result: Raw, words: str) -> Raw:
+    """Return a result that is an error with a text more in it; any other as it is."""
+    try:
+        members = wire.members(result)
+        if bytes(members.get("isError", b"")) != b"true":
+            return result
+        return _result(members, [*_blocks(members), _text(words)])
+    except wire.Malformed:
+        return result
 
 
 # --- blocks ----------------------------------------------------------------------------------------------

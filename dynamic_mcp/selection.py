@@ -9,12 +9,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 if TYPE_CHECKING:
     from jsonpath_ng import JSONPath
@@ -32,8 +31,7 @@ class BadPath(ValueError):
     """A path that is none, or that may take for ever."""
 
 
-@dataclass(frozen=True)
-class _Step:
+class _Step(Struct, frozen=True):
     """One step of a path; `is_deep` where it looks at everything below too, `is_each` at each item alone."""
 
     find: JSONPath
@@ -41,8 +39,7 @@ class _Step:
     is_each: bool
 
 
-@dataclass(frozen=True)
-class _Path:
+class _Path(Struct, frozen=True):
     steps: tuple[_Step, ...]
     is_definite: bool
 

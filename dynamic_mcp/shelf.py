@@ -10,11 +10,10 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from dynamic_mcp import paths, wire
 from dynamic_mcp.catalog import Catalog, Kind, Listing
@@ -28,13 +27,12 @@ MAX_FILES = 500
 MAX_CHANGES = 100
 
 
-@dataclass(frozen=True)
-class Kept:
+class Kept(Struct, frozen=True):
     """A catalog from disk: when it was read from the upstream (seconds since 1970), and changed definitions."""
 
     catalog: Catalog
     read_at: float
-    changes: tuple[str, ...] = field(default=())
+    changes: tuple[str, ...] = ()
 
 
 class Shelf:
@@ -111,8 +109,7 @@ def key(config: GroupConfig) -> str:
             what = ["remote", remote.kind, remote.url, sorted(remote.headers.items()), login]
         case Broken():
             what = ["broken", config.name]
-    features, tools = asdict(config.features), asdict(config.tools)
-    return sha256(wire.encode([what, features, tools])).hexdigest()[:40]
+    return sha256(wire.encode([what, config.features, config.tools])).hexdigest()[:40]
 
 
 def _written(group: str, catalog: Catalog, now: float, changes: list[str]) -> bytes:

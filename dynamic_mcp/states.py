@@ -48,6 +48,7 @@ class Life:
         self.state = State.COLD
         self.error: DynamicMcpError | None = None
         self.attempts = attempts
+        self.advice = ""
         self._name = name
         self._clock = clock
         self._changed = changed
@@ -60,15 +61,23 @@ class Life:
         log.log(level, "group %s %s", self._name, f"{state.value}: {why}" if why else state.value)
         self._changed()
 
+    def advise(self, advice: str) -> None:
+        """Take what is to be said with every failure, and say it once now."""
+        self.advice = advice
+        if advice:
+            log.warning("group %s: %s", self._name, advice)
+
     def attempt_failed(self, error: DynamicMcpError) -> None:
         """Leave CONNECTING without a link."""
         self.error = error
+        if self.advice and self.advice not in error.hint:
+            error.hint = "; ".join(filter(None, (self.advice, error.hint)))
         self.attempts.failed(self._clock.now())
         if isinstance(error, LoginNeeded):
             self.enter(State.NEEDS_LOGIN, error.hint)
             return
         is_over = self.is_final() or self.attempts.are_spent()
-        self.enter(State.FAILED if is_over else State.WAITING, _in_one_line(error))
+        self.enter(State.FAILED if is_over else State.WAITING, self.reason_of(error))
 
     def link_failed(self, error: DynamicMcpError, *, has_served: bool) -> None:
         """Leave READY: a link that has served may be replaced at once, one that never did counts as a failure."""
@@ -77,7 +86,7 @@ class Life:
             self.attempts.forget()
         else:
             self.attempts.failed(self._clock.now())
-        self.enter(State.WAITING, _in_one_line(error))
+        self.enter(State.WAITING, self.reason_of(error))
 
     def close(self) -> None:
         """End, for good."""
@@ -112,7 +121,12 @@ class Life:
 
     def reason(self) -> str:
         """Say why the group is down, in one line; nothing while it is not."""
-        return _in_one_line(self.error) if self.error is not None and self.state in DOWN else ""
+        return self.reason_of(self.error) if self.error is not None and self.state in DOWN else ""
+
+    def reason_of(self, error: DynamicMcpError) -> str:
+        """Say what an error means for the group, in one line, with the advice."""
+        said = _in_one_line(error)
+        return f"{said}; {self.advice}" if self.advice and self.advice not in said else said
 
     def gone(self) -> DynamicMcpError:
         """Say that the group is there no more."""

@@ -7,15 +7,15 @@ It takes time in proportion to the two lengths, whatever a hostile template look
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 _EXPRESSION = re.compile(r"\{([+#./;?&]?)([^{}]*)\}")
 _LONGEST = 2000
 
 
-@dataclass(frozen=True)
-class _Form:
+class _Form(Struct, frozen=True):
     """What an operator's expansion looks like: what it begins with, and what it cannot hold."""
 
     lead: str

@@ -7,7 +7,12 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+# How long an example takes says something about the machine, and nothing about the code.
+hypothesis.settings.register_profile("without clocks", deadline=None)
+hypothesis.settings.load_profile("without clocks")
 
 
 @pytest.fixture(autouse=True)

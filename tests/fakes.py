@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
+
+from msgspec.structs import replace
 
 from dynamic_mcp import wire
 from dynamic_mcp.config.resolved import (

@@ -76,6 +76,13 @@ def test_every_uri_of_a_group_leads_back_to_the_group_and_the_uri(group: str, ur
     assert names.split_group_uri(names.group_uri(group, uri)) == (group, uri)
 
 
+@pytest.mark.parametrize("made", ["file:///a%2Fb", "x:{id}", "any:%7B"])
+def test_what_a_groups_template_makes_leads_to_the_group_and_stays_as_it_was_made(made: str) -> None:
+    named = names.group_template("my/group", made)
+    assert named == f"dynamic-mcp://my%2Fgroup/{made}"
+    assert names.split_group_uri(named) == ("my/group", made)
+
+
 @pytest.mark.parametrize(
     "uri",
     ["file:///a", "dynamic-mcp:/a/b", "dynamic-mcp://", "dynamic-mcp://a", "dynamic-mcp://a/", "dynamic-mcp:///a"],

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from msgspec import Raw
+from msgspec.structs import replace
 
 from dynamic_mcp.catalog import Catalog, Kind, Listing
 from dynamic_mcp.config.resolved import OAuth, Program, Remote

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from dynamic_mcp import meta_tools, wire
 from dynamic_mcp.cli import contents, typed

@@ -67,7 +67,7 @@ def command(shell: str) -> None:
         return
     from click.shell_completion import get_completion_class
 
-    from dynamic_mcp.cli.main import commands
+    from dynamic_mcp.cli.commands import commands
 
     made = get_completion_class(shell)
     assert made is not None, "click knows these"

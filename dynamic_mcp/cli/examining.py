@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dynamic_mcp.cli.invocation import Invocation, without_groups
@@ -21,7 +22,7 @@ _STDERR_LINES = 5
 
 def check(this: Invocation) -> int:
     """Print what is to be said of the config; returns the exit code."""
-    _, findings = check_file(this.file(), os.environ)
+    _, findings = _of_files(this.file())
     if this.out.is_json:
         this.out.json(findings)
     else:
@@ -34,7 +35,7 @@ def doctor(this: Invocation, group: str | None) -> int:
     from dynamic_mcp.cli.running import run
 
     file = this.file()
-    config, findings = check_file(file, os.environ)
+    config, findings = _of_files(file)
     examined: list[Examined] = []
     if config is not None:
         chosen = this.config_of(group)
@@ -51,6 +52,14 @@ def doctor(this: Invocation, group: str | None) -> int:
             if each.is_up or not any(_is_of(error, each.group) for error in errors):  # else it stands above
                 _show_group(this.out, each, is_verbose=this.verbose > 0)
     return exit_code([*findings, *(finding for each in examined for finding in each.findings)])
+
+
+def _of_files(file: Path) -> tuple[Config | None, list[Finding]]:
+    """Return the config, unless it is wrong, and what its file and those of the tools that start it show."""
+    from dynamic_mcp.cli.installed import withheld
+
+    config, findings = check_file(file, os.environ)
+    return config, findings if config is None else [*findings, *withheld(file, os.environ)]
 
 
 async def _examined(config: Config, out: Output) -> list[Examined]:

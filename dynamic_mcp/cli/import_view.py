@@ -77,9 +77,12 @@ def show_to_do(out: Output, made: Plan) -> None:
         if item.action not in (Action.SAME, Action.SKIP):
             choice = f" ({item.choice})" if item.choice else ""
             origin = _origin(item.found.source, item.found.name, item.name)
-            out.words(f"  {item.action}{choice}: {item.name}{origin}")
+            fields = f", which differ in {', '.join(item.conflicts)}" if item.conflicts else ""
+            out.words(f"  {item.action}{choice}: {item.name}{origin}{fields}")
+        elif item.action is Action.SAME and item.reason:
+            out.words(f"  same: {item.found.name}{_from(item.found.source)}, which {item.reason}")
         elif item.reason:
-            out.words(f"  skipped: {item.found.name}: {item.reason}")
+            out.words(f"  skipped: {item.found.name}{_from(item.found.source)}: {item.reason}")
     for name, servers in made.exports.items():
         out.words(f"to set: {name} (for {', '.join(servers)})")
     if made.literal_secrets():
@@ -87,4 +90,8 @@ def show_to_do(out: Output, made: Plan) -> None:
 
 
 def _origin(source: Source, found: str, name: str) -> str:
-    return f" from {source.tool} ({source.scope.value})" + (f", where it is `{found}`" if found != name else "")
+    return _from(source) + (f", where it is `{found}`" if found != name else "")
+
+
+def _from(source: Source) -> str:
+    return f" from {source.tool} ({source.scope.value})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets as randomness
 import sys
@@ -17,12 +18,13 @@ from dynamic_mcp import paths
 from dynamic_mcp.cli import import_view as view
 from dynamic_mcp.cli.answers import Asking, asking
 from dynamic_mcp.cli.invocation import Invocation
+from dynamic_mcp.cli.one_at_a_time import changing_files
 from dynamic_mcp.errors import ConfigError, DynamicMcpError
 from dynamic_mcp.importer import describe, files, read, vault
 from dynamic_mcp.importer.adapter import Adapter
 from dynamic_mcp.importer.found import Found, Machine, Reading, Scope
 from dynamic_mcp.importer.importing import Order, plan
-from dynamic_mcp.importer.journal import Change, Edit, Journal
+from dynamic_mcp.importer.journal import Change, Deed, Edit, Journal
 from dynamic_mcp.importer.memory import Memories, written
 from dynamic_mcp.importer.merge import Conflict, Entry
 from dynamic_mcp.importer.plan import Choice, Plan
@@ -89,8 +91,16 @@ def run(this: Invocation, options: Options) -> int:
             return OK
     if order.output.exists() and not options.force and ask.has_answers:
         order = replace(order, is_afresh=ask.may_overwrite(order.output))
-    made = _planned(this, options, order, readings, memories, ask)
-    return _finish(this, options, made, memories)
+    if ask.has_answers:
+        readings = _by_name(readings)
+    describing = _describing(this, options, order, readings, memories, ask)
+    with contextlib.ExitStack() as turn:
+        if not (ask.is_terminal or ask.has_answers):
+            turn.enter_context(changing_files())
+        made = plan(readings, order, memories, settle=_settling(options, ask), describe=describing)
+        if ask.is_terminal or ask.has_answers:  # who is asked keeps nobody else waiting
+            turn.enter_context(changing_files())
+        return _finish(this, options, made, memories)
 
 
 def machine_of(project: str | None) -> Machine:
@@ -122,6 +132,7 @@ def _order(options: Options, machine: Machine) -> Order:
         skip_disabled=options.skip_disabled,
         secrets=options.secrets,
         is_afresh=options.force,
+        environment=machine.environment,
     )
 
 
@@ -138,7 +149,11 @@ def _readings(options: Options, machine: Machine) -> list[Reading]:
 
 def _without_echoes(readings: Sequence[Reading]) -> list[Reading]:
     """Leave out the project's files that are the user's own, as they are in the home directory."""
-    users = {(each.source.tool, each.source.file) for each in readings if each.source.scope is Scope.USER}
+    users = {
+        (each.source.tool, each.source.file)
+        for each in readings
+        if each.source.scope is Scope.USER and (each.servers or each.error)
+    }
     return [
         each
         for each in readings
@@ -178,40 +193,29 @@ def _nothing(this: Invocation, options: Options, machine: Machine, readings: Seq
     return NOTHING_FOUND
 
 
-def _planned(
-    this: Invocation, options: Options, order: Order, readings: Sequence[Reading], memories: Memories, ask: Asking
-) -> Plan:
-    def settle(conflict: Conflict) -> Choice:
-        if options.on_conflict != "ask":
-            return Choice(options.on_conflict)
-        return ask.whose(conflict) if ask.is_terminal else Choice.KEEP
-
-    def settle_quietly(conflict: Conflict) -> Choice:
-        return Choice.KEEP if options.on_conflict == "ask" else Choice(options.on_conflict)
-
-    if ask.has_answers:
-        readings = _by_name(readings)
-    if options.describe == "server" and not options.dry_run:
-        first = plan(readings, order, memories, settle=settle_quietly)
-        describing = _from_servers(this, options, first)
-    else:
-        describing = _describing(options, ask)
-    return plan(readings, order, memories, settle=settle, describe=describing)
+def _settling(options: Options, ask: Asking) -> Callable[[Conflict], Choice]:
+    """Return what decides a conflict: the command line, a person at the terminal, or what is there already."""
+    if options.on_conflict != "ask":
+        return lambda conflict: Choice(options.on_conflict)
+    return ask.whose if ask.is_terminal else lambda conflict: Choice.KEEP
 
 
 def _by_name(readings: Sequence[Reading]) -> list[Reading]:
     return [replace(each, servers=tuple(sorted(each.servers, key=lambda found: found.name))) for each in readings]
 
 
-def _describing(options: Options, ask: Asking) -> Callable[[Found], Entry]:
-    def automatic(found: Found) -> Entry:
-        return describe.described(found.name, found.entry)
-
+def _describing(
+    this: Invocation, options: Options, order: Order, readings: Sequence[Reading], memories: Memories, ask: Asking
+) -> Callable[[Found], Entry]:
+    """Return what describes a new server; the servers themselves are asked here, before any file is locked."""
+    if options.describe == "server" and not options.dry_run:
+        quiet = options if options.on_conflict != "ask" else replace(options, on_conflict="keep")
+        return _from_servers(this, options, plan(readings, order, memories, settle=_settling(quiet, ask)))
     if options.describe == "none":
         return lambda found: found.entry
     if ask.has_answers or (options.describe == "ask" and ask.is_terminal):
         return ask.about
-    return automatic
+    return lambda found: describe.described(found.name, found.entry)
 
 
 def _from_servers(this: Invocation, options: Options, first: Plan) -> Callable[[Found], Entry]:
@@ -242,14 +246,15 @@ def _finish(this: Invocation, options: Options, made: Plan, memories: Memories) 
     if options.dry_run:
         view.show_to_do(this.out, made)
     else:
-        _write(made, memories)
+        write(made, memories)
         view.show_done(this.out, made, is_exposed=bool(plain) and is_exposed(made.output, os.environ))
     if this.out.asked_for_json:
         this.out.json(made.as_json())
     return IN_PART if made.errors or any(item.is_flawed for item in made.items) else OK
 
 
-def _write(made: Plan, memories: Memories) -> None:
+def write(made: Plan, memories: Memories) -> Deed | None:
+    """Write what a plan says; return what can be undone, None where only the memory of the import changes."""
     changes: list[Change] = []
     if made.env_file is not None:
         before = files.read_bytes(made.env_file)
@@ -264,9 +269,9 @@ def _write(made: Plan, memories: Memories) -> None:
     )
     if len(changes) > 1:
         tools = list(dict.fromkeys(reading.source.tool for reading in made.readings if reading.servers))
-        journal().do(f"import {' '.join(tools)}", "", now(), changes)
-    else:
-        paths.write_private(memory, changes[0].after)
+        return journal().do(f"import {' '.join(tools)}", "", now(), changes)
+    paths.write_private(memory, changes[0].after)
+    return None
 
 
 def _edits(made: Plan) -> tuple[Edit, ...]:

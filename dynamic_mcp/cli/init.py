@@ -1,4 +1,4 @@
-"""`dynamic-mcp init`: a first config, step by step."""
+"""`dynamic-mcp init`: from the AI tools on this machine to a working setup."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
 
 
-@click.command(short_help="Make a first config, step by step.")
+@click.command(short_help="Set up dynamic-mcp for your AI tools.")
+@click.option("-y", "--yes", is_flag=True, help="Take the default answers, and ask nothing.")
 @common
-def command(this: Invocation) -> int:
-    """Make a first config, step by step, on a terminal.
+def command(this: Invocation, *, yes: bool) -> int:
+    """Set up dynamic-mcp for the AI tools on this machine.
 
-    It brings in the servers of the AI tools that are found here, adds others, checks the config, and puts
-    dynamic-mcp into those tools. Each step asks first, and is a command of its own that can be run again:
-    import, add, doctor, install; `dynamic-mcp undo` takes back what was written into other tools.
+    It finds the tools and their servers, tries each server, shows what is going to happen, and does it after one
+    yes: the servers go into one config, and each tool gets one entry in place of its own. Enter is a good answer to
+    every question. `dynamic-mcp undo` takes back what was done.
     """
-    from dynamic_mcp.cli.beginning import begin
+    from dynamic_mcp.cli.wizard import begin
 
-    return begin(this)
+    return begin(this, yes=yes)

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 @click.argument("tool", shell_complete=complete_ai_tool)
 @click.option(
     "--scope",
-    type=click.Choice(["user", "project", "local"]),
+    type=click.Choice(["user", "project", "local", "all"]),
     default="user",
     show_default=True,
-    help="Whose settings; `local` is the user's own for one project.",
+    help="Whose settings; `local` is the user's own for one project, `all` replaces servers in all of them.",
 )
 @click.option("--project", metavar="DIR", type=click.Path(file_okay=False), help="The project. Default: here.")
 @click.option("--replace", is_flag=True, help="Switch off there what was imported from it, or take it out.")
@@ -30,7 +30,8 @@ def command(this: Invocation, tool: str, *, scope: str, project: str | None, rep
     """Put one entry into TOOL's settings, so that it starts dynamic-mcp with the config that --config names.
 
     Every comment and byte around the entry stays. A backup comes first; `dynamic-mcp undo` takes it all back.
-    A file that cannot be parsed is never written.
+    A file that cannot be parsed is never written. Installed again, the entry is brought up to date: a tool that
+    passes on few variables is asked for those that the config needs by now.
 
     \b
     dynamic-mcp install cursor

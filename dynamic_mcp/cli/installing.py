@@ -2,72 +2,134 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import os
 import secrets as randomness
-import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import click
+
 from dynamic_mcp import paths
+from dynamic_mcp.cli.answers import asking
 from dynamic_mcp.cli.importing import journal, machine_of, now
 from dynamic_mcp.cli.invocation import Invocation
+from dynamic_mcp.cli.one_at_a_time import changing_files
+from dynamic_mcp.cli.output import Output
+from dynamic_mcp.cli.own_program import own_program
+from dynamic_mcp.clients import client_of
+from dynamic_mcp.config.needs import Needs, needs
+from dynamic_mcp.config.read import names_in
 from dynamic_mcp.errors import ConfigError, DynamicMcpError
 from dynamic_mcp.importer import read
 from dynamic_mcp.importer.adapter import Adapter
 from dynamic_mcp.importer.found import Machine, Scope
 from dynamic_mcp.importer.install import Installation, installation, removal, target
-from dynamic_mcp.importer.journal import Deed
+from dynamic_mcp.importer.journal import Deed, Journal
 from dynamic_mcp.importer.memory import Memories
+from dynamic_mcp.importer.replacing import Replacing, replacing
 from dynamic_mcp.importer.secrets import Hiding
-from dynamic_mcp.importer.shapes import NAME, is_in_a_terminal
+from dynamic_mcp.importer.shapes import NAME
 
 
 def install(this: Invocation, tool: str, scope: str, project: str | None, *, replace: bool, dry_run: bool) -> int:
     """Put our entry into a tool's settings; return the exit code."""
+    if scope == "all" and not replace:
+        raise click.UsageError("--scope all says where servers are to be replaced, and goes with --replace")
+    with changing_files():
+        return _install(this, tool, scope, project, replace=replace, dry_run=dry_run)
+
+
+def _install(this: Invocation, tool: str, scope: str, project: str | None, *, replace: bool, dry_run: bool) -> int:
     adapter, machine, config = read.tool_named(tool), machine_of(project), _existing(this.file().absolute())
-    imported = _imported(adapter, Scope(scope), machine, config) if replace else ()
-    made = installation(adapter, Scope(scope), machine, start=[*_program(adapter), str(config)], replaced=imported)
+    where = _scope(adapter, scope, machine)
+    wanted = _replacing(adapter, scope, machine, config) if replace else None
+    needed = _needs(this, config)
+    program, remark = own_program()
+    made = installation(
+        adapter,
+        where,
+        machine,
+        start=[*program, str(config)],
+        needed=needed.names,
+        replaced=wanted.replaced if wanted else None,
+    )
     if dry_run:
         _show_diff(this, made)
     elif made.is_needed:
-        deed = journal().do(f"install {adapter.name}", _about(adapter, scope), now(), [made.change])
+        deed = journal().do(f"install {adapter.name}", _about(adapter, where), now(), made.changes)
         _tell(this, adapter, made, deed)
-    else:
+    if not made.is_needed:
         this.out.words(f"`{made.file}` has it already")
+    tell_limits(this.out, adapter, made, needed, remark)
+    if wanted is not None:
+        _tell_what_stays(this, adapter, wanted)
     if this.out.asked_for_json:
-        this.out.json(_as_json(adapter, made))
+        this.out.json(_as_json(adapter, made, wanted))
     return 0
 
 
-def uninstall(this: Invocation, tool: str, scope: str, project: str | None) -> int:
+def uninstall(this: Invocation, tool: str, scope: str, project: str | None, *, dry_run: bool) -> int:
     """Take our entry out of a tool's settings; return the exit code."""
+    with changing_files():
+        return _told(this, _uninstalled(tool, scope, project, dry_run=dry_run))
+
+
+def _uninstalled(tool: str, scope: str, project: str | None, *, dry_run: bool) -> list[str]:
+    """Take our entry out, or only work out what that would do; return what is to be said."""
     adapter, machine = read.tool_named(tool), machine_of(project)
     _, file = target(adapter, Scope(scope), machine)
     known = journal()
-    about = _about(adapter, scope)
+    about = _about(adapter, Scope(scope))
     done = [deed for deed in known.deeds() if deed.about == about and not deed.is_undone and file in deed.files]
     if done:
-        words = [word for deed in done for word in known.undo(deed)]
-    else:
-        made = removal(adapter, Scope(scope), machine)
-        if not made.is_needed:
-            raise DynamicMcpError(
-                f"`{file}` has no entry `{NAME}`", hint="`dynamic-mcp undo --list` shows what was done"
-            )
-        known.do(f"uninstall {adapter.name}", "", now(), [made.change])
-        words = [f"the entry `{NAME}` is out of `{file}`"]
-    return _told(this, words)
+        return [word for deed in done for word in (known.preview(deed) if dry_run else known.undo(deed))]
+    made = removal(adapter, Scope(scope), machine)
+    if not made.is_needed:
+        raise DynamicMcpError(f"`{file}` has no entry `{NAME}`", hint="`dynamic-mcp undo --list` shows what was done")
+    if dry_run:
+        return [f"the entry `{NAME}` is to be taken out of `{file}`"]
+    known.do(f"uninstall {adapter.name}", "", now(), made.changes)
+    return [f"the entry `{NAME}` is out of `{file}`"]
 
 
-def undo(this: Invocation, id: str | None) -> int:
-    """Take a change back; return the exit code."""
+def undo(this: Invocation, ids: Sequence[str], *, yes: bool, dry_run: bool) -> int:
+    """Take changes back, the latest only if that is confirmed; return the exit code."""
     known = journal()
-    deed = known.deed(id)
+    deeds = [known.deed(id) for id in ids or (None,)]
+    if not (ids or yes or dry_run) and not _is_confirmed(this, deeds[0], known.preview(deeds[0])):
+        return _told(this, ["nothing is undone"])
+    if dry_run:
+        return _told(this, [word for deed in deeds for word in (_titled("to be undone", deed), *known.preview(deed))])
+    with changing_files():
+        return _told(this, [word for deed in deeds for word in _undone(known, deed)])
+
+
+def _undone(known: Journal, deed: Deed) -> list[str]:
     if deed.is_undone:
-        this.out.words(f"{deed.id} ({deed.what}) is undone already")
-        return 0
-    return _told(this, [f"undone: {deed.what} ({deed.id}, {deed.when})", *known.undo(deed)])
+        return [f"{deed.id} ({deed.what}) is undone already"]
+    return [_titled("undone", deed), *known.undo(deed)]
+
+
+def _titled(verb: str, deed: Deed) -> str:
+    return f"{verb}: {deed.what} ({deed.id}, {deed.when})"
+
+
+def _is_confirmed(this: Invocation, deed: Deed, words: Iterable[str]) -> bool:
+    """Name what would be undone, and ask. Raises UsageError where nobody can be asked."""
+    for word in (f"the latest change is {deed.id}: {deed.what} ({deed.when})", *words):
+        this.out.words(word)
+    if not asking(
+        this, is_asked=not this.out.asked_for_json and sys.stdin is not None and sys.stdin.isatty()
+    ).is_terminal:
+        raise click.UsageError(
+            f"nothing is undone: `dynamic-mcp undo {deed.id}` or `--yes` does it without a question"
+        )
+    import questionary
+
+    return questionary.confirm("Undo it?", default=False).ask() is True
 
 
 def show_deeds(this: Invocation) -> int:
@@ -91,50 +153,60 @@ def _existing(config: Path) -> Path:
     return config
 
 
-def _imported(adapter: Adapter, scope: Scope, machine: Machine, config: Path) -> list[str]:
-    """Return the names in a tool's file of the servers that the config has from there."""
-    from dynamic_mcp.config.read import names_in
+def _scope(adapter: Adapter, scope: str, machine: Machine) -> Scope:
+    """Return the scope that the entry goes to: of all, the user's where the tool has any."""
+    if scope != "all":
+        return Scope(scope)
+    for each in Scope:
+        with contextlib.suppress(DynamicMcpError):
+            target(adapter, each, machine)
+            return each
+    return Scope.USER
 
-    _, file = target(adapter, scope, machine)
+
+def _needs(this: Invocation, config: Path) -> Needs:
+    """Return the variables that the config needs; none, with a word, where it is wrong."""
+    try:
+        names_in(config.read_text(encoding="utf-8-sig"), config)
+        return needs(config, os.environ)
+    except ConfigError as exc:
+        this.out.words(f"warning: {exc.message}: the variables that it needs are not known")
+        return Needs((), ())
+
+
+def _replacing(adapter: Adapter, scope: str, machine: Machine, config: Path) -> Replacing:
+    """Return which servers of a tool are to be replaced. Raises DynamicMcpError where the config has none of them."""
     memory = Memories(paths.state_dir() / "imports", randomness.token_hex(16)).load(config)
     names = set(names_in(config.read_text(encoding="utf-8-sig"), config))
-    found = [
-        key[3]
-        for key, record in memory.records.items()
-        if key[:2] == (adapter.name, scope.value) and Path(key[2]) == file and record.name in names
-    ]
-    if not found:
+    scopes = tuple(Scope) if scope == "all" else (Scope(scope),)
+    found = replacing(adapter, scopes, machine, memory=memory, names=names)
+    if found.replaced:
+        return found
+    others = sorted({each.source.scope.value for each in found.staying if each.is_imported})
+    if others:
         raise DynamicMcpError(
-            f"`{config}` has no server that was imported from `{file}`",
-            hint=f"run `dynamic-mcp import {adapter.name} --scope {scope.value} -o {config}` first",
+            f"`{config}` has no server from {adapter.title}'s {scope} settings",
+            hint=f"it has some of the scope {' and '.join(others)}: "
+            + " or ".join(f"`--scope {each}`" for each in (*others, "all")),
         )
-    return found
+    raise DynamicMcpError(
+        f"`{config}` has no server that was imported from {adapter.title}, and nothing there is replaced",
+        hint=f"run `dynamic-mcp import {adapter.name} --scope {scope} -o {config}` first, or leave --replace out",
+    )
 
 
-def _program(adapter: Adapter) -> list[str]:
-    """Return how the tool is to start us: by our full path where its PATH may be another than the shell's."""
-    there = shutil.which(NAME)
-    if is_in_a_terminal(adapter) and there is not None:
-        return [NAME]
-    called = Path(sys.argv[0]).absolute()
-    if called.stem == NAME and called.is_file():
-        return [str(called)]
-    return [there] if there is not None else [sys.executable, "-m", "dynamic_mcp"]
-
-
-def _about(adapter: Adapter, scope: str) -> str:
-    return f"{adapter.name}/{scope}"
+def _about(adapter: Adapter, scope: Scope) -> str:
+    return f"{adapter.name}/{scope.value}"
 
 
 def _show_diff(this: Invocation, made: Installation) -> None:
     hiding = Hiding()
-    hiding.add_tree(made.servers)
-    name = str(made.file)
-    lines = difflib.unified_diff(made.before.splitlines(), made.after.splitlines(), name, name, lineterm="")
-    if not made.is_needed:
-        this.out.words(f"`{made.file}` has it already")
-    for line in lines if not this.out.asked_for_json else ():
-        this.out.text(hiding.hidden(line))
+    for each in made.diffs:
+        hiding.add_tree(each.servers)
+    for each in made.diffs if not this.out.asked_for_json else ():
+        name = str(each.file)
+        for line in difflib.unified_diff(each.before.splitlines(), each.after.splitlines(), name, name, lineterm=""):
+            this.out.text(hiding.hidden(line))
 
 
 def _tell(this: Invocation, adapter: Adapter, made: Installation, deed: Deed) -> None:
@@ -143,19 +215,65 @@ def _tell(this: Invocation, adapter: Adapter, made: Installation, deed: Deed) ->
         ("switched off there", made.switched_off),
         ("taken out there", made.taken_out),
         ("not found there any more", made.missing),
+        (f"variables that {adapter.title} is asked to pass on", made.asked_for),
     ):
         if names:
             this.out.words(f"{text}: {', '.join(names)}")
+    others = [f"`{change.file}`" for change in made.changes if change.file != made.file]
+    if others:
+        this.out.words(f"changed as well: {', '.join(others)}")
+    if made.remark:
+        this.out.words(f"note: {made.remark}")
     this.out.words(f"start {adapter.title} anew; `dynamic-mcp undo {deed.id}` takes it back")
 
 
-def _as_json(adapter: Adapter, made: Installation) -> dict[str, object]:
+def tell_limits(out: Output, adapter: Adapter, made: Installation, needed: Needs, remark: str) -> None:
+    """Say what of a config will not work in this tool as it is."""
+    client = client_of(adapter.name)
+    if remark:
+        out.words(f"warning: {remark}")
+    if client is not None and made.withheld:
+        out.words(
+            f"warning: {adapter.title} {client.habit}, and its entry cannot ask for {', '.join(made.withheld)}: put"
+            " what the config needs into a file that `settings.variables_file` names"
+        )
+    if client is not None and needed.wants_all and client.dropped == ("*",):
+        more = "; name what they need in `inherit_env` and install again" if client.can_be_asked else ""
+        out.words(
+            f'warning: {adapter.title} {client.habit}; servers with `"inherit_env": "all"` get no more than that:'
+            f" {', '.join(needed.wants_all)}{more}"
+        )
+
+
+def _tell_what_stays(this: Invocation, adapter: Adapter, wanted: Replacing) -> None:
+    """Name the servers that go on beside our entry, and what would end them."""
+    imported = [each for each in wanted.staying if each.is_imported and each.is_writable]
+    others = [each for each in wanted.staying if not each.is_imported]
+    fixed = [each for each in wanted.staying if each.is_imported and not each.is_writable]
+    scopes = sorted({each.source.scope.value for each in imported})
+    for text, found, hint in (
+        ("of other scopes", imported, f"`--scope {scopes[0] if len(scopes) == 1 else 'all'}` replaces them too"),
+        ("not in the config", others, f"`dynamic-mcp import {adapter.name} --scope all` brings them in"),
+        ("in files that are not written", fixed, f"switch them off in {adapter.title}"),
+    ):
+        if found:
+            named = ", ".join(f"{each.name} ({each.source.scope.value}, `{each.source.file}`)" for each in found)
+            this.out.words(f"still on beside dynamic-mcp, {text}: {named}; {hint}")
+
+
+def _as_json(adapter: Adapter, made: Installation, wanted: Replacing | None) -> dict[str, object]:
+    staying = wanted.staying if wanted is not None else ()
     return {
         "tool": adapter.name,
         "file": str(made.file),
         "changed": made.is_needed,
         "switched_off": list(made.switched_off),
         "taken_out": list(made.taken_out),
+        "variables": list(made.asked_for),
+        "withheld": list(made.withheld),
+        "still_on": [
+            {"name": each.name, "scope": each.source.scope.value, "file": str(each.source.file)} for each in staying
+        ],
     }
 
 

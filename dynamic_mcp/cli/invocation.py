@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from dynamic_mcp import logbook, paths
 from dynamic_mcp.cli.output import Output

@@ -1,92 +1,18 @@
-"""The commands by name, and the one place where an error becomes words on stderr and an exit code."""
+"""Where the program begins, and the one place where an error becomes words on stderr and an exit code."""
 
 from __future__ import annotations
 
 import errno
-import importlib
+import gc
 import os
-import re
 import sys
-from pathlib import Path
 from typing import NoReturn
 
-import click
-
-from dynamic_mcp import __version__
+from dynamic_mcp.cli.words import COMMANDS, looks_like_a_command
 from dynamic_mcp.errors import DynamicMcpError
-
-# By what they are for, as `--help` shows them. Each is loaded when it is named, from the file called after it.
-SECTIONS = {
-    "Serve": ["serve"],
-    "Set up": ["init", "import", "install", "uninstall", "undo", "add", "remove", "enable", "disable"],
-    "Look and try": ["tools", "resources", "prompts", "call", "read", "prompt", "stats"],
-    "Check and repair": ["check", "doctor", "auth", "status", "logs"],
-    "For editors and shells": ["schema", "completions"],
-}
-COMMANDS = [name for names in SECTIONS.values() for name in names]
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
-
-_EPILOG = """\
-Exit codes: 0 success; 1 failure; 2 the config or the command line is wrong, or there is no such name;
-4 login needed; 5 the server failed, or its tool reported an error; 130 interrupted.
-
-Every command has --help. Data goes to stdout, as JSON when piped or with --json; messages go to stderr.
-"""
-
-
-class _Commands(click.Group):
-    """Commands that are loaded when they are named; what is no command is the config to serve."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names, in the order of the help."""
-        return COMMANDS
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Load a command."""
-        if cmd_name not in COMMANDS:
-            return None
-        command = importlib.import_module(f"dynamic_mcp.cli.{_module(cmd_name)}").command
-        assert isinstance(command, click.Command)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands by what they are for."""
-        for title, names in SECTIONS.items():
-            with formatter.section(title):
-                found = [(name, self.get_command(ctx, name)) for name in names]
-                formatter.write_dl([(name, each.get_short_help_str(70)) for name, each in found if each])
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put `serve` where no command is named."""
-        if not ctx.resilient_parsing and not self._is_named(ctx, args):
-            if args and _looks_like_a_command(args[0]):
-                _unknown(args[0], self.list_commands(ctx))
-            for word in args[1:] if args and args[0].startswith("-") else ():
-                if word in COMMANDS and not Path(word).exists():
-                    raise click.UsageError(f"the command comes first: `dynamic-mcp {word} [OPTIONS] …`")
-            args = ["serve", *args]
-        return super().parse_args(ctx, args)
-
-    def _is_named(self, ctx: click.Context, args: list[str]) -> bool:
-        options = {name for param in self.get_params(ctx) for name in param.opts}
-        return bool(args) and (args[0] in self.list_commands(ctx) or args[0] in options)
-
-
-@click.group(
-    cls=_Commands,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    subcommand_metavar="[CONFIG] | COMMAND …",
-    epilog=_EPILOG,
-)
-@click.version_option(__version__, "-V", "--version", prog_name="dynamic-mcp", message="%(prog)s %(version)s")
-def commands() -> None:
-    """One MCP server in front of many: a model sees two small tools and finds the rest on demand.
-
-    With a CONFIG, or without any argument, it serves: put `dynamic-mcp /path/dynamic-mcp.json` into your
-    AI tool's MCP settings.
-    """
 
 
 def main() -> NoReturn:
@@ -100,16 +26,11 @@ def run(args: list[str]) -> int:
         if hasattr(stream, "reconfigure"):  # a terminal of another encoding shows the escape of what it lacks
             stream.reconfigure(errors="backslashreplace")
     try:
-        code = commands.main(args, prog_name="dynamic-mcp", standalone_mode=False)
+        code = _run(args)
         sys.stdout.flush()
-    except click.exceptions.NoArgsIsHelpError as exc:
-        click.echo(exc.format_message(), err=True)
-        return exc.exit_code
-    except click.ClickException as exc:
-        return _said(_usage_error(exc), exc.exit_code)
     except DynamicMcpError as exc:
         return _said(str(exc), exc.exit_code)
-    except (KeyboardInterrupt, click.Abort):
+    except KeyboardInterrupt:
         return _said("interrupted", _INTERRUPTED)
     except BrokenPipeError:  # whoever read our output has seen enough
         _close_stdout()
@@ -119,11 +40,29 @@ def run(args: list[str]) -> int:
             raise
         _close_stdout()
         return _said(f"cannot be written: {exc.strerror}", 1)
-    return code if isinstance(code, int) else 0
+    return code
 
 
-def _module(command: str) -> str:
-    return "import_" if command == "import" else command.replace("-", "_")
+def _run(args: list[str]) -> int:
+    if not _is_a_config_alone(args):
+        from dynamic_mcp.cli.commands import invoke
+
+        return invoke(args)
+    gc.disable()  # what a start loads stays, so looking for garbage in it only takes time; serving looks again
+    try:
+        from dynamic_mcp.cli.serving import LogOptions, serve
+
+        serve(args[0] if args else None, LogOptions(None, None))
+    finally:
+        gc.enable()
+    return 0
+
+
+def _is_a_config_alone(args: list[str]) -> bool:
+    """Tell whether there is nothing to do but serve, as AI tools ask for it: that start does not wait for click."""
+    if "_DYNAMIC_MCP_COMPLETE" in os.environ or len(args) > 1:
+        return False
+    return not args or not (args[0].startswith("-") or args[0] in COMMANDS or looks_like_a_command(args[0]))
 
 
 def _close_stdout() -> None:
@@ -134,25 +73,5 @@ def _close_stdout() -> None:
 def _said(message: str, code: int) -> int:
     from dynamic_mcp.logbook import escaped
 
-    click.echo("error: " + escaped(message, keep="\n"), err=True)
+    print("error: " + escaped(message, keep="\n"), file=sys.stderr, flush=True)  # noqa: T201
     return code
-
-
-def _usage_error(exc: click.ClickException) -> str:
-    message = exc.format_message().removesuffix(".")
-    message = message[:1].lower() + message[1:].replace("'", "`").replace("Did you mean", "did you mean")
-    message = re.sub(r"\. \(?(did you mean [^?]*\?)\)?$", r"; \1", message)
-    context = getattr(exc, "ctx", None)
-    return message if context is None else f"{message}\nhint: `{context.command_path} --help` shows the usage"
-
-
-def _looks_like_a_command(word: str) -> bool:
-    return re.fullmatch(r"[a-z]+(-[a-z]+)*", word) is not None and not Path(word).exists()
-
-
-def _unknown(word: str, names: list[str]) -> NoReturn:
-    from dynamic_mcp.errors import NotFound
-    from dynamic_mcp.names import closest
-
-    near = closest(word, names, most=2, cutoff=0.6)
-    raise NotFound("command or config file", word, near, hint="`dynamic-mcp --help` lists the commands")

@@ -28,8 +28,8 @@ def command(
     Default CONFIG: $DYNAMIC_MCP_CONFIG, else ./dynamic-mcp.json, else the one in your config directory.
     Logs to stderr and to a file, which `dynamic-mcp logs` shows.
     """
-    from dynamic_mcp.cli.main import COMMANDS
     from dynamic_mcp.cli.serving import LogOptions, serve
+    from dynamic_mcp.cli.words import COMMANDS
 
     if config and config_file:
         hint = f"; did you mean `dynamic-mcp {config} --config {config_file}`?" if config in COMMANDS else ""

@@ -9,7 +9,8 @@ import logging
 import os
 import sys
 from collections.abc import AsyncIterator, Container, Coroutine
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from dynamic_mcp import logbook, paths
 from dynamic_mcp.cli.credentials import logins
@@ -41,8 +42,7 @@ dynamic-mcp is an MCP server: your AI tool starts it and talks to it over stdin 
 Serving {count} on this terminal until Ctrl-D. `dynamic-mcp --help` lists the other commands."""
 
 
-@dataclass(frozen=True)
-class LogOptions:
+class LogOptions(Struct, frozen=True):
     """What the command line says about the log; None leaves it to the environment and the config."""
 
     level: str | None
@@ -75,6 +75,7 @@ def serve(argument: str | None, options: LogOptions) -> None:
 async def _serve(config: Config, stdout: int, logs: _Logs) -> None:
     log.info("serving %s: %s", config.file, counted(len(config.groups), "group"))
     gc.freeze()  # what is there now stays to the end, and need not be looked through for garbage again and again
+    gc.enable()
     known = logins(config.file, may_open_browser=True)
     cache = paths.cache_dir()
     proxy = Proxy(config, shelf=Shelf(cache / "catalogs"), logins=known, meaning=Meaning(cache / "vectors"))

@@ -1,4 +1,4 @@
-"""`dynamic-mcp undo [ID]`: take an import or an installation back."""
+"""`dynamic-mcp undo [ID…]`: take imports and installations back."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Take an import, an install or an uninstall back.")
-@click.argument("id", required=False)
+@click.argument("ids", nargs=-1, metavar="[ID]...")
 @click.option("--list", "is_list", is_flag=True, help="Show what was done, the latest first.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask before the latest change is undone.")
+@click.option("--dry-run", is_flag=True, help="Show what would be undone, and change nothing.")
 @common
-def command(this: Invocation, id: str | None, *, is_list: bool) -> int:
-    """Take back the latest change of files, or the one with this ID.
+def command(this: Invocation, ids: tuple[str, ...], *, is_list: bool, yes: bool, dry_run: bool) -> int:
+    """Take back the changes of files with these IDs, in this order, or the latest one after a question.
 
-    A file that nobody has changed since gets its bytes back. From one that has changed only our edits go.
+    A file that nobody has changed since gets its bytes back. In one that has changed only our edits are taken back.
     """
     from dynamic_mcp.cli.installing import show_deeds, undo
 
-    return show_deeds(this) if is_list else undo(this, id)
+    return show_deeds(this) if is_list else undo(this, ids, yes=yes, dry_run=dry_run)

@@ -6,6 +6,7 @@ A text that cannot be parsed is refused, never changed.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 from dynamic_mcp.config import jsonc
 from dynamic_mcp.config.keys import Keys
@@ -22,9 +23,10 @@ class NoPlaceError(ValueError):
         super().__init__(f"`{shown(path)}` is neither an object nor a list that could take it")
 
 
-def put(text: str, path: Keys, value: object) -> str:
+def put(text: str, path: Keys, value: object, *, order: Sequence[str] = ()) -> str:
     """Return the text with `value` at `path`: in the place of what is there, else after its last neighbour.
 
+    With an `order`, a new key goes behind the nearest key before it in that order, or before the nearest behind it.
     An object takes the place of another one member by member. What is missing on the way is made, and a null on the
     way counts as missing; a number may be the length of its list. Raises JSONDecodeError,
     jsonc.DuplicateKeyError or NoPlaceError.
@@ -35,7 +37,7 @@ def put(text: str, path: Keys, value: object) -> str:
         return bom + _changed(text, path, there, value)
     key, inside = path[depth], _nested(path[depth + 1 :], value)
     if isinstance(there, dict) and isinstance(key, str):
-        return bom + Source(text).insert(path[:depth], key, inside)
+        return bom + Source(text).insert(path[:depth], key, inside, at=_index(list(there), key, order))
     if isinstance(there, list) and key == len(there):
         return bom + Source(text).insert(path[:depth], key, inside)
     if there is None:
@@ -71,6 +73,19 @@ def _way(text: str, path: Keys) -> tuple[int, object]:
             case _:
                 return depth, there
     return len(path), there
+
+
+def _index(keys: list[str], key: str, order: Sequence[str]) -> int:
+    """Return before which of the keys a new one goes."""
+    if key in order:
+        place = order.index(key)
+        for before in reversed(order[:place]):
+            if before in keys:
+                return keys.index(before) + 1
+        for behind in order[place + 1 :]:
+            if behind in keys:
+                return keys.index(behind)
+    return len(keys)
 
 
 def _nested(path: Keys, value: object) -> object:

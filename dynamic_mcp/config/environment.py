@@ -6,9 +6,8 @@ Only the variables that a program needs to run are inherited, unless the config 
 from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Literal
 
-Inherit = Literal["safe", "all"] | tuple[str, ...]
+from dynamic_mcp.config.values import Inherit
 
 _SAFE_NAMES = """
 HOME PATH USER LOGNAME SHELL TERM COLORTERM TZ TMPDIR TEMP TMP LANG LANGUAGE
@@ -26,13 +25,21 @@ _SAFE_PREFIXES = ("LC_", "XDG_")
 
 
 def inherited(environment: Mapping[str, str], choice: Inherit, *, platform: str) -> dict[str, str]:
-    """The variables that a program gets from ours; names in `choice` are globs, beside the safe ones."""
+    """The variables that a program gets from ours; names in `choice` are globs, beside the safe ones.
+
+    A glob after `!` holds back what the others pass on, whatever its case; the safe ones are always passed on.
+    """
     fold = str.upper if platform == "win32" else str
     safe = frozenset((_SAFE_NAMES + (_SAFE_NAMES_ON_WINDOWS if platform == "win32" else "")).split())
     globs = _globs(choice, fold)
+    wanted = [glob for glob in globs if not glob.startswith("!")]
+    held_back = [glob[1:].upper() for glob in globs if glob.startswith("!")]
 
     def may_inherit(name: str) -> bool:
-        return name in safe or name.startswith(_SAFE_PREFIXES) or any(fnmatchcase(name, glob) for glob in globs)
+        if name in safe or name.startswith(_SAFE_PREFIXES):
+            return True
+        is_wanted = any(fnmatchcase(name, glob) for glob in wanted)
+        return is_wanted and not any(fnmatchcase(name.upper(), glob) for glob in held_back)
 
     # a value that starts so is a function that a shell exported
     return {n: value for n, value in environment.items() if may_inherit(fold(n)) and not value.startswith("()")}

@@ -8,24 +8,26 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
+from msgspec import structs
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from dynamic_mcp.config import model
+from dynamic_mcp.config import form
 from dynamic_mcp.config.keys import Keys, path
+from dynamic_mcp.config.model import Root
 from dynamic_mcp.errors import ConfigError
 
-_KINDS: dict[str, type[model.Section]] = {"stdio": model.Program, "remote": model.Remote}
-_SECTIONS: dict[str, type[model.Section]] = {
-    "features": model.Features,
-    "timeout": model.Timeout,
-    "tools": model.Tools,
-    "retry": model.Retry,
-    "oauth": model.OAuth,
-    "settings": model.Settings,
-    "log": model.Log,
-    "search": model.Search,
-    "embeddings": model.Embeddings,
+_KINDS: dict[str, type[form.Section]] = {"stdio": form.Program, "remote": form.Remote}
+_SECTIONS: dict[str, type[form.Section]] = {
+    "features": form.Features,
+    "timeout": form.Timeout,
+    "tools": form.Tools,
+    "retry": form.Retry,
+    "oauth": form.OAuth,
+    "settings": form.Settings,
+    "log": form.Log,
+    "search": form.Search,
+    "embeddings": form.Embeddings,
 }
 _KIND_HINT = "a server has either `command`, if it is a program, or `url`, if it is remote"
 _MESSAGES = {
@@ -48,9 +50,13 @@ class Problem:
     hint: str = ""
 
 
-def problems(error: ValidationError) -> list[Problem]:
-    """What the model finds wrong, server by server."""
-    return [_problem(details) for details in error.errors(include_url=False, include_input=False)]
+def problems(tree: object) -> list[Problem]:
+    """What the model finds wrong in a config, server by server."""
+    try:
+        Root.model_validate(tree)
+    except ValidationError as exc:
+        return [_problem(details) for details in exc.errors(include_url=False, include_input=False)]
+    return []
 
 
 def duplicates(paths: Sequence[Keys]) -> list[Problem]:
@@ -112,13 +118,13 @@ def _unknown_field(keys: Keys) -> Problem:
     return Problem(path(_in_file(keys)), "is an unknown field", hint)
 
 
-def _section(keys: Keys) -> type[model.Section]:
+def _section(keys: Keys) -> type[form.Section]:
     if not keys:
-        return model.Root
+        return form.Root
     if keys[0] == "mcpServers" and len(keys) == 3:
         return _KINDS[str(keys[2])]
     return _SECTIONS[str(keys[-1])]
 
 
-def _fields(section: type[model.Section]) -> list[str]:
-    return [field.alias or name for name, field in section.model_fields.items()]
+def _fields(section: type[form.Section]) -> list[str]:
+    return [field.encode_name for field in structs.fields(section)]

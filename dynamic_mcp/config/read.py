@@ -7,15 +7,14 @@ import os
 import stat
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from json import JSONDecodeError
 from pathlib import Path
 
-from pydantic import ValidationError
+from msgspec import ValidationError
+from msgspec.structs import replace
 
-from dynamic_mcp.config import jsonc
+from dynamic_mcp.config import form, jsonc
 from dynamic_mcp.config.environment import place
-from dynamic_mcp.config.model import Root
 from dynamic_mcp.config.resolve import resolve
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.upstream import Surroundings
@@ -76,18 +75,18 @@ def document(file: Path) -> object:
     return _document(file, _text(file, sys.platform)[0])
 
 
-def _root(file: Path, platform: str) -> tuple[Root, list[str]]:
+def _root(file: Path, platform: str) -> tuple[form.Root, list[str]]:
     text, distrust = _text(file, platform)
     return _valid(_document(file, text), file), distrust
 
 
-def _valid(tree: object, file: Path) -> Root:
+def _valid(tree: object, file: Path) -> form.Root:
     try:
-        return Root.model_validate(tree)
-    except ValidationError as exc:
-        from dynamic_mcp.config.problems import failure, problems
+        return form.root(tree)
+    except (ValidationError, RecursionError) as exc:
+        from dynamic_mcp.config.problems import Problem, failure, problems
 
-        raise failure(file, problems(exc)) from exc
+        raise failure(file, problems(tree) or [Problem("", f"is no config: {exc}")]) from exc
 
 
 def _is_file(path: Path) -> bool:

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from dynamic_mcp.config import model
+from dynamic_mcp.config import form, values
 from dynamic_mcp.config.environment import env_file
 from dynamic_mcp.config.resolved import Answers, Config, Exposure, Features, GroupConfig, Log, Timeouts, ToolFilter
 from dynamic_mcp.config.upstream import Surroundings, embeddings, env_files, upstream, variables_files
@@ -18,9 +18,9 @@ from dynamic_mcp.config.upstream import Surroundings, embeddings, env_files, ups
 T = TypeVar("T")
 
 
-def resolve(root: model.Root, file: Path, *, surroundings: Surroundings) -> Config:
+def resolve(root: form.Root, file: Path, *, surroundings: Surroundings) -> Config:
     """The config of the enabled servers; each warning once."""
-    settings = root.settings or model.Settings.model_construct()
+    settings = root.settings or form.Settings()
     files = dict.fromkeys(variables_files(settings, surroundings))
     variables, complaints = _variables(files)
     surroundings = replace(surroundings, variables=variables)
@@ -61,11 +61,11 @@ def _variables(files: Iterable[Path]) -> tuple[dict[str, str], list[str]]:
 
 
 def _group(
-    name: str, server: model.Server, settings: model.Settings, *, surroundings: Surroundings
+    name: str, server: form.Server, settings: form.Settings, *, surroundings: Surroundings
 ) -> tuple[GroupConfig, list[str]]:
-    made, warnings = upstream(("mcpServers", name), server, settings=settings, surroundings=surroundings)
-    idle_s = _first(server.idle_timeout, settings.idle_timeout, default=1800.0)
-    own, shared = (section.retry or model.Retry.model_construct() for section in (server, settings))
+    made = upstream(("mcpServers", name), server, settings=settings, surroundings=surroundings)
+    idle_s = _first(values.idle_time(server.idle_timeout), values.idle_time(settings.idle_timeout), default=1800.0)
+    own, shared = (section.retry or form.Retry() for section in (server, settings))
     group = GroupConfig(
         name=name,
         description=server.description,
@@ -82,17 +82,19 @@ def _group(
             pinned=tuple(server.pinned or ()),
         ),
         answers=_answers(server, settings),
-        upstream=made,
+        upstream=made.upstream,
+        unset=made.unset,
+        empty=made.empty,
     )
-    return group, warnings
+    return group, made.warnings
 
 
-def _max_message_bytes(settings: model.Settings) -> int:
+def _max_message_bytes(settings: form.Settings) -> int:
     return _first(settings.max_message_bytes, None, default=64 * 1024 * 1024)
 
 
-def _log(settings: model.Settings) -> Log:
-    own = settings.log or model.Log.model_construct()
+def _log(settings: form.Settings) -> Log:
+    own = settings.log or form.Log()
     return Log(
         level=_first(own.level, None, default="info"),
         form=_first(own.format, None, default="text"),
@@ -100,8 +102,8 @@ def _log(settings: model.Settings) -> Log:
     )
 
 
-def _features(server: model.Server, settings: model.Settings) -> Features:
-    own, shared = (section.features or model.Features.model_construct() for section in (server, settings))
+def _features(server: form.Server, settings: form.Settings) -> Features:
+    own, shared = (section.features or form.Features() for section in (server, settings))
     return Features(
         tools=_first(own.tools, shared.tools, default=True),
         resources=_first(own.resources, shared.resources, default=True),
@@ -109,30 +111,34 @@ def _features(server: model.Server, settings: model.Settings) -> Features:
     )
 
 
-def _timeouts(server: model.Server, settings: model.Settings) -> Timeouts:
-    own, shared = (section.timeout or model.Timeout.model_construct() for section in (server, settings))
+def _timeouts(server: form.Server, settings: form.Settings) -> Timeouts:
+    own, shared = (section.timeout or form.Timeout() for section in (server, settings))
     return Timeouts(
-        connect_s=_first(own.connect, shared.connect, default=30.0),
-        tools_s=_first(own.tools, shared.tools, default=60.0),
-        resources_s=_first(own.resources, shared.resources, default=10.0),
-        prompts_s=_first(own.prompts, shared.prompts, default=10.0),
+        connect_s=_seconds(own.connect, shared.connect, default=30.0),
+        tools_s=_seconds(own.tools, shared.tools, default=60.0),
+        resources_s=_seconds(own.resources, shared.resources, default=10.0),
+        prompts_s=_seconds(own.prompts, shared.prompts, default=10.0),
     )
 
 
-def _answers(server: model.Server, settings: model.Settings) -> Answers:
+def _answers(server: form.Server, settings: form.Settings) -> Answers:
     return Answers(
         validate=_first(server.validate_, settings.validate_, default="on") == "on",
-        limit=_first(server.result_limit, settings.result_limit, default=100_000),
+        limit=_first(values.limit(server.result_limit), values.limit(settings.result_limit), default=100_000),
         compact=_first(server.result_format, settings.result_format, default="original") == "compact",
     )
 
 
-def _tools(server: model.Server, settings: model.Settings) -> ToolFilter:
-    own, shared = (section.tools or model.Tools.model_construct() for section in (server, settings))
+def _tools(server: form.Server, settings: form.Settings) -> ToolFilter:
+    own, shared = (section.tools or form.Tools() for section in (server, settings))
     return ToolFilter(
         include=tuple(_first(own.include, shared.include, default=["*"])),
         exclude=tuple(_first(own.exclude, shared.exclude, default=[])),
     )
+
+
+def _seconds(own: str | float | None, shared: str | float | None, *, default: float) -> float:
+    return _first(values.duration(own), values.duration(shared), default=default)
 
 
 def _first(own: T | None, shared: T | None, *, default: T) -> T:

@@ -4,14 +4,14 @@ A `repr` shows nothing that a variable may have filled in.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
+
+from msgspec import Struct
 
 
-@dataclass(frozen=True)
-class Timeouts:
+class Timeouts(Struct, frozen=True):
     """How long to wait for an upstream, in seconds."""
 
     connect_s: float
@@ -29,8 +29,7 @@ class Timeouts:
         return self.connect_s
 
 
-@dataclass(frozen=True)
-class Features:
+class Features(Struct, frozen=True):
     """What a group may offer."""
 
     tools: bool
@@ -42,8 +41,7 @@ class Features:
         return bool(getattr(self, feature, True))
 
 
-@dataclass(frozen=True)
-class ToolFilter:
+class ToolFilter(Struct, frozen=True):
     """Globs over tool names; `exclude` wins, and no `include` at all lets nothing through."""
 
     include: tuple[str, ...]
@@ -59,8 +57,7 @@ class ToolFilter:
         return includes_less and set(self.exclude) >= set(other.exclude)
 
 
-@dataclass(frozen=True)
-class Exposure:
+class Exposure(Struct, frozen=True):
     """Which tools are listed by themselves: all where `direct`, else those that `pinned` names by globs."""
 
     direct: bool
@@ -71,8 +68,7 @@ class Exposure:
         return self.direct or _matches(tool, self.pinned)
 
 
-@dataclass(frozen=True)
-class Answers:
+class Answers(Struct, frozen=True):
     """What happens to a call's arguments and its result; `limit` is in bytes of text."""
 
     validate: bool
@@ -80,61 +76,81 @@ class Answers:
     compact: bool
 
 
-@dataclass(frozen=True)
-class Program:
+class _Private(Struct, frozen=True):
+    """What may hold secrets: a `repr` has the fields that are `shown`, and no other."""
+
+    shown: ClassVar[tuple[str, ...]] = ()
+
+    def __repr__(self) -> str:
+        members = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.shown)
+        return f"{type(self).__name__}({members})"
+
+
+class Program(_Private, frozen=True):
     """A program to start. `cwd` None is the proxy's own directory.
 
     `env` is the whole of its environment, `own` names what of it the config sets, and `withheld` what is set for the
     proxy and not passed on.
     """
 
+    shown: ClassVar = ("command", "cwd", "own")
     command: str
-    args: tuple[str, ...] = field(repr=False)
-    env: Mapping[str, str] = field(repr=False)
+    args: tuple[str, ...]
+    env: Mapping[str, str]
     cwd: str | None
     own: frozenset[str] = frozenset()
     withheld: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True)
-class OAuth:
+class OAuth(_Private, frozen=True):
     """What the config knows about logging in; the rest is found out."""
 
+    shown: ClassVar = (
+        "client_id",
+        "scopes",
+        "redirect_port",
+        "is_client_credentials",
+        "private_key_file",
+        "private_key_alg",
+        "may_open_browser",
+        "token_store",
+    )
     client_id: str | None = None
-    client_secret: str | None = field(default=None, repr=False)
+    client_secret: str | None = None
     scopes: tuple[str, ...] = ()
     redirect_port: int | None = None
-    metadata_url: str | None = field(default=None, repr=False)
-    issuer: str | None = field(default=None, repr=False)
-    account: str | None = field(default=None, repr=False)
+    metadata_url: str | None = None
+    issuer: str | None = None
+    account: str | None = None
     is_client_credentials: bool = False
     private_key_file: str | None = None
     private_key_alg: str | None = None
-    client_metadata_url: str | None = field(default=None, repr=False)
+    client_metadata_url: str | None = None
     may_open_browser: bool = True
     token_store: Literal["file", "keyring"] = "file"  # noqa: S105
 
 
-@dataclass(frozen=True)
-class Remote:
+class Remote(_Private, frozen=True):
     """A server to reach; `kind` None is for the transport to find out."""
 
+    shown: ClassVar = ("kind", "oauth")
     kind: Literal["http", "sse"] | None
-    url: str = field(repr=False)
-    headers: Mapping[str, str] = field(repr=False)
+    url: str
+    headers: Mapping[str, str]
     oauth: OAuth = OAuth()
 
 
-@dataclass(frozen=True)
-class Broken:
+class Broken(Struct, frozen=True):
     """A server that cannot be started as things are, and why."""
 
     reason: str
 
 
-@dataclass(frozen=True)
-class GroupConfig:
-    """One enabled server of the config file; `idle_after_s` None is never."""
+class GroupConfig(Struct, frozen=True):
+    """One enabled server of the config file; `idle_after_s` None is never.
+
+    `unset` are the variables that it refers to and that are not set, `empty` those that are set to nothing.
+    """
 
     name: str
     description: str | None
@@ -149,6 +165,8 @@ class GroupConfig:
     exposure: Exposure
     answers: Answers
     upstream: Program | Remote | Broken
+    unset: tuple[str, ...] = ()
+    empty: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -162,8 +180,7 @@ class GroupConfig:
                 return self.name
 
 
-@dataclass(frozen=True)
-class Log:
+class Log(Struct, frozen=True):
     """What is said while serving: a level and a form of stderr, and whether a file is kept."""
 
     level: str = "info"
@@ -171,17 +188,16 @@ class Log:
     file: bool = True
 
 
-@dataclass(frozen=True)
-class Embeddings:
+class Embeddings(_Private, frozen=True):
     """An embeddings endpoint of the user's: where it answers, which model it is asked for, and what lets us in."""
 
-    url: str = field(repr=False)
+    shown: ClassVar = ("model",)
+    url: str
     model: str
-    api_key: str | None = field(repr=False)
+    api_key: str | None
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(Struct, frozen=True):
     """The whole config: the enabled groups in the order of the file, what a person should know, the files read.
 
     `distrust` says who else may write the file; `embeddings` where to ask for meanings.

@@ -19,6 +19,7 @@ _FORM = re.compile(
 )
 _IN_URL = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
 _OPTION = re.compile(r"-{1,2}([\w.-]+)=(.+)", re.DOTALL)
+_DEFAULT = re.compile(r"(?<!\$)\$\{[A-Za-z_][A-Za-z0-9_]*:-([^{}]+)\}")
 _SHORTEST = 6
 
 
@@ -56,7 +57,11 @@ def _in_server(at: Keys, server: object) -> Iterator[Keys]:
 
 
 def _is_secret(name: str, value: object) -> bool:
-    if not isinstance(value, str) or "${" in value or len(value) < _SHORTEST:
+    if not isinstance(value, str):
+        return False
+    if "${" in value:  # what stands in for a variable is as plain as any text
+        return any(_is_secret(name, default) for default in _DEFAULT.findall(value))
+    if len(value) < _SHORTEST:
         return False
     is_named = is_secret_name(name) and name not in ("client_id", "metadata_url", "redirect_port", "scopes")
     return is_named or bool(_FORM.search(value) or _IN_URL.search(value))

@@ -61,6 +61,7 @@ class Source:
         self._eol = "\r\n" if text[newline - 1 : newline] == "\r" else "\n"
         unit = _UNIT.search(self._plain)
         self._unit = unit[1] if unit else "  "
+        self._longest_list = 0 if self._has_broken_lists() else _LONGEST_LIST
 
     def replace(self, path: Keys, value: object) -> str:
         """Put another value in the place of the one at `path`."""
@@ -73,13 +74,18 @@ class Source:
         rendered = self._rendered(value, self._indent_at(member.start), is_inline=is_inline)
         return self._with(_Cut(member.value, member.end, rendered))
 
-    def insert(self, path: Keys, key: str | int, value: object) -> str:
-        """Put a value behind the last member of the container at `path`; a list takes no notice of `key`."""
+    def insert(self, path: Keys, key: str | int, value: object, *, at: int | None = None) -> str:
+        """Put a value before the member with the number `at` of the container at `path`, else behind the last one.
+
+        A list takes no notice of `key`.
+        """
         container = self._container(path)
         is_inline = self._is_on_one_line(container)
         indent = self._child_indent(container)
         name = f"{_string(key)}: " if isinstance(key, str) else ""
         item = name + self._rendered(value, indent, is_inline=is_inline)
+        if at is not None and at < len(container.members):
+            return self._with(self._among(container, at, "" if is_inline else self._eol + indent, item))
         if is_inline:
             return self._with(*_beside(container, item))
         return self._with(*self._below(container, indent, item))
@@ -149,6 +155,15 @@ class Source:
             return [_Cut(point, point, f",{self._eol}{indent}{item}")]
         return [_Cut(last.end, last.end, ","), _Cut(point, point, self._eol + indent + item)]
 
+    def _among(self, container: _Container, at: int, newline: str, item: str) -> _Cut:
+        """Put an item before a member, and before what is said about that on lines of its own."""
+        comma = container.members[at - 1].comma if at else container.open
+        assert comma is not None
+        if not newline:
+            return _Cut(comma + 1, comma + 1, f" {item}," if at else f"{item}, ")
+        point = self._end_of_comments(comma + 1, container.close)
+        return _Cut(point, point, f"{newline}{item},")
+
     def _end_of_comments(self, start: int, close: int) -> int:
         """Return the end of the line from `start` on, if only comments are left on it, else `start`."""
         match = _COMMENTS.match(self._text, start)
@@ -174,7 +189,13 @@ class Source:
     def _rendered(self, value: object, indent: str, *, is_inline: bool) -> str:
         if is_inline:
             return json.dumps(value, ensure_ascii=False, allow_nan=False)
-        return _lines(value, self._eol + indent, self._unit)
+        return _lines(value, self._eol + indent, self._unit, self._longest_list)
+
+    def _has_broken_lists(self) -> bool:
+        """Tell whether the text has a line for each item of a list, as programs write it, and no other list."""
+        lists = [match.end() for match in _TOKEN.finditer(self._plain) if match[0] == "["]
+        filled = [end for end in lists if self._plain[end:].lstrip()[:1] != "]"]
+        return bool(filled) and all(self._plain[self._after_blanks(end)] in "\r\n" for end in filled)
 
     def _line_start(self, position: int) -> int:
         return self._text.rfind("\n", 0, position) + 1
@@ -227,22 +248,24 @@ def _beside(container: _Container, item: str) -> list[_Cut]:
     return [_Cut(last.end, last.end, f", {item}")]
 
 
-def _lines(value: object, newline: str, unit: str) -> str:
-    """Write a value as people do: a member a line, and short lists of plain values on one."""
+def _lines(value: object, newline: str, unit: str, longest: int) -> str:
+    """Write a value as people do: a member a line, and lists of plain values on one if they are not too long."""
     match value:
         case dict() if value:
             inner = newline + unit
-            items = [f"{_string(key)}: {_lines(member, inner, unit)}" for key, member in value.items()]
+            items = [f"{_string(key)}: {_lines(member, inner, unit, longest)}" for key, member in value.items()]
             return "{" + inner + f",{inner}".join(items) + newline + "}"
-        case list() | tuple() if value and not _is_short(value):
+        case list() | tuple() if value and not _is_short(value, longest):
             inner = newline + unit
-            return "[" + inner + f",{inner}".join(_lines(item, inner, unit) for item in value) + newline + "]"
+            return (
+                "[" + inner + f",{inner}".join(_lines(item, inner, unit, longest) for item in value) + newline + "]"
+            )
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
-def _is_short(items: list[object] | tuple[object, ...]) -> bool:
+def _is_short(items: list[object] | tuple[object, ...], longest: int) -> bool:
     is_plain = not any(isinstance(item, (dict, list, tuple)) for item in items)
-    return is_plain and len(json.dumps(items, ensure_ascii=False)) <= _LONGEST_LIST
+    return is_plain and len(json.dumps(items, ensure_ascii=False)) <= longest
 
 
 def _string(text: str) -> str:

@@ -5,7 +5,7 @@ as it is, and nothing is ever given to a shell.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
@@ -14,11 +14,16 @@ _REFERENCE = rf"\$\$\{{|\$\{{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::(?P<sign>[-?])(
 
 
 class Expansion(Struct, frozen=True):
-    """A text with its variables filled in, the names that are not set, and the demands that are not met."""
+    """A text with its variables filled in, the names that are not set, and the demands that are not met.
+
+    `demanded` are the names of those, `empty` the names that are set to nothing.
+    """
 
     text: str
     undefined: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
+    demanded: tuple[str, ...] = ()
+    empty: tuple[str, ...] = ()
 
 
 def expand(text: str, environment: Mapping[str, str]) -> Expansion:
@@ -40,7 +45,19 @@ def expand(text: str, environment: Mapping[str, str]) -> Expansion:
         text=re.sub(_REFERENCE, fill, text[:end]) + text[end:].replace("$${", "${"),
         undefined=_once(name for part in found for name in part.undefined),
         failures=_once(failure for part in found for failure in part.failures),
+        demanded=_once(name for part in found for name in part.demanded),
+        empty=_once(name for part in found for name in part.empty),
     )
+
+
+def references(text: str, environment: Mapping[str, str]) -> Iterator[str]:
+    """Yield the variables that `text` takes, or would take if they were set; one with a default only if it is set."""
+    for match in re.finditer(_REFERENCE, text) if "${" in text else ():
+        name, sign, rest = match["name"], match["sign"], match["rest"]
+        if name and sign == "-" and not environment.get(name):
+            yield from references(rest, environment)
+        elif name:
+            yield name
 
 
 def _filled(reference: re.Match[str], environment: Mapping[str, str]) -> Expansion:
@@ -48,12 +65,16 @@ def _filled(reference: re.Match[str], environment: Mapping[str, str]) -> Expansi
     if name is None:
         return Expansion("${")
     value = environment.get(name)
+    if value in (f"${{{name}}}", f"${name}", f"${{env:{name}}}"):  # so a tool passes on what it does not have itself
+        value = None
     if value or (value is not None and sign is None):
-        return Expansion(value)
+        return Expansion(value, empty=() if value else (name,))
     if sign == "-":
         return expand(rest, environment)
     if sign == "?":
-        return Expansion(reference[0], failures=(f"`${{{name}}}` is not set" + (f": {rest}" if rest else ""),))
+        return Expansion(
+            reference[0], failures=(f"`${{{name}}}` is not set" + (f": {rest}" if rest else ""),), demanded=(name,)
+        )
     return Expansion(reference[0], undefined=(name,))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from dynamic_mcp.config import environment, model, values
+from dynamic_mcp.config import environment, form, values
 from dynamic_mcp.config.keys import Keys, path
 from dynamic_mcp.config.resolved import Broken, Embeddings, OAuth, Program, Remote
 from dynamic_mcp.config.substitute import expand
@@ -31,36 +31,44 @@ class Surroundings(Struct, frozen=True):
         return {**self.environment, **self.variables} if self.variables else self.environment
 
 
-def upstream(
-    at: Keys, server: model.Server, *, settings: model.Settings, surroundings: Surroundings
-) -> tuple[Program | Remote | Broken, list[str]]:
-    """What stands behind the server at these keys, and the warnings about it."""
+class Made(Struct, frozen=True):
+    """What stands behind a server, the warnings about it, and the variables of its texts that lack a value."""
+
+    upstream: Program | Remote | Broken
+    warnings: list[str]
+    unset: tuple[str, ...]
+    empty: tuple[str, ...]
+
+
+def upstream(at: Keys, server: form.Server, *, settings: form.Settings, surroundings: Surroundings) -> Made:
+    """What stands behind the server at these keys."""
     texts = _Texts(surroundings.filling())
     made: Program | Remote
     match server:
-        case model.Program():
+        case form.Program():
             made = _program(at, server, settings, texts=texts, surroundings=surroundings)
-        case model.Remote():
+        case form.Remote():
             made = _remote(at, server, settings, texts=texts, surroundings=surroundings)
-    return (Broken("; ".join(texts.failures)) if texts.failures else made), texts.warnings
+    found = Broken("; ".join(texts.failures)) if texts.failures else made
+    return Made(found, texts.warnings, tuple(texts.unset), tuple(texts.empty))
 
 
-def env_files(server: model.Server, settings: model.Settings, surroundings: Surroundings) -> list[Path]:
+def env_files(server: form.Server, settings: form.Settings, surroundings: Surroundings) -> list[Path]:
     """The env files that a server is to read, whether they are there or not."""
-    if not isinstance(server, model.Program):
+    if not isinstance(server, form.Program):
         return []
     files = settings.env_file if server.env_file is None else server.env_file
-    return [_place(expand(text, surroundings.filling()).text, surroundings) for text in files or ()]
+    return [_place(expand(text, surroundings.filling()).text, surroundings) for text in _listed(files)]
 
 
-def variables_files(settings: model.Settings, surroundings: Surroundings) -> list[Path]:
+def variables_files(settings: form.Settings, surroundings: Surroundings) -> list[Path]:
     """The files that fill in the variables of the config's texts, whether they are there or not."""
     return [
-        _place(expand(text, surroundings.environment).text, surroundings) for text in settings.variables_file or ()
+        _place(expand(text, surroundings.environment).text, surroundings) for text in _listed(settings.variables_file)
     ]
 
 
-def embeddings(search: model.Search | None, surroundings: Surroundings) -> tuple[Embeddings | None, list[str]]:
+def embeddings(search: form.Search | None, surroundings: Surroundings) -> tuple[Embeddings | None, list[str]]:
     """Where to ask for embeddings; nowhere, with a warning, where a variable that this needs is not set."""
     if search is None or search.embeddings is None:
         return None, []
@@ -81,12 +89,16 @@ class _Texts:
         self._environment = environment
         self.warnings: list[str] = []
         self.failures: list[str] = []
+        self.unset: dict[str, None] = {}
+        self.empty: dict[str, None] = {}
 
     def fail(self, at: Keys, message: str) -> None:
         self.failures.append(f"{path(at)}: {message}")
 
     def filled(self, at: Keys, text: str, *, is_required: bool = False) -> str:
         expansion = expand(text, self._environment)
+        self.unset.update(dict.fromkeys((*expansion.undefined, *expansion.demanded)))
+        self.empty.update(dict.fromkeys(expansion.empty))
         for name in expansion.undefined:
             if is_required:
                 self.fail(at, f"`${{{name}}}` is not set")
@@ -125,7 +137,7 @@ class _Texts:
 
 
 def _program(
-    at: Keys, server: model.Program, settings: model.Settings, *, texts: _Texts, surroundings: Surroundings
+    at: Keys, server: form.Program, settings: form.Settings, *, texts: _Texts, surroundings: Surroundings
 ) -> Program:
     command = texts.filled((*at, "command"), server.command, is_required=True)
     if not command:
@@ -140,7 +152,7 @@ def _program(
 
 
 def _env(
-    at: Keys, server: model.Program, settings: model.Settings, *, texts: _Texts, surroundings: Surroundings
+    at: Keys, server: form.Program, settings: form.Settings, *, texts: _Texts, surroundings: Surroundings
 ) -> tuple[Mapping[str, str], frozenset[str]]:
     """The whole environment of a program, and the names of what the config itself puts into it."""
     choice = server.inherit_env if server.inherit_env is not None else settings.inherit_env
@@ -151,16 +163,16 @@ def _env(
         *_env_files(at, server, settings, texts=texts, surroundings=surroundings),
         {name: texts.filled(where, text) for name, (where, text) in (shared | own).items()},
     ]
-    inherited = environment.inherited(surroundings.environment, choice or "safe", platform=platform)
+    inherited = environment.inherited(surroundings.environment, values.inherit(choice) or "safe", platform=platform)
     names = frozenset(name for layer in configured for name in layer)
     return environment.merged([inherited, *configured], platform=platform), names
 
 
 def _env_files(
-    at: Keys, server: model.Program, settings: model.Settings, *, texts: _Texts, surroundings: Surroundings
+    at: Keys, server: form.Program, settings: form.Settings, *, texts: _Texts, surroundings: Surroundings
 ) -> Iterator[Mapping[str, str]]:
     files_at, files = (("settings",), settings.env_file) if server.env_file is None else (at, server.env_file)
-    for i, text in enumerate(files or ()):
+    for i, text in enumerate(_listed(files)):
         where: Keys = (*files_at, "env_file", i)
         file = _place(texts.filled(where, text), surroundings)
         try:
@@ -171,12 +183,16 @@ def _env_files(
             texts.fail(where, f"cannot read `{file}`: it is not UTF-8")
 
 
+def _listed(files: str | list[str] | None) -> list[str]:
+    return [files] if isinstance(files, str) else files or []
+
+
 def _place(text: str, surroundings: Surroundings) -> Path:
     return environment.place(text, surroundings.environment, base=surroundings.directory)
 
 
 def _remote(
-    at: Keys, server: model.Remote, settings: model.Settings, *, texts: _Texts, surroundings: Surroundings
+    at: Keys, server: form.Remote, settings: form.Settings, *, texts: _Texts, surroundings: Surroundings
 ) -> Remote:
     headers = (server.headers or {}).items()
     return Remote(
@@ -188,9 +204,9 @@ def _remote(
 
 
 def _oauth(
-    at: Keys, server: model.Remote, settings: model.Settings, *, texts: _Texts, surroundings: Surroundings
+    at: Keys, server: form.Remote, settings: form.Settings, *, texts: _Texts, surroundings: Surroundings
 ) -> OAuth:
-    own = server.oauth or model.OAuth.model_construct()
+    own = server.oauth or form.OAuth()
     inside = (*at, "oauth")
 
     def filled(name: str) -> str | None:

@@ -3,8 +3,12 @@
 A message never repeats what could be a secret.
 """
 
+import math
 import re
 from collections.abc import Mapping
+from typing import Literal
+
+Inherit = Literal["safe", "all"] | tuple[str, ...]
 
 LONGEST_S = 10 * 365 * 24 * 3600
 NAME_LENGTH = 64
@@ -55,6 +59,49 @@ def size(value: object) -> int:
     if amount < SMALLEST_LIMIT:
         raise FlawError(f"must be at least {SMALLEST_LIMIT} bytes", hint=_SIZE_HINT)
     return amount
+
+
+def duration(value: object) -> float | None:
+    """The seconds in a duration, as `seconds` takes it; an empty text is None, as if it were left out."""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return None
+    return seconds(value)
+
+
+def idle_time(value: object) -> float | None:
+    """The seconds in a duration, or infinity for `never`."""
+    is_never = isinstance(value, str) and value.strip().lower() == "never"
+    return math.inf if is_never else duration(value)
+
+
+def limit(value: object) -> int | None:
+    """The bytes in a size, or `NO_LIMIT` for `off`."""
+    if value is None:
+        return None
+    is_off = isinstance(value, str) and value.strip() == "off"
+    return NO_LIMIT if is_off else size(value)
+
+
+def inherit(value: object) -> Inherit | None:
+    """Which variables a program inherits: `safe`, `all`, or the names that it gets beside the safe ones."""
+    match value:
+        case None | "safe" | "all":
+            return value
+        case list() if all(isinstance(name, str) for name in value):
+            return tuple(value)
+    raise FlawError("must be `safe`, `all` or a list of names of variables")
+
+
+def one_or_many(value: object) -> object:
+    """A list, also where the file has one text alone."""
+    if value is not None and not isinstance(value, (str, list)):
+        raise FlawError("must be a string or a list of strings")
+    return [value] if isinstance(value, str) else value
+
+
+def literal_url(text: str) -> str:
+    """A URL, or a text with variables in it that can only be judged once they are filled in."""
+    return text if "${" in text else url(text)
 
 
 def url(text: str) -> str:

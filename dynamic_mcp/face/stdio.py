@@ -7,7 +7,8 @@ import contextlib
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from dynamic_mcp import lines
 from dynamic_mcp.pipes import Sink, Source, open_sink, open_source
@@ -27,8 +28,7 @@ _UNREAD_BYTES = 4 << 20
 _FLOOD_BYTES = 256 << 10
 
 
-@dataclass(frozen=True)
-class OnSignal:
+class OnSignal(Struct, frozen=True):
     """What to do on SIGHUP, and when a second signal asks to end."""
 
     reload: Callable[[], None]

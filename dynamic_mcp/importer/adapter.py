@@ -9,6 +9,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
+from dynamic_mcp.config.values import Inherit
 from dynamic_mcp.importer.found import Scope
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class Syntax(Enum):
     BRACES = "${VAR}"
     LENIENT = "${VAR}, which the tool itself leaves as it is"
     DEFAULT = "${VAR:-default}"
+    DASH = "${VAR-default}"
     ENV = "${env:VAR}"
     POWERSHELL = "$env:VAR"
     CURLY = "{env:VAR}"
@@ -92,8 +94,8 @@ class Place:
     `path` starts with `~` (home), `.` (project), `{appdata}`, `{config}`, `{data}`, `{localappdata}`,
     `{programdata}`, `{VARIABLE}` or `{VARIABLE|else}`; a part of it may be a glob. `up` looks in the directories
     above the project, too, as far as its repository reaches. A `legacy` file counts only where no newer file of its
-    scope is. A `borrowed` file is another tool's and never decides which scope is meant. `servers` are JSONPaths
-    that differ from the tool's own.
+    scope is. A `borrowed` file is another tool's and never decides which scope is meant. `servers`, `variables`
+    and `inherits` are given where they differ from the tool's own.
     """
 
     scope: Scope
@@ -103,6 +105,22 @@ class Place:
     legacy: bool = False
     borrowed: bool = False
     servers: tuple[str, ...] = ()
+    variables: tuple[Syntax, ...] | None = None
+    inherits: Inherit | None = None
+
+
+@dataclass(frozen=True)
+class Switches:
+    """A file that switches servers off which stand in another one.
+
+    `names` are JSONPaths of their names; `flags` of objects with a member for each server, which `key` is false in.
+    `path` is as that of a `Place`; a project's file switches servers of the user off for the project only.
+    """
+
+    path: str
+    names: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    key: str = "enabled"
 
 
 @dataclass(frozen=True)
@@ -111,10 +129,14 @@ class Adapter:
 
     `servers` are the JSONPaths of the objects (or lists) that hold servers; all are read, and of two servers with one
     name the first counts. `fallback` are looked at where none of these is there; `is_bare` takes the whole file where
-    all of it looks like servers. `off` are JSONPaths of the names of servers that are switched off, `inputs` of what
-    the tool asks for. `untyped` is what a `url` without a type is; None is found out at run time. `timeout_unit_s`
-    is the unit of a plain `timeout`, None where nobody knows. `quirk` names the function in `quirks` that brings
-    a file into this form. `source` is the page the facts are from, `checked` when it was read.
+    all of it looks like servers. `off` are JSONPaths of the names (or globs) of servers that are switched off, and
+    `off_elsewhere` other files with such names; `is_off_in_any_case` where `Name` switches `name` off. `inputs` are
+    JSONPaths of what the tool asks for. `variables` are
+    filled in everywhere, `env_variables` in variables and headers only, and `empties` says where a variable that is
+    not set becomes nothing instead of staying as it is. `inherits` is what a program gets of the tool's own
+    environment, None where nobody knows. `untyped` is what a `url` without a type is; None is found out at run time.
+    `timeout_unit_s` is the unit of a plain `timeout`, None where nobody knows. `quirk` names the function in `quirks`
+    that brings a file into this form. `source` is the page the facts are from, `checked` when it was read.
     """
 
     name: str
@@ -127,9 +149,14 @@ class Adapter:
     is_bare: bool = False
     fields: Mapping[str, Field | Wait] = field(default_factory=lambda: MappingProxyType({}))
     variables: tuple[Syntax, ...] = ()
+    env_variables: tuple[Syntax, ...] = ()
+    empties: Literal["nowhere", "env", "everywhere"] = "nowhere"
+    inherits: Inherit | None = None
     timeout_unit_s: float | None = None
     untyped: Literal["http", "sse"] | None = None
     off: tuple[str, ...] = ()
+    off_elsewhere: tuple[Switches, ...] = ()
+    is_off_in_any_case: bool = False
     allowed: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
     named_by: str = ""

@@ -10,11 +10,15 @@ Object = dict[str, object]
 
 @dataclass
 class Brought:
-    """A document in the form of its adapter, what is to be said about it, and about fields of its servers."""
+    """A document in the form of its adapter, what is to be said about it, and about fields of its servers.
+
+    `refused` are servers that the tool treats as if they were not there, so that they shadow no others.
+    """
 
     document: Object
     remarks: list[tuple[str, str]] = field(default_factory=list)
     of_servers: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    refused: set[str] = field(default_factory=set)
 
     def about(self, server: str) -> list[tuple[str, str]]:
         """What is to be said about the fields of a server."""

@@ -21,7 +21,8 @@ def bring(brought: Brought, source: Source, machine: Machine) -> None:
         brought.document = {"mcpServers": part.get("mcpServers")}
         _switch_off(brought, _names(part.get("disabledMcpServers")))
     elif source.scope is Scope.PROJECT:
-        _switch_off(brought, _refused(machine))
+        brought.refused = _refused(machine)
+        _switch_off(brought, brought.refused)
     else:
         here = _names(_project_part(brought.document, machine).get("disabledMcpServers"))
         servers = brought.document.get("mcpServers")

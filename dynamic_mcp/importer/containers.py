@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dynamic_mcp.importer.adapter import Adapter, Place, at
 from dynamic_mcp.importer.convert import Raw
 from dynamic_mcp.importer.draft import kind
+from dynamic_mcp.importer.switches import is_among
 from dynamic_mcp.importer.variables import Input
 
 GENERIC = (
@@ -42,15 +43,20 @@ class Collected:
     has_container: bool = False
 
 
-def collect(document: Mapping[str, object], adapter: Adapter, place: Place | None = None) -> Collected:
-    """The servers of a document, where the tool keeps them, else where others do."""
+def collect(
+    document: Mapping[str, object], adapter: Adapter, place: Place | None = None, off: Sequence[str] = ()
+) -> Collected:
+    """The servers of a document, where the tool keeps them, else where others do.
+
+    `off` are the names, or globs, of those that another file switches off.
+    """
     collected = Collected()
     for path in place.servers if place and place.servers else adapter.servers:
         for value in at(document, path):
             _add(collected, value, path, adapter)
     if not collected.has_container:
         _look_elsewhere(collected, document, adapter)
-    _switch_off(collected, document, adapter)
+    _switch_off(collected, document, adapter, off)
     return collected
 
 
@@ -105,7 +111,7 @@ def _add(collected: Collected, value: object, path: str, adapter: Adapter) -> No
     for name, server in _items(value, adapter):
         if name in collected.servers:
             if collected.servers[name].value != server:
-                collected.remarks.append((name, f"is there twice, and the one in `{where}` does not count"))
+                collected.remarks.append((name, f"is there twice; the one in `{where}` is ignored"))
             continue
         collected.servers[name] = Raw(name, server)
 
@@ -125,13 +131,16 @@ def _items(value: dict[str, object] | list[object], adapter: Adapter) -> Iterato
         yield name, server
 
 
-def _switch_off(collected: Collected, document: Mapping[str, object], adapter: Adapter) -> None:
-    off = {name for path in adapter.off for name in at(document, path) if isinstance(name, str)}
-    for name in off & collected.servers.keys():
+def _switch_off(
+    collected: Collected, document: Mapping[str, object], adapter: Adapter, elsewhere: Sequence[str]
+) -> None:
+    listed = [name for path in adapter.off for name in at(document, path) if isinstance(name, str)]
+    off = [name for name in collected.servers if is_among(name, (*listed, *elsewhere), adapter)]
+    for name in off:
         raw = collected.servers[name]
         collected.servers[name] = Raw(raw.name, raw.value, is_off=True, remarks=raw.remarks)
     allowed = [name for path in adapter.allowed for name in at(document, path) if isinstance(name, str)]
     for name, raw in collected.servers.items() if allowed else ():
-        if name not in allowed and name not in off:
+        if not is_among(name, allowed, adapter) and name not in off:
             remark = ("", "is not in the tool's list of allowed servers, and so is not started there")
             collected.servers[name] = Raw(raw.name, raw.value, is_off=raw.is_off, remarks=(*raw.remarks, remark))

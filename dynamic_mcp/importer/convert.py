@@ -60,7 +60,8 @@ def convert(raw: Raw, context: Context, taken: Container[str]) -> Found | tuple[
     name, remark = naming.legal(_given_name(draft), taken)
     if remark:
         draft.note("", remark)
-    return Found(name, entry, context.source, tuple(draft.notices), tuple(draft.exports))
+    inherits = (context.adapter.inherits or "safe") if "command" in entry else None
+    return Found(name, entry, context.source, tuple(draft.notices), tuple(draft.exports), inherits)
 
 
 def _is_ours(draft: Draft) -> bool:
@@ -80,7 +81,7 @@ def _given_name(draft: Draft) -> str:
     if given.name == draft.context.adapter.named_by and isinstance(given.value, str):
         return given.value
     if given.value != draft.name:
-        draft.note(given.name, "is a name to show, which has no counterpart here")
+        draft.note(given.name, "is a display name, which has no counterpart here")
     return draft.name
 
 
@@ -125,15 +126,15 @@ def _type(draft: Draft) -> str | None:
         word = re.sub(r"[^a-z]", "", given.value.lower())
         if word in TYPES:
             return TYPES[word]
-        draft.note(given.name, f"`{given.value[:40]}` is no type that is known here, and is left out")
+        draft.note(given.name, f"`{given.value[:40]}` is an unknown type and is left out")
     return None
 
 
 def _note_never_carried(draft: Draft) -> None:
     reasons = {
-        Field.APPROVAL: "is an approval, which is never carried",
-        Field.TOKENS: "is a stored login, which is never carried: log in again",
-        Field.HELPER: "is a program that makes headers, and is never run: set the headers",
+        Field.APPROVAL: "is an approval, which is never imported",
+        Field.TOKENS: "is a stored login, which is never imported: log in again",
+        Field.HELPER: "is a program that makes headers, which is never run: set the headers",
         Field.NOTHING: "has no counterpart here and is left out",
     }
     for meaning, reason in reasons.items():

@@ -8,6 +8,7 @@ from __future__ import annotations
 import codecs
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from json import JSONDecodeError
 from pathlib import Path
 
@@ -45,8 +46,10 @@ class Document:
         """Return the value at a path, NOTHING where there is none. Raises FileError."""
         return at(self._parsed(self.text), path)
 
-    def put(self, path: Keys, value: object) -> Document:
-        """Put a value at a path. Raises FileError."""
+    def put(self, path: Keys, value: object, *, order: tuple[str, ...] = ()) -> Document:
+        """Put a value at a path, in JSON among its neighbours in this order. Raises FileError."""
+        if order and self.language.put is edit.put:
+            return self._changed(partial(edit.put, order=order), path, value)
         return self._changed(self.language.put, path, value)
 
     def drop(self, path: Keys) -> Document:

@@ -71,7 +71,7 @@ class Draft:
         found = [given for meaning in meanings for given in self.fields.get(meaning, ()) if given.value not in _EMPTY]
         for other in found[1:]:
             if other.value != found[0].value:
-                self.note(other.name, f"says something else than `{found[0].name}`, which counts")
+                self.note(other.name, f"differs from `{found[0].name}`, which is used")
         return found[0] if found else None
 
     def all(self, *meanings: Field) -> Iterator[Given]:
@@ -79,14 +79,15 @@ class Draft:
         for meaning in meanings:
             yield from self.fields.get(meaning, ())
 
-    def text(self, field: str, value: object, *, env_name: str = "") -> str | None:
+    def text(self, field: str, value: object, *, env_name: str = "", is_header: bool = False) -> str | None:
         """A value as text in our syntax; None, with a notice, where it is no text."""
         plain = self.plain(field, value)
         if plain is None:
             return None
-        converted = variables.ours(
-            plain, self.context.adapter.variables, self._scene(), field=field, env_name=env_name
-        )
+        adapter, is_env = self.context.adapter, bool(env_name) or is_header
+        syntax = (*adapter.variables, *(adapter.env_variables if is_env else ()))
+        scene = self._scene(is_unset_empty=adapter.empties == "everywhere" or (adapter.empties == "env" and is_env))
+        converted = variables.ours(plain, syntax, scene, field=field, env_name=env_name)
         for remark in converted.remarks:
             self.note(field, remark)
         self.exports.update(dict.fromkeys(converted.exports))
@@ -99,19 +100,19 @@ class Draft:
                 text = value
             case bool():
                 text = str(value).lower()
-                self.note(field, "is a truth value and not a text; it is taken as one")
+                self.note(field, "is true or false, not text; it is taken as text")
             case int() | float():
                 text = _number(value)
-                self.note(field, "is a number and not a text; it is taken as one")
+                self.note(field, "is a number, not text; it is taken as text")
             case _:
-                self.note(field, f"is {kind(value)} and not a text, and is left out")
+                self.note(field, f"is {kind(value)} and not text, and is left out")
                 return None
         if "\0" in text or (not text.isprintable() and any("\ud800" <= mark <= "\udfff" for mark in text)):
-            self.note(field, "holds a character that no program takes, and is left out")
+            self.note(field, "holds a character that programs cannot take and is left out")
             return None
         return text
 
-    def _scene(self) -> Scene:
+    def _scene(self, *, is_unset_empty: bool) -> Scene:
         context = self.context
         return Scene(
             context.machine,
@@ -120,6 +121,7 @@ class Draft:
             self.name,
             inputs=context.inputs,
             own=frozenset(name for given in self.all(Field.ENV) for name in members(given.value) or ()),
+            is_unset_empty=is_unset_empty,
         )
 
 
@@ -173,9 +175,9 @@ def kind(value: object) -> str:
         case list():
             return "a list"
         case str():
-            return "a text"
+            return "text"
         case bool():
-            return "a truth value"
+            return "true or false"
         case int() | float():
             return "a number"
     return "a date"

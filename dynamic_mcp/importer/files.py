@@ -7,6 +7,7 @@ import os
 import tempfile
 from pathlib import Path
 
+from dynamic_mcp import paths
 from dynamic_mcp.errors import DynamicMcpError
 
 LARGEST_BYTES = 64 << 20
@@ -84,7 +85,7 @@ def _liken(written: Path, target: Path, *, is_private: bool) -> None:
             os.umask(mask)
             written.chmod(0o666 & ~mask)
         return
-    if not os.access(target, os.W_OK):
+    if not os.access(target, os.W_OK) or not before.st_mode & 0o222:  # root may write what nobody may
         raise PermissionError(None, "it is read-only")
     now = written.stat()
     if hasattr(os, "chown") and (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid):
@@ -98,7 +99,10 @@ def _liken(written: Path, target: Path, *, is_private: bool) -> None:
 
 def _made(directory: Path) -> list[Path]:
     missing = [each for each in (directory, *directory.parents) if not each.exists()]
+    is_ours = any(directory.is_relative_to(own) for own in (paths.config_dir(), paths.state_dir()))
     try:
+        if is_ours:
+            paths.make_private(directory)
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
         raise FileError(directory, f"cannot be made: {_reason(exc)}") from exc

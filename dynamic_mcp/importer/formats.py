@@ -16,7 +16,7 @@ from pathlib import Path
 
 LARGEST = 64 * 1024 * 1024
 _LARGEST_JSON5 = 256 * 1024
-_DOUBLED = "is there twice, and the last one counts"
+_DOUBLED = "is there twice; the last one is used"
 _BOMS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 
 

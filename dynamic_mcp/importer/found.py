@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Literal
+
+from dynamic_mcp.config.values import Inherit
 
 
 class Scope(StrEnum):
@@ -51,7 +53,9 @@ class Notice:
 class Found:
     """One server in the form of our own config: `entry` is the object that goes under `mcpServers`.
 
-    `exports` are the variables that the entry refers to and that the tool itself used to ask for.
+    `exports` are the variables that the entry refers to and that the tool itself used to ask for. `inherits` is what
+    the tool gave the program of its own environment, None for a server that is no program. One that `is_refused`
+    is to the tool as if it were not there.
     """
 
     name: str
@@ -59,13 +63,25 @@ class Found:
     source: Source
     notices: tuple[Notice, ...] = ()
     exports: tuple[str, ...] = ()
+    inherits: Inherit | None = None
+    is_refused: bool = False
+
+    def with_fields(self, fields: Mapping[str, object]) -> Found:
+        """Return the same server with these fields in its entry."""
+        return replace(self, entry={**self.entry, **fields})
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What one file gave; `error` says why it gave nothing, with line and column where it could not be parsed."""
+    """What one file gave; `error` says why it gave nothing, with line and column where it could not be parsed.
+
+    `is_borrowed` is a file of something else, as a plugin, whose servers stand beside those of the tool. `left_out`
+    is the number of its servers where nobody asked for its scope.
+    """
 
     source: Source
     servers: tuple[Found, ...] = ()
     notices: tuple[Notice, ...] = ()
     error: str = ""
+    is_borrowed: bool = False
+    left_out: int = 0

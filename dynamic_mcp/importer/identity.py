@@ -1,12 +1,15 @@
-"""When two entries are one server: by what they run or reach, never by their names."""
+"""When two entries are one server: by what they run or reach and with which variables and headers, never by name."""
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from urllib.parse import urlsplit
+
+from dynamic_mcp.config.substitute import expand
 
 _NPM = {("npx",), ("bunx",), ("pnpx",), ("npm", "exec"), ("npm", "x"), ("pnpm", "dlx"), ("yarn", "dlx"), ("bun", "x")}
 _PYPI = {("uvx",), ("uv", "tool", "run"), ("pipx", "run")}
@@ -33,15 +36,10 @@ def identity(entry: Mapping[str, object], home: str) -> Identity:
     url = entry.get("url")
     if isinstance(url, str):
         return Identity(("url", _canonical(url)))
-    command = str(entry.get("command", ""))
-    args = entry.get("args")
-    words = [_at_home(str(arg), home) for arg in args] if isinstance(args, list) else []
+    command, words = _words(entry, home)
     program = _name(command)
-    if program == "cmd" and len(words) > 1 and words[0].lower() == "/c":
-        command, words = words[1], words[2:]
-        program = _name(command)
     package = _package([program, *words])
-    if package and package[:2] == ("npm", "mcp-remote") and package[2:] and "://" in package[2]:
+    if _is_bridge(package):
         return Identity(("url", _canonical(package[2])))
     cwd = entry.get("cwd")
     place = posixpath.normpath(_at_home(cwd, home)) if isinstance(cwd, str) else ""
@@ -55,6 +53,55 @@ def package_of(entry: Mapping[str, object]) -> str:
     """The npm or PyPI package that an entry runs, without its version; empty when it runs none."""
     key = identity(entry, "").key
     return key[1] if key[0] in ("npm", "pypi") else ""
+
+
+def conditions(entry: Mapping[str, object], home: str, values: Mapping[str, str]) -> frozenset[tuple[str, str, str]]:
+    """What an entry gives a server to work with: variables, env files, headers; references filled in where known."""
+    found = _conditions(entry, home)
+    return frozenset((kind, name, _resolved(text, home, values)) for kind, name, text in found)
+
+
+def _conditions(entry: Mapping[str, object], home: str) -> Iterator[tuple[str, str, str]]:
+    env = {name: str(value) for name, value in _object(entry.get("env")).items()}
+    command, words = _words(entry, home)
+    package = _package([_name(command), *words])
+    if "url" not in entry and _is_bridge(package):
+        for option, header in pairwise(package[3:]):
+            if option == "--header":
+                name, _, value = header.partition(":")
+                yield "header", name.strip().lower(), expand(value.strip().replace("$${", "${"), env).text
+        return
+    yield from (("env", name, value) for name, value in env.items())
+    files = entry.get("env_file") or []
+    yield from (
+        ("env_file", str(i), str(file)) for i, file in enumerate(files if isinstance(files, list) else [files])
+    )
+    headers = _object(entry.get("headers"))
+    yield from (("header", name.lower(), str(value)) for name, value in headers.items())
+
+
+def _resolved(text: str, home: str, values: Mapping[str, str]) -> str:
+    # an empty default says what the tool makes of a variable that is not set, which sets no two servers apart
+    return expand(_at_home(re.sub(r"(?<!\$)(\$\{\w+):-\}", r"\1}", text), home), values).text
+
+
+def _object(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, dict) else {}
+
+
+def _words(entry: Mapping[str, object], home: str) -> tuple[str, list[str]]:
+    """The command and its arguments, without `cmd /c`."""
+    command = str(entry.get("command", ""))
+    args = entry.get("args")
+    words = [_at_home(str(arg), home) for arg in args] if isinstance(args, list) else []
+    if _name(command) == "cmd" and len(words) > 1 and words[0].lower() == "/c":
+        return words[1], words[2:]
+    return command, words
+
+
+def _is_bridge(package: tuple[str, ...]) -> bool:
+    """Whether a package reaches a URL over HTTP, as `url` does."""
+    return package[:2] == ("npm", "mcp-remote") and len(package) > 2 and "://" in package[2]
 
 
 def _name(command: str) -> str:

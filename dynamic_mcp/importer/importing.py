@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from json import JSONDecodeError
 from pathlib import Path
@@ -15,12 +16,13 @@ from dynamic_mcp.config import edit, jsonc
 from dynamic_mcp.config.keys import path as shown
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import ConfigError
-from dynamic_mcp.importer import files, vault
+from dynamic_mcp.importer import files, inheritance, vault
 from dynamic_mcp.importer.found import Found, Notice, Reading, Scope
-from dynamic_mcp.importer.memory import Memories, Memory
+from dynamic_mcp.importer.memory import Memories, Memory, key_of
 from dynamic_mcp.importer.merge import Conflict, Entry, Merge, Rules, gone
 from dynamic_mcp.importer.plan import Action, Choice, Item, Plan
 from dynamic_mcp.importer.program import is_relative
+from dynamic_mcp.importer.shadowing import shadowed
 from dynamic_mcp.importer.variables import escaped
 
 EMPTY = "{}\n"
@@ -29,7 +31,11 @@ _NOT_OURS = "put it right, or name another file with --output"
 
 @dataclass(frozen=True)
 class Order:
-    """What an import is asked for. `is_afresh` begins with an empty output instead of the one that is there."""
+    """What an import is asked for.
+
+    `is_afresh` begins with an empty output instead of the one that is there. What `environment` holds is only
+    compared with what stands written out elsewhere.
+    """
 
     output: Path
     home: str
@@ -39,6 +45,7 @@ class Order:
     skip_disabled: bool = False
     secrets: Literal["keep", "env", "fail"] = "keep"
     is_afresh: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 def plan(
@@ -58,9 +65,19 @@ def plan(
     memory = memories.load(order.output)
     if order.is_afresh or before is None:  # what was once taken out of a config is no choice about another one
         memory = Memory(memory.salt)
-    rules = Rules(order.home, settle, describe) if safe is None else Rules(order.home, settle, describe, safe.move)
-    merge = Merge(servers, memory, rules)
-    items = tuple(_item(_placed(found, order), order, merge) for reading in readings for found in reading.servers)
+    rules = Rules(
+        order.home,
+        settle,
+        describe,
+        values=ChainMap({} if safe is None else safe.values, dict(order.environment)),
+        is_environment_settled=_has_settings_for_the_environment(document),
+    )
+    merge = Merge(servers, memory, rules if safe is None else replace(rules, write=safe.move))
+    placed = [_placed(reading, order) for reading in readings]
+    hidden = shadowed(placed, lambda found: _may_shadow(found, order))
+    items = tuple(
+        _item(found, hidden.get(key_of(found)), order, merge) for reading in placed for found in reading.servers
+    )
     after = _written(text, servers, merge.servers)
     variables: Mapping[str, str] = {}
     if safe is not None and (variables := safe.used(merge.servers)) and not safe.named:
@@ -73,27 +90,32 @@ def plan(
         memory=memory,
         servers=merge.servers,
         readings=tuple(readings),
-        remarks=tuple(gone(memory, readings, merge.servers)),
+        remarks=(*inheritance.remark(items), *gone(memory, readings, merge.servers)),
         env_file=safe.file if safe is not None and variables else None,
         variables=variables,
     )
 
 
 def config_of(servers: Mapping[str, Entry], file: Path, environment: Mapping[str, str]) -> Config:
-    """Return what serving these servers would use, if they stood in that file. Raises ValueError."""
-    from dynamic_mcp.config.model import Root
+    """Return what serving these servers would use, if they stood in that file; each of them is right."""
+    from dynamic_mcp.config import form
     from dynamic_mcp.config.resolve import resolve
     from dynamic_mcp.config.upstream import Surroundings
 
-    root = Root.model_validate({"mcpServers": dict(servers)})
+    root = form.root({"mcpServers": dict(servers)})
     return resolve(root, file, surroundings=Surroundings(environment, sys.platform, file.parent))
 
 
-def _placed(found: Found, order: Order) -> Found:
-    """Return the server with a project's relative directories made whole where the output is not in the project."""
+def _placed(reading: Reading, order: Order) -> Reading:
+    """Return the reading with its servers as they are to be where the output is."""
     is_here = os.path.realpath(order.output.parent) == os.path.realpath(order.project)
-    if is_here or found.source.scope is Scope.USER:
-        return found
+    is_elsewhere = not is_here and reading.source.scope is not Scope.USER
+    servers = (_with_whole_paths(found, order) if is_elsewhere else found for found in reading.servers)
+    return replace(reading, servers=tuple(map(inheritance.with_environment, servers)))
+
+
+def _with_whole_paths(found: Found, order: Order) -> Found:
+    """Return a project's server with its relative directories made whole."""
     base = escaped(str(order.project))
     entry = dict(found.entry)
     for key in ("cwd", "env_file"):
@@ -109,8 +131,11 @@ def _whole(text: str, base: str) -> str:
     return str(Path(base, text)) if is_relative(text) else text
 
 
-def _item(found: Found, order: Order, merge: Merge) -> Item:
+def _item(found: Found, winner: Found | None, order: Order, merge: Merge) -> Item:
     reason = _reason_to_skip(found, order)
+    if not reason and winner is not None and not merge.has(found) and not merge.are_one(found, winner):
+        tool, file = found.source.tool, winner.source.file
+        reason = f"{tool} does not start it here, since `{file}` has another one of this name"
     if reason:
         return Item(found, found.name, Action.SKIP, reason=reason, notices=found.notices)
     if flaw := _flaw(found):
@@ -118,6 +143,10 @@ def _item(found: Found, order: Order, merge: Merge) -> Item:
         notices = (*found.notices, Notice(where, f"cannot be used: {flaw}"))
         return Item(found, found.name, Action.SKIP, reason=flaw, is_flawed=True, notices=notices)
     return merge.take(found)
+
+
+def _may_shadow(found: Found, order: Order) -> bool:
+    return not (found.is_refused or _reason_to_skip(found, order) or _flaw(found))
 
 
 def _reason_to_skip(found: Found, order: Order) -> str:
@@ -130,17 +159,16 @@ def _reason_to_skip(found: Found, order: Order) -> str:
     return ""
 
 
+def _has_settings_for_the_environment(document: Mapping[str, object]) -> bool:
+    settings = document.get("settings")
+    return isinstance(settings, Mapping) and settings.get(inheritance.FIELD) is not None
+
+
 def _flaw(found: Found) -> str:
     """Say what our config would not take of an entry, so that one of them cannot make the whole file invalid."""
-    from pydantic import ValidationError
-
-    from dynamic_mcp.config.model import Root
     from dynamic_mcp.config.problems import problems
 
-    try:
-        Root.model_validate({"mcpServers": {"x": found.entry}})
-    except ValidationError as exc:
-        first = problems(exc)[0]
+    for first in problems({"mcpServers": {"x": found.entry}}):
         return f"{first.where.removeprefix('mcpServers.x').lstrip('.') or 'it'} {first.message}"
     return ""
 

@@ -14,11 +14,9 @@ from typing import Any
 
 from dynamic_mcp import paths
 from dynamic_mcp.config.keys import Keys
-from dynamic_mcp.config.keys import path as shown
 from dynamic_mcp.errors import DynamicMcpError, NotFound
 from dynamic_mcp.importer import files
-from dynamic_mcp.importer.documents import Document, document
-from dynamic_mcp.importer.tree import NOTHING, is_like
+from dynamic_mcp.importer.tree import NOTHING
 
 FORM = 1
 MOST_DEEDS = 200
@@ -28,13 +26,15 @@ MOST_DEEDS = 200
 class Edit:
     """One value that was put in, replaced or taken out; NOTHING stands for no value.
 
-    An entry that `is_ours` goes even if somebody has changed it since.
+    An entry that `is_ours` goes even if somebody has changed it since. `order` are the keys of the object that the
+    value was taken out of, so that it can go back among its neighbours.
     """
 
     path: Keys
     before: object = field(repr=False)
     after: object = field(repr=False)
     is_ours: bool = False
+    order: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -107,14 +107,32 @@ class Journal:
 
         Raises FileError, and then that file is as it was.
         """
+        from dynamic_mcp.importer.undoing import undoing
+
         folder = self._folder / deed.id
         note = _note(folder)
         words: list[str] = []
         for number, change in reversed(list(enumerate(_changes(folder, note)))):
-            said = _undone(change, note, number)
-            words += [] if change.is_silent else said
+            made = undoing(change, note["changes"][number]["after"])
+            if made.is_exact:
+                _restore(change.file, change.before, made.now or b"", note, number)
+            elif made.after != made.now:
+                files.write_bytes(change.file, made.after or b"", expected=made.now)
+            words += [] if change.is_silent else made.done()
         self._mark(deed.id)
         return words
+
+    def preview(self, deed: Deed) -> list[str]:
+        """Say what undoing a deed would do to each file. Raises FileError."""
+        from dynamic_mcp.importer.undoing import undoing
+
+        folder = self._folder / deed.id
+        note = _note(folder)
+        return [
+            word
+            for number, change in reversed(list(enumerate(_changes(folder, note))))
+            for word in (() if change.is_silent else undoing(change, note["changes"][number]["after"]).planned())
+        ]
 
     def _noted(self, what: str, about: str, when: str, changes: Sequence[Change]) -> tuple[Deed, Path]:
         number = max((int(folder.name) for folder in self._folders()), default=0) + 1
@@ -161,59 +179,6 @@ def _shown_files(changes: Sequence[Change]) -> tuple[Path, ...]:
     return tuple(change.file for change in changes if not change.is_silent)
 
 
-def _undone(change: Change, note: Mapping[str, Any], number: int) -> list[str]:
-    now = files.read_bytes(change.file)
-    if now == change.before:
-        return [f"`{change.file}` is as it was before"]
-    if now is None:
-        return [f"`{change.file}` is gone, and stays so"]
-    if sha256(now).hexdigest() == note["changes"][number]["after"]:
-        _restore(change.file, change.before, now, note, number)
-        return [
-            f"`{change.file}` is as it was before" if change.before is not None else f"`{change.file}` is removed"
-        ]
-    made = document(change.file, now)
-    words: list[str] = []
-    for edit in reversed(change.edits):
-        made = _reversed(made, edit, words)
-    if made.data() != now:
-        files.write_bytes(change.file, made.data(), expected=now)
-    return [f"`{change.file}` has changed since: only what was put in is taken out", *words]
-
-
-def _reversed(made: Document, edit: Edit, words: list[str]) -> Document:
-    """Take one edit back where its value is still there; go into an object of which other parts have changed."""
-    path = _place(made, edit)
-    now = made.get(path)
-    if is_like(now, edit.after):
-        return made.drop(path) if edit.before is NOTHING else made.put(path, edit.before)
-    if isinstance(now, dict) and isinstance(edit.after, dict):
-        is_entry = edit.before is NOTHING and any(key in edit.after for key in ("command", "cmd", "url"))
-        if is_entry and edit.is_ours and now.get("name") == edit.after.get("name"):
-            return made.drop(path)
-        if not is_entry:
-            return _reversed_inside(made, path, edit, words)
-    words.append(f"`{shown(path)}` is another by now, and stays")
-    return made
-
-
-def _reversed_inside(made: Document, path: Keys, edit: Edit, words: list[str]) -> Document:
-    before, after = (value if isinstance(value, dict) else {} for value in (edit.before, edit.after))
-    for key in {**after, **before}:
-        inner = Edit((*path, key), before.get(key, NOTHING), after.get(key, NOTHING), edit.is_ours)
-        if inner.before != inner.after:
-            made = _reversed(made, inner, words)
-    return made.drop(path) if edit.before is NOTHING and made.get(path) == {} else made
-
-
-def _place(made: Document, edit: Edit) -> Keys:
-    """Return where the value is by now: an item of a list may have moved."""
-    items = made.get(edit.path[:-1]) if edit.path else NOTHING
-    if isinstance(items, list) and edit.after in items:
-        return (*edit.path[:-1], items.index(edit.after))
-    return edit.path
-
-
 def _restore(file: Path, before: bytes | None, now: bytes, note: Mapping[str, Any], number: int) -> None:
     written = note["changes"][number]
     if before is None:
@@ -233,7 +198,7 @@ def _written(change: Change) -> dict[str, object]:
         "mode": mode,
         "after": sha256(change.after).hexdigest(),
         "edits": [
-            {"path": list(edit.path), "is_ours": edit.is_ours}
+            {"path": list(edit.path), "is_ours": edit.is_ours, "order": list(edit.order)}
             | ({} if edit.before is NOTHING else {"before": edit.before})
             | ({} if edit.after is NOTHING else {"after": edit.after})
             for edit in change.edits
@@ -248,7 +213,13 @@ def _changes(folder: Path, note: Mapping[str, Any]) -> list[Change]:
             (folder / f"{number}.before").read_bytes() if each["has_before"] else None,
             b"",
             tuple(
-                Edit(tuple(edit["path"]), edit.get("before", NOTHING), edit.get("after", NOTHING), edit["is_ours"])
+                Edit(
+                    tuple(edit["path"]),
+                    edit.get("before", NOTHING),
+                    edit.get("after", NOTHING),
+                    edit["is_ours"],
+                    tuple(edit.get("order", ())),
+                )
                 for edit in each["edits"]
             ),
             is_silent=each["is_silent"],

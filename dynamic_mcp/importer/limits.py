@@ -67,7 +67,7 @@ def _timeout(draft: Draft) -> dict[str, str]:
 def _set(draft: Draft, timeout: dict[str, str], part: str, given: Given, seconds: float) -> None:
     duration = _duration(seconds)
     if timeout.setdefault(part, duration) != duration:
-        draft.note(given.name, f"is left out, since another field says {timeout[part]}")
+        draft.note(given.name, f"is left out, as another field says {timeout[part]}")
 
 
 def _note_parts(draft: Draft, timeout: dict[str, str], given: Given) -> None:
@@ -86,14 +86,14 @@ def _note_parts(draft: Draft, timeout: dict[str, str], given: Given) -> None:
 def _seconds(draft: Draft, wait: Wait, given: Given) -> float | None:
     amount = _amount(given)
     if amount is None or amount <= 0:
-        draft.note(given.name, "is no time to wait, and is left out")
+        draft.note(given.name, "is not a usable duration and is left out")
         return None
     if isinstance(given.value, str) and not re.fullmatch(r"[\d.\s]+", given.value):
         seconds = amount
     else:
         seconds = amount * _unit_s(draft, wait, given, amount)
     if not 0 < seconds <= values.LONGEST_S:
-        draft.note(given.name, "is no time to wait, and is left out")
+        draft.note(given.name, "is not a usable duration and is left out")
         return None
     return seconds
 
@@ -156,7 +156,7 @@ def _from_object(draft: Draft, tools: dict[str, object], given: Given) -> None:
         if name in ("include", "exclude"):
             _set_names(draft, tools, name, inner)
         elif isinstance(value, dict) and any("approv" in key.lower() for key in value):
-            draft.note(inner.name, "is an approval, which is never carried")
+            draft.note(inner.name, "is an approval, which is never imported")
         elif value is False:
             _add(tools, "exclude", [name])
         elif value is not True and value is not None:

@@ -7,15 +7,18 @@ from dataclasses import dataclass, field, replace
 
 from dynamic_mcp.config.keys import path as shown
 from dynamic_mcp.config.values import NAME_LENGTH
+from dynamic_mcp.importer import inheritance
 from dynamic_mcp.importer.found import Found, Notice, Reading
-from dynamic_mcp.importer.identity import Identity, identity
-from dynamic_mcp.importer.memory import Memory, Record, key_of
+from dynamic_mcp.importer.identity import Identity, conditions, identity
+from dynamic_mcp.importer.memory import Key, Memory, Record, key_of
 from dynamic_mcp.importer.plan import Action, Choice, Item
-from dynamic_mcp.importer.secrets import secrets
 from dynamic_mcp.importer.three_way import Merged, Sides, remembered, three_way
 from dynamic_mcp.importer.tree import NOTHING
 
 Entry = Mapping[str, object]
+
+_CONDITIONS = ("env", "env_file", "headers")
+_OF_BRIDGES = ("url", "type", "headers", "command", "args", "env", "cwd")
 
 
 @dataclass(frozen=True)
@@ -31,12 +34,18 @@ class Conflict:
 
 @dataclass(frozen=True)
 class Rules:
-    """How to merge. `settle` decides a conflict, `describe` and `write` make of a new entry what is written of it."""
+    """How to merge. `settle` decides a conflict, `describe` and `write` make of a new entry what is written of it.
+
+    `values` are those of variables as far as they are known. `is_environment_settled` tells that the output's
+    settings say what programs get of the environment, so that a new entry does not.
+    """
 
     home: str
     settle: Callable[[Conflict], Choice]
     describe: Callable[[Found], Entry] = lambda found: found.entry
     write: Callable[[str, Entry, Entry | None], Entry] = lambda name, entry, mine: entry
+    values: Mapping[str, str] = field(default_factory=dict, repr=False)
+    is_environment_settled: bool = False
 
 
 class Merge:
@@ -63,12 +72,23 @@ class Merge:
             return self._added(found, self._free_name(found))
         mine = self.servers[name]
         sides = Sides(mine, found.entry, self._rules.write(name, found.entry, mine))
-        merged = three_way(sides, record, self.memory)
+        merged = _with_my_environment(three_way(sides, record, self.memory))
+        owner = self._owner(name, found) if record is None else None
+        if owner is not None:
+            return self._second(found, name, merged, sides, owner)
         if merged.is_settled():
             return self._settled(found, name, merged.mine, sides)
-        if record is None and self._is_of_another_source(name, found):
-            return self._second(found, name, merged, sides)
         return self._in_conflict(found, name, merged, sides)
+
+    def has(self, found: Found) -> bool:
+        """Tell whether an earlier import brought this server, and the output still has it."""
+        record = self._known.get(key_of(found))
+        return record is not None and record.name in self.servers
+
+    def are_one(self, one: Found, other: Found) -> bool:
+        """Tell whether two servers run or reach the same in the same way."""
+        is_same = identity(one.entry, self._rules.home).is_same(identity(other.entry, self._rules.home))
+        return is_same and self._conditions(one.entry) == self._conditions(other.entry)
 
     def _place(self, found: Found, record: Record | None) -> str | None:
         """Return the name of the entry that this server is."""
@@ -80,20 +100,36 @@ class Merge:
         return next((name for name in same if self._may_be(found, name)), None)
 
     def _may_be(self, found: Found, name: str) -> bool:
-        """Tell whether two entries that run the same are one server: not if they are two accounts of it."""
+        """Tell whether two entries that run the same are one server: not if they work with other variables."""
         entry = self.servers[name]
         own = key_of(found)
-        records = [key for key, record in self.memory.records.items() if record.name == name]
-        if any(key[:3] == own[:3] and key != own for key in records):
-            return _without_description(entry) == _without_description(found.entry)
-        return name == found.name or not _are_two_accounts(entry, found.entry)
+        others = [key for key in self._sources(name) if key != own]
+        if any(key[:3] == own[:3] for key in others):
+            return _comparable(entry) == _comparable(found.entry)
+        if not others and name == found.name:
+            return True  # a person wrote it: what differs is a conflict to settle
+        return self._conditions(entry) == self._conditions(found.entry) or self._was_read_like(found, others)
 
-    def _is_of_another_source(self, name: str, found: Found) -> bool:
-        records = [key for key, record in self.memory.records.items() if record.name == name]
-        return any(key != key_of(found) for key in records)
+    def _conditions(self, entry: Entry) -> frozenset[tuple[str, str, str]]:
+        return conditions(entry, self._rules.home, self._rules.values)
+
+    def _was_read_like(self, found: Found, others: Sequence[Key]) -> bool:
+        """Tell whether another source has the same variables, whatever a person made of them here."""
+        own = [self.memory.print_of(found.entry.get(key, NOTHING)) for key in _CONDITIONS]
+        reads = [self.memory.records[key].read for key in others]
+        return any(isinstance(read, Mapping) and [read.get(key) for key in _CONDITIONS] == own for read in reads)
+
+    def _sources(self, name: str) -> list[Key]:
+        return [key for key, record in self.memory.records.items() if record.name == name]
+
+    def _owner(self, name: str, found: Found) -> Key | None:
+        """Return the source that an entry came from first, if that is another one than this."""
+        return next((key for key in self._sources(name) if key != key_of(found)), None)
 
     def _added(self, found: Found, name: str) -> Item:
         theirs = self._rules.describe(found)
+        if self._rules.is_environment_settled:
+            theirs = inheritance.without_environment(theirs)
         entry = self._rules.write(name, theirs, None)
         self._keep(found, name, entry, Sides(NOTHING, found.entry, entry))
         return Item(found, name, Action.NEW, None, entry, notices=found.notices)
@@ -123,19 +159,28 @@ class Merge:
         action = Action.SAME if entry == before else Action.UPDATE
         return Item(found, name, action, self._before.get(name), entry, notices=found.notices)
 
-    def _second(self, found: Found, name: str, merged: Merged, sides: Sides) -> Item:
+    def _second(self, found: Found, name: str, merged: Merged, sides: Sides, owner: Key) -> Item:
         """Leave an entry that came from another source as that has it, and say where this one differs."""
-        entry = self.servers[name]
+        entry = self.servers[name] if merged.conflicts else merged.mine
+        assert isinstance(entry, Mapping)
+        origin = f"{owner[0]} ({owner[1]})"
+        reason = f"`{name}` has it from {origin}, with another value, which stays"
+        differing = [keys for keys in merged.conflicts if keys[0] not in _same_in_other_words(entry, found.entry)]
+        notices = [_notice(found, shown(keys), reason) for keys in differing]
+        if not self._is_my_environment(name):
+            entry, remarks = _with_the_wider_environment(found, name, entry, owner[0])
+            notices += remarks
         self._keep(found, name, entry, sides)
-        source = found.source
-        notices = tuple(
-            Notice(
-                f"{source.tool}/{source.scope.value}/{found.name}.{shown(keys)}",
-                f"`{name}` has it from another tool, with another value, which stays",
-            )
-            for keys in merged.conflicts
-        )
-        return Item(found, name, Action.SAME, self._before.get(name), entry, notices=(*found.notices, *notices))
+        before = self._before.get(name)
+        action = Action.SAME if entry == (before or entry) else Action.UPDATE
+        same = f"is `{name}` from {origin}"
+        return Item(found, name, action, before, entry, same, notices=(*found.notices, *notices))
+
+    def _is_my_environment(self, name: str) -> bool:
+        """Tell whether a person has chosen what the program gets of the environment."""
+        mine = self.memory.print_of(self.servers[name].get(inheritance.FIELD, NOTHING))
+        written = [self.memory.records[key].written for key in self._sources(name)]
+        return all(not isinstance(each, Mapping) or each.get(inheritance.FIELD) != mine for each in written)
 
     def _in_conflict(self, found: Found, name: str, merged: Merged, sides: Sides) -> Item:
         assert isinstance(merged.mine, Mapping)
@@ -193,11 +238,40 @@ def _usable(name: str) -> str:
     return printable[:NAME_LENGTH].strip() or "server"
 
 
-def _are_two_accounts(one: Entry, other: Entry) -> bool:
-    """Tell whether the same program is given other secrets."""
-    ours, theirs = ({secret.path: secret.value for secret in secrets(entry)} for entry in (one, other))
-    return any(theirs.get(path, value) != value for path, value in ours.items())
+def _comparable(entry: Entry) -> dict[str, object]:
+    return {key: value for key, value in entry.items() if key not in ("description", inheritance.FIELD)}
 
 
-def _without_description(entry: Entry) -> dict[str, object]:
-    return {key: value for key, value in entry.items() if key != "description"}
+def _same_in_other_words(entry: Entry, other: Entry) -> tuple[str, ...]:
+    """Return the fields that say the same of one server in two ways: a URL, or the bridge to it."""
+    return _OF_BRIDGES if ("url" in entry) != ("url" in other) else ("url",)
+
+
+def _with_my_environment(merged: Merged) -> Merged:
+    """Return the same with a person's choice of an environment, which no tool changes."""
+    conflicts = tuple(keys for keys in merged.conflicts if keys != (inheritance.FIELD,))
+    if len(conflicts) == len(merged.conflicts):
+        return merged
+    assert isinstance(merged.mine, Mapping)
+    assert isinstance(merged.theirs, Mapping)
+    return Merged(merged.mine, inheritance.with_choice_of(merged.theirs, merged.mine), conflicts)
+
+
+def _with_the_wider_environment(found: Found, name: str, entry: Entry, owner: str) -> tuple[Entry, list[Notice]]:
+    """Return the entry with the wider environment: its own, or that of the same server of another tool."""
+    tool = found.source.tool
+    if "url" in entry or "url" in found.entry:
+        return entry, []
+    if inheritance.is_wider(found.entry, entry):
+        entry, wider, narrower = inheritance.with_choice_of(entry, found.entry), tool, owner
+    elif inheritance.is_wider(entry, found.entry):
+        wider, narrower = owner, tool
+    else:
+        return entry, []
+    reason = f"`{name}` gets the environment as {wider} passes it on, which is more than {narrower} does"
+    return entry, [_notice(found, inheritance.FIELD, reason)]
+
+
+def _notice(found: Found, field: str, reason: str) -> Notice:
+    source = found.source
+    return Notice(f"{source.tool}/{source.scope.value}/{found.name}.{field}", reason)

@@ -62,14 +62,14 @@ def _words(draft: Draft, command: Given) -> list[tuple[str, object]]:
         return [(f"{command.name}[{i}]", word) for i, word in enumerate(value)]
     text = draft.plain(command.name, value)
     if text is None or not text.strip():
-        raise UnusableError(command.name, "is no command")
+        raise UnusableError(command.name, "is not a command")
     return [(command.name, word) for word in _separated(draft, command.name, text)]
 
 
 def _object(draft: Draft, name: str, value: Mapping[str, object]) -> list[tuple[str, object]]:
     path = next((value[key] for key in ("path", "command") if key in value), None)
     if not isinstance(path, str) or not path.strip():
-        raise UnusableError(f"{name}.path", "is no command")
+        raise UnusableError(f"{name}.path", "is not a command")
     for key in value:
         if key not in ("path", "command", "args", "env"):
             draft.note(f"{name}.{key}", "has no counterpart here and is left out")
@@ -105,7 +105,7 @@ def _command(draft: Draft, word: tuple[str, object]) -> str:
     name, value = word
     text = draft.text(name, value)
     if text is None or not text.strip():
-        raise UnusableError(name, "is no command")
+        raise UnusableError(name, "is not a command")
     machine = draft.context.machine
     if re.match(r"~[/\\]", text):
         home = "${USERPROFILE}" if machine.platform == "win32" else "${HOME}"
@@ -130,7 +130,7 @@ def _arguments(draft: Draft) -> list[tuple[str, object]]:
         return []
     if isinstance(given.value, str):
         is_windows = draft.context.machine.platform == "win32"
-        draft.note(given.name, "is a text and not a list; it is split at its spaces")
+        draft.note(given.name, "is text and not a list; it is split at its spaces")
         try:
             return [(given.name, word) for word in split(given.value, is_windows=is_windows)]
         except ValueError:
@@ -169,7 +169,7 @@ def _environments(draft: Draft, command: Given) -> list[Given]:
 
 def _set_variable(draft: Draft, env: dict[str, str], field: str, name: str, value: object) -> None:
     if not re.fullmatch(VARIABLE_NAME, name):
-        draft.note(field, "is no name of a variable, and is left out")
+        draft.note(field, "is not a valid name of a variable and is left out")
     elif value is None or (value == "" and draft.context.adapter.passes_empty):
         if draft.context.adapter.passes_empty and re.fullmatch(r"[A-Za-z_]\w*", name):
             env[name] = f"${{{name}}}"
@@ -190,7 +190,7 @@ def _names(draft: Draft, given: Given) -> list[str]:
                 if key != "name" and value not in (None, "local"):
                     draft.note(f"{given.name}[{i}].{key}", "has no counterpart here and is left out")
         else:
-            draft.note(f"{given.name}[{i}]", "is no name of a variable, and is left out")
+            draft.note(f"{given.name}[{i}]", "is not a valid name of a variable and is left out")
     return names
 
 
@@ -219,9 +219,9 @@ def _note_wrappers(draft: Draft, words: list[tuple[str, object]]) -> None:
     args = [*(word for _, word in words[1:]), *(_listed(given.value) if given else [])]
     for arg in args:
         if isinstance(arg, str) and re.fullmatch(r"mcp-remote(?:@.*)?", arg):
-            draft.note("", "starts `mcp-remote` to reach a server over HTTP, which `url` does without a program")
+            draft.note("", "starts `mcp-remote` to reach a server over HTTP; `url` does that without a program")
     name = re.split(r"[/\\]", str(words[0][1]))[-1].lower().removesuffix(".exe")
     is_read = Syntax.SHELL in draft.context.adapter.variables
     for arg in args if name not in _SHELLS and not is_read else ():
         if isinstance(arg, str) and "$(" in arg:
-            draft.note("args", "have `$(` in them, which is plain text: nothing runs it")
+            draft.note("args", "contain `$(`, which stays plain text: nothing runs it")

@@ -89,7 +89,7 @@ def _claude_desktop(brought: Brought, source: Source, machine: Machine) -> None:
     servers = brought.document.get("mcpServers")
     for name, server in servers.items() if isinstance(servers, dict) else ():
         if isinstance(server, dict) and server.get("url") and not server.get("command"):
-            brought.say(name, "url", "is not used by Claude Desktop, which only starts programs; here it is")
+            brought.say(name, "url", "is ignored by Claude Desktop, which only starts programs; here it is used")
 
 
 def _zed(brought: Brought, source: Source, machine: Machine) -> None:

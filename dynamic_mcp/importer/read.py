@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Container, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from dynamic_mcp.errors import NotFound
 from dynamic_mcp.importer import formats, locations, quirks
 from dynamic_mcp.importer.adapter import Adapter, Place
-from dynamic_mcp.importer.containers import collect, inputs, looks_like_server
+from dynamic_mcp.importer.brought import Brought
+from dynamic_mcp.importer.containers import Collected, collect, inputs, looks_like_server
 from dynamic_mcp.importer.convert import convert
 from dynamic_mcp.importer.draft import Context, shown
 from dynamic_mcp.importer.found import Found, Machine, Notice, Reading, Scope, Source
 from dynamic_mcp.importer.known import GENERIC, TOOLS
 from dynamic_mcp.importer.sniff import adapter_for
+from dynamic_mcp.importer.switches import is_among, switched_off, switched_off_here
 from dynamic_mcp.names import closest
 
 _BY_SCOPE = (Scope.PROJECT, Scope.LOCAL, Scope.USER)
@@ -54,7 +56,7 @@ def read_all(machine: Machine, scopes: Collection[Scope] | None = None) -> list[
     read = [each for adapter in TOOLS for each in _readings(adapter, scopes, machine)]
     owners: dict[Path, str] = {}
     for _, reading in sorted(read, key=lambda each: each[0].borrowed):
-        if reading.servers or reading.error:
+        if reading.servers or reading.error or reading.left_out:
             owners.setdefault(reading.source.file, reading.source.tool)
     return [each for _, each in read if owners.get(each.source.file, each.source.tool) == each.source.tool]
 
@@ -78,8 +80,10 @@ def _readings(adapter: Adapter, scopes: Collection[Scope] | None, machine: Machi
         return [each for scope in _BY_SCOPE if scope in scopes for each in _of_scope(adapter, scope, machine)]
     found = _of_scope(adapter, Scope.PROJECT, machine)
     if not any(not place.borrowed and (each.servers or each.error or each.notices) for place, each in found):
-        found = _of_scope(adapter, Scope.USER, machine)
-    return [*found, *_not_asked_for(adapter, machine)]
+        return [*_of_scope(adapter, Scope.USER, machine), *_not_asked_for(adapter, Scope.LOCAL, machine)]
+    known = {reading.source.file for _, reading in found}  # a project may be the home directory itself
+    left_out = (_not_asked_for(adapter, scope, machine, known) for scope in (Scope.LOCAL, Scope.USER))
+    return [*found, *(each for some in left_out for each in some)]
 
 
 def _of_scope(adapter: Adapter, scope: Scope, machine: Machine) -> list[tuple[Place, Reading]]:
@@ -92,7 +96,8 @@ def _of_scope(adapter: Adapter, scope: Scope, machine: Machine) -> list[tuple[Pl
         if place.legacy and newer is not None:
             readings.append((place, _superseded(source, newer)))
         else:
-            readings.append((place, _reading(adapter, place, source, machine)))
+            reading = _reading(adapter, place, source, machine)
+            readings.append((place, replace(reading, is_borrowed=place.borrowed)))
     return readings
 
 
@@ -101,14 +106,18 @@ def _superseded(source: Source, newer: Path) -> Reading:
     return Reading(source, notices=(Notice(f"{source.tool}/{source.scope.value}", shown(reason, 600)),))
 
 
-def _not_asked_for(adapter: Adapter, machine: Machine) -> Iterator[tuple[Place, Reading]]:
-    for place, reading in _of_scope(adapter, Scope.LOCAL, machine):
-        if count := len(reading.servers):
-            where = f"{adapter.name}/{place.scope.value}"
-            reason = (
-                f"{count} of the servers for this project only are left out: add `--scope local` or `--scope all`"
-            )
-            yield place, Reading(reading.source, notices=(Notice(where, reason),))
+def _not_asked_for(
+    adapter: Adapter, scope: Scope, machine: Machine, known: Container[Path] = ()
+) -> Iterator[tuple[Place, Reading]]:
+    """Say how many servers of a scope are left out, and how to have them; not of files that are read anyway."""
+    of_scope = _of_scope(adapter, scope, machine)
+    found = [(place, each) for place, each in of_scope if each.servers and each.source.file not in known]
+    count = sum(len(reading.servers) for _, reading in found)
+    servers = f"{count} servers are left out" if count > 1 else "1 server is left out"
+    reason = f"{servers}: `dynamic-mcp import {adapter.name} --scope all` takes every scope"
+    notices = (Notice(f"{adapter.name}/{scope.value}", reason),)
+    for place, reading in found:
+        yield place, Reading(reading.source, notices=notices, left_out=len(reading.servers))
 
 
 def _reading(adapter: Adapter, place: Place, source: Source, machine: Machine) -> Reading:
@@ -124,19 +133,38 @@ def _read(
 ) -> Reading:
     if not isinstance(document.value, dict):
         return Reading(source, error="holds no settings: it is not an object")
+    adapter = _at_place(adapter, place)
     brought = quirks.bring(adapter, document.value, source, machine)
-    collected = collect(brought.document, adapter, place)
+    collected = collect(brought.document, adapter, place, switched_off(adapter, machine, source.scope))
     context = Context(adapter, source, machine, inputs(brought.document, adapter))
     remarks = [*_doubled(document, adapter), *brought.remarks, *collected.remarks]
     notices = [context.notice(where, "", reason) for where, reason in remarks]
+    if source.scope is Scope.USER:
+        _note_switched_off_here(brought, collected, adapter, machine)
     servers: dict[str, Found] = {}
     for raw in collected.servers.values():
         result = convert(replace(raw, remarks=(*raw.remarks, *brought.about(raw.name))), context, servers)
         if isinstance(result, Found):
-            servers[result.name] = result
+            servers[result.name] = replace(result, is_refused=raw.name in brought.refused)
         else:
             notices.extend(result)
     return Reading(source, tuple(servers.values()), tuple(notices))
+
+
+def _note_switched_off_here(brought: Brought, collected: Collected, adapter: Adapter, machine: Machine) -> None:
+    off = switched_off_here(adapter, machine)
+    for name, raw in collected.servers.items() if off else ():
+        if is_among(name, off, adapter) and not raw.is_off:
+            brought.say(name, "", f"is switched off for this project in {adapter.title}; it stays on")
+
+
+def _at_place(adapter: Adapter, place: Place | None) -> Adapter:
+    """The tool as it reads the file at this place."""
+    if place is not None and place.variables is not None:
+        adapter = replace(adapter, variables=place.variables)
+    if place is not None and place.inherits is not None:
+        adapter = replace(adapter, inherits=place.inherits)
+    return adapter
 
 
 def _doubled(document: formats.Document, adapter: Adapter) -> Iterator[tuple[str, str]]:

@@ -64,7 +64,7 @@ def _headers(draft: Draft) -> dict[str, str]:
     for given in draft.all(Field.HEADERS):
         for name, value in _members(draft, given).items():
             field = f"{given.name}.{name}"
-            if (text := draft.text(field, value)) is not None:
+            if (text := draft.text(field, value, is_header=True)) is not None:
                 _set(draft, headers, field, name, text.strip())
     for given in draft.all(Field.HEADERS_FROM_ENV):
         for name, value in _members(draft, given).items():
@@ -72,7 +72,7 @@ def _headers(draft: Draft) -> dict[str, str]:
             if isinstance(value, str) and _NAME.fullmatch(value):
                 _set(draft, headers, field, name, f"${{{value}}}")
             else:
-                draft.note(field, "is no name of a variable, and is left out")
+                draft.note(field, "is not a valid name of a variable and is left out")
     _authorize(draft, headers)
     return headers
 
@@ -86,9 +86,9 @@ def _members(draft: Draft, given: Given) -> Mapping[str, object]:
 
 def _set(draft: Draft, headers: dict[str, str], field: str, name: str, text: str) -> None:
     if not re.fullmatch(values.HEADER_NAME, name):
-        draft.note(field, "is no name of a header, and is left out")
+        draft.note(field, "is not a valid name of a header and is left out")
     elif re.search(r"[\r\n]", text):
-        draft.note(field, "holds a line break, and is left out")
+        draft.note(field, "holds a line break and is left out")
     else:
         headers[name] = text
 
@@ -101,7 +101,7 @@ def _authorize(draft: Draft, headers: dict[str, str]) -> None:
         if isinstance(given.value, str) and _NAME.fullmatch(given.value):
             token = f"${{{given.value}}}"
         else:
-            draft.note(field, "is no name of a variable, and is left out")
+            draft.note(field, "is not a valid name of a variable and is left out")
     elif given := draft.take(Field.BEARER):
         field, token = given.name, draft.text(given.name, given.value)
     if token is None:
@@ -123,7 +123,9 @@ def _oauth(draft: Draft) -> dict[str, object]:
         match given.value:
             case dict():
                 _from_object(draft, oauth, given.name, given.value)
-            case None | bool() | "oauth" | "bearer" | "none" | "":  # whether there is a login is found out
+            case False:
+                draft.note(given.name, "switches logins off, which has no counterpart here and is left out")
+            case None | True | "oauth" | "bearer" | "none" | "":  # whether there is a login is found out
                 pass
             case _:
                 draft.note(given.name, "has no counterpart here and is left out")
@@ -135,7 +137,7 @@ def _from_object(draft: Draft, oauth: dict[str, object], where: str, settings: M
         field = f"{where}.{name}"
         meaning = OAUTH.get(re.sub(r"[_-]", "", name).lower())
         if meaning is Field.TOKENS:
-            draft.note(field, "is a stored login, which is never carried: log in again")
+            draft.note(field, "is a stored login, which is never imported: log in again")
         elif meaning is None:
             draft.note(field, "has no counterpart here and is left out")
         elif meaning is not Field.SILENT:

@@ -1,6 +1,6 @@
 """What is confidential in an entry: found, made unreadable where it is shown, and moved into an env file.
 
-A reference as `${TOKEN}` is no secret; only literals are.
+A reference as `${TOKEN}` is no secret. A literal is one, also where it stands in for a variable: `${TOKEN:-literal}`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import unquote, urlsplit
 
 from dynamic_mcp.config.keys import Keys
@@ -22,6 +22,7 @@ _TOKEN = re.compile(
 _OPTION = re.compile(r"(--?[\w.-]+|[A-Za-z_][\w.-]*)([=:]\s*)(.+)", re.DOTALL)
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 _REFERENCE = re.compile(r"(?<!\$)\$\{")
+_DEFAULT = re.compile(r"(?<!\$)\$\{[A-Za-z_][A-Za-z0-9_]*:-([^{}]+)\}")
 _SCHEME = re.compile(r"(?i)(?:bearer|basic|token|apikey)\s+")
 _SHORTEST_PLAIN = 5
 _NOT_SECRET = re.compile(r"\d{0,6}|true|false|null|none", re.IGNORECASE)
@@ -45,7 +46,8 @@ class Secret:
 def secrets(entry: Mapping[str, object]) -> list[Secret]:
     """The literal secrets of an entry of our config, in its order."""
     found = [*_in_env(entry), *_in_args(entry), *_in_url(entry), *_in_headers(entry), *_in_oauth(entry)]
-    return [each for each in found if not _REFERENCE.search(each.value) and not _NOT_SECRET.fullmatch(each.value)]
+    literal = [part for each in found for part in _literal(each)]
+    return [each for each in dict.fromkeys(literal) if not _NOT_SECRET.fullmatch(each.value)]
 
 
 def masked(entry: Mapping[str, object]) -> dict[str, object]:
@@ -115,6 +117,14 @@ class Hiding:
         for value in sorted(self._plain, key=len, reverse=True):
             line = line.replace(value, MASKED)
         return masked_text(line)
+
+
+def _literal(secret: Secret) -> Iterator[Secret]:
+    """The secret where it is a literal, else the literals that stand in for its variables."""
+    if not _REFERENCE.search(secret.value):
+        yield secret
+    for default in _DEFAULT.finditer(secret.value):
+        yield replace(secret, start=secret.start + default.start(1), value=default[1])
 
 
 def _in_tree(text: str, name: str) -> Iterator[str]:

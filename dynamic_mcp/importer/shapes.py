@@ -21,17 +21,21 @@ class Shape:
     """`fixed` stands before the command; an `argv` is one list; a server that `has_name` is an item of a list.
 
     `off` is the field that switches a server off, and its value; `off_list` is a list of names that does so. Where
-    neither is known a server is taken out instead. A file that `must_be_there` is not made.
+    neither is known a server is taken out instead. A file that `must_be_there` is not made. `shown` keeps a server's
+    tools in the model's sight in a tool that would hide them behind a search of its own; a user may change it.
+    `remark` is what a person should know who installs into the tool.
     """
 
     fixed: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     rest: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    shown: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     command: str = "command"
     is_argv: bool = False
     has_name: bool = False
     off: tuple[str, object] | None = None
     off_list: Keys = ()
     must_be_there: bool = False
+    remark: str = ""
 
     def entry(self, command: str, args: Sequence[str]) -> dict[str, object]:
         """Return an entry that starts a program."""
@@ -39,7 +43,12 @@ class Shape:
         name = {"name": NAME} if self.has_name else {}
         return {**name, **self.fixed, **start, **self.rest}
 
+    def is_ours_to_set(self, key: str) -> bool:
+        """Tell whether a field of an entry decides what is started, and whether; the others are the user's."""
+        return key not in self.rest or key in _SWITCHES
 
+
+_SWITCHES = ("enabled", "isActive")
 _DISABLED = ("disabled", True)
 _NOT_ENABLED = ("enabled", False)
 _TYPED: Mapping[str, object] = {"type": "stdio"}
@@ -51,21 +60,27 @@ _SHAPES: Mapping[str, Shape] = {
     "kilocode": _LOCAL,
     "codearts": _LOCAL,
     "fx": Shape({"type": "local"}, is_argv=True),
-    "claude": Shape(_TYPED),
+    "claude": Shape(_TYPED, shown={"alwaysLoad": True}),
     "vscode": Shape(_TYPED),
     "vscode-insiders": Shape(_TYPED),
     "vscodium": Shape(_TYPED),
     "visual-studio": Shape(_TYPED),
     "copilot-jetbrains": Shape(_TYPED),
-    "copilot-cli": Shape({"type": "local"}, {"tools": ["*"]}),
+    "copilot-cli": Shape({"type": "local"}, {"tools": ["*"]}, shown={"deferTools": "never"}),
     "librechat": Shape(_TYPED, must_be_there=True),
-    "codex": Shape(off=_NOT_ENABLED),
+    # not written: a Codex that does not know the setting does not start with it
+    "codex": Shape(
+        off=_NOT_ENABLED,
+        remark="with most models Codex keeps the tools of all servers behind its own search; from late 2026 on"
+        ' `direct_only_tool_namespaces = ["mcp__dynamic_mcp"]` below `[features.code_mode]` shows these two at once',
+    ),
     "hermes": Shape(off=_NOT_ENABLED),
     "kimi-code": Shape(off=_NOT_ENABLED),
     "zed": Shape({"source": "custom"}, {"env": {}}, off=_NOT_ENABLED),
     "crush": Shape(_TYPED, off=_DISABLED),
     "factory-droid": Shape(_TYPED, off=_DISABLED),
-    "cline": _PLAIN_OFF,
+    # Cline waits three seconds for a server's first answer, unless the entry says how many
+    "cline": Shape(rest={"timeout": 60}, off=_DISABLED),
     "roo-code": _PLAIN_OFF,
     "windsurf": _PLAIN_OFF,
     "antigravity": _PLAIN_OFF,
@@ -74,7 +89,7 @@ _SHAPES: Mapping[str, Shape] = {
     "pi": _PLAIN_OFF,
     "mcphub-nvim": _PLAIN_OFF,
     "gemini": Shape(off_list=("mcp", "excluded")),
-    "qwen-code": Shape(off_list=("mcp", "excluded")),
+    "qwen-code": Shape(shown={"alwaysLoadTools": True}, off_list=("mcp", "excluded")),
     "goose": Shape(
         {"enabled": True, "type": "stdio", "name": NAME, "description": "All MCP servers of dynamic-mcp"},
         {"envs": {}, "timeout": 300},
@@ -86,12 +101,6 @@ _SHAPES: Mapping[str, Shape] = {
     "5ire": Shape({"name": NAME, "key": NAME, "type": "local"}, {"isActive": True}, off=("isActive", False)),
 }
 
-# What is started from a shell, and so has the shell's PATH; everything else may have another.
-_IN_A_TERMINAL = """
-opencode claude codex gemini qwen-code iflow crush copilot-cli amp factory-droid grok-build grok-cli hermes openhands
-pi kimi-code mistral-vibe codebuddy fx mastracode every-code cortex codearts librechat mcporter mcphub-nvim
-"""
-
 
 def shape_of(adapter: Adapter, container: Keys) -> Shape:
     """Return the shape of a tool's servers in this place."""
@@ -100,11 +109,6 @@ def shape_of(adapter: Adapter, container: Keys) -> Shape:
     if container == ("mcp", "servers"):
         return Shape({"type": "local"}, is_argv=True, off=_DISABLED)  # OpenCode's later layout
     return _SHAPES.get(adapter.name, Shape())
-
-
-def is_in_a_terminal(adapter: Adapter) -> bool:
-    """Tell whether a tool is started from a shell."""
-    return adapter.name in _IN_A_TERMINAL.split()
 
 
 def container_of(adapter: Adapter, document: object, paths: Sequence[str]) -> Keys:

@@ -32,7 +32,7 @@ def adapter_for(file: Path, document: object, adapters: Sequence[Adapter], gener
     if known is None:
         return generic
     syntax = dict.fromkeys((*generic.variables, *known.variables)) if known.variables else ()
-    return replace(known, variables=tuple(syntax), is_bare=True)
+    return replace(known, variables=tuple(syntax), is_bare=True, inherits=None)
 
 
 def _by_content(file: Path, document: object) -> str:

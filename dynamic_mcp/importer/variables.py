@@ -26,6 +26,7 @@ _PATTERNS: dict[Syntax, str] = {
         r"|(?:workspaceFolder|config|command):[^{}]*)\}"
     ),
     Syntax.DEFAULT: rf"\$\{{(?P<DEFAULT>{_NAME}):-(?P<default>{_DEFAULT})\}}",
+    Syntax.DASH: rf"\$\{{(?P<DASH>{_NAME})-(?P<dash_default>{_DEFAULT})\}}",
     Syntax.BRACES: rf"\$\{{(?P<BRACES>{_NAME})\}}",
     Syntax.LENIENT: rf"\$\{{(?P<LENIENT>{_NAME})\}}",
     Syntax.CURLY: r"\{env:(?P<CURLY>[^{}]+)\}",
@@ -57,7 +58,11 @@ class Input:
 
 @dataclass(frozen=True)
 class Scene:
-    """What a reference in one server may refer to; `own` are the variables that the server itself is given."""
+    """What a reference in one server may refer to.
+
+    `own` are the variables that the server itself is given. `is_unset_empty` tells whether the tool makes nothing of
+    a variable that is not set, instead of leaving the reference as it is.
+    """
 
     machine: Machine
     scope: Scope
@@ -65,6 +70,7 @@ class Scene:
     server: str
     inputs: Mapping[str, Input] = field(default_factory=dict)
     own: frozenset[str] = frozenset()
+    is_unset_empty: bool = False
 
 
 @dataclass(frozen=True)
@@ -144,6 +150,10 @@ class _Conversion:
                 self._literal(match[0])  # the program fills it in itself, as mcp-remote does
             case Syntax.ENV:
                 self._variable(content, match["env_default"])
+            case Syntax.DASH:
+                self._variable(content, match["dash_default"])
+            case Syntax.DOLLAR:
+                self._variable(content, self._doubtful(content, match))
             case Syntax.ACTIONS:
                 self._variable(re.split(r"[./]", content)[-1])
             case Syntax.MUSTACHE:
@@ -164,8 +174,15 @@ class _Conversion:
             self._project(str(self._scene.machine.project))
         elif not re.fullmatch(_NAME, name):
             self._asked(name, f"`{name}` cannot be the name of a variable here")
+        elif default is None and self._scene.is_unset_empty:
+            self._refer(name, "")
         else:
             self._refer(name, default)
+
+    def _doubtful(self, name: str, match: re.Match[str]) -> str | None:
+        """Return `$name` as the default of what may be no reference at all, as in `pa$$word`."""
+        is_doubtful = name.upper() != name or match.string[: match.start()].endswith("$")
+        return f"${name}" if is_doubtful and not self._scene.is_unset_empty else None
 
     def _refer(self, name: str, default: str | None = None) -> None:
         if default is not None and self._syntax & {Syntax.ENV} and "${env:" in default:
@@ -216,7 +233,7 @@ class _Conversion:
 
     def _project(self, text: str) -> None:
         if self._scene.scope is Scope.USER:
-            self._remarks.append(f"the folder that is open becomes `{text}` for good")
+            self._remarks.append(f"the open folder is fixed as `{text}`")
         self._literal(text)
 
     def _literal(self, text: str) -> None:

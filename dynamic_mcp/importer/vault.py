@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections import ChainMap
+from collections.abc import Mapping, MutableMapping
 from io import StringIO
 from pathlib import Path
 
@@ -24,12 +25,13 @@ class Vault:
         self.file = place(self.name, {"HOME": home}, base=output.parent)
         self._known = _variables(self.file)
         self._moved: dict[str, str] = {}
+        self.values: MutableMapping[str, str] = ChainMap(self._moved, self._known)
 
     def move(self, server: str, entry: Mapping[str, object], mine: Mapping[str, object] | None) -> dict[str, object]:
         """Return the entry with references in the place of its secrets; those that `mine` has are used again."""
         parts: list[tuple[Secret, str]] = []
         for secret in secrets(entry):
-            name = self._again(secret, entry, mine) or self._free(secret, server)
+            name = self._again(secret, entry, mine) or self._free(secret, server, text_at(entry, secret.path))
             # the values of the file are not expanded, so that they need no escape
             self._moved[name] = secret.value.replace("$${", "${")
             parts.append((secret, f"${{{name}}}"))
@@ -44,17 +46,17 @@ class Vault:
     def _again(self, secret: Secret, entry: Mapping[str, object], mine: Mapping[str, object] | None) -> str:
         """Return the variable that stands at this place already."""
         references = _REFERENCE.findall(text_at(mine, secret.path)) if mine is not None else []
+        moved = [str(name) for name in references if name in self._known]
         here = [each for each in secrets(entry) if each.path == secret.path]
-        if len(references) != len(here):
-            return ""
-        name = str(references[here.index(secret)])
-        return name if name in self._known else ""
+        return moved[here.index(secret)] if len(moved) == len(here) else ""
 
-    def _free(self, secret: Secret, server: str) -> str:
+    def _free(self, secret: Secret, server: str, text: str) -> str:
+        """Return a name that nothing has; not one that the text refers to, which would be its own default."""
+        taken = {*self._known, *self._moved, *_REFERENCE.findall(text)}
         own = _variable(f"{server}_{secret.name}")
         plain = [_variable(secret.name)] if secret.path == ("env", secret.name) else []
         numbered = (f"{own}_{number}" for number in range(2, len(self._known) + len(self._moved) + 3))
-        return next(name for name in (*plain, own, *numbered) if name not in self._known and name not in self._moved)
+        return next(name for name in (*plain, own, *numbered) if name not in taken)
 
 
 def updated(text: str, variables: Mapping[str, str]) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
+from msgspec import Struct
 
-@dataclass(frozen=True)
-class Challenge:
+
+class Challenge(Struct, frozen=True):
     """A request that was answered with 401 or 403: `sent` is the Authorization header that it carried."""
 
     status: int

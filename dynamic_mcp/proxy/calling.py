@@ -153,6 +153,8 @@ class Calling:
                 return answer
         if memoryview(answer.result)[0] != _BRACE:
             raise ProtocolViolation(group.name, f"answered `{wanted.name}` with a result that is not an object")
+        if group.advice:
+            answer = structs.replace(answer, result=results.explained(answer.result, f"[{group.advice}]"))
         if "task" in params:
             return self._tasks.began(session, group, answer)
         if not wanted.select and not notes and results.passes(answer.result, group.config.answers):

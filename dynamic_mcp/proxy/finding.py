@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from dynamic_mcp import results, wire
 from dynamic_mcp.catalog import Kind, one_line
@@ -37,8 +36,7 @@ _HOW_TO_GET_MORE = {
 }
 
 
-@dataclass(frozen=True)
-class _Known:
+class _Known(Struct, frozen=True, dict=True):
     """The searchable form of a group, and what it was made from."""
 
     part: Part

@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
 from threading import Lock
 from urllib.parse import parse_qsl
 from weakref import WeakKeyDictionary
+
+from msgspec import Struct
 
 from dynamic_mcp import wire
 from dynamic_mcp.errors import InvalidArguments, NotFound
@@ -24,8 +25,7 @@ MAX_CHARACTERS = 64 << 20
 _ID_BYTES = 8
 
 
-@dataclass(frozen=True)
-class _Text:
+class _Text(Struct, frozen=True):
     text: str
     media_type: str
 

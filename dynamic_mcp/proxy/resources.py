@@ -1,7 +1,8 @@
 """Resources of all groups: who owns a URI, and the requests that go to the owner.
 
 A URI stays as it is and belongs to the first group that lists it, then to the first whose template may make it.
-The same URI of a later group is listed as `dynamic-mcp://<group>/<encoded uri>`; either can be read.
+The same URI of a later group is listed as `dynamic-mcp://<group>/<encoded uri>`, and the same template as
+`dynamic-mcp://<group>/<template>`; either can be read.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Resources:
 
     async def list_templates(self, session: Session, frame: Frame) -> Frame:
         """Answer `resources/templates/list`."""
-        return await listed(self._groups, Kind.TEMPLATES, frame, lambda items: [entry for _, _, entry in items])
+        return await listed(self._groups, Kind.TEMPLATES, frame, self._listed_templates)
 
     async def read(self, session: Session, frame: Frame) -> Frame:
         """Answer `resources/read`: the owner's result as it is; where nobody lists the URI, whoever has it."""
@@ -134,6 +135,15 @@ class Resources:
             if _listing(groups, uri) is group
             else wire.with_member(entry, names.group_uri(group.name, uri), "uri")
             for group, uri, entry in items
+        ]
+
+    def _listed_templates(self, items: list[Item]) -> list[Raw]:
+        groups = offering(self._groups, "resources")
+        return [
+            entry
+            if _listing(groups, template, Kind.TEMPLATES) is group
+            else wire.with_member(entry, names.group_template(group.name, template), "uriTemplate")
+            for group, template, entry in items
         ]
 
     # --- requests --------------------------------------------------------------------------------------

@@ -8,10 +8,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import chain
 
-from msgspec import Raw, structs
+from msgspec import Raw, Struct, structs
 
 from dynamic_mcp import wire
 from dynamic_mcp.errors import DynamicMcpError, NotFound
@@ -32,8 +31,7 @@ _MAX_TASKS = 10_000
 _RELATED = ("_meta", "io.modelcontextprotocol/related-task", "taskId")
 
 
-@dataclass(frozen=True)
-class _Task:
+class _Task(Struct, frozen=True):
     """A task that a group runs for a session, under its own id there."""
 
     group: Group

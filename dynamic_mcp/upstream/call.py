@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from dynamic_mcp.errors import DynamicMcpError, LinkLost
 from dynamic_mcp.wire import ABSENT, Frame
@@ -61,8 +62,7 @@ class Call:
             self.future.set_exception(error)
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(Struct, frozen=True):
     """A request of the upstream, and whom it was passed on to."""
 
     caller: Caller

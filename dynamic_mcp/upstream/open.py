@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from typing import Literal
 
-from msgspec import Raw
+from msgspec import Raw, Struct, field
 
 from dynamic_mcp import __version__, wire
 from dynamic_mcp.config.resolved import Broken, GroupConfig, Program, Remote
@@ -33,8 +32,7 @@ Kind = Literal["http", "sse"]
 OURSELVES = Raw(wire.encode({"name": "dynamic-mcp", "version": __version__}))
 
 
-@dataclass(frozen=True)
-class Greeting:
+class Greeting(Struct, frozen=True):
     """What an upstream is told at its start: what the client is and can do, word for word, and for whom it starts."""
 
     version: str = PROTOCOL_VERSIONS[0]
@@ -42,9 +40,16 @@ class Greeting:
     client_info: Raw = field(default_factory=lambda: OURSELVES)
     home: Caller | None = None
 
+    def advice(self, config: GroupConfig) -> str:
+        """Say which variables of a server are not set and what to do with this client; empty where all are."""
+        if not (config.unset or config.empty):
+            return ""
+        from dynamic_mcp.clients import advice
 
-@dataclass(frozen=True)
-class Welcome:
+        return advice(config.unset, config.empty, wire.text(wire.member(self.client_info, "name")) or "")
+
+
+class Welcome(Struct, frozen=True):
     """What an upstream said of itself: the members of its `initialize` result, as bytes."""
 
     result: dict[str, Raw]

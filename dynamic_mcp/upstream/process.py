@@ -17,7 +17,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from dynamic_mcp.config.resolved import Program
 from dynamic_mcp.pipes import Sink, Source, open_sink, open_source
@@ -58,8 +59,7 @@ def _signal_all(number: signal.Signals) -> None:
         process.signal_group(number)
 
 
-@dataclass(frozen=True)
-class _Launched:
+class _Launched(Struct, frozen=True):
     """A child that was started: our ends of its pipes, and its pidfd where there is such a thing."""
 
     child: subprocess.Popen[bytes]

@@ -111,6 +111,11 @@ class Peer:
         row = next(line for line in status.read_text().splitlines() if line.startswith("VmRSS"))
         return int(row.split()[1]) / 1024
 
+    def cpu_s(self) -> float:
+        """Return the processor time that the threads of the process have used so far, without its children."""
+        threads = Path(f"/proc/{self._process.pid}/task").glob("*/schedstat")
+        return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9 or float("nan")
+
     def close(self) -> None:
         """End the process."""
         self._stdin.close()

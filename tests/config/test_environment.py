@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.config.environment import Inherit, env_file, inherited, merged, place
+from dynamic_mcp.config.environment import env_file, inherited, merged, place
+from dynamic_mcp.config.values import Inherit
 
 
 def test_a_program_gets_what_it_needs_to_run_and_no_secret() -> None:
@@ -33,6 +34,15 @@ def test_a_list_adds_names_and_globs_to_the_safe_ones() -> None:
     theirs = inherited(ours, ("AWS_*", "EDITOR"), platform="linux")
 
     assert theirs == {"PATH": "/bin", "AWS_REGION": "eu", "AWS_PROFILE": "me"}
+
+
+def test_a_name_after_an_exclamation_mark_is_held_back_whatever_its_case_but_never_what_is_needed_to_run() -> None:
+    ours = {"PATH": "/bin", "SSL_CERT_FILE": "/c", "AWS_PROFILE": "me", "GH_TOKEN": "t", "my_token": "t"}
+
+    theirs = inherited(ours, ("!*TOKEN*", "*", "!*CERT*"), platform="linux")
+
+    assert theirs == {"PATH": "/bin", "SSL_CERT_FILE": "/c", "AWS_PROFILE": "me"}
+    assert inherited(ours, ("!*TOKEN*",), platform="linux") == {"PATH": "/bin", "SSL_CERT_FILE": "/c"}
 
 
 @pytest.mark.parametrize("choice", ["safe", "all", ("*",)])

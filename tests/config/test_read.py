@@ -168,7 +168,7 @@ def test_reading_a_plain_config_imports_nothing_that_only_others_need(tmp_path: 
     code = (
         "import sys; from pathlib import Path; from dynamic_mcp.config.read import read;"
         "read(Path(sys.argv[1]), {});"
-        "print([m for m in ('dotenv', 'difflib', 'platformdirs', 'jsonschema', 'mcp', 'httpx2',"
+        "print([m for m in ('pydantic', 'dotenv', 'difflib', 'platformdirs', 'jsonschema', 'mcp', 'httpx2',"
         " 'dynamic_mcp.config.problems', 'dynamic_mcp.config.schema') if m in sys.modules])"
     )
 

@@ -33,7 +33,8 @@ ENVIRONMENT = {"A": "one", "B": "two", "EMPTY": "", "NESTED": "${A} $${B} $A", "
     ],
 )
 def test_a_reference_becomes_its_value(text: str, expected: str) -> None:
-    assert expand(text, ENVIRONMENT) == Expansion(expected)
+    found = expand(text, ENVIRONMENT)
+    assert (found.text, found.undefined, found.failures) == (expected, (), ())
 
 
 @pytest.mark.parametrize(
@@ -80,9 +81,19 @@ def test_what_is_escaped_comes_back_as_it_was(text: str) -> None:
     assert expand(text.replace("${", "$${"), ENVIRONMENT) == Expansion(text)
 
 
+def test_what_is_set_to_nothing_is_reported_beside_its_value() -> None:
+    assert expand("<${EMPTY}>", ENVIRONMENT) == Expansion("<>", empty=("EMPTY",))
+
+
+@pytest.mark.parametrize("text", ["${V}", "$V", "${env:V}"])
+def test_a_reference_that_a_tool_passed_on_as_it_is_counts_as_not_set(text: str) -> None:
+    assert expand("${V}", {"V": text}) == Expansion("${V}", undefined=("V",))
+    assert expand("${V:-x}", {"V": text}).text == "x"
+
+
 @given(st.text())
 def test_what_a_variable_holds_is_never_expanded_again(value: str) -> None:
-    assert expand("<${V}>", {"V": value, "A": "never"}) == Expansion(f"<{value}>")
+    assert expand("<${V}>", {"V": value, "A": "never"}).text == f"<{value}>"
 
 
 @given(st.text("${}:-?A1 ", max_size=40))

@@ -1,7 +1,7 @@
 """The official conformance suite's client scenarios, through the whole proxy.
 
-They need npm's `@modelcontextprotocol/conformance` and `node@24`, in the node_modules that
-DYNAMIC_MCP_TEST_CONFORMANCE names. The list of expected failures can only shrink.
+They need npm's `@modelcontextprotocol/conformance` in the node_modules that DYNAMIC_MCP_TEST_CONFORMANCE names, and
+the Node 24 that DYNAMIC_MCP_TEST_NODE names. The list of expected failures can only shrink.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parents[2]
 MODULES = Path(os.environ.get("DYNAMIC_MCP_TEST_CONFORMANCE", "nowhere"))
-NODE = MODULES / ".bin" / "node"
+NODE = Path(os.environ.get("DYNAMIC_MCP_TEST_NODE", "nowhere"))
 SUITE = MODULES / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
 EXPECTED: list[str] = YAML(typ="safe").load(Path(__file__).with_name("expected-failures.yml").read_text())["client"]
 SCENARIOS = [
@@ -50,7 +50,10 @@ SCENARIOS = [
     "auth/cross-app-access-complete-flow",
 ]
 
-pytestmark = pytest.mark.skipif(not SUITE.is_file(), reason="DYNAMIC_MCP_TEST_CONFORMANCE names no node_modules")
+pytestmark = pytest.mark.skipif(
+    not (SUITE.is_file() and NODE.is_file()),
+    reason="DYNAMIC_MCP_TEST_CONFORMANCE names no node_modules, or DYNAMIC_MCP_TEST_NODE no Node",
+)
 
 
 def marked() -> Iterator[object]:

@@ -248,7 +248,7 @@ def test_a_dry_run_and_a_list_write_nothing(world: World) -> None:
     assert '+      "command": "uvx"' in world.run("import", "cursor", "--dry-run").out
     assert world.run("import", "--list").json()["servers"][0]["action"] == "new"
     assert not world.output.exists()
-    assert world.run("undo").code == 2
+    assert world.run("undo", "--yes").code == 2
 
 
 def test_only_exclude_and_skip_disabled_choose(world: World) -> None:
@@ -282,7 +282,7 @@ def test_an_import_can_be_undone_and_done_again(world: World) -> None:
     before = world.output.read_bytes()
     world.run("import", "cursor", "--secrets", "env")
     after = world.output.read_bytes()
-    assert world.run("undo").code == 0
+    assert world.run("undo", "--yes").code == 0
     assert world.output.read_bytes() == before
     assert not (world.project / "dynamic-mcp.env").exists()
     world.run("import", "cursor", "--secrets", "env")
@@ -293,7 +293,7 @@ def test_undoing_an_import_leaves_what_came_after_it(world: World) -> None:
     world.cursor(github=GITHUB, time=TIME)
     world.run("import", "cursor")
     assert world.run("add", "later", "--", "prog").code == 0
-    world.run("undo")
+    world.run("undo", "--yes")
     assert list(world.servers()) == ["later"]
 
 
@@ -360,6 +360,34 @@ def test_every_secret_in_plain_text_is_a_warning_wherever_warnings_are(world: Wo
     assert world.run("import", "cursor", "--strict", "--secrets", "env").code == 0
 
 
+def test_a_secret_that_stands_in_for_a_variable_is_in_plain_text_too(world: World) -> None:
+    default = "my-own-secret-1"
+    world.write(
+        ".claude.json",
+        {
+            "mcpServers": {
+                "hub": {"command": "hub", "env": {"API_KEY": f"${{API_KEY:-{default}}}", "MODE": "${M:-on}"}}
+            }
+        },
+    )
+    ran = world.run("import", "claude", "--dry-run")
+    assert [line for line in ran.err.splitlines() if "plain text" in line] == [
+        "warning: claude/user/hub.env.API_KEY: looks like a secret, in plain text"
+    ]
+    assert "${API_KEY:-***}" in ran.out
+    assert default not in ran.out + ran.err
+    assert world.run("import", "claude", "--secrets", "fail").code == 1
+
+    for _ in range(2):
+        assert world.run("import", "claude", "--secrets", "env").code == 0
+        assert default not in world.output.read_text()
+        for environment, key in (({}, default), ({"API_KEY": "of-the-shell"}, "of-the-shell")):
+            upstream = read(world.output, environment).groups[0].upstream
+            assert isinstance(upstream, Program)
+            assert upstream.env["API_KEY"] == key
+        assert (world.project / "dynamic-mcp.env").read_text() == f"HUB_API_KEY='{default}'\n"
+
+
 def test_a_dry_run_says_which_variables_would_have_to_be_set(world: World) -> None:
     inputs = [{"type": "promptString", "id": "gh", "password": True}]
     server = {"command": "npx", "env": {"GH_TOKEN": "${input:gh}"}}
@@ -381,7 +409,8 @@ def test_a_dry_run_names_what_is_in_conflict(world: World) -> None:
     world.run("import", "cursor")
     world.output.write_text(world.output.read_text().replace('"mcp-server-time"', '"mcp-server-time", "--mine"'))
     world.cursor(time={**TIME, "args": ["mcp-server-time", "--theirs"]})
-    assert "conflict (keep): time" in world.run("import", "cursor", "--dry-run").err
+    ran = world.run("import", "cursor", "--dry-run")
+    assert "conflict (keep): time from cursor (user), which differ in args" in ran.err
 
 
 def test_a_project_is_known_however_its_path_is_written(world: World) -> None:

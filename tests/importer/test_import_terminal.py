@@ -1,4 +1,4 @@
-"""The questions of an import, asked and answered in a real terminal."""
+"""The questions of an import and of an undo, asked and answered in a real terminal."""
 
 from __future__ import annotations
 
@@ -156,3 +156,19 @@ def test_a_description_can_be_typed(home: Path) -> None:
         shell.types(b"\x15Counts to two\r")  # over what was proposed
         assert shell.ends() == 0
     assert str(servers(home)["two"]["description"]).endswith("Counts to two")
+
+
+@pytest.mark.parametrize(("key", "is_undone"), [(b"y", True), (b"n", False)])
+def test_undo_names_the_latest_change_and_asks(tmp_path: Path, key: bytes, *, is_undone: bool) -> None:
+    output = tmp_path / "dynamic-mcp.json"
+    (tmp_path / ".cursor").mkdir()
+    (tmp_path / ".cursor" / "mcp.json").write_text('{"mcpServers": {"a": {"command": "a"}}}')
+    with terminal(tmp_path, "import", "cursor", "--yes") as person:
+        assert person.ends() == 0
+    with terminal(tmp_path, "undo") as person:
+        person.shows("import cursor")
+        person.shows(f"`{output}` is removed")
+        person.shows("Undo it?")
+        person.types(key)
+        assert person.ends() == 0
+    assert output.exists() is not is_undone

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import sys
 from pathlib import Path
 
 import pytest
@@ -92,7 +93,7 @@ def test_import_install_and_undo_give_every_tool_its_bytes_back(
     assert all(line in file.read_text() for line in before.decode().splitlines() if "mine" in line or "why" in line)
     assert world.run("install", adapter.name, "--scope", scope.value, "-c", str(world.output)).code == 0
     assert made.data() == file.read_bytes(), "installed twice is installed once"
-    assert world.run("undo").code == 0
+    assert world.run("undo", "--yes").code == 0
     assert file.read_bytes() == before
 
 
@@ -129,7 +130,7 @@ def test_encoding_mark_and_line_ends_stay(world: World, encoding: str, mark: byt
     after = data[len(mark) :].decode(encoding)
     assert after.startswith(text[: text.index(" // ü")] + ", // ü" + eol)
     assert after.count("\n") == after.count(eol)
-    world.run("undo")
+    world.run("undo", "--yes")
     assert file.read_bytes() == mark + text.encode(encoding)
 
 
@@ -156,7 +157,7 @@ def test_a_file_that_cannot_be_parsed_or_holds_something_else_is_never_written(
         assert ran.code == 1, ran.err
         assert path.read_text() == text
     assert where in world.run("install", tool).err
-    assert world.run("undo").code == 2, "nothing was done"
+    assert world.run("undo", "--yes").code == 2, "nothing was done"
 
 
 def test_a_file_that_was_not_there_is_gone_again_with_its_directories(world: World) -> None:
@@ -187,17 +188,37 @@ def test_a_read_only_file_is_left_alone(world: World) -> None:
     assert world.run("install", "cursor").code == 1
 
 
-def test_a_desktop_program_gets_a_path_and_a_terminal_tool_the_name(
-    world: World, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("tool", ["claude-desktop", "gemini", "codex", "opencode", "goose"])
+def test_every_tool_gets_the_full_path_of_the_script_that_was_run(
+    world: World, monkeypatch: pytest.MonkeyPatch, tool: str
 ) -> None:
     program = world.write("bin/dynamic-mcp", "#!/bin/sh\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(program.parent))
+    other = world.write("other/dynamic-mcp", "#!/bin/sh\n")
+    other.chmod(0o755)
+    monkeypatch.setenv("PATH", str(other.parent))
+    monkeypatch.setattr(sys, "argv", [str(program), "install"])
     world.output.write_text('{"mcpServers": {}}')
-    world.run("install", "claude-desktop")
-    world.run("install", "gemini")
-    assert f'"{program}"' in (world.home / ".config/Claude/claude_desktop_config.json").read_text()
-    assert '"dynamic-mcp",' in (world.home / ".gemini/settings.json").read_text()
+    world.run("install", tool)
+    file = target(tool_named(tool), Scope.USER, machine_of(None)).file
+    assert str(program) in file.read_text()
+
+
+def test_a_program_in_a_runners_cache_is_not_written_down_where_there_is_another(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cached = world.write(".cache/uv/archive-v0/abc/bin/dynamic-mcp", "#!/bin/sh\n")
+    monkeypatch.setattr(sys, "argv", [str(cached), "install"])
+    world.output.write_text('{"mcpServers": {}}')
+    monkeypatch.setattr(sys, "executable", str(cached.parent / "python"))
+    monkeypatch.setenv("PATH", str(cached.parent))
+    ran = world.run("install", "cursor")
+    assert "cache that may be cleared" in ran.err
+    assert str(cached) in (world.home / ".cursor/mcp.json").read_text()
+    lasting = world.write("bin/dynamic-mcp", "#!/bin/sh\n")
+    lasting.chmod(0o755)
+    monkeypatch.setenv("PATH", str(lasting.parent))
+    assert "cache" not in world.run("install", "cursor").err
+    assert str(lasting) in (world.home / ".cursor/mcp.json").read_text()
 
 
 def test_claude_codes_local_scope_is_its_projects_part_of_the_users_file(world: World) -> None:
@@ -207,7 +228,7 @@ def test_claude_codes_local_scope_is_its_projects_part_of_the_users_file(world: 
     assert world.run("install", "claude", "--scope", "local").code == 0
     made = document(file, file.read_bytes())
     assert made.get(("projects", str(world.project), "mcpServers", "dynamic-mcp", "type")) == "stdio"
-    world.run("undo")
+    world.run("undo", "--yes")
     assert file.read_text() == text
 
 
@@ -226,8 +247,8 @@ def test_undo_goes_back_one_by_one_and_says_what_it_did(world: World) -> None:
     assert [deed["what"] for deed in world.run("undo", "--list").json()] == ["install kiro", "install cursor"]
     assert "install cursor" in world.run("undo", "1").err
     assert "already" in world.run("undo", "1").err
-    assert "install kiro" in world.run("undo").err
-    assert world.run("undo").code == 2
+    assert "install kiro" in world.run("undo", "--yes").err
+    assert world.run("undo", "--yes").code == 2
     assert world.run("undo", "77").code == 2
 
 

@@ -28,7 +28,8 @@ def test_the_projects_file_counts_where_there_is_one_else_the_users(tmp_path: Pa
     user = put(here.home / ".cursor/mcp.json")
     assert [each.source.file for each in read_tool(tool_named("cursor"), None, here)] == [user]
     project = put(here.project / ".cursor/mcp.json")
-    assert [each.source.file for each in read_tool(tool_named("cursor"), None, here)] == [project]
+    readings = read_tool(tool_named("cursor"), None, here)
+    assert [each.source.file for each in readings if each.servers] == [project]
     everything = read_tool(tool_named("cursor"), tuple(Scope), here)
     assert [each.source.file for each in everything] == [project, user]
 
@@ -47,7 +48,18 @@ def test_servers_for_one_project_only_are_mentioned_where_they_were_not_asked_fo
     readings = read_tool(tool_named("claude"), None, here)
     assert [server.name for each in readings for server in each.servers] == []
     (notice,) = (notice for each in readings for notice in each.notices)
-    assert "--scope local" in notice.reason
+    assert "`dynamic-mcp import claude --scope all`" in notice.reason
+
+
+def test_what_a_project_switches_off_of_the_users_is_said_and_stays_on(tmp_path: Path) -> None:
+    here = machine(tmp_path)
+    put(here.home / ".qwen/settings.json", {"mcpServers": {"a": {"command": "x"}, "b": {"command": "y"}}})
+    put(here.project / ".qwen/settings.json", {"mcp": {"excluded": ["a*"]}})
+    (reading,) = (each for each in read_tool(tool_named("qwen"), (Scope.USER,), here) if each.servers)
+    assert [server.entry.get("enabled") for server in reading.servers] == [None, None]
+    assert [str(notice) for server in reading.servers for notice in server.notices] == [
+        "qwen-code/user/a: is switched off for this project in Qwen Code; it stays on"
+    ]
 
 
 def test_local_settings_are_found_by_the_projects_path_however_windows_writes_it(tmp_path: Path) -> None:

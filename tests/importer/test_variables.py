@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,9 @@ def scene(platform: str = "linux", scope: Scope = Scope.PROJECT) -> Scene:
         ((Syntax.ACTIONS,), "${{ secrets.A }} ${{inputs.o/p/B}} ${{ x.C }}", "${A} ${B} $${{ x.C }}"),
         ((Syntax.POWERSHELL,), "$env:A/$A", "${A}/$A"),
         (GEMINI, "$A/$B.c $5 $ %A% a$", "${A}/${B}.c $5 $ %A% a$"),
-        ((Syntax.DOLLAR, *BRACES), "$$A", "${DOLLAR:-$}${A}"),
+        ((Syntax.DOLLAR, *BRACES), "$$A", "${DOLLAR:-$}${A:-$A}"),
+        ((Syntax.DOLLAR, *BRACES), "$A pa$word", "${A} pa${word:-$word}"),
+        ((Syntax.DASH, *BRACES), "${A-b c} ${A-} ${A}", "${A:-b c} ${A:-} ${A}"),
         ((Syntax.INPUT,), "${input:myKey}/${input:size}/${input:key}", "${MY_KEY}/${SIZE:-10}/${KEY}"),
         ((Syntax.EDITOR,), "${workspaceFolder}/${workspaceFolderBasename}${/}x", "/home/me/work/work/x"),
         ((Syntax.EDITOR,), "${workspaceFolder:other}", "/home/me/work"),
@@ -60,6 +63,22 @@ def test_each_syntax_becomes_ours_and_the_rest_stays_literal(
     syntax: tuple[Syntax, ...], text: str, ours: str
 ) -> None:
     assert variables.ours(text, syntax, scene(), field="headers.X-Key").text == ours
+
+
+def test_what_is_not_set_is_nothing_where_the_tool_makes_nothing_of_it() -> None:
+    empties = replace(scene(), is_unset_empty=True)
+    for syntax, text in (((Syntax.CURLY,), "a{env:V}b"), (BRACES, "a${V}b"), (GEMINI, "a$V-b"), (ENV, "${env:V}")):
+        assert expand(variables.ours(text, syntax, empties, field="env.X").text, {}).undefined == ()
+    assert variables.ours("x{env:V}", (Syntax.CURLY,), empties, field="env.X").text == "x${V:-}"
+    assert variables.ours("${V:-d} ${OWN}", BRACES, empties, field="args").text == "${V:-d} ${OWN:-}"
+    assert variables.ours("${input:key}", (Syntax.INPUT,), empties, field="args").text == "${KEY}"
+
+
+@given(st.lists(st.sampled_from(["$", "$$", "${", "}", "a", "x", "$a", "${a}", "$$x", "-"]), max_size=8))
+def test_a_dollar_sign_before_what_is_not_set_reaches_the_server_as_it_was(parts: list[str]) -> None:
+    text = "".join(parts)
+    ours = variables.ours(text, (Syntax.DOLLAR, Syntax.BRACES), scene(), field="args").text
+    assert expand(ours, {}).text == text
 
 
 def test_percent_signs_are_variables_on_windows_only() -> None:

@@ -54,6 +54,17 @@ def test_a_wrong_config_is_named_on_stderr_with_exit_code_2(tmp_path: Path, text
     assert said in done.stderr
 
 
+@pytest.mark.parametrize("text", ['{"mcpServers": {"a": {"command": 1}}}', "oops", '{"mcpServers": {}}', None])
+def test_a_config_named_alone_is_served_as_serve_does_it(tmp_path: Path, text: str | None) -> None:
+    file = tmp_path / "dynamic-mcp.json"
+    if text is not None:
+        file.write_text(text)
+    alone, by_name = run(str(file), cwd=tmp_path), run("serve", str(file), cwd=tmp_path)
+    nothing, by_nothing = run(cwd=tmp_path), run("serve", cwd=tmp_path)
+    for one, other in ((alone, by_name), (nothing, by_nothing)):
+        assert (one.returncode, one.stdout, one.stderr) == (other.returncode, other.stdout, other.stderr)
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     done = run("nowhere.json", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
@@ -79,12 +90,14 @@ def test_version_and_help_go_to_stdout(tmp_path: Path) -> None:
     assert "dynamic-mcp" in run("--help", cwd=tmp_path).stdout
 
 
-def test_serving_stdio_servers_imports_neither_the_sdk_nor_an_http_client(tmp_path: Path) -> None:
+def test_serving_stdio_servers_imports_nothing_that_only_others_need(
+    tmp_path: Path,
+) -> None:
     config = tmp_path / "c.json"
     config.write_text(json.dumps({"mcpServers": {"good": odd()}}))
     code = (
-        "import sys; from dynamic_mcp.cli.main import commands\n"
-        f"commands([{str(config)!r}], standalone_mode=False)\n"
+        "import sys; from dynamic_mcp.cli.main import run\n"
+        f"run([{str(config)!r}])\n"
         "print(*sorted(sys.modules), file=sys.stderr)"
     )
     hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25"}}
@@ -101,7 +114,8 @@ def test_serving_stdio_servers_imports_neither_the_sdk_nor_an_http_client(tmp_pa
     assert '"echo' in done.stdout.replace("\\", "")
     loaded = set(done.stderr.splitlines()[-1].split())
     assert "dynamic_mcp.upstream.stdio" in loaded
-    unwanted = {"mcp", "mcp_types", "httpx2", "authlib", "rich", "questionary"}
+    unwanted = {"mcp", "mcp_types", "httpx2", "authlib", "rich", "questionary", "click", "pydantic", "pydantic_core"}
+    unwanted.add("dynamic_mcp.clients")
     assert not loaded & unwanted
 
 
@@ -149,8 +163,8 @@ async def test_a_stray_print_cannot_break_the_protocol(tmp_path: Path) -> None:
         "    print('stray', flush=True); os.write(1, b'stray')\n"
         "    return await answer(*args)\n"
         "p.Proxy._ping = chatty\n"
-        "from dynamic_mcp.cli.main import commands\n"
-        f"commands([{str(config)!r}])"
+        "from dynamic_mcp.cli.main import run\n"
+        f"run([{str(config)!r}])"
     )
     done = subprocess.run(  # noqa: ASYNC221 - nothing else runs in this test
         [sys.executable, "-c", code],

@@ -53,6 +53,7 @@ ZED = Adapter(
         *user("{appdata}/Zed/settings.json", systems=("darwin", "win32")),
     ),
     servers=("$.context_servers",),
+    inherits="all",
     # it was milliseconds before it became seconds, so the number has to tell
     timeout_unit_s=None,
     fields={"settings": Field.NOTHING, "source": Field.SILENT, "remote": Field.NOTHING},
@@ -69,6 +70,7 @@ ROO_CODE = Adapter(
         *in_editors("globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json"),
     ),
     variables=EDITOR,
+    inherits="safe",
     timeout_unit_s=SECONDS,
     untyped="sse",
     fields={"watchPaths": Field.NOTHING},
@@ -94,6 +96,7 @@ CONTINUE = Adapter(
     servers=("$.mcpServers", "$.experimental.modelContextProtocolServers"),
     variables=(Syntax.ACTIONS,),
     named_by="name",
+    inherits="safe",
     timeout_unit_s=MILLISECONDS,
     fields={"faviconUrl": Field.NOTHING, "sourceFile": Field.SILENT},
     quirk="continue",
@@ -238,7 +241,8 @@ MCPORTER = Adapter(
         *project("./config/mcporter.json", "./config/mcporter.jsonc"),
         *user("{MCPORTER_CONFIG}", "~/.mcporter/mcporter.json", "~/.mcporter/mcporter.jsonc"),
     ),
-    variables=(*BRACES, Syntax.ENV, Syntax.POWERSHELL),
+    variables=(*BRACES, Syntax.POWERSHELL),
+    inherits="all",
     fields={
         "bearerTokenEnv": Field.BEARER_FROM_ENV,
         "lifecycle": Field.NOTHING,

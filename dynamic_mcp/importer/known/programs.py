@@ -19,6 +19,7 @@ LIBRECHAT = Adapter(
     title="LibreChat",
     places=(*project("./librechat.yaml"), *user("{CONFIG_PATH}")),
     variables=(Syntax.BRACES, Syntax.MUSTACHE),
+    inherits="safe",
     timeout_unit_s=MILLISECONDS,
     fields={
         "title": Field.NOTHING,

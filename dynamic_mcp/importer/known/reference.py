@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dynamic_mcp.importer.adapter import Adapter, Field, Place, Syntax, Wait, local, project, user
+from dynamic_mcp.importer.adapter import Adapter, Field, Place, Switches, Syntax, Wait, local, project, user
 from dynamic_mcp.importer.found import Scope
 from dynamic_mcp.importer.known.syntaxes import (
     BRACES,
+    DOLLARS,
     EDITOR,
-    ENV,
-    GEMINI,
     MILLISECONDS,
     SECONDS,
     in_editors,
@@ -50,6 +49,9 @@ OPENCODE = Adapter(
     ),
     servers=("$.mcp",),
     variables=(Syntax.CURLY, Syntax.CURLY_FILE),
+    empties="everywhere",
+    inherits="all",
+    off_elsewhere=(Switches("./opencode.json", flags=("$.mcp",)), Switches("./opencode.jsonc", flags=("$.mcp",))),
     timeout_unit_s=MILLISECONDS,
     quirk="opencode",
     source="https://opencode.ai/docs/mcp-servers",
@@ -67,6 +69,7 @@ CLAUDE_DESKTOP = Adapter(
             systems=("win32",),
         ),
     ),
+    inherits="safe",
     quirk="claude-desktop",
     source="https://modelcontextprotocol.io/docs/develop/connect-local-servers",
     notes="Extensions (.mcpb) and connectors are not in this file and are not read.",
@@ -96,6 +99,7 @@ CLAUDE = Adapter(
         ),
     ),
     variables=BRACES,
+    inherits="all",
     timeout_unit_s=MILLISECONDS,
     fields={
         "alwaysLoad": Field.NOTHING,
@@ -109,16 +113,20 @@ CLINE = Adapter(
     name="cline",
     title="Cline",
     places=(
-        *project("./.cline/mcp.json"),
+        Place(Scope.PROJECT, "./.cline/mcp.json", variables=(Syntax.ENV,)),
         *user("{CLINE_MCP_SETTINGS_PATH}"),
         *user(
             "{CLINE_DATA_DIR}/settings/cline_mcp_settings.json",
             "{CLINE_DIR|~/.cline}/data/settings/cline_mcp_settings.json",
         ),
-        *in_editors("globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json"),
-        *user("~/.cline/mcp.json", legacy=True),
+        *in_editors(
+            "globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
+            variables=(Syntax.ENV,),
+            inherits="safe",
+        ),
+        Place(Scope.USER, "~/.cline/mcp.json", legacy=True, variables=(Syntax.ENV,)),
     ),
-    variables=ENV,
+    inherits="all",
     timeout_unit_s=SECONDS,
     untyped="sse",
     fields={"oauth": Field.TOKENS, "oauthClient": Field.OAUTH, "metadata": Field.NOTHING},
@@ -135,14 +143,28 @@ KILOCODE = Adapter(
         *project(
             "./.kilo/kilo.json", "./.kilo/kilo.jsonc", "./.kilocode/kilo.json", "./.kilocode/kilo.jsonc", up=True
         ),
-        *project("./.kilocode/mcp.json", legacy=True),
+        Place(Scope.PROJECT, "./.kilocode/mcp.json", legacy=True, variables=EDITOR, inherits="safe"),
         *user("{config}/kilo/kilo.json", "{config}/kilo/kilo.jsonc"),
         *user("{config}/kilo/opencode.json", "{config}/kilo/opencode.jsonc", "{config}/kilo/config.json"),
-        *in_editors("globalStorage/kilocode.kilo-code/settings/mcp_settings.json", legacy=True),
-        *user("~/.kilocode/cli/global/settings/mcp_settings.json", legacy=True),
+        *in_editors(
+            "globalStorage/kilocode.kilo-code/settings/mcp_settings.json",
+            legacy=True,
+            variables=EDITOR,
+            inherits="safe",
+        ),
+        Place(
+            Scope.USER,
+            "~/.kilocode/cli/global/settings/mcp_settings.json",
+            legacy=True,
+            variables=EDITOR,
+            inherits="safe",
+        ),
     ),
     servers=("$.mcp", "$.mcpServers"),
-    variables=(Syntax.CURLY, Syntax.CURLY_FILE, *EDITOR),
+    variables=(Syntax.CURLY, Syntax.CURLY_FILE),
+    empties="everywhere",
+    inherits="all",
+    off_elsewhere=(Switches("./kilo.json", flags=("$.mcp",)), Switches("./kilo.jsonc", flags=("$.mcp",))),
     timeout_unit_s=MILLISECONDS,
     quirk="kilocode",
     source="https://kilo.ai/docs/automate/mcp/using-in-kilo-code",
@@ -170,8 +192,20 @@ CODEX = Adapter(
         "tools": Field.TOOLS,
         "startup_timeout_sec": Wait("connect", SECONDS),
     },
+    inherits="safe",
+    off_elsewhere=(Switches("./.codex/config.toml", flags=("$.mcp_servers",)),),
     timeout_unit_s=SECONDS,
     source="https://developers.openai.com/codex/mcp",
+)
+
+# what it holds back: names that look like a secret's, and a few more
+GEMINI_INHERITS = (
+    "*",
+    *(f"!*{word}*" for word in "TOKEN SECRET PASSW KEY AUTH CREDENTIAL CREDS PRIVATE CERT".split()),  # noqa: SIM905
+    "!DATABASE_URL",
+    "!DB_URI",
+    "!CONNECTION_STRING",
+    "!SLACK_WEBHOOK_URL",
 )
 
 GEMINI_FIELDS = {
@@ -195,9 +229,18 @@ GEMINI_CLI = Adapter(
         *user("{GEMINI_CLI_SYSTEM_SETTINGS_PATH|C:/ProgramData/gemini-cli/settings.json}", systems=("win32",)),
         *user("{GEMINI_CLI_HOME|~}/.gemini/extensions/*/gemini-extension.json", borrowed=True),
     ),
-    variables=GEMINI,
+    variables=DOLLARS,
+    env_variables=(Syntax.DASH, Syntax.PERCENT),
+    empties="env",
+    inherits=GEMINI_INHERITS,
     timeout_unit_s=MILLISECONDS,
     off=("$.mcp.excluded[*]",),
+    is_off_in_any_case=True,
+    off_elsewhere=(
+        Switches("{GEMINI_CLI_HOME|~}/.gemini/mcp-server-enablement.json", flags=("$",)),
+        Switches("{GEMINI_CLI_HOME|~}/.gemini/settings.json", names=("$.mcp.excluded[*]",)),
+        Switches("./.gemini/settings.json", names=("$.mcp.excluded[*]",)),
+    ),
     allowed=("$.mcp.allowed[*]",),
     fields=GEMINI_FIELDS,
     quirk="gemini",

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from dynamic_mcp.config.values import Inherit
 from dynamic_mcp.importer.adapter import Place, Syntax, user
 
 BRACES = (Syntax.BRACES, Syntax.DEFAULT)
 ENV = (Syntax.ENV, Syntax.LENIENT)
 EDITOR = (*ENV, Syntax.EDITOR)
 EDITOR_INPUTS = (*EDITOR, Syntax.INPUT)
-GEMINI = (Syntax.BRACES, Syntax.DEFAULT, Syntax.DOLLAR, Syntax.PERCENT)
+DOLLARS = (*BRACES, Syntax.DOLLAR)
+GEMINI = (*DOLLARS, Syntax.PERCENT)
 ANY = (
     Syntax.LENIENT,
     Syntax.DEFAULT,
@@ -38,7 +42,10 @@ _EDITORS = (
 )
 
 
-def in_editors(path: str, *, legacy: bool = False) -> tuple[Place, ...]:
+def in_editors(
+    path: str, *, legacy: bool = False, variables: tuple[Syntax, ...] | None = None, inherits: Inherit | None = None
+) -> tuple[Place, ...]:
     """A file of an extension: in the user's directory of every editor made of VS Code, and on a remote host."""
     directories = [*(f"{{appdata}}/{editor}" for editor in _EDITORS), "~/.vscode-server/data"]
-    return user(*(f"{directory}/User/{path}" for directory in directories), legacy=legacy)
+    places = user(*(f"{directory}/User/{path}" for directory in directories), legacy=legacy)
+    return tuple(replace(place, variables=variables, inherits=inherits) for place in places)

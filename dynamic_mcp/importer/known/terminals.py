@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dynamic_mcp.importer.adapter import Adapter, Field, Place, Syntax, Wait, project, user
+from dynamic_mcp.importer.adapter import Adapter, Field, Place, Switches, Syntax, Wait, project, user
 from dynamic_mcp.importer.found import Scope
 from dynamic_mcp.importer.known.reference import GEMINI_FIELDS
-from dynamic_mcp.importer.known.syntaxes import ANY, BRACES, EDITOR, ENV, GEMINI, MILLISECONDS, SECONDS
+from dynamic_mcp.importer.known.syntaxes import ANY, BRACES, DOLLARS, EDITOR, ENV, GEMINI, MILLISECONDS, SECONDS
 
 GOOSE = Adapter(
     name="goose",
@@ -18,6 +18,7 @@ GOOSE = Adapter(
     ),
     servers=("$.extensions",),
     variables=(Syntax.BRACES, Syntax.DOLLAR),
+    inherits="all",
     timeout_unit_s=SECONDS,
     fields={
         "display_name": Field.NOTHING,
@@ -38,6 +39,7 @@ AMAZON_Q = Adapter(
         *user("~/.aws/amazonq/cli-agents/*.json"),
     ),
     variables=ENV,
+    inherits="all",
     timeout_unit_s=MILLISECONDS,
     source="https://docs.aws.amazon.com/amazonq/latest/qdeveloper-ug/command-line-mcp-configuration.html",
 )
@@ -57,8 +59,24 @@ COPILOT_CLI = Adapter(
     ),
     fallback=("$.servers",),
     is_bare=True,
-    variables=BRACES,
+    variables=DOLLARS,
+    inherits=(
+        "*",
+        "!GITHUB_TOKEN",
+        "!GITHUB_PERSONAL_ACCESS_TOKEN",
+        "!GITHUB_COPILOT_*",
+        "!GITHUB_MCP_SERVER_TOKEN",
+        "!COPILOT_GITHUB_TOKEN",
+        "!COPILOT_PROVIDER_*",
+        "!OPENAI_API_KEY",
+        "!ANTHROPIC_API_KEY",
+        "!AZURE_OPENAI_API_KEY",
+    ),
     timeout_unit_s=MILLISECONDS,
+    off_elsewhere=(
+        Switches("{COPILOT_HOME|~/.copilot}/settings.json", names=("$.disabledMcpServers[*]",)),
+        Switches("./.github/copilot/settings.json", names=("$.disabledMcpServers[*]",)),
+    ),
     source="https://docs.github.com/en/copilot/how-tos/copilot-cli/customize-copilot/add-mcp-servers",
 )
 
@@ -66,10 +84,19 @@ QWEN_CODE = Adapter(
     name="qwen-code",
     title="Qwen Code",
     aliases=("qwen",),
-    places=(*project("./.qwen/settings.json"), *user("{QWEN_HOME|~/.qwen}/settings.json")),
-    variables=GEMINI,
+    places=(
+        *project("./.qwen/settings.json"),
+        *project("./.mcp.json", borrowed=True),
+        *user("{QWEN_HOME|~/.qwen}/settings.json"),
+    ),
+    variables=(Syntax.BRACES, Syntax.DOLLAR),
+    inherits="all",
     timeout_unit_s=MILLISECONDS,
     off=("$.mcp.excluded[*]",),
+    off_elsewhere=(
+        Switches("{QWEN_HOME|~/.qwen}/settings.json", names=("$.mcp.excluded[*]",)),
+        Switches("./.qwen/settings.json", names=("$.mcp.excluded[*]",)),
+    ),
     allowed=("$.mcp.allowed[*]",),
     fields=GEMINI_FIELDS,
     source="https://qwenlm.github.io/qwen-code-docs/en/users/features/mcp",
@@ -100,7 +127,8 @@ CRUSH = Adapter(
         *user("{CRUSH_GLOBAL_DATA}/crush.json", "{data}/crush/crush.json"),
     ),
     servers=("$.mcp",),
-    variables=(*BRACES, Syntax.DOLLAR, Syntax.SHELL),
+    variables=(*DOLLARS, Syntax.SHELL),
+    inherits="all",
     timeout_unit_s=SECONDS,
     source="https://github.com/charmbracelet/crush/blob/main/docs/config/README.md",
     notes="Of a crushrc, lines that start with `mcp add` are read; the script is never run.",
@@ -118,7 +146,8 @@ AMP = Adapter(
     ),
     servers=("$.'amp.mcpServers'", "$.amp.mcpServers"),
     is_bare=True,
-    variables=BRACES,
+    variables=(Syntax.BRACES,),
+    inherits=("*", "!AMP_API_KEY"),
     timeout_unit_s=MILLISECONDS,
     source="https://ampcode.com/manual#mcp",
 )
@@ -171,6 +200,7 @@ HERMES = Adapter(
     places=(*user("{HERMES_HOME|~/.hermes}/config.yaml"),),
     servers=("$.mcp_servers",),
     variables=(*BRACES, *EDITOR),
+    inherits="safe",
     timeout_unit_s=SECONDS,
     fields={"client_cert": Field.NOTHING, "client_key": Field.NOTHING},
     quirk="hermes",
@@ -200,6 +230,7 @@ PI = Adapter(
         *user("{PI_CODING_AGENT_DIR|~/.pi/agent}/mcp.json"),
     ),
     variables=(*BRACES, Syntax.POWERSHELL, Syntax.BANG),
+    inherits="all",
     timeout_unit_s=MILLISECONDS,
     fields={
         "lifecycle": Field.NOTHING,
@@ -233,6 +264,7 @@ MISTRAL_VIBE = Adapter(
     places=(*project("./.vibe/config.toml"), *user("{VIBE_HOME|~/.vibe}/config.toml")),
     servers=("$.mcp_servers",),
     named_by="name",
+    inherits="safe",
     timeout_unit_s=SECONDS,
     fields={"prompt": Field.NOTHING, "sampling_enabled": Field.NOTHING},
     quirk="mistral-vibe",

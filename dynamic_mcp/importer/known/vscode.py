@@ -34,6 +34,7 @@ def _editor(name: str, title: str, directory: str, *, aliases: tuple[str, ...] =
         servers=("$.servers", "$.mcpServers"),
         fallback=("$.mcp.servers", "$.'mcp.servers'"),
         variables=EDITOR_INPUTS,
+        inherits="all",
         timeout_unit_s=MILLISECONDS,
         inputs=("$.inputs", "$.mcp.inputs", "$.'mcp.inputs'", "$.settings.mcp.inputs"),
         fields={

@@ -1,0 +1,341 @@
+"""The form of the config file: which fields there are and what each may hold.
+
+A field that is left out, or null, is None here; the defaults are filled in by `resolve`. Keys that
+start with `x-` belong to the person who wrote the file and are ignored in every object.
+
+A field's annotation says all about it: its type, its bounds, the function that judges it, and its description.
+`root` takes a config that is right. `model` makes pydantic models of these sections, to find all that is wrong.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from msgspec import Meta, Struct, convert, field
+from msgspec.structs import fields
+
+from dynamic_mcp.config import values
+
+# Where msgspec finds a server's kind; no file can set it, since keys with `x-` are taken out first.
+_KIND = "x-kind"
+# The objects whose keys are names, in which `x-` means nothing.
+_MAPS = ("env", "headers", "mcpServers")
+
+Duration = Annotated[str | float | None, values.duration]
+IdleTime = Annotated[str | float | None, values.idle_time]
+Size = Annotated[str | int | None, values.limit]
+InheritEnv = Annotated[str | list[str] | None, values.inherit]
+EnvFiles = Annotated[str | list[str] | None, values.one_or_many]
+Variables = Annotated[dict[str, str], values.variables]
+Headers = Annotated[dict[str, str], values.headers]
+Url = Annotated[str, values.literal_url]
+Name = Annotated[str, values.group_name]
+
+
+def root(tree: object) -> "Root":
+    """The config in a JSON value. Raises msgspec.ValidationError for one that is not right."""
+    return convert(_prepared(tree), Root)
+
+
+def kind(server: object) -> str | None:
+    """`stdio` for a program, `remote` for a server with a URL, None for an unknown type."""
+    if not isinstance(server, dict):
+        return "stdio"
+    match server.get("type"):
+        case None:
+            return "remote" if "url" in server else "stdio"
+        case "stdio":
+            return "stdio"
+        case "http" | "sse":
+            return "remote"
+    return None
+
+
+def without_own_keys(section: object) -> object:
+    """A section without the keys that belong to the person who wrote it."""
+    if not isinstance(section, dict):
+        return section
+    return {key: value for key, value in section.items() if not key.startswith("x-")}
+
+
+def _prepared(tree: object) -> object:
+    """The value as msgspec needs it: without own keys, and with the kind of each server."""
+    prepared = _stripped(tree)
+    servers = prepared.get("mcpServers") if isinstance(prepared, dict) else None
+    if not isinstance(prepared, dict) or not isinstance(servers, dict):
+        return prepared
+    return {**prepared, "mcpServers": {name: _with_kind(_stripped(server)) for name, server in servers.items()}}
+
+
+def _stripped(section: object) -> object:
+    stripped = without_own_keys(section)
+    if not isinstance(stripped, dict):
+        return stripped
+    return {key: value if key in _MAPS else _stripped(value) for key, value in stripped.items()}
+
+
+def _with_kind(server: object) -> object:
+    return {**server, _KIND: kind(server)} if isinstance(server, dict) else server
+
+
+@cache
+def _judges(section: type[Struct]) -> list[tuple[str, Callable[[Any], object]]]:  # Any: each judges its own type
+    """The fields of a section that a function judges."""
+    return [(each.name, judge) for each in fields(section) for judge in _in_annotation(each.type)]
+
+
+def _in_annotation(annotation: object) -> Iterator[Callable[[Any], object]]:
+    if get_origin(annotation) is Annotated:
+        yield from filter(callable, get_args(annotation)[1:])
+        yield from _in_annotation(get_args(annotation)[0])
+    elif get_origin(annotation) in (Union, UnionType):
+        for member in get_args(annotation):
+            yield from _in_annotation(member)
+
+
+class Section(Struct, frozen=True, forbid_unknown_fields=True):
+    """An object of the file."""
+
+    def __post_init__(self) -> None:
+        """Judge what a type alone does not say. Raises FlawError."""
+        for name, judge in _judges(type(self)):
+            value = getattr(self, name)
+            if value is not None:
+                judge(value)
+
+
+class Features(Section, frozen=True):
+    """Switches for what a server may offer."""
+
+    tools: Annotated[bool | None, "Offer the server's tools. Default: true."] = None
+    resources: Annotated[bool | None, "Offer the server's resources. Default: true."] = None
+    prompts: Annotated[bool | None, "Offer the server's prompts. Default: true."] = None
+
+
+class Timeout(Section, frozen=True):
+    """How long to wait: `500ms`, `30s`, `1.5s`, `2m`, `1h`, or a number of seconds."""
+
+    connect: Annotated[Duration, "To start or reach the server. Default: 30s."] = None
+    tools: Annotated[Duration, "For a tool call. Default: 60s."] = None
+    resources: Annotated[Duration, "For reading or listing resources. Default: 10s."] = None
+    prompts: Annotated[Duration, "For getting or listing prompts. Default: 10s."] = None
+
+
+class Tools(Section, frozen=True):
+    """Which tools may be listed and called; the patterns are globs, as `read_*`."""
+
+    include: Annotated[list[str] | None, "Only these tools; an empty list is none. Default: all."] = None
+    exclude: Annotated[list[str] | None, "Never these tools, even if included."] = None
+
+
+class Retry(Section, frozen=True):
+    """How often to try to connect."""
+
+    attempts: Annotated[
+        Annotated[int, Meta(ge=1, le=20)] | None,
+        "Attempts before the server counts as down. Default: 3.",
+    ] = None
+
+
+class OAuth(Section, frozen=True):
+    """What cannot be found out about logging in to the server."""
+
+    client_id: Annotated[str | None, "The client's id, if it was registered by hand."] = None
+    client_secret: Annotated[str | None, "The client's secret; write `${VARIABLE}`, not the secret."] = None
+    scopes: Annotated[list[str] | None, "The scopes to ask for. Default: what the server asks for."] = None
+    redirect_port: Annotated[
+        Annotated[int, Meta(ge=1, le=65535)] | None,
+        "The local port that the browser comes back to. Default: any free one.",
+    ] = None
+    metadata_url: Annotated[
+        Url | None,
+        "The authorization server's metadata document, if the server does not name it.",
+    ] = None
+    issuer: Annotated[
+        Url | None,
+        "The one authorization server that may get the secret, if it is on another host.",
+    ] = None
+    account: Annotated[
+        str | None,
+        "A word of yours; servers with the same `url` and another word log in separately.",
+    ] = None
+    grant: Annotated[
+        Literal["authorization_code", "client_credentials"] | None,
+        "`client_credentials` logs in as the client itself, without a person. Default: authorization_code.",
+    ] = None
+    private_key_file: Annotated[
+        str | None,
+        "A key in PEM form, relative to this file, that proves who the client is (private_key_jwt).",
+    ] = None
+    private_key_alg: Annotated[
+        Literal["RS256", "PS256", "ES256", "ES384", "EdDSA"] | None,
+        "How to sign with the key. Default: RS256, or what the key's curve asks for.",
+    ] = None
+    client_metadata_url: Annotated[
+        Url | None,
+        "The client's metadata document: it is the client's id where the authorization server takes one.",
+    ] = None
+
+
+class Shared(Section, frozen=True):
+    """The fields of every server, and of the settings."""
+
+    enabled: Annotated[bool | None, "False takes the server out as if it were not there. Default: true."] = None
+    features: Annotated[Features | None, "Switches for tools, resources and prompts."] = None
+    timeout: Annotated[Timeout | None, "How long to wait for the server."] = None
+    tools: Annotated[Tools | None, "Which tools may be listed and called."] = None
+    connect: Annotated[
+        Literal["lazy", "eager"] | None,
+        "`lazy` connects at first use, `eager` at the start. Default: lazy.",
+    ] = None
+    idle_timeout: Annotated[
+        IdleTime,
+        "Close the connection after so long without use, or `never`. Default: 30min.",
+    ] = None
+    concurrency: Annotated[
+        Annotated[int, Meta(ge=1, le=1024)] | None,
+        "Requests in flight at once; more wait for their turn. Default: 64.",
+    ] = None
+    retry: Annotated[Retry | None, "How often to try to connect."] = None
+    expose: Annotated[
+        Literal["group", "direct"] | None,
+        "`direct` lists the server's tools by themselves, as `<server>__<tool>`, instead of behind the two"
+        " tools. Default: group.",
+    ] = None
+    validate_: Annotated[
+        Literal["on", "off"] | None,
+        "Whether arguments are checked against the tool's schema before they are sent. Default: on.",
+    ] = field(default=None, name="validate")
+    result_limit: Annotated[
+        Size,
+        "The most text of a result; more is cut and kept as a resource. `100kB`, a number of bytes, or `off`."
+        " Default: 100kB.",
+    ] = None
+    result_format: Annotated[
+        Literal["original", "compact"] | None,
+        "`compact` takes the white space out of JSON in results. Default: original.",
+    ] = None
+
+
+class Launch(Shared, frozen=True):
+    """The fields about the surroundings of a program."""
+
+    env: Annotated[Variables | None, "Variables for the program; these win over `env_file` and `inherit_env`."] = None
+    env_file: Annotated[
+        EnvFiles,
+        "Files of `NAME=value` lines, relative to this file; later ones win over earlier ones.",
+    ] = None
+    cwd: Annotated[str | None, "The program's directory, relative to this file."] = None
+    inherit_env: Annotated[
+        InheritEnv,
+        "`safe` passes on what programs need to run (PATH, HOME, locale, proxies), `all` everything, a list the"
+        " safe ones and these; names may be globs, as `AWS_*`, and `!*TOKEN*` holds back what others pass on."
+        " Default: safe.",
+    ] = None
+
+
+class Program(Launch, frozen=True, kw_only=True, tag_field=_KIND, tag="stdio"):
+    """A server that is a program, talking over its standard input and output."""
+
+    type: Annotated[Literal["stdio"] | None, "May be left out."] = None
+    description: Annotated[str | None, "One line for the model: what this server is good for."] = None
+    pinned: Annotated[
+        list[str] | None,
+        "Tools that are listed by themselves too, as `<server>__<tool>`; names or globs.",
+    ] = None
+    command: Annotated[str, "The program to start; no shell is involved."]
+    args: Annotated[list[str] | None, "Its arguments."] = None
+
+
+class Remote(Shared, frozen=True, kw_only=True, tag_field=_KIND, tag="remote"):
+    """A server that is reached over HTTP."""
+
+    type: Annotated[
+        Literal["http", "sse"] | None,
+        "`http` is streamable HTTP, `sse` the older transport. Default: found out.",
+    ] = None
+    description: Annotated[str | None, "One line for the model: what this server is good for."] = None
+    pinned: Annotated[
+        list[str] | None,
+        "Tools that are listed by themselves too, as `<server>__<tool>`; names or globs.",
+    ] = None
+    url: Annotated[Url, "Where the server answers."]
+    headers: Annotated[Headers | None, "Sent with every request."] = None
+    oauth: Annotated[OAuth | None, "For servers that want a login."] = None
+    oauth_client_id: Annotated[str | None, "Short for `oauth.client_id`."] = None
+    oauth_scopes: Annotated[list[str] | None, "Short for `oauth.scopes`."] = None
+
+
+class Log(Section, frozen=True):
+    """What is said while serving, and where; `--log-level`, `--log-format` and `DYNAMIC_MCP_LOG` win over it."""
+
+    level: Annotated[
+        Literal["debug", "info", "warning", "error"] | None,
+        "How much goes to stderr. Default: info.",
+    ] = None
+    format: Annotated[
+        Literal["text", "json"] | None,
+        "`text` for people, `json` for programs: one object a line. Default: text.",
+    ] = None
+    file: Annotated[bool | None, "Keep the log in a file too, for `dynamic-mcp logs`. Default: true."] = None
+
+
+class Embeddings(Section, frozen=True, kw_only=True):
+    """An embeddings endpoint of your own, in OpenAI's protocol; tools' descriptions and queries are sent to it."""
+
+    url: Annotated[Url, "Where it answers, as `http://localhost:11434/v1`."]
+    model: Annotated[Annotated[str, Meta(min_length=1)], "The name of the model."]
+    api_key: Annotated[str | None, "Sent as a bearer token; write `${VARIABLE}`, not the key."] = None
+
+
+class Search(Section, frozen=True):
+    """How tools are found."""
+
+    embeddings: Annotated[Embeddings | None, "Find by meaning too. Default: by words alone."] = None
+
+
+class Settings(Launch, frozen=True):
+    """Defaults for all servers; a server's own fields win."""
+
+    split_calls: Annotated[
+        bool | None,
+        "Offer `call_dynamic_tool_read` and `call_dynamic_tool_write` instead of one tool, so that a client can"
+        " approve reading by itself. Default: false.",
+    ] = None
+    log: Annotated[Log | None, "What is said while serving, and where."] = None
+    variables_file: Annotated[
+        EnvFiles,
+        "Files of `NAME=value` lines, relative to this file, that fill in `${NAME}` in it; they win over the"
+        " environment, later ones over earlier ones, and reach a program only where it is given a variable.",
+    ] = None
+    max_message_bytes: Annotated[
+        Annotated[int, Meta(ge=65536)] | None,
+        "The largest message that is accepted. Default: 67108864 (64 MiB).",
+    ] = None
+    open_browser: Annotated[
+        Literal["auto", "never"] | None,
+        "`auto` opens a browser once for a server that needs a login, where there is one. Default: auto.",
+    ] = None
+    token_store: Annotated[
+        Literal["file", "keyring"] | None,
+        "Where the tokens of logins are kept: private files, or the system's keychain. Default: file.",
+    ] = None
+    search: Annotated[Search | None, "How tools are found."] = None
+
+
+Server = Annotated[Program | Remote, kind]
+
+
+class Root(Section, frozen=True, kw_only=True):
+    """The config of dynamic-mcp."""
+
+    schema_: Annotated[str | None, "The schema of this file, for editors."] = field(default=None, name="$schema")
+    servers: Annotated[dict[Name, Server], "The servers, by name."] = field(name="mcpServers")
+    settings: Annotated[Settings | None, "Defaults for all servers."] = None
+
+    def __post_init__(self) -> None:
+        """Judge the names of the servers too. Raises FlawError."""
+        super().__post_init__()
+        for name in self.servers:
+            values.group_name(name)

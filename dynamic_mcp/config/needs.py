@@ -1,0 +1,104 @@
+"""Which variables a config takes from the environment, for whoever starts the proxy with a small one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import asdict
+
+from dynamic_mcp.config import form
+from dynamic_mcp.config.environment import env_file, inherited
+from dynamic_mcp.config.read import document
+from dynamic_mcp.config.substitute import references
+from dynamic_mcp.config.upstream import Surroundings, variables_files
+
+# The fields of a server, and of the settings, in whose texts variables are filled in.
+_TEXTS = ("command", "args", "env", "env_file", "cwd", "url", "headers", "oauth", "oauth_client_id", "oauth_scopes")
+
+
+class Needs(Struct, frozen=True):
+    """The variables by name, sorted, and the servers that want all that there are."""
+
+    names: tuple[str, ...]
+    wants_all: tuple[str, ...]
+
+
+def needs(file: Path, environment: Mapping[str, str]) -> Needs:
+    """Return what the enabled servers of a valid config take from the environment. Raises ConfigError.
+
+    That is every variable that a text refers to, unless it has a default and is not set now; and of those that
+    `inherit_env` names, the ones that are set now. What `variables_file` defines comes from there.
+    """
+    root = form.root(document(file))
+    settings = root.settings or form.Settings()
+    surroundings = Surroundings(environment, sys.platform, file.absolute().parent)
+    servers = {name: each for name, each in root.servers.items() if _is_enabled(each, settings)}
+    own = _defined(settings, surroundings)
+    known = {**environment, **own}
+    names = {
+        name
+        for section in (settings, *servers.values())
+        for text in _texts(section)
+        for name in references(text, known)
+        if name not in own
+    }
+    names |= {name for text in _strings(settings.variables_file) for name in references(text, environment)}
+    if settings.search is not None and settings.search.embeddings is not None:
+        names |= {name for text in _strings(settings.search.embeddings) for name in references(text, environment)}
+    wants_all: list[str] = []
+    for name, server in servers.items():
+        if isinstance(server, form.Program):
+            choice = settings.inherit_env if server.inherit_env is None else server.inherit_env
+            if choice == "all" or (isinstance(choice, list) and "*" in choice):
+                wants_all.append(name)
+            elif isinstance(choice, list):
+                names |= _inherited(choice, server, settings, environment)
+    return Needs(tuple(sorted(names)), tuple(wants_all))
+
+
+def _is_enabled(server: form.Server, settings: form.Settings) -> bool:
+    enabled = settings.enabled if server.enabled is None else server.enabled
+    return enabled is not False
+
+
+def _defined(settings: form.Settings, surroundings: Surroundings) -> dict[str, str]:
+    """Return what the config's own files define; one that cannot be read defines nothing."""
+    found: dict[str, str] = {}
+    for file in variables_files(settings, surroundings):
+        try:
+            found.update(env_file(file))
+        except (OSError, ValueError):
+            continue
+    return found
+
+
+def _inherited(
+    choice: list[str], server: form.Program, settings: form.Settings, environment: Mapping[str, str]
+) -> set[str]:
+    """Return what is set and is passed on by name, but for what the config sets itself."""
+    passed = inherited(environment, tuple(choice), platform=sys.platform)
+    safe = inherited(environment, "safe", platform=sys.platform)
+    return passed.keys() - safe.keys() - (server.env or {}).keys() - (settings.env or {}).keys()
+
+
+def _texts(section: Struct) -> Iterator[str]:
+    for name in _TEXTS:
+        yield from _strings(getattr(section, name, None))
+
+
+def _strings(value: object) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case Struct():
+            for inner in asdict(value).values():
+                yield from _strings(inner)
+        case dict():
+            for inner in value.values():
+                yield from _strings(inner)
+        case list() | tuple():
+            for inner in value:
+                yield from _strings(inner)

@@ -1,0 +1,96 @@
+"""Commands that change files while others do: none loses another's change, and what is only tried changes nothing."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import Desk
+
+TOOLS = {
+    "cursor": ".cursor/mcp.json",
+    "gemini": ".gemini/settings.json",
+    "qwen-code": ".qwen/settings.json",
+    "windsurf": ".codeium/windsurf/mcp_config.json",
+    "kiro": ".kiro/settings/mcp.json",
+    "copilot-cli": ".copilot/mcp-config.json",
+}
+
+
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A home with six AI tools, each with a server of its own and one that all have."""
+    home = tmp_path / "person"
+    for tool, file in TOOLS.items():
+        (home / file).parent.mkdir(parents=True)
+        servers = {tool: {"command": tool}, "common": {"command": "common", "args": ["--same"]}}
+        (home / file).write_text(json.dumps({"mcpServers": servers}, indent=2))
+    monkeypatch.setenv("HOME", str(home))
+    return home
+
+
+def test_imports_at_once_bring_in_every_server(desk: Desk, home: Path) -> None:
+    done = desk.run_at_once(*(["import", tool, "--yes", "-o", str(desk.config)] for tool in TOOLS))
+
+    assert [each.code for each in done] == [0] * len(TOOLS), [each.err for each in done if each.code]
+    assert set(json.loads(desk.config.read_text())["mcpServers"]) == {"full", "common", *TOOLS}
+
+
+def test_installs_at_once_are_all_made_and_can_all_be_undone(desk: Desk, home: Path) -> None:
+    files = [home / file for file in TOOLS.values()]
+    before = [file.read_bytes() for file in files]
+
+    done = desk.run_at_once(*(["install", tool, "-c", str(desk.config)] for tool in TOOLS))
+
+    assert [each.code for each in done] == [0] * len(TOOLS), [each.err for each in done if each.code]
+    assert all("dynamic-mcp" in json.loads(file.read_text())["mcpServers"] for file in files)
+    ids = [deed["id"] for deed in desk.run("undo", "--list", "--json").json]
+    assert len(ids) == len(TOOLS)
+    undone = desk.run_at_once(*(["undo", id] for id in ids))
+    assert [each.code for each in undone] == [0] * len(TOOLS), [each.err for each in undone if each.code]
+    assert [file.read_bytes() for file in files] == before
+
+
+# --- what is only tried ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", [["undo"], ["undo", "1"], ["uninstall", "cursor"]], ids=" ".join)
+def test_a_dry_run_says_what_would_be_taken_back_and_changes_nothing(
+    desk: Desk, home: Path, command: list[str]
+) -> None:
+    desk.run("install", "cursor", "-c", str(desk.config))
+    file = home / TOOLS["cursor"]
+    installed = file.read_bytes()
+
+    done = desk.run(*command, "--dry-run")
+
+    assert (done.code, file.read_bytes()) == (0, installed)
+    assert f"`{file}` gets its bytes of before back" in done.err
+    assert desk.run("undo", "1").code == 0
+    assert file.read_bytes() != installed
+
+
+# --- whose files they are --------------------------------------------------------------------------------
+
+
+def test_what_is_made_for_oneself_is_for_oneself_alone(desk: Desk, home: Path, tmp_path: Path) -> None:
+    config = tmp_path / "home" / "dynamic-mcp" / "dynamic-mcp.json"
+
+    assert desk.run("import", "cursor", "--yes", "-o", str(config)).code == 0
+
+    made = [config.parent, *(each for each in Path(tmp_path, "home").rglob("*") if each.is_dir())]
+    assert {stat.S_IMODE(each.stat().st_mode) for each in made} == {0o700}
+
+
+def test_settings_that_are_read_only_stay_as_they_are(desk: Desk, home: Path) -> None:
+    file = home / TOOLS["cursor"]
+    before = file.read_bytes()
+    file.chmod(0o444)
+
+    done = desk.run("install", "cursor", "-c", str(desk.config))
+
+    assert (done.code, file.read_bytes()) == (1, before)
+    assert f"error: {file}: cannot be written: it is read-only" in done.err

@@ -1,0 +1,219 @@
+"""`init`: Enter four times, or `--yes`, and each AI tool has one working entry; `undo` takes it back."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import Desk, Done, plain
+from tests.program import full, odd
+
+SECRET = "sk-abcdefghijklmnop1234567890"
+
+
+@pytest.fixture
+def home(desk: Desk) -> Path:
+    """A home with Cursor, which has a working server and a broken one, and Claude Code, which has another."""
+    desk.config.unlink()
+    home = desk.folder / "person"
+    (home / ".cursor").mkdir(parents=True)
+    cursor = {"full": {**full(), "env": {"API_TOKEN": SECRET}}, "broken": {"command": "no-such-command"}}
+    (home / ".cursor" / "mcp.json").write_text(json.dumps({"mcpServers": cursor}, indent=4))
+    (home / ".claude.json").write_text(json.dumps({"theme": "dark", "mcpServers": {"other": odd()}}))
+    return home
+
+
+@pytest.fixture
+def config(desk: Desk) -> Path:
+    """Where the config of a person goes."""
+    return desk.folder / "home" / "dynamic-mcp" / "dynamic-mcp.json"
+
+
+def run(desk: Desk, home: Path, *args: str) -> Done:
+    return desk.run(*args, HOME=str(home))
+
+
+def servers_of(file: Path) -> dict[str, object]:
+    found: dict[str, object] = json.loads(file.read_text())["mcpServers"]
+    return found
+
+
+def at_terminal(desk: Desk, home: Path, *turns: tuple[str, str]) -> tuple[str, int]:
+    """Run `init` on a terminal and answer each question that is waited for; return what was shown, and the code."""
+    ours, theirs = pty.openpty()
+    environment = desk.environment(TERM="xterm", HOME=str(home), PATH=os.environ["PATH"], COLUMNS="200")
+    process = subprocess.Popen(
+        desk.command("init"), cwd=desk.folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    shown, seen = "", 0
+    for question, answer in turns:
+        while question not in plain(shown[seen:]):
+            assert select.select([ours], [], [], 30)[0], f"no `{question}` in {shown!r}"
+            shown += os.read(ours, 65536).decode()
+        seen = len(shown)
+        os.write(ours, answer.encode())
+    with contextlib.suppress(OSError):  # Linux says so when the other end is closed
+        while data := os.read(ours, 65536):
+            shown += data.decode()
+    os.close(ours)
+    return plain(shown), process.wait(30)
+
+
+QUESTIONS = (
+    "Set up dynamic-mcp for",
+    "Leave out the server that does not start (broken)?",
+    "Take the imported",
+    "Go ahead?",
+)
+
+
+def entered(answers: Sequence[str] = ("\r",) * 4) -> list[tuple[str, str]]:
+    return list(zip(QUESTIONS, answers, strict=True))
+
+
+# --- the first minute ------------------------------------------------------------------------------------
+
+
+def assert_is_set_up(home: Path, config: Path) -> None:
+    assert set(servers_of(config)) == {"full", "other"}
+    assert SECRET not in config.read_text()
+    assert SECRET in config.with_name("dynamic-mcp.env").read_text()
+    assert set(servers_of(home / ".cursor" / "mcp.json")) == {"broken", "dynamic-mcp"}
+    assert set(servers_of(home / ".claude.json")) == {"dynamic-mcp"}
+
+
+def test_four_times_enter_ends_in_a_working_setup(desk: Desk, home: Path, config: Path) -> None:
+    shown, code = at_terminal(desk, home, *entered())
+
+    assert code == 0
+    assert_is_set_up(home, config)
+    for said in (
+        "broken (Cursor): the command `no-such-command` was not found",
+        "2 servers (full, other)",
+        "move 1 secret into",
+        "Next: restart Cursor and Claude Code",
+        "`dynamic-mcp status` shows each of them",
+        "To revert: `dynamic-mcp undo 3 2 1`",
+    ):
+        assert said in shown
+
+
+def test_yes_does_the_same_without_a_terminal(desk: Desk, home: Path, config: Path) -> None:
+    assert run(desk, home, "init", "--yes").code == 0
+
+    assert_is_set_up(home, config)
+    called = run(desk, home, "call", "-c", str(config), "full", "echo", "text=it works")
+    assert (called.code, called.out) == (0, "it works\n")
+
+
+def test_undo_takes_back_every_byte(desk: Desk, home: Path, config: Path) -> None:
+    files = (home / ".cursor" / "mcp.json", home / ".claude.json")
+    before = [file.read_bytes() for file in files]
+    run(desk, home, "init", "--yes")
+
+    assert run(desk, home, "undo", "3", "2", "1").code == 0
+
+    assert [file.read_bytes() for file in files] == before
+    assert not config.exists()
+
+
+def test_a_second_time_there_is_nothing_to_do(desk: Desk, home: Path, config: Path) -> None:
+    run(desk, home, "init", "--yes")
+    (home / ".cursor" / "mcp.json").write_text(json.dumps({"mcpServers": {"dynamic-mcp": {"command": "x"}}}))
+
+    done = run(desk, home, "init", "--yes")
+
+    assert done.code == 0
+    assert "Everything is set up already" in done.err
+
+
+# --- other answers ---------------------------------------------------------------------------------------
+
+
+def test_who_keeps_the_servers_in_the_tools_is_told_what_that_means(desk: Desk, home: Path, config: Path) -> None:
+    shown, code = at_terminal(desk, home, *entered(("\r", "\r", "n", "\r")))
+
+    assert code == 0
+    assert "every tool twice, and run every server twice" in shown
+    assert set(servers_of(home / ".cursor" / "mcp.json")) == {"full", "broken", "dynamic-mcp"}
+
+
+def test_a_broken_server_can_be_imported_all_the_same(desk: Desk, home: Path, config: Path) -> None:
+    at_terminal(desk, home, *entered(("\r", "n", "\r", "\r")))
+
+    assert "broken" in servers_of(config)
+    assert "broken" not in servers_of(home / ".cursor" / "mcp.json")
+
+
+@pytest.mark.parametrize(
+    ("choice", "turns"), [("no tool", [("Set up", "i\r")]), ("no", entered(("\r", "\r", "\r", "n")))]
+)
+def test_without_a_yes_nothing_is_changed(
+    desk: Desk, home: Path, config: Path, choice: str, turns: list[tuple[str, str]]
+) -> None:
+    before = (home / ".cursor" / "mcp.json").read_bytes()
+
+    shown, code = at_terminal(desk, home, *turns)
+
+    assert code == 0
+    assert "Done" not in shown, choice
+    assert (home / ".cursor" / "mcp.json").read_bytes() == before
+    assert not config.exists()
+
+
+def test_a_project_s_own_servers_are_not_started(desk: Desk, home: Path, config: Path) -> None:
+    (desk.folder / ".cursor").mkdir()
+    marked = {"command": sys.executable, "args": ["-c", "open('started', 'w')"]}
+    (desk.folder / ".cursor" / "mcp.json").write_text(json.dumps({"mcpServers": {"foreign": marked}}))
+
+    run(desk, home, "init", "--yes")
+
+    assert not (desk.folder / "started").exists()
+    assert "foreign" not in servers_of(config)
+
+
+# --- where there is nothing ------------------------------------------------------------------------------
+
+
+def test_without_a_terminal_nobody_is_asked(desk: Desk) -> None:
+    done = desk.run("init")
+    assert (done.code, done.out) == (2, "")
+    assert "error: `init` asks questions, and there is no terminal to answer on" in done.err
+    assert "`dynamic-mcp init --yes`" in done.err
+
+
+def test_where_no_ai_tool_is_found_servers_are_added_by_hand(desk: Desk, config: Path) -> None:
+    desk.config.unlink()
+    shown, code = at_terminal(
+        desk,
+        desk.folder,
+        ("Add a server by hand?", "y"),
+        ("Its name:", "time\r"),
+        ("Its command", "uvx 'mcp server'\r"),
+        ("What it is good for", "Clocks\r"),
+        ("Add a server by hand?", "n"),
+    )
+
+    assert code == 0
+    assert "Next: `dynamic-mcp install TOOL` connects your AI tool" in shown
+    assert servers_of(config) == {"time": {"description": "Clocks", "command": "uvx", "args": ["mcp server"]}}
+
+
+def test_where_no_ai_tool_is_found_yes_says_how_to_go_on(desk: Desk, config: Path) -> None:
+    desk.config.unlink()
+
+    done = run(desk, desk.folder, "init", "--yes")
+
+    assert done.code == 0
+    assert "`dynamic-mcp add` makes one" in done.err
+    assert not config.exists()

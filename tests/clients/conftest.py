@@ -1,0 +1,77 @@
+"""The clients, one for each test that asks for `client`; it is skipped, with the reason, where that one is not there.
+
+One whole turn of each client belongs to the ordinary tests; `python -m tests.clients.report` runs all.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.clients.machine import MODULES, NODE
+from tests.clients.table import CLIENTS, Client
+from tests.clients.turns import Turn
+
+Play = Callable[[Client, Path], Coroutine[Any, Any, Turn]]
+_played: dict[tuple[str, Play], Turn] = {}
+
+
+class Turns:
+    """The turns of one client; each is played once, for all the promises that are seen in it."""
+
+    def __init__(self, client: Client, folder: Path) -> None:
+        self.client = client
+        self._folder = folder
+
+    async def of(self, play: Play) -> Turn:
+        """Return what came of a turn."""
+        key = (self.client.name, play)
+        if key not in _played:
+            _played[key] = await play(self.client, self._folder / play.__name__)
+        return _played[key]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker by which the report knows what a test tells of a client."""
+    config.addinivalue_line("markers", "column(name): the column of docs/clients.md that the test decides")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let each report say which column its test decides."""
+    for item in items:
+        if marker := item.get_closest_marker("column"):
+            item.user_properties.append(("column", marker.args[0]))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test with each client."""
+    if "client" in metafunc.fixturenames:
+        metafunc.parametrize("client", CLIENTS, ids=lambda client: client.name, indirect=True)
+
+
+@pytest.fixture
+def client(request: pytest.FixtureRequest) -> Client:
+    """One client, which is installed."""
+    chosen: Client = request.param
+    if not (MODULES / ".bin" / chosen.program).exists():
+        pytest.skip(f"DYNAMIC_MCP_TEST_CLIENTS does not name a folder with `{chosen.package}`")
+    if not NODE.is_file():
+        pytest.skip("DYNAMIC_MCP_TEST_NODE does not name a Node")
+    return chosen
+
+
+@pytest.fixture
+def whole(client: Client) -> None:
+    """Skip what is more than the one turn of the ordinary tests."""
+    if not os.environ.get("DYNAMIC_MCP_TEST_CLIENTS_WHOLE"):
+        pytest.skip("`python -m tests.clients.report` runs this")
+
+
+@pytest.fixture
+def turns(client: Client, tmp_path: Path) -> Turns:
+    """The turns of the client."""
+    return Turns(client, tmp_path)

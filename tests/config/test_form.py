@@ -1,0 +1,130 @@
+"""The form that decides and the models that find the words are made of the same, and must say the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import get_args, get_origin
+
+import pytest
+from msgspec import Struct, ValidationError
+from msgspec.structs import fields
+
+from dynamic_mcp.config import form
+from dynamic_mcp.config.problems import problems
+
+Wrap = Callable[[dict[str, object]], dict[str, object]]
+
+# What people write, rightly or wrongly, in whatever field.
+_PLAIN = """
+x 30s 1m30s never off 100kB 1B safe all on lazy eager stdio http sse ws http://h htp://h http://h:0 ${HOST}
+debug json authorization_code RS256 group original auto file
+"""
+_WORDS = ["", " ", "1.5 MIN", *_PLAIN.split()]
+_NUMBERS = [0, 1, 5, 5.0, 0.5, -1, 20, 21, 1000, 65535, 65536, 10**9, 10**30, 1e300, float("inf"), True, False]
+_LISTS: list[object] = [[], ["a"], ["a", "b"], [1], [None], [["a"]]]
+_ENVIRONMENTS: list[object] = [{}, {"A": "b"}, {"x-own": "b"}, {"A": 1}, {"A": None}]
+_OBJECTS = [*_ENVIRONMENTS, {"A=B": "c"}, {"a b": "c"}, {"": "c"}]
+_VALUES: list[object] = [None, *_WORDS, *_NUMBERS, *_LISTS, *_OBJECTS]
+_NAMES = ["a", "x-a", "日本", "", " ", "n" * 64, "n" * 65, "a\u200b", "a\nb"]
+
+
+def _server(members: dict[str, object]) -> dict[str, object]:
+    return {"mcpServers": {"a": members}}
+
+
+def _settings(members: dict[str, object]) -> dict[str, object]:
+    return {"mcpServers": {}, "settings": members}
+
+
+def _within(wrap: Wrap, key: str, beside: dict[str, object]) -> Wrap:
+    return lambda members: wrap({**beside, key: members})
+
+
+def _parts(
+    kind: type[Struct], wrap: Wrap, needed: dict[str, object]
+) -> Iterator[tuple[type[Struct], Wrap, dict[str, object]]]:
+    """Yield a section and those in it: how to make a config of its members, and those that it cannot do without."""
+    yield kind, wrap, needed
+    for each in fields(kind):
+        for part in _sections_in(each.type):
+            its_own: dict[str, object] = {"url": "http://h", "model": "m"} if part is form.Embeddings else {}
+            yield from _parts(part, _within(wrap, each.encode_name, needed), its_own)
+
+
+def _sections_in(annotation: object) -> list[type[Struct]]:
+    if isinstance(annotation, type) and issubclass(annotation, Struct):
+        return [annotation]
+    is_map = get_origin(annotation) is dict
+    return [] if is_map else [part for each in get_args(annotation) for part in _sections_in(each)]
+
+
+SECTIONS: list[tuple[type[Struct], Wrap, dict[str, object]]] = [
+    *_parts(form.Program, _server, {"command": "x"}),
+    *_parts(form.Remote, _server, {"url": "http://h"}),
+    *_parts(form.Settings, _settings, {}),
+    (form.Root, lambda members: members, {"mcpServers": {}}),
+]
+
+
+def is_taken(tree: object) -> bool:
+    """Tell what the form says, which must be what the models say."""
+    try:
+        form.root(tree)
+    except ValidationError:
+        assert problems(tree) != [], f"refused without words: {tree}"
+        return False
+    assert problems(tree) == [], f"taken, though it is wrong: {tree}"
+    return True
+
+
+@pytest.mark.parametrize(
+    ("section", "wrap", "needed"), SECTIONS, ids=[f"{n}-{kind.__name__}" for n, (kind, _, _) in enumerate(SECTIONS)]
+)
+def test_whatever_is_refused_has_words_and_whatever_is_taken_has_none(
+    section: type[Struct], wrap: Wrap, needed: dict[str, object]
+) -> None:
+    assert is_taken(wrap(needed))
+    assert is_taken(wrap({**needed, "x-own": {"any": ["thing"]}}))
+    assert not is_taken(wrap({**needed, "bogus": None}))
+    for name in needed:
+        assert not is_taken(wrap({key: value for key, value in needed.items() if key != name}))
+    for each in fields(section):
+        verdicts = {is_taken(wrap({**needed, each.encode_name: value})) for value in _VALUES}
+        assert verdicts == {True, False}, f"{each.encode_name} takes all or nothing of what people write"
+
+
+@pytest.mark.parametrize("name", _NAMES)
+def test_form_and_models_take_the_same_names(name: str) -> None:
+    is_taken({"mcpServers": {name: {"command": "x"}}})
+
+
+@pytest.mark.parametrize("value", _VALUES, ids=str)
+def test_form_and_models_refuse_what_is_no_object(value: object) -> None:
+    assert not is_taken(value)
+    is_taken({"mcpServers": value})
+    is_taken({"mcpServers": {"a": value}})
+
+
+def test_nobody_can_name_the_kind_of_a_server_that_the_form_finds_out() -> None:
+    tree = {"mcpServers": {"a": {"command": "x", "x-kind": "remote", "env": {"x-kind": "mine"}}}}
+    assert is_taken(tree)
+    server = form.root(tree).servers["a"]
+    assert isinstance(server, form.Program)
+    assert server.env == {"x-kind": "mine"}
+
+
+@pytest.mark.parametrize("depth", [100, 5000])
+@pytest.mark.parametrize("key", ["tools", "x-own", "bogus"])
+def test_a_config_that_is_nested_without_sense_has_an_end(depth: int, key: str) -> None:
+    tree: dict[str, object] = {}
+    for _ in range(depth):
+        tree = {key: tree}
+    server: dict[str, object] = {"command": "x", **tree}
+    taken = key == "x-own"
+    try:
+        form.root({"mcpServers": {"a": server}})
+    except (ValidationError, RecursionError):
+        assert not taken
+    else:
+        assert taken
+    assert bool(problems({"mcpServers": {"a": server}})) is not taken

@@ -1,0 +1,88 @@
+"""Which servers `install --replace` switches off, and which it says stay on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.importer.world import World
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> World:
+    return World(tmp_path, monkeypatch, capsys)
+
+
+def claude(world: World) -> tuple[Path, Path]:
+    """Claude Code with a server in each of its three scopes."""
+    local = {str(world.project): {"mcpServers": {"mine": {"command": "l"}}, "allowedTools": []}}
+    users = world.write(".claude.json", {"mcpServers": {"users": {"command": "u"}}, "projects": local})
+    projects = world.project / ".mcp.json"
+    projects.write_text(json.dumps({"mcpServers": {"projects": {"command": "p"}}}, indent=2))
+    return users, projects
+
+
+def test_servers_of_other_scopes_are_named_with_the_scope_that_replaces_them(world: World) -> None:
+    users, projects = claude(world)
+    world.run("import", "claude", "--scope", "all", "--yes")
+    before = projects.read_bytes()
+    ran = world.run("install", "claude", "--replace", "-c", str(world.output))
+    assert "taken out there: users" in ran.err
+    assert f"projects (project, `{projects}`)" in ran.err
+    assert f"mine (local, `{users}`)" in ran.err
+    assert "`--scope all` replaces them too" in ran.err
+    assert projects.read_bytes() == before
+    assert list(json.loads(users.read_text())["projects"][str(world.project)]["mcpServers"]) == ["mine"]
+
+
+def test_all_scopes_are_replaced_in_one_change_and_come_back_in_one(world: World) -> None:
+    users, projects = claude(world)
+    world.run("import", "claude", "--scope", "all", "--yes")
+    before = [file.read_bytes() for file in (users, projects)]
+    ran = world.run("install", "claude", "--replace", "--scope", "all", "-c", str(world.output))
+    assert ran.code == 0, ran.err
+    assert "still on" not in ran.err
+    assert f"changed as well: `{projects}`" in ran.err
+    made = json.loads(users.read_text())
+    assert list(made["mcpServers"]) == ["dynamic-mcp"]
+    assert made["projects"][str(world.project)]["mcpServers"] == {}
+    assert json.loads(projects.read_text())["mcpServers"] == {}
+    world.run("undo", "--yes")
+    assert [file.read_bytes() for file in (users, projects)] == before
+
+
+def test_a_server_that_is_not_in_the_config_stays_and_is_named(world: World) -> None:
+    world.cursor(a={"command": "a"}, b={"command": "b"})
+    world.run("import", "cursor", "--only", "a", "--yes")
+    ran = world.run("install", "cursor", "--replace", "-c", str(world.output))
+    assert "taken out there: a" in ran.err
+    assert "not in the config: b (user, " in ran.err
+
+
+def test_nothing_is_replaced_of_a_tool_that_was_not_imported(world: World) -> None:
+    file = world.cursor(a={"command": "a"})
+    before = file.read_bytes()
+    world.write(".gemini/settings.json", {"mcpServers": {"g": {"command": "g"}}})
+    world.run("import", "gemini", "--scope", "user", "--yes")
+    for scope in ("user", "all"):
+        ran = world.run("install", "cursor", "--replace", "--scope", scope, "-c", str(world.output))
+        assert ran.code == 1
+        assert f"dynamic-mcp import cursor --scope {scope}" in ran.err
+        assert file.read_bytes() == before
+
+
+def test_a_scope_that_was_not_imported_is_refused_with_the_one_that_was(world: World) -> None:
+    users, _ = claude(world)
+    world.run("import", "claude", "--scope", "project", "--yes")
+    before = users.read_bytes()
+    ran = world.run("install", "claude", "--replace", "-c", str(world.output))
+    assert ran.code == 1
+    assert "`--scope project`" in ran.err
+    assert users.read_bytes() == before
+
+
+def test_all_scopes_without_replace_are_refused(world: World) -> None:
+    world.output.write_text('{"mcpServers": {}}')
+    assert world.run("install", "claude", "--scope", "all").code == 2
