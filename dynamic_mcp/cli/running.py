@@ -8,11 +8,11 @@ import json
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from dynamic_mcp import __version__, paths, wire
 from dynamic_mcp.catalog import Kind
