@@ -26,8 +26,8 @@ _LONGEST_REPAIRED = 1 << 20
 _LONGEST_SCHEMA_SHOWN = 20_000
 _BRACE, _BRACKET, _QUOTE = b'{["'
 
-_AS_JSON = "was JSON in a text"
-_IN_A_LIST = "was one value and is a list of it now"
+_AS_JSON = "was JSON in a string"
+_IN_A_LIST = "was one value and is now a list"
 
 
 class Reading(Struct, frozen=True):

@@ -27,6 +27,7 @@ from dynamic_mcp.upstream.link import Link
 from dynamic_mcp.upstream.open import Greeting, Welcome, open_link, result_of
 from dynamic_mcp.use import Use
 from dynamic_mcp.wire import Frame
+from dynamic_mcp.wording import counted
 
 log = logging.getLogger(__name__)
 
@@ -329,7 +330,9 @@ class Group:
         self._offer.adopt(catalog)
         self._link, self._life.error = link, None
         self.use.begin()
-        self._life.enter(State.READY, f"{len(catalog.tools)} tools, after {self._clock.now() - began:.1f} s")
+        self._life.enter(
+            State.READY, f"{counted(len(catalog.tools), 'tool')}, after {self._clock.now() - began:.1f} s"
+        )
         self._observer.opened(self)  # before those who wait for the link send over it
         self._end_attempt()
         return link

@@ -90,7 +90,7 @@ class Groups:
             log.info("group %s changed in the config%s", config.name, _starting(config))
         else:
             if old.config != config:
-                log.info("group %s changed in the config and goes on", config.name)
+                log.info("group %s changed in the config and keeps running", config.name)
                 old.reconfigure(config)
             return old
         group = self._made(config)

@@ -173,7 +173,7 @@ def _flaw(error: ValidationError) -> Flaw:
         unknown = tuple(str(name) for name in error.kind.as_dict().get("unexpected", ()))
         named = ", ".join(f"`{_short(name)}`" for name in unknown[:_MAX_NAMED])
         return Flaw(
-            path, f"{named} is not a parameter" if len(unknown) == 1 else f"{named} are no parameters", unknown
+            path, f"{named} is not a parameter" if len(unknown) == 1 else f"{named} are not parameters", unknown
         )
     return Flaw(path, _short(error.message))
 

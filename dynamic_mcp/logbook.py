@@ -69,12 +69,15 @@ class Serving:
         self._file: _InBackground | None = None
         self.configure(level, form)
 
-    def configure(self, level: str, form: str, *, folder: Path | None = None) -> None:
-        """Log at this level in this form from now on, and to the file in `folder`, if there is one."""
+    def configure(self, level: str, form: str, *, folder: Path | None = None, config: str = "") -> None:
+        """Log at this level in this form from now on, and to the file in `folder`, if there is one.
+
+        Records in the file name the `config` that is served.
+        """
         self._console.setFormatter(_Json() if form == "json" else _Text("dynamic-mcp: "))
         if folder is not None and self._file is None:
             self._file = _InBackground(LogFile(folder), name="log to the file")
-            self._file.setFormatter(_Json())
+            self._file.setFormatter(_Json(config))
             self._file.addFilter(_Gentle())
         elif folder is None and self._file is not None:
             self._file.close()
@@ -89,10 +92,10 @@ class Serving:
                 handler.finish(within_s)
 
 
-def note(folder: Path, words: str) -> None:
-    """Write one error to the file at once, for a proxy that does not come up."""
+def note(folder: Path, words: str, *, config: str = "") -> None:
+    """Write one error to the file at once, for a proxy that does not start."""
     record = log.makeRecord(log.name, logging.ERROR, __file__, 0, words, (), None)
-    LogFile(folder).write(_Json().format(record) + "\n")
+    LogFile(folder).write(_Json(config).format(record) + "\n")
 
 
 class LogFile:
@@ -246,12 +249,17 @@ class _Text(logging.Formatter):
 
 
 class _Json(logging.Formatter):
+    def __init__(self, config: str = "") -> None:
+        super().__init__()
+        self._config = config or None
+
     def format(self, record: logging.LogRecord) -> str:
         """Write a record as one line of JSON, all ASCII."""
         found: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "pid": record.process,
+            "config": self._config,
             "group": group_of(record),
             "message": record.getMessage(),
         }

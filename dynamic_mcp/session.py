@@ -214,7 +214,7 @@ class Session:
         question = self._asked.pop(bytes(frame.id), None)
         if question is None or question.future.done():
             self.dropped += 1
-            log.debug("dropped an answer that nobody waits for (%d so far)", self.dropped)
+            log.debug("dropped an unexpected answer (%d so far)", self.dropped)
             return
         question.future.set_result(frame)
         if task := bytes(wire.member(frame.result, "task", "taskId")):
@@ -245,7 +245,7 @@ class Session:
         `heard` takes the client's progress on it, and the status of a task that it becomes.
         """
         if _NEEDS.get(frame.method.partition("/")[0], _EXTENDED).isdisjoint(self.capabilities):
-            return wire.error_frame(METHOD_NOT_FOUND, f"the client does not take `{frame.method}`")
+            return wire.error_frame(METHOD_NOT_FOUND, f"the client does not support `{frame.method}`")
         number = next(self._ids)
         key = b"%d" % number
         token = wire.member(frame.params, "_meta", "progressToken")

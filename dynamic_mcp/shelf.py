@@ -79,7 +79,7 @@ class Shelf:
         return self._folder / f"{key(config)}.v{FORM}.json"
 
     def _set_aside(self, file: Path, exc: Exception) -> None:
-        log.warning("the kept catalog %s cannot be read and is set aside: %s", file.name, exc)
+        log.warning("the cached catalog %s cannot be read and is set aside: %s", file.name, exc)
         try:
             file.replace(file.with_suffix(".bad"))
         except OSError as error:
@@ -88,7 +88,7 @@ class Shelf:
     def _complain(self, exc: OSError) -> None:
         if not self._is_broken:
             self._is_broken = True
-            log.warning("catalogs are not kept: `%s` cannot be written: %s", self._folder, exc.strerror or exc)
+            log.warning("catalogs are not cached: `%s` cannot be written: %s", self._folder, exc.strerror or exc)
 
     def _prune(self) -> None:
         aged: list[tuple[float, Path]] = []

@@ -22,7 +22,7 @@ class State(Enum):
     COLD = "not connected"
     CONNECTING = "connecting"
     READY = "connected"
-    WAITING = "waiting to try again"
+    WAITING = "waiting to retry"
     NEEDS_LOGIN = "needs a login"
     FAILED = "failed"
     CLOSED = "closed"

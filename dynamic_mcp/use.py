@@ -52,7 +52,7 @@ class Use:
     async def begin_call(self) -> None:
         """Wait for a place, which `end_call` gives back. Raises Busy when too many wait already."""
         if self._places.is_full():
-            why = f"{self.in_flight} calls are in flight and {MAX_QUEUED} wait: no more are taken"
+            why = f"{self.in_flight} calls are in flight and {MAX_QUEUED} wait: no more are accepted"
             raise Busy(self.config.name, why)
         await self._places.take()
         self.calls += 1

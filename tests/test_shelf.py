@@ -141,7 +141,7 @@ def test_a_folder_that_cannot_be_written_stops_nothing_and_is_said_once(
     for _ in range(3):
         shelf.save(group_config(), FULL)
 
-    assert len([record for record in caplog.records if "not kept" in record.message]) == 1
+    assert len([record for record in caplog.records if "not cached" in record.message]) == 1
 
 
 def test_changed_definitions_are_told_and_remembered(tmp_path: Path) -> None:

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 @click.command(short_help="Add a server to the config.")
 @click.argument("name")
 @click.argument("program", nargs=-1, metavar="[-- COMMAND [ARGS]…]")
-@click.option("--url", metavar="URL", help="Where a remote server answers, instead of a command.")
-@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="Sent to it with every request.")
-@click.option("--type", "kind", type=click.Choice(["http", "sse"]), help="How it is spoken to. Default: found out.")
-@click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="A variable for the command.")
+@click.option("--url", metavar="URL", help="The URL of a remote server, instead of a command.")
+@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header of every request.")
+@click.option("--type", "kind", type=click.Choice(["http", "sse"]), help="Its transport. Default: detected.")
+@click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="A variable of its environment.")
 @click.option("--cwd", metavar="DIR", help="The directory to start the command in, relative to the config.")
 @click.option("--description", metavar="TEXT", help="One line that tells a model what the server is for.")
-@click.option("--replace", is_flag=True, help="Take the place of a server of this name.")
+@click.option("--replace", is_flag=True, help="Replace an existing server of this name.")
 @common
 def command(
     this: Invocation,
@@ -36,10 +36,10 @@ def command(
     description: str | None,
     replace: bool,
 ) -> int:
-    """Add the server NAME to the config; everything else in the file stays as it is, comments too.
+    """Add the server NAME to the config. The rest of the file is kept, comments included.
 
-    A file that is not there yet is made. Running proxies take the change over by themselves. Quote
-    `${VARIABLE}`: it is filled in when the server is started, so that no secret stands in the file.
+    If there is no config yet, it is created in your config directory. Running proxies pick the change up. Put
+    `${VARIABLE}` in quotes: it is filled in when the server starts, which keeps secrets out of the file.
 
     \b
     dynamic-mcp add time -- uvx mcp-server-time --local-timezone Europe/Oslo

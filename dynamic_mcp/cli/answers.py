@@ -46,7 +46,7 @@ class Asking:
             questionary.Choice(_title(reading), value=number, checked=True) for number, reading in enumerate(usable)
         ]
         if is_all:
-            wanted = questionary.confirm(f"Import from these {len(usable)} files?", default=True).ask()
+            wanted = questionary.confirm(f"Import from {_these(len(usable))}?", default=True).ask()
             return list(readings) if wanted else _refused(wanted)
         chosen = questionary.checkbox("Import from", choices=choices).ask()
         return [usable[number] for number in chosen] if chosen is not None else _refused(None)
@@ -108,7 +108,7 @@ class Answers:
         """Return the next answer. Raises DynamicMcpError where there is none."""
         line, self._first = (self._rest.readline(_LONGEST) if self._first is None else self._first), None
         if not line:
-            raise DynamicMcpError(f"no answer is left for the {about}", hint="--yes asks nothing")
+            raise DynamicMcpError(f"no answer left for the {about}", hint="--yes asks nothing")
         return line.rstrip("\r\n")
 
     def is_yes(self, about: str, *, otherwise: bool) -> bool:
@@ -144,6 +144,10 @@ def _title(reading: Reading) -> str:
     names = ", ".join(found.name for found in reading.servers)
     short = names if len(names) <= 60 else f"{names[:59]}…"
     return f"{source.tool} ({source.scope.value}): {short}"
+
+
+def _these(files: int) -> str:
+    return "this file" if files == 1 else f"these {files} files"
 
 
 def _given(found: Found) -> str:

@@ -15,6 +15,7 @@ from dynamic_mcp.group import Group
 from dynamic_mcp.importer.found import Scope
 from dynamic_mcp.importer.importing import config_of
 from dynamic_mcp.importer.plan import Action, Item, Plan
+from dynamic_mcp.wording import counted
 
 WITHIN_S = 60.0
 _MOST_TOOLS = 12
@@ -32,7 +33,7 @@ def descriptions(out: Output, plan: Plan, *, may_start_projects: bool) -> dict[s
     if not asked:
         return {}
     config = config_of({name: item.found.entry for name, item in asked.items()}, plan.output, os.environ)
-    with out.waiting(f"asking {len(asked)} servers what they are for"):
+    with out.waiting(f"asking {counted(len(asked), 'server')} for a description"):
         return run(_asked(config, out))
 
 
@@ -55,7 +56,7 @@ async def _text(group: Group, out: Output) -> str:
         reason = f"no answer within {WITHIN_S:g} s"
     except DynamicMcpError as exc:
         reason = exc.message
-    out.words(f"`{group.name}` could not be asked: {reason}", "yellow")
+    out.words(f"`{group.name}` did not answer: {reason}", "yellow")
     return ""
 
 

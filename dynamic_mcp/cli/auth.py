@@ -18,13 +18,13 @@ _name = click.argument("name", required=False)
     short_help="Log in to remote servers, log out, see who is logged in.", subcommand_metavar="COMMAND [NAME]"
 )
 def command() -> None:
-    """Be logged in to the remote servers of a config. NAME is a group; without it, all groups are meant."""
+    """Log in to the remote servers of a config. NAME is a group. Default: all groups."""
 
 
 @command.command("login")
 @_name
-@click.option("--no-browser", is_flag=True, help="Print the link only.")
-@click.option("--token", "ask_token", is_flag=True, help="Give a token that you have made, on stdin.")
+@click.option("--no-browser", is_flag=True, help="Only print the link.")
+@click.option("--token", "ask_token", is_flag=True, help="Read a token that you created from stdin.")
 @common
 def login(this: Invocation, *, name: str | None, no_browser: bool, ask_token: bool) -> None:
     """Log in to a group in a browser, here or on another machine."""
@@ -37,7 +37,7 @@ def login(this: Invocation, *, name: str | None, no_browser: bool, ask_token: bo
 @_name
 @common
 def logout(this: Invocation, *, name: str | None) -> None:
-    """Revoke and forget the tokens of a group."""
+    """Revoke and delete the tokens of a group."""
     from dynamic_mcp.cli import logging_in
 
     logging_in.logout(this, name)
@@ -49,8 +49,8 @@ def logout(this: Invocation, *, name: str | None) -> None:
 def status(this: Invocation, *, name: str | None) -> int:
     """Show which groups are logged in.
 
-    The exit code is 4 when a login has expired, a header uses a variable that is not set, or the group that is
-    named has no login.
+    The exit code is 4 if a login has expired, if a header uses a variable that is not set, or if NAME is not
+    logged in.
     """
     from dynamic_mcp.cli import logging_in
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dynamic_mcp.cli.options import common
-from dynamic_mcp.cli.suggestions import complete_group, complete_tool
+from dynamic_mcp.cli.options import common, save_option, timeout_option
+from dynamic_mcp.cli.suggestions import complete_argument, complete_group, complete_tool
 
 if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 @click.command(short_help="Run a tool.")
 @click.argument("group", shell_complete=complete_group)
 @click.argument("tool", shell_complete=complete_tool)
-@click.argument("arguments", nargs=-1, metavar="[JSON | key=value … | -]")
-@click.option("--select", metavar="JSONPATH", help="Only this part of the result, as `$.items[*].name`.")
-@click.option("--timeout", metavar="TIME", help="How long to wait, as `2m`; instead of the config's.")
-@click.option("--save", metavar="DIR", type=click.Path(file_okay=False), help="Where images and other files go.")
+@click.argument("arguments", nargs=-1, metavar="[JSON | key=value … | -]", shell_complete=complete_argument)
+@click.option("--select", metavar="JSONPATH", help="Print only this part of the result, e.g. `$.items[*].name`.")
+@timeout_option
+@save_option
 @common
 def command(
     this: Invocation,
@@ -33,11 +33,17 @@ def command(
 ) -> int:
     """Run TOOL of GROUP and print its result.
 
-    Arguments are a JSON object, or key=value with the types of the tool's schema (a list's key may be repeated,
-    `a.b=1` is a member of an object, `key:=JSON` takes JSON as it is), or `-` for a JSON object on stdin.
+    Arguments are a JSON object, `-` for a JSON object on stdin, or key=value pairs, typed by the tool's schema:
 
-    Text is printed as text and structured content as JSON; images and other files are saved. --json prints the
-    whole result. A result that is an error goes to stderr, with exit code 5. Ctrl-C cancels the call.
+    \b
+    key=value     a value; repeat the key for a list
+    a.b=value     a member of an object
+    key:=JSON     any JSON
+    key=@FILE     the text of a file; key:=@FILE its JSON
+    key=\\@text    a text that begins with @
+
+    Text is printed as text, structured content as JSON; images and other files are saved. --json prints the
+    whole result. An error result goes to stderr, with exit code 5. Ctrl-C cancels the call.
 
     \b
     dynamic-mcp call time get_current_time timezone=Europe/Oslo

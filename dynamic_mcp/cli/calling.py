@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from dynamic_mcp import meta_tools, wire
 from dynamic_mcp.cli import contents, strict_json, typed
 from dynamic_mcp.cli.invocation import Invocation
-from dynamic_mcp.cli.running import Client, client, run
+from dynamic_mcp.cli.running import Client, client, run, with_timeout
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.config.values import NO_LIMIT, FlawError, seconds
+from dynamic_mcp.config.values import NO_LIMIT
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, NotFound, UpstreamError
 from dynamic_mcp.names import closest
 from dynamic_mcp.own_command import command
@@ -37,15 +37,13 @@ class Wanted:
 
 def call(this: Invocation, wanted: Wanted) -> int:
     """Call a tool and print its result; returns the exit code."""
-    config = _unabridged(this.config_of(wanted.group))
-    if wanted.timeout is not None:
-        config = _with_timeout(config, wanted.timeout)
+    config = with_timeout(_unabridged(this.config_of(wanted.group)), wanted.timeout, "tools_s")
     return run(_called(this, config, wanted))
 
 
 async def _called(this: Invocation, config: Config, wanted: Wanted) -> int:
     async with client(config, this.out) as made:
-        with this.out.waiting(f"{wanted.group}: {wanted.tool}"):
+        with this.out.waiting(f"waiting for `{wanted.tool}` of {wanted.group}"):
             if this.verbose:
                 await made.ask("logging/setLevel", {"level": "debug"})
             result = await made.ask("tools/call", await _params(made, wanted), group=wanted.group)
@@ -108,15 +106,6 @@ def _unabridged(config: Config) -> Config:
     return replace(config, groups=tuple(groups), split_calls=False)
 
 
-def _with_timeout(config: Config, text: str) -> Config:
-    try:
-        tools_s = seconds(text)
-    except FlawError as exc:
-        raise InvalidArguments(f"--timeout {exc}", hint=exc.hint) from exc
-    groups = (replace(group, timeouts=replace(group.timeouts, tools_s=tools_s)) for group in config.groups)
-    return replace(config, groups=tuple(groups))
-
-
 def _shown(this: Invocation, result: Raw, wanted: Wanted) -> int:
     is_error = bytes(wire.member(result, "isError")) == b"true"
     if wanted.select is not None and not is_error:
@@ -124,7 +113,7 @@ def _shown(this: Invocation, result: Raw, wanted: Wanted) -> int:
     if this.out.asked_for_json:
         this.out.json(bytes(result))
     elif is_error:
-        this.out.error("\n".join(contents.texts(result)) or "the tool reports an error, without a word")
+        this.out.error("\n".join(contents.texts(result)) or "the tool reported an error without a message")
     else:
         contents.show_result(this.out, result, wanted.save)
     return _ERROR_CODE if is_error else 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.one_at_a_time import changing_files
 from dynamic_mcp.config import edit
 from dynamic_mcp.config.keys import path
-from dynamic_mcp.config.read import FILE_NAME, VARIABLE, disabled, find, names_in
+from dynamic_mcp.config.read import disabled, names_in
 from dynamic_mcp.config.read import document as document_of
 from dynamic_mcp.config.secrets import plain_secrets
 from dynamic_mcp.errors import ConfigError, InvalidArguments, NotFound
@@ -32,11 +31,11 @@ def _add(this: Invocation, file: Path, name: str, entry: Mapping[str, object], *
     before = _text(file) if file.exists() else None
     is_there = before is not None and name in names_in(before, file)
     if is_there and not may_replace:
-        raise InvalidArguments(f"`{file}` has a server `{name}` already", hint="--replace takes its place")
+        raise InvalidArguments(f"`{file}` already has a server `{name}`", hint="--replace overwrites it")
     _write(file, before, edit.put(before or _EMPTY, ("mcpServers", name), entry))
     _tell(this, file, name, "replaced in" if is_there else "added to", entry)
     for keys in plain_secrets({"mcpServers": {name: dict(entry)}}):
-        this.out.words(f"warning: `{path(keys)}` looks like a secret in plain text; `${{VARIABLE}}` keeps it out")
+        this.out.words(f"warning: `{path(keys)}` looks like a secret in plain text; use `${{VARIABLE}}` instead")
     return 0
 
 
@@ -56,7 +55,7 @@ def switch(this: Invocation, name: str, *, on: bool) -> int:
     with changing_files():
         before = _with(file, name)
         if (name not in disabled(file)) == on:
-            this.out.words(f"`{name}` is {'enabled' if on else 'disabled'} already in `{file}`")
+            this.out.words(f"`{name}` is already {'enabled' if on else 'disabled'} in `{file}`")
             return 0
         _write(file, before, edit.put(before, ("mcpServers", name, "enabled"), on))
     _tell(this, file, name, "enabled in" if on else "disabled in", None)
@@ -75,12 +74,8 @@ def pairs(option: str, words: Iterable[str]) -> dict[str, str]:
 
 
 def file_to_be(this: Invocation) -> Path:
-    """Return the config file, or where a first one goes: the user's config directory, unless another is named."""
-    cwd, user_dir = Path.cwd(), paths.config_dir()
-    places = (cwd / FILE_NAME, user_dir / FILE_NAME)
-    if this.named or os.environ.get(VARIABLE) or any(place.is_file() for place in places):
-        return find(this.named, os.environ, cwd=cwd, user_dir=user_dir)
-    return user_dir / FILE_NAME
+    """Return the config file, or where a first one is created."""
+    return this.file(may_be_new=True)
 
 
 def _with(file: Path, name: str) -> str:
@@ -91,7 +86,7 @@ def _with(file: Path, name: str) -> str:
     names = names_in(text, file)
     if name not in names:
         listed = ", ".join(f"`{each}`" for each in names) or "none"
-        raise NotFound("server", name, closest(name, names), hint=f"those in `{file}`: {listed}")
+        raise NotFound("server", name, closest(name, names), hint=f"servers in `{file}`: {listed}")
     return text
 
 
@@ -112,8 +107,9 @@ def _write(file: Path, before: str | None, after: str) -> None:
 
 
 def _tell(this: Invocation, file: Path, name: str, done: str, entry: Mapping[str, object] | None) -> None:
-    this.out.words(f"`{name}` is {done} `{file}`")
+    verb, _, place = done.partition(" ")
+    this.out.words(f"{verb} `{name}` {place} `{file}`")
     if this.out.asked_for_json:
         this.out.json({"file": str(file), "server": name, "entry": entry})
     elif entry is not None:
-        this.out.words(f"`{command('doctor', name)}` tries it")
+        this.out.words(f"next: `{command('doctor', name)}` checks that it works")

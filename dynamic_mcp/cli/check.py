@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
 
 
-@click.command(short_help="Check the config, without connecting to anything.")
+@click.command(short_help="Check the config without connecting to anything.")
 @click.argument("config", required=False, type=click.Path())
 @common
 def command(this: Invocation, config: str | None) -> int:
-    """Check the config, without connecting to anything.
+    """Check the config without connecting to anything.
 
-    It must be valid, its variables set and passed on by the tools that it is installed in, its commands there, its
-    secrets not in plain text, and the file nobody else's to change. Exit code 2 when something is in the
-    way; warnings alone are 0.
+    The file must be valid, its variables set and passed on by the tools that it is installed in, and its commands
+    installed. Secrets in plain text, and a file that others can change, are warnings. Exits with 2 on errors, with 0
+    if there are only warnings.
     """
     from dynamic_mcp.cli.examining import check
 

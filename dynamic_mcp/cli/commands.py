@@ -15,10 +15,10 @@ from dynamic_mcp.cli.words import COMMANDS, SECTIONS, looks_like_a_command
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, NotFound
 
 _EPILOG = """\
-Exit codes: 0 done; 1 it could not be done; 2 the config or the command line is wrong, or nothing has that name;
-4 a login is needed; 5 the server failed, or its tool reported an error; 130 interrupted.
+Exit codes: 0 success; 1 failure; 2 the config or the command line is wrong, or there is no such name;
+4 login needed; 5 the server failed, or its tool reported an error; 130 interrupted.
 
-Every command has --help. Data goes to stdout, as JSON when it is piped or with --json; words go to stderr.
+Every command has --help. Data goes to stdout, as JSON when piped or with --json; messages go to stderr.
 """
 
 
@@ -98,7 +98,7 @@ def _worded(exc: click.ClickException) -> str:
     message = message[:1].lower() + message[1:].replace("'", "`").replace("Did you mean", "did you mean")
     message = re.sub(r"\. \(?(did you mean [^?]*\?)\)?$", r"; \1", message)
     context = getattr(exc, "ctx", None)
-    return message if context is None else f"{message}\nhint: `{context.command_path} --help` shows how it is used"
+    return message if context is None else f"{message}\nhint: `{context.command_path} --help` shows the usage"
 
 
 def _unknown(word: str, names: list[str]) -> NoReturn:

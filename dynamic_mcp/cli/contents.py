@@ -97,10 +97,10 @@ def _save(out: Output, content: Mapping[str, Raw], member: str, save: str | None
     try:
         data = b64decode(wire.text(content.get(member)) or "", validate=True)
     except binascii.Error:
-        out.words(f"{kind}: it is not base64, so there is nothing to save")
+        out.words(f"{kind}: not valid base64, nothing saved")
         return
     name = saved(data, mimetypes.guess_extension(kind) or ".bin", save)
-    out.words(f"{kind}, {len(data)} bytes, is saved as {name}")
+    out.words(f"{kind}, {len(data)} bytes, saved as {name}")
 
 
 def _repeats(block: Raw, structured: Raw) -> bool:

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
 
 
-@click.command(short_help="Switch a server off.")
+@click.command(short_help="Disable a server.")
 @click.argument("name", shell_complete=complete_any)
 @common
 def command(this: Invocation, name: str) -> int:
-    """Switch the server NAME off: its group is nowhere to be seen, its entry stays."""
+    """Disable the server NAME: its group disappears, its entry in the config stays."""
     from dynamic_mcp.cli.changing import switch
 
     return switch(this, name, on=False)

@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
 
 
-@click.command(short_help="Check the config, connect to every server, say what is wrong.")
+@click.command(short_help="Check the config, connect to every server, report problems.")
 @click.argument("group", required=False, shell_complete=complete_group)
 @common
 def command(this: Invocation, group: str | None) -> int:
-    """Check the config, then connect to every group, or to GROUP, and say what is wrong and what to do.
+    """Check the config, connect to every group (or only to GROUP), and report what is wrong and how to fix it.
 
-    For each: the handshake and how long it took, protocol, capabilities, tools, schemas that are none,
-    definitions that have changed, what was written to stdout without being a message, the last lines of stderr,
-    and whether a login is needed. The exit code is that of the first error.
+    For each group: how long the handshake took, protocol version, capabilities, tools, invalid schemas, changed
+    tool definitions, non-MCP output on stdout, the last lines of stderr, and whether a login is needed. The exit
+    code is that of the first error.
     """
     from dynamic_mcp.cli.examining import doctor
 

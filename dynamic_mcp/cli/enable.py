@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
 
 
-@click.command(short_help="Switch a server on again.")
+@click.command(short_help="Enable a server again.")
 @click.argument("name", shell_complete=complete_any)
 @common
 def command(this: Invocation, name: str) -> int:
-    """Switch the server NAME on again."""
+    """Enable the server NAME again."""
     from dynamic_mcp.cli.changing import switch
 
     return switch(this, name, on=True)

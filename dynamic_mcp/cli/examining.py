@@ -6,11 +6,12 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dynamic_mcp.cli.invocation import Invocation
+from dynamic_mcp.cli.invocation import Invocation, without_groups
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.config.keys import path
 from dynamic_mcp.doctor.files import check as check_file
 from dynamic_mcp.doctor.findings import Examined, Finding, Level, exit_code
+from dynamic_mcp.wording import counted
 
 if TYPE_CHECKING:
     from dynamic_mcp.config.resolved import Config
@@ -44,6 +45,8 @@ def doctor(this: Invocation, group: str | None) -> int:
         this.out.json({"config": str(file), "findings": findings, "groups": examined})
     else:
         _show(this.out, findings)
+        if config is not None and not config.groups:
+            this.out.words(without_groups(file))
         errors = [finding for finding in findings if finding.level is Level.ERROR]
         for each in examined:
             if each.is_up or not any(_is_of(error, each.group) for error in errors):  # else it stands above
@@ -60,20 +63,17 @@ def _of_files(file: Path) -> tuple[Config | None, list[Finding]]:
 
 
 async def _examined(config: Config, out: Output) -> list[Examined]:
-    import asyncio
-
     from dynamic_mcp import paths
-    from dynamic_mcp.cli.running import client
+    from dynamic_mcp.cli.running import client, each_group
     from dynamic_mcp.doctor.servers import Doctor
     from dynamic_mcp.shelf import Shelf
 
     shelf = Shelf(paths.cache_dir() / "catalogs")
     examiner = Doctor()
-    with examiner.listening(), out.waiting("connecting to " + ", ".join(each.name for each in config.groups)):
+    names = [each.name for each in config.groups]
+    with examiner.listening(), out.waiting("connecting to", names) as waiting:
         async with client(config, out, wrapped=examiner.around, learns_anew=True) as made:
-            return await asyncio.gather(
-                *(examiner.examine(group, shelf.load(group.config)) for group in made.proxy.groups)
-            )
+            return await each_group(made, waiting, lambda group: examiner.examine(group, shelf.load(group.config)))
 
 
 def _concerns(finding: Finding, group: str) -> bool:
@@ -101,7 +101,7 @@ def _show_group(out: Output, examined: Examined, *, is_verbose: bool) -> None:
         out.line(_details(examined), indent=2)
     _show(out, examined.findings)
     if examined.stderr and (is_verbose or not (examined.is_up or _are_told(examined))):
-        out.line("its last words on stderr:", indent=2)
+        out.line("last lines on stderr:", indent=2)
         for line in examined.stderr if is_verbose else examined.stderr[-_STDERR_LINES:]:
             out.line(line, "dim", indent=4)
 
@@ -112,16 +112,16 @@ def _are_told(examined: Examined) -> bool:
 
 
 def _summary(examined: Examined) -> str:
-    counts = (("tools", examined.tools), ("resources", examined.resources), ("prompts", examined.prompts))
-    has = ", ".join(f"{count} {name if count > 1 else name[:-1]}" for name, count in counts if count)
+    counts = (("tool", examined.tools), ("resource", examined.resources), ("prompt", examined.prompts))
+    has = ", ".join(counted(count, noun) for noun, count in counts if count)
     return f"connected in {examined.connect_s or 0:.1f} s, {has or 'offers nothing'}"
 
 
 def _details(examined: Examined) -> str:
     parts = [
-        examined.server or "a server without a name",
+        examined.server or "unnamed server",
         f"protocol {examined.protocol}",
-        f"answers in {(examined.ping_s or 0) * 1000:.0f} ms",
-        f"can do {', '.join(examined.capabilities) or 'nothing'}",
+        f"ping {(examined.ping_s or 0) * 1000:.0f} ms",
+        f"supports {', '.join(examined.capabilities) or 'nothing'}",
     ]
     return "; ".join(parts)

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from dynamic_mcp.cli.options import json_option, quiet_option, verbose_option
+from dynamic_mcp.cli.suggestions import complete_ai_tool
 
 _EPILOG = """\
 Exit codes: 0 done, or nothing to do; 1 an error, or warnings with --strict; 2 the command line or the output is
@@ -14,28 +15,38 @@ wrong; 3 nothing found; 4 done in part.
 """
 
 
-@click.command("import", short_help="Bring in the servers of other tools.", epilog=_EPILOG)
-@click.argument("tools", nargs=-1, metavar="[TOOL]…")
-@click.option("--all", "is_all", is_flag=True, help="All tools that are found here.")
-@click.option("--file", "files", multiple=True, type=click.Path(), metavar="PATH", help="A file in whatever form.")
+@click.command("import", short_help="Import the servers of other tools.", epilog=_EPILOG)
+@click.argument("tools", nargs=-1, metavar="[TOOL]…", shell_complete=complete_ai_tool)
+@click.option("--all", "is_all", is_flag=True, help="All tools found on this machine.")
+@click.option("--file", "files", multiple=True, type=click.Path(), metavar="PATH", help="A file in any known format.")
 @click.option(
     "--scope",
     type=click.Choice(["user", "project", "local", "all"]),
-    help="Whose settings. Default: the project's where there are any, else the user's.",
+    help="Whose settings. Default: the project's if there are any, else the user's.",
 )
 @click.option("-g", "--global", "is_global", is_flag=True, help="The same as `--scope user`.")
 @click.option("--project", metavar="DIR", type=click.Path(file_okay=False), help="The project. Default: here.")
-@click.option("-o", "--output", metavar="FILE", type=click.Path(), default="dynamic-mcp.json", show_default=True)
+@click.option(
+    "-o",
+    "--output",
+    "-c",
+    "--config",
+    "output",
+    metavar="FILE",
+    type=click.Path(),
+    help="The config to write. Default: $DYNAMIC_MCP_CONFIG, else ./dynamic-mcp.json if it exists, else the one in"
+    " your config directory.",
+)
 @click.option(
     "--on-conflict",
     type=click.Choice(["ask", "keep", "replace", "rename"]),
     default="ask",
     show_default=True,
-    help="When a server changed both here and there; where nobody can be asked, `ask` keeps what is here.",
+    help="What to do if a server changed both here and there. Without a terminal, `ask` means `keep`.",
 )
-@click.option("--only", multiple=True, metavar="GLOB", help="Only servers with such names.")
-@click.option("--exclude", multiple=True, metavar="GLOB", help="No servers with such names.")
-@click.option("--skip-disabled", is_flag=True, help="Leave out servers that are switched off.")
+@click.option("--only", multiple=True, metavar="GLOB", help="Only servers with matching names.")
+@click.option("--exclude", multiple=True, metavar="GLOB", help="Skip servers with matching names.")
+@click.option("--skip-disabled", is_flag=True, help="Skip disabled servers.")
 @click.option(
     "--secrets",
     type=click.Choice(["keep", "env", "fail"]),
@@ -50,13 +61,13 @@ wrong; 3 nothing found; 4 done in part.
     " the server itself, or you.",
 )
 @click.option("--trust", is_flag=True, help="Let `--describe server` start what a project's files name.")
-@click.option("--strict", is_flag=True, help="Take warnings as errors.")
+@click.option("--strict", is_flag=True, help="Treat warnings as errors.")
 @click.option("-y", "--yes", is_flag=True, help="Ask nothing.")
 @click.option(
-    "-f", "--force", is_flag=True, help="Replace the output instead of merging into it; `undo` has the old one."
+    "-f", "--force", is_flag=True, help="Replace the output instead of merging into it; `undo` restores the old one."
 )
 @click.option("--dry-run", is_flag=True, help="Show the difference and write nothing.")
-@click.option("--list", "is_list", is_flag=True, help="Show what there is and write nothing.")
+@click.option("--list", "is_list", is_flag=True, help="List what was found and write nothing.")
 @quiet_option
 @verbose_option
 @json_option

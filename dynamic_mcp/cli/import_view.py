@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.importer.found import Notice, Source
 from dynamic_mcp.importer.plan import Action, Plan, count
-from dynamic_mcp.own_command import command
 
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
@@ -32,7 +31,7 @@ def show_diff(out: Output, made: Plan) -> None:
     """Show the difference that would be made, secrets hidden."""
     lines = list(made.diff())
     if not lines:
-        out.words(f"`{made.output}` would stay as it is")
+        out.words(f"`{made.output}` would not change")
     for line in lines:
         if out.is_terminal:
             out.line(line, _STYLES.get(line[:1], ""))
@@ -69,7 +68,7 @@ def show_done(out: Output, made: Plan, *, is_exposed: bool) -> None:
     if made.variables:
         out.words(f"secrets are in `{made.env_file}`: {', '.join(made.variables)}")
     if made.is_changed:
-        out.words(f"next: `{command(made.output)}` serves them, and `dynamic-mcp install TOOL` tells a tool to")
+        out.words("next: `dynamic-mcp install TOOL` connects your AI tool")
 
 
 def show_to_do(out: Output, made: Plan) -> None:

@@ -17,7 +17,7 @@ import click
 from dynamic_mcp import paths
 from dynamic_mcp.cli import import_view as view
 from dynamic_mcp.cli.answers import Asking, asking
-from dynamic_mcp.cli.invocation import Invocation
+from dynamic_mcp.cli.invocation import Invocation, config_file
 from dynamic_mcp.cli.one_at_a_time import changing_files
 from dynamic_mcp.errors import ConfigError, DynamicMcpError
 from dynamic_mcp.importer import describe, files, read, vault
@@ -44,7 +44,7 @@ class Options:
     scope: Literal["user", "project", "local", "all"] | None
     is_global: bool
     project: str | None
-    output: str
+    output: str | None
     on_conflict: Literal["ask", "keep", "replace", "rename"]
     only: tuple[str, ...]
     exclude: tuple[str, ...]
@@ -124,7 +124,7 @@ def now() -> str:
 
 def _order(options: Options, machine: Machine) -> Order:
     return Order(
-        output=Path(options.output).absolute(),
+        output=config_file(options.output, may_be_new=True).absolute(),
         home=str(machine.home),
         project=machine.project,
         only=options.only,
@@ -176,7 +176,7 @@ def _scopes(options: Options) -> tuple[Scope, ...] | None:
 def _counts(reading: Reading, output: Path) -> bool:
     """Tell whether a file is to be imported: not what the import itself writes, and not what holds nothing."""
     if reading.source.file.absolute() == output:
-        raise ConfigError(str(output), "", "is the output itself", hint="name another file with --output")
+        raise ConfigError(str(output), "", "is also the output", hint="name another file with --output")
     return bool(reading.servers or reading.error or reading.notices)
 
 
@@ -234,7 +234,7 @@ def _finish(this: Invocation, options: Options, made: Plan, memories: Memories) 
     if options.secrets == "fail" and plain:
         named = "; ".join(f"{name} ({', '.join(fields)})" for name, fields in plain.items())
         raise DynamicMcpError(
-            f"secrets in plain text, and nothing is written: {named}",
+            f"secrets in plain text, so nothing was written: {named}",
             hint="`--secrets env` moves them into a private file",
         )
     if options.strict and (made.warnings or made.errors):

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 import click
 
 from dynamic_mcp.cli.options import common
+from dynamic_mcp.cli.suggestions import complete_ai_tool
 
 if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
 
 
-@click.command(short_help="Put dynamic-mcp into another tool's settings.")
-@click.argument("tool")
+@click.command(short_help="Add dynamic-mcp to another tool's settings.")
+@click.argument("tool", shell_complete=complete_ai_tool)
 @click.option(
     "--scope",
     type=click.Choice(["user", "project", "local", "all"]),

@@ -62,7 +62,7 @@ def _install(this: Invocation, tool: str, scope: str, project: str | None, *, re
         deed = journal().do(f"install {adapter.name}", _about(adapter, where), now(), made.changes)
         _tell(this, adapter, made, deed)
     if not made.is_needed:
-        this.out.words(f"`{made.file}` has it already")
+        this.out.words(f"`{made.file}` already has it")
     tell_limits(this.out, adapter, made, needed, remark)
     if wanted is not None:
         _tell_what_stays(this, adapter, wanted)
@@ -88,11 +88,11 @@ def _uninstalled(tool: str, scope: str, project: str | None, *, dry_run: bool) -
         return [word for deed in done for word in (known.preview(deed) if dry_run else known.undo(deed))]
     made = removal(adapter, Scope(scope), machine)
     if not made.is_needed:
-        raise DynamicMcpError(f"`{file}` has no entry `{NAME}`", hint="`dynamic-mcp undo --list` shows what was done")
+        raise DynamicMcpError(f"`{file}` has no entry `{NAME}`", hint="`dynamic-mcp undo --list` lists what was done")
     if dry_run:
         return [f"the entry `{NAME}` is to be taken out of `{file}`"]
     known.do(f"uninstall {adapter.name}", "", now(), made.changes)
-    return [f"the entry `{NAME}` is out of `{file}`"]
+    return [f"the entry `{NAME}` was removed from `{file}`"]
 
 
 def undo(this: Invocation, ids: Sequence[str], *, yes: bool, dry_run: bool) -> int:
@@ -109,7 +109,7 @@ def undo(this: Invocation, ids: Sequence[str], *, yes: bool, dry_run: bool) -> i
 
 def _undone(known: Journal, deed: Deed) -> list[str]:
     if deed.is_undone:
-        return [f"{deed.id} ({deed.what}) is undone already"]
+        return [f"{deed.id} ({deed.what}) is already undone"]
     return [_titled("undone", deed), *known.undo(deed)]
 
 
@@ -149,7 +149,9 @@ def show_deeds(this: Invocation) -> int:
 def _existing(config: Path) -> Path:
     """Return the config if it is there: a tool that starts without one shows no reason. Raises ConfigError."""
     if not config.is_file():
-        raise ConfigError(str(config), "", "does not exist", hint="`dynamic-mcp init` or `dynamic-mcp add` makes one")
+        raise ConfigError(
+            str(config), "", "does not exist", hint="`dynamic-mcp init` or `dynamic-mcp add` creates one"
+        )
     return config
 
 
@@ -210,11 +212,11 @@ def _show_diff(this: Invocation, made: Installation) -> None:
 
 
 def _tell(this: Invocation, adapter: Adapter, made: Installation, deed: Deed) -> None:
-    this.out.words(f"{adapter.title} starts dynamic-mcp now: `{made.file}`")
+    this.out.words(f"{adapter.title} now starts dynamic-mcp: `{made.file}`")
     for text, names in (
-        ("switched off there", made.switched_off),
-        ("taken out there", made.taken_out),
-        ("not found there any more", made.missing),
+        ("disabled there", made.switched_off),
+        ("removed there", made.taken_out),
+        ("no longer there", made.missing),
         (f"variables that {adapter.title} is asked to pass on", made.asked_for),
     ):
         if names:
@@ -224,7 +226,7 @@ def _tell(this: Invocation, adapter: Adapter, made: Installation, deed: Deed) ->
         this.out.words(f"changed as well: {', '.join(others)}")
     if made.remark:
         this.out.words(f"note: {made.remark}")
-    this.out.words(f"start {adapter.title} anew; `dynamic-mcp undo {deed.id}` takes it back")
+    this.out.words(f"restart {adapter.title}; `dynamic-mcp undo {deed.id}` reverts this")
 
 
 def tell_limits(out: Output, adapter: Adapter, made: Installation, needed: Needs, remark: str) -> None:

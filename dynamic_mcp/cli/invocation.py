@@ -25,11 +25,13 @@ class Invocation:
     out: Output
     verbose: int = 0
 
-    def file(self) -> Path:
+    def file(self, *, may_be_new: bool = False) -> Path:
         """Return the config file, found as serving finds it. Raises ConfigError."""
-        from dynamic_mcp.config.read import find
+        return config_file(self.named, may_be_new=may_be_new)
 
-        return find(self.named, os.environ, cwd=Path.cwd(), user_dir=paths.config_dir())
+    def named_file(self) -> Path | None:
+        """Return the full path of the config that --config names, if it names one."""
+        return self.file().absolute() if self.named else None
 
     def config(self) -> Config:
         """Read the config. Raises ConfigError."""
@@ -47,13 +49,43 @@ class Invocation:
             raise _no_group(group, config)
         return replace(config, groups=chosen)
 
+    def listed(self, group: str | None) -> Config:
+        """Read the config as `config_of` does, and say how to go on where it has no groups."""
+        config = self.config_of(group)
+        if not config.groups:
+            self.out.words(without_groups(config.file))
+        return config
 
-def invocation(config_file: str | None, *, quiet: bool, verbose: int, as_json: bool) -> Invocation:
+
+def without_groups(file: Path) -> str:
+    """Say that a config has no groups, and how to get some."""
+    from dynamic_mcp.config.read import disabled
+
+    off = disabled(file)
+    if off:
+        hint = f"`dynamic-mcp enable {off[0]}` enables one"
+        return f"every server in `{file}` is disabled\nhint: {hint}"
+    hint = "`dynamic-mcp add NAME -- COMMAND` adds one, `dynamic-mcp import` brings in those of your AI tools"
+    return f"`{file}` has no groups yet\nhint: {hint}"
+
+
+def config_file(named: str | None, *, may_be_new: bool = False) -> Path:
+    """Return the config that a command uses: this is the one rule, for serving and for every command.
+
+    What is named on the command line, else $DYNAMIC_MCP_CONFIG, else ./dynamic-mcp.json, else the one in the user's
+    config directory. Where there is none, a new one goes into the user's directory. Raises ConfigError.
+    """
+    from dynamic_mcp.config.read import find
+
+    return find(named, os.environ, cwd=Path.cwd(), user_dir=paths.config_dir(), may_be_new=may_be_new)
+
+
+def invocation(named: str | None, *, quiet: bool, verbose: int, as_json: bool) -> Invocation:
     """Begin a command: its log goes to stderr, errors only unless it is to say more."""
     levels = ("error", "info", "debug")
     logbook.to_terminal("error" if quiet else levels[min(verbose, 2)], sys.stderr)
     out = Output(sys.stdout, sys.stderr, os.environ, as_json=as_json, is_quiet=quiet, is_plain=verbose > 0)
-    return Invocation(config_file, out, verbose)
+    return Invocation(named, out, verbose)
 
 
 def _no_group(name: str, config: Config) -> Exception:

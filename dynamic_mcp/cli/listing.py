@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from dynamic_mcp import meta_tools, wire
 from dynamic_mcp.catalog import Catalog, Kind, one_line
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
-from dynamic_mcp.cli.running import client, run
+from dynamic_mcp.cli.running import client, each_group, run
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import DynamicMcpError, UpstreamError
 from dynamic_mcp.group import Group
@@ -32,9 +31,9 @@ class Offered:
     missing: str = ""
 
 
-def list_tools(this: Invocation, group: str | None, detail: str) -> int:
+def list_tools(this: Invocation, group: str | None, detail: str, *, is_partial: bool) -> int:
     """Print tools; returns the exit code."""
-    found = run(_asked(this.config_of(group), [Kind.TOOLS], this.out))
+    found = run(_asked(this.listed(group), [Kind.TOOLS], this.out))
     if this.out.is_json:
         this.out.json([_detailed(each, tool, detail) for each in found for tool in _entries(each, Kind.TOOLS)])
     for each in found if not this.out.is_json else ():
@@ -42,12 +41,12 @@ def list_tools(this: Invocation, group: str | None, detail: str) -> int:
         if each.catalog is not None:
             columns = ["TOOL"] if detail == "names" else ["TOOL", "DESCRIPTION"]
             _show_group(this.out, each, columns, rows, "tools")
-    return _complain(this.out, found)
+    return _complain(this.out, found, is_partial=is_partial)
 
 
-def list_entries(this: Invocation, group: str | None, kinds: Sequence[Kind]) -> int:
+def list_entries(this: Invocation, group: str | None, kinds: Sequence[Kind], *, is_partial: bool) -> int:
     """Print resources or prompts; returns the exit code."""
-    found = run(_asked(this.config_of(group), kinds, this.out))
+    found = run(_asked(this.listed(group), kinds, this.out))
     if this.out.is_json:
         this.out.json(
             [{"group": each.group, **entry} for each in found for kind in kinds for entry in _entries(each, kind)]
@@ -57,14 +56,14 @@ def list_entries(this: Invocation, group: str | None, kinds: Sequence[Kind]) -> 
         if each.catalog is not None:
             name = "PROMPT" if Kind.PROMPTS in kinds else "URI"
             _show_group(this.out, each, [name, "DESCRIPTION"], rows, kinds[0].member)
-    return _complain(this.out, found)
+    return _complain(this.out, found, is_partial=is_partial)
 
 
 def search_tools(this: Invocation, group: str | None, query: str, detail: str | None) -> int:
     """Print what a model finds with these words; returns the exit code."""
     arguments = {"group": group, "query": query, "detail": detail}
     given = {name: value for name, value in arguments.items() if value is not None}
-    result = run(_searched(this.config_of(group), given, this.out))
+    result = run(_searched(this.listed(group), given, this.out))
     blocks = [wire.text(wire.member(block, "text")) or "" for block in wire.elements(wire.member(result, "content"))]
     tools, *remarks = blocks or ["[]"]
     if bytes(wire.member(result, "isError")) == b"true":
@@ -73,16 +72,18 @@ def search_tools(this: Invocation, group: str | None, query: str, detail: str | 
         this.out.json(tools.encode())
     else:
         rows = [_found_row(tool, group) for tool in json.loads(tools)]
-        this.out.table(["GROUP", "TOOL", "DESCRIPTION"], rows) if rows else this.out.words("nothing fits")
+        this.out.table(["GROUP", "TOOL", "DESCRIPTION"], rows) if rows else this.out.words(
+            f"no tool matches `{query}`"
+        )
     for remark in remarks:
         this.out.words(remark)
     return 0
 
 
 async def _asked(config: Config, kinds: Sequence[Kind], out: Output) -> list[Offered]:
-    async with client(config, out) as made:
-        with out.waiting("asking " + ", ".join(group.name for group in config.groups)):
-            return await asyncio.gather(*(_offered(group, kinds) for group in made.proxy.groups))
+    with out.waiting("asking", [group.name for group in config.groups]) as waiting:
+        async with client(config, out) as made:
+            return await each_group(made, waiting, lambda group: _offered(group, kinds))
 
 
 async def _offered(group: Group, kinds: Sequence[Kind]) -> Offered:
@@ -95,10 +96,10 @@ async def _offered(group: Group, kinds: Sequence[Kind]) -> Offered:
 
 
 async def _searched(config: Config, arguments: Mapping[str, object], out: Output) -> Raw:
-    async with client(config, out) as made:
-        with out.waiting("searching"):
+    with out.waiting("asking", [group.name for group in config.groups]) as waiting:
+        async with client(config, out) as made:
             # a search answers from catalogs, so they are learnt first
-            await asyncio.gather(*(_offered(group, [Kind.TOOLS]) for group in made.proxy.groups))
+            await each_group(made, waiting, lambda group: _offered(group, [Kind.TOOLS]))
             return await made.ask("tools/call", {"name": meta_tools.GET, "arguments": arguments})
 
 
@@ -166,11 +167,13 @@ def _show_group(out: Output, offered: Offered, columns: Sequence[str], rows: lis
     out.line("")
 
 
-def _complain(out: Output, found: Sequence[Offered]) -> int:
-    """Say which groups could not be asked; returns the exit code, which is that of the first."""
+def _complain(out: Output, found: Sequence[Offered], *, is_partial: bool) -> int:
+    """Say which groups could not be asked; returns the exit code: that of the first, unless a part is enough."""
     for each in found:
         if each.error is not None:
             out.error(str(each.error))
         elif each.missing:
             out.words(f"group `{each.group}`: {each.missing}")
+    if is_partial and any(each.error is None for each in found):
+        return 0
     return next((each.error.exit_code for each in found if each.error is not None), 0)

@@ -28,7 +28,7 @@ from dynamic_mcp.own_command import command
 
 _LONGEST_TOKEN = 1 << 20
 LOGIN_NEEDED = LoginNeeded.exit_code
-_SAVE_HINT = f"look at the disk and the rights of `{paths.state_dir()}`"
+_SAVE_HINT = f"check the free space and the permissions of `{paths.state_dir()}`"
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def status(this: Invocation, name: str | None) -> int:
         rows_of_text = [[row.get(column) or "" for column in columns] for row in rows]
         this.out.table([column.upper() for column in columns], rows_of_text)
     else:
-        this.out.words("no group is reached by a url, so there is nothing to log in to")
+        this.out.words("no group has a `url`, so there is nothing to log in to")
     needs = {"expired"} if name is None else {"expired", "not logged in"}
     needs |= {group.unset for group in groups if group.unset}
     return LOGIN_NEEDED if any(row["state"] in needs for row in rows) else 0
@@ -92,7 +92,7 @@ def _groups(this: Invocation, name: str | None, *, only_remote: bool = True) -> 
     config = this.config_of(name)
     found = [_group(each, config, this.out) for each in config.groups if isinstance(each.upstream, Remote)]
     if name is not None and only_remote and not found:
-        raise InvalidArguments(f"group `{name}` is a program, or cannot be reached as things are: no login is needed")
+        raise InvalidArguments(f"group `{name}` needs no login: it is a program, or its entry cannot be used")
     return found
 
 
@@ -114,14 +114,14 @@ async def _login(group: _Group, *, is_named: bool, open_browser: bool, ask_token
         group.out.words(f"{group.name}: a header in the config cannot be used: {group.unset}")
         return
     if group.is_static():
-        group.out.words(f"{group.name}: the config has an Authorization header for it, which is used")
+        group.out.words(f"{group.name}: uses the Authorization header of the config")
         return
     if not is_named and known is not None and known.token is not None and not ask_token:
-        group.out.words(f"{group.name}: is logged in already")
+        group.out.words(f"{group.name}: already logged in")
         return
     if group.remote.oauth.is_client_credentials:
         await group.bearer.header()
-        group.out.words(f"{group.name}: the client that the config names gets its tokens by itself")
+        group.out.words(f"{group.name}: the configured client gets its tokens by itself")
         return
     login = await _pasted_token(group) if ask_token else await _browsed(group, known, open_browser=open_browser)
     if login is None:
@@ -161,7 +161,7 @@ async def _browsed(group: _Group, known: Login | None, *, open_browser: bool) ->
 
 
 def _no_login(group: _Group) -> None:
-    group.out.words(f"{group.name}: asks for no login")
+    group.out.words(f"{group.name}: needs no login")
 
 
 async def _show(out: Output, url: str, *, open_browser: bool) -> None:
@@ -169,9 +169,9 @@ async def _show(out: Output, url: str, *, open_browser: bool) -> None:
     from dynamic_mcp.oauth.browser import has_browser, open_link
 
     is_open = open_browser and has_browser(os.environ) and await open_link(url)
-    out.words("A browser opens this page; log in there:" if is_open else "Open this page and log in:")
+    out.words("Opening this page in a browser; log in there:" if is_open else "Open this page and log in:")
     out.text(url)
-    out.words("Is the browser on another machine? Then paste the address that it ends up at here.")
+    out.words("If the browser is on another machine, paste the address that it ends up at here.")
 
 
 def _take_pasted(out: Output, paste: Callable[[str], None]) -> None:
@@ -182,7 +182,7 @@ def _take_pasted(out: Output, paste: Callable[[str], None]) -> None:
         try:
             paste(line)
         except NotOurs as exc:
-            out.words(f"this does not help: {exc}")
+            out.words(f"not usable: {exc}")
 
     def read() -> None:
         kept = b""
@@ -208,7 +208,7 @@ async def _pasted_token(group: _Group) -> Login:
     from dynamic_mcp.oauth.probe import probed
     from dynamic_mcp.oauth.services import token_hint
 
-    group.out.words(f"{group.name}: make a token ({token_hint(group.remote.url)})")
+    group.out.words(f"{group.name}: create a token ({token_hint(group.remote.url)})")
     text = await asyncio.to_thread(_typed_token)
     if not text or not text.isascii() or not text.isprintable() or " " in text:
         hint = f"pipe it in: `… | {command('auth', 'login', '--token', group.name)}`"
@@ -232,7 +232,7 @@ def _typed_token() -> str:
 async def _logout(group: _Group) -> None:
     known = await group.bearer.login()
     if known is None or known.token is None:
-        group.out.words(f"{group.name}: is not logged in")
+        group.out.words(f"{group.name}: not logged in")
         return
     if known.revocation_endpoint is not None and known.client is not None:
         from dynamic_mcp.oauth.tokens import Denied, Failed, Tokens
@@ -241,7 +241,7 @@ async def _logout(group: _Group) -> None:
             await Tokens(group.bearer.reach, known, group.remote.oauth).revoke(known.token)
         except (Denied, Failed) as exc:
             why = f"`{known.revocation_endpoint}` {exc}"
-            group.out.words(f"warning: {group.name}: the token is forgotten here, but not revoked: {why}")
+            group.out.words(f"warning: {group.name}: the token was deleted here, but not revoked: {why}")
     try:
         await group.bearer.forget()
     except OSError as exc:

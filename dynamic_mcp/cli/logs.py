@@ -6,25 +6,24 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dynamic_mcp.cli.options import common
+from dynamic_mcp.cli.options import about_proxies
 from dynamic_mcp.cli.suggestions import complete_any
 
 if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
 
 
-@click.command(short_help="Show what serving proxies have logged.")
+@click.command(short_help="Show the log of serving proxies.")
 @click.argument("group", required=False, shell_complete=complete_any)
-@click.option("--follow", "-f", is_flag=True, help="Go on as more is said, until Ctrl-C.")
-@click.option("--since", metavar="TIME", help="Only what was said in this time, as `1h` or `10min`.")
-@click.option("--level", type=click.Choice(["debug", "info", "warning", "error"]), help="Only this and worse.")
-@common
+@click.option("--follow", "-f", is_flag=True, help="Keep showing new records until Ctrl-C.")
+@click.option("--since", metavar="TIME", help="Only the records of this time until now, e.g. `1h` or `10min`.")
+@click.option("--level", type=click.Choice(["debug", "info", "warning", "error"]), help="Only this level and above.")
+@about_proxies
 def command(this: Invocation, group: str | None, *, follow: bool, since: str | None, level: str | None) -> int:
-    """Show the log of serving proxies, or what in it is about GROUP, with what its server says on stderr.
+    """Show the log of serving proxies, or only the records about GROUP, with what its server writes to stderr.
 
-    It is kept in a file also when an AI tool swallows what dynamic-mcp writes to stderr. Piped, each record is a line
-    of JSON.
+    The log is also kept in a file, because many AI tools hide stderr. When piped, each record is a line of JSON.
     """
     from dynamic_mcp.cli.reviewing import Wanted, logs
 
-    return logs(this, Wanted.of(group, since, level), is_following=follow)
+    return logs(this, Wanted.of(group, since, level, config=this.named_file()), is_following=follow)

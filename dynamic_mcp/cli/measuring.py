@@ -16,16 +16,22 @@ from dynamic_mcp import wire
 from dynamic_mcp.catalog import Kind
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
-from dynamic_mcp.cli.running import HELLO, Client, client, run
+from dynamic_mcp.cli.running import HELLO, Client, client, each_group, run
 from dynamic_mcp.cli.tokens import Counter, counter
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import DynamicMcpError, UpstreamError
 from dynamic_mcp.group import Group
 from dynamic_mcp.meta_tools import GET
+from dynamic_mcp.wording import counted
 
 # What every client hands to its model of a tool.
 _GIVEN = ("name", "description", "inputSchema")
-_COLUMNS = ("GROUP", "TOOLS", "DIRECT", "SEARCH", "WHOLE", "DIRECT, AND ONE SEARCH HERE")
+_COLUMNS = ("GROUP", "TOOLS", "DIRECT", "SEARCH", "WHOLE GROUP", "DIRECT (ABOVE), SEARCH (BELOW)")
+_LEGEND = (
+    "DIRECT: the tools without dynamic-mcp. An AI tool puts all of them into every conversation.",
+    "SEARCH: the answer to one search through dynamic-mcp, for the words of the group's first tool.",
+    "WHOLE GROUP: all tools in one answer. Often more than DIRECT: it adds titles, output schemas, annotations.",
+)
 _BAR = 30
 
 
@@ -87,24 +93,27 @@ class Stats:
         return {"tokens": self.counted, "groups": groups, "all": {"tools": self.tools, **total}}
 
 
-def stats(this: Invocation) -> int:
+def stats(this: Invocation, *, is_partial: bool) -> int:
     """Print the figures of a config, and return the exit code. Raises ConfigError."""
-    found = run(_measured(this.config(), this.out, counter()))
+    found = run(_measured(this.listed(None), this.out))
     if this.out.is_json:
         this.out.json(found.as_json())
-    else:
+    elif found.groups:
         _show(found, this.out)
     failed = [each.error for each in found.groups if each.error]
     for error in failed:
         this.out.error(error)
-    return UpstreamError.exit_code if failed else 0
+    is_enough = not failed or (is_partial and len(failed) < len(found.groups))
+    return 0 if is_enough else UpstreamError.exit_code
 
 
-async def _measured(config: Config, out: Output, count: Counter) -> Stats:
+async def _measured(config: Config, out: Output) -> Stats:
     """Connect to what is not known yet, and measure what a client gets."""
     async with client(config, out) as made:
-        with out.waiting("asking " + ", ".join(group.name for group in config.groups)):
-            errors = await asyncio.gather(*map(_learned, made.proxy.groups))
+        with out.waiting("asking", [group.name for group in config.groups]) as waiting:
+            errors = await each_group(made, waiting, _learned)
+        with out.waiting("counting tokens"):
+            count = await asyncio.to_thread(counter)
         meter = _Meter(made, count)
         groups = [await meter.group(group, error) for group, error in zip(made.proxy.groups, errors, strict=True)]
         return Stats(count.name, tuple(groups), await meter.start())
@@ -177,18 +186,21 @@ def _words(name: str) -> str:
 
 
 def _show(stats: Stats, out: Output) -> None:
-    longest = max((each.direct.tokens for each in stats.groups), default=0)
+    longest = max((cost.tokens for each in stats.groups for cost in (each.direct, each.search)), default=0)
     bar = out.drawn("█", "#")
     out.table(_COLUMNS, [_row(each, longest, bar) for each in stats.groups], title=f"tokens, {stats.counted}")
     out.line("")
+    for words in _LEGEND:
+        out.line(words, "dim")
+    out.line("")
     lines = [
-        (f"{stats.tools} tools, listed directly", stats.direct),
-        ("here, at the start", stats.start),
-        ("and after one search", stats.after_search),
-        ("or one whole group", stats.after_group),
+        (f"without dynamic-mcp: {counted(stats.tools, 'tool')} listed directly", stats.direct),
+        ("with dynamic-mcp, at the start", stats.start),
+        ("and after one search (the longest)", stats.after_search),
+        ("or after one whole group (the longest)", stats.after_group),
     ]
     rows = [[words, f"{cost.tokens:,}", f"{cost.bytes:,}", _share(cost, stats.direct)] for words, cost in lines]
-    out.table(("IN ALL", "TOKENS", "BYTES", "SHARE"), rows)
+    out.table(("ALL GROUPS", "TOKENS", "BYTES", "SHARE"), rows)
 
 
 def _share(cost: Cost, whole: Cost) -> str:

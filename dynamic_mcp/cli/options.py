@@ -23,24 +23,50 @@ config_option = click.option(
     type=click.Path(),
     help="The config. Default: $DYNAMIC_MCP_CONFIG, else ./dynamic-mcp.json, else the one in your config directory.",
 )
-quiet_option = click.option("-q", "--quiet", is_flag=True, help="Say nothing on stderr but errors.")
-verbose_option = click.option("-v", "--verbose", count=True, help="Say more on stderr; twice for everything.")
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON on a terminal too.")
+proxies_option = click.option(
+    "-c",
+    "--config",
+    "config_file",
+    metavar="FILE",
+    type=click.Path(),
+    help="Only proxies that serve this config. Default: all.",
+)
+timeout_option = click.option(
+    "--timeout", metavar="TIME", help="How long to wait for the answer, e.g. `2m`. Default: as in the config."
+)
+save_option = click.option(
+    "--save", metavar="DIR", type=click.Path(file_okay=False), help="Where to save images and other files."
+)
+partial_option = click.option(
+    "--partial", is_flag=True, help="Exit with 0 if at least one server answered; the others are on stderr."
+)
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
+verbose_option = click.option("-v", "--verbose", count=True, help="Print more on stderr; -vv prints everything.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, also on a terminal.")
 
 
 def common(function: Callable[Concatenate[Invocation, P], int | None]) -> Command[...]:
     """Give a command the options that all have; it gets them as its first argument, and returns its exit code."""
+    return config_option(without_config(function))
 
-    @config_option
+
+def about_proxies(function: Callable[Concatenate[Invocation, P], int | None]) -> Command[...]:
+    """Do the same for a command about running proxies, where a config only narrows down which."""
+    return proxies_option(without_config(function))
+
+
+def without_config(function: Callable[Concatenate[Invocation, P], int | None]) -> Command[...]:
+    """Do the same for a command that uses no config."""
+
     @quiet_option
     @verbose_option
     @json_option
     @functools.wraps(function)
     def command(
-        config_file: str | None,
         quiet: bool,  # noqa: FBT001 - click gives them by name, and nothing may stand between *args and **kwargs
         verbose: int,
         as_json: bool,  # noqa: FBT001
+        config_file: str | None = None,
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> int | None:
@@ -54,5 +80,5 @@ def common(function: Callable[Concatenate[Invocation, P], int | None]) -> Comman
 def one_config(this: Invocation, config: str | None) -> Invocation:
     """Take the config from an argument or from --config. Raises UsageError where both name one."""
     if config and this.named:
-        raise click.UsageError(f"a config is named twice: `{config}` and `{this.named}`")
+        raise click.UsageError(f"two configs are given: `{config}` and `{this.named}`")
     return replace(this, named=config or this.named)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO
 
+from dynamic_mcp.cli.waiting import Waiting
 from dynamic_mcp.logbook import escaped
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class Output:
         # where nothing can be drawn over, and where a log would run through the drawing, nothing moves
         self._may_draw = stderr.isatty() and not is_dumb and not is_quiet and not is_plain
         self._drawn: Status | None = None
+        self._waiting: Waiting | None = None
 
     # --- data ------------------------------------------------------------------------------------------
 
@@ -145,24 +147,25 @@ class Output:
         print(f"error: {escaped(text, keep=_LINES)}", file=self._stderr, flush=True)
 
     @contextlib.contextmanager
-    def waiting(self, what: str) -> Iterator[None]:
-        """Show that something takes its time, on a terminal only."""
+    def waiting(self, what: str, names: Sequence[str] = ()) -> Iterator[Waiting]:
+        """Show what is waited for, and how long already; on a terminal only."""
+        waiting = Waiting(what, names)
         if not self._may_draw or self._drawn is not None:
-            yield
+            yield waiting
             return
         console = self.console(self._stderr)
-        with console.status(escaped(what), spinner="dots" if self.mark("ok") == "✓" else "line") as self._drawn:
+        spinner = "dots" if self.mark("ok") == "✓" else "line"
+        with console.status(waiting, spinner=spinner) as self._drawn:
+            self._waiting = waiting
             try:
-                yield
+                yield waiting
             finally:
                 self._drawn = None
 
     def progressed(self, text: str) -> None:
-        """Show how far something is: in the place of the spinner, else as a line."""
-        if self._drawn is not None:
-            from rich.text import Text
-
-            self._drawn.update(Text(escaped(text)))
+        """Show how far something is: beside the spinner, else as a line."""
+        if self._drawn is not None and self._waiting is not None:
+            self._waiting.note = text
         else:
             self.words(text)
 

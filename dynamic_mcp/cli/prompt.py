@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dynamic_mcp.cli.options import common
-from dynamic_mcp.cli.suggestions import complete_group
+from dynamic_mcp.cli.options import common, save_option, timeout_option
+from dynamic_mcp.cli.suggestions import complete_group, complete_prompt, complete_prompt_argument
 
 if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
@@ -15,12 +15,18 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Get a prompt.")
 @click.argument("group", shell_complete=complete_group)
-@click.argument("name")
-@click.argument("arguments", nargs=-1, metavar="[key=value …]")
-@click.option("--save", metavar="DIR", type=click.Path(file_okay=False), help="Where images and other files go.")
+@click.argument("name", shell_complete=complete_prompt)
+@click.argument("arguments", nargs=-1, metavar="[key=value …]", shell_complete=complete_prompt_argument)
+@timeout_option
+@save_option
 @common
-def command(this: Invocation, group: str, name: str, arguments: tuple[str, ...], *, save: str | None) -> int:
-    """Get the prompt NAME of GROUP, filled in, and print its messages. --json prints the whole result."""
+def command(
+    this: Invocation, group: str, name: str, arguments: tuple[str, ...], *, timeout: str | None, save: str | None
+) -> int:
+    r"""Fill in the prompt NAME of GROUP and print its messages. --json prints the whole result.
+
+    `key=@FILE` takes the value from a file; a value that begins with `@` is written `key=\@value`.
+    """
     from dynamic_mcp.cli.reading import prompt
 
-    return prompt(this, group, name, arguments, save)
+    return prompt(this, group, name, arguments, timeout=timeout, save=save)

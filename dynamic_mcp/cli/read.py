@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dynamic_mcp.cli.options import common
+from dynamic_mcp.cli.options import common, save_option, timeout_option
 from dynamic_mcp.cli.suggestions import complete_group
 
 if TYPE_CHECKING:
@@ -15,14 +15,15 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Read a resource.")
 @click.argument("uri")
-@click.option("--group", metavar="GROUP", shell_complete=complete_group, help="Ask this group only.")
-@click.option("--save", metavar="DIR", type=click.Path(file_okay=False), help="Where images and other files go.")
+@click.option("--group", metavar="GROUP", shell_complete=complete_group, help="Ask only this group.")
+@timeout_option
+@save_option
 @common
-def command(this: Invocation, uri: str, *, group: str | None, save: str | None) -> int:
-    """Read the resource at URI from the group that has it, and print it.
+def command(this: Invocation, uri: str, *, group: str | None, timeout: str | None, save: str | None) -> int:
+    """Read the resource at URI and print it. The group that has it is found by the URI.
 
-    Text is printed as text; everything else is saved in a file. --json prints the whole result.
+    Text is printed as text; anything else is saved to a file. --json prints the whole result.
     """
     from dynamic_mcp.cli.reading import read
 
-    return read(this, uri, group, save)
+    return read(this, uri, group, timeout=timeout, save=save)

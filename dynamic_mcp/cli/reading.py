@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec import Raw
 
 from dynamic_mcp import names
 from dynamic_mcp.catalog import Kind
-from dynamic_mcp.cli import contents
+from dynamic_mcp.cli import contents, file_values
 from dynamic_mcp.cli.invocation import Invocation
-from dynamic_mcp.cli.running import Client, client, run
+from dynamic_mcp.cli.running import Client, client, run, with_timeout
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import Disabled, InvalidArguments, NotFound
 from dynamic_mcp.names import closest
 from dynamic_mcp.own_command import command
 
 
-def read(this: Invocation, uri: str, group: str | None, save: str | None) -> int:
+def read(this: Invocation, uri: str, group: str | None, *, timeout: str | None, save: str | None) -> int:
     """Print a resource; returns the exit code."""
-    config = this.config_of(group)
+    config = with_timeout(this.config_of(group), timeout, "resources_s")
     result = run(_asked(this, config, "resources/read", {"uri": uri}, group or ""))
     if this.out.asked_for_json:
         this.out.json(bytes(result))
@@ -27,16 +29,18 @@ def read(this: Invocation, uri: str, group: str | None, save: str | None) -> int
     return 0
 
 
-def prompt(this: Invocation, group: str, name: str, arguments: tuple[str, ...], save: str | None) -> int:
+def prompt(
+    this: Invocation,
+    group: str,
+    name: str,
+    arguments: tuple[str, ...],
+    *,
+    timeout: str | None,
+    save: str | None,
+) -> int:
     """Print the messages of a prompt; returns the exit code."""
-    pairs = [word.partition("=") for word in arguments]
-    keys = [key for key, _, _ in pairs]
-    for key, equals, _ in pairs:
-        if not equals:
-            raise InvalidArguments(f"`{key}` is not key=value")
-        if keys.count(key) > 1:
-            raise InvalidArguments(f"`{key}` is given twice")
-    result = run(_prompted(this, this.config_of(group), name, {key: value for key, _, value in pairs}))
+    config = with_timeout(this.config_of(group), timeout, "prompts_s")
+    result = run(_prompted(this, config, name, _pairs(arguments)))
     if this.out.asked_for_json:
         this.out.json(bytes(result))
     else:
@@ -45,16 +49,33 @@ def prompt(this: Invocation, group: str, name: str, arguments: tuple[str, ...], 
     return 0
 
 
+def _pairs(words: Iterable[str]) -> dict[str, str]:
+    """Return KEY=VALUE words as a mapping. Raises InvalidArguments."""
+    found: dict[str, str] = {}
+    for key, value in map(_pair, words):
+        if key in found:
+            raise InvalidArguments(f"`{key}` is given twice")
+        found[key] = value
+    return found
+
+
+def _pair(word: str) -> tuple[str, str]:
+    key, equals, text = word.partition("=")
+    if not equals:
+        raise InvalidArguments(f"`{key}` is not key=value")
+    return key, file_values.content(text, word) if file_values.is_file(text) else file_values.literal(text)
+
+
 async def _asked(this: Invocation, config: Config, method: str, params: dict[str, object], group: str) -> Raw:
     async with client(config, this.out) as made:
-        with this.out.waiting(group or method):
+        with this.out.waiting(f"waiting for {params['uri']}"):
             return await made.ask(method, params, group=group)
 
 
 async def _prompted(this: Invocation, config: Config, name: str, arguments: dict[str, str]) -> Raw:
     group = config.groups[0].name
     async with client(config, this.out) as made:
-        with this.out.waiting(f"{group}: {name}"):
+        with this.out.waiting(f"waiting for `{name}` of {group}"):
             own = await _own_name(made, group, name)
             return await made.ask("prompts/get", {"name": own, "arguments": arguments}, group=group)
 

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
 
 
-@click.command(short_help="Take a server out of the config.")
+@click.command(short_help="Remove a server from the config.")
 @click.argument("name", shell_complete=complete_any)
 @common
 def command(this: Invocation, name: str) -> int:
-    """Take the server NAME out of the config; everything else in the file stays as it is.
+    """Remove the server NAME from the config. The rest of the file is kept.
 
-    `dynamic-mcp disable NAME` keeps its entry.
+    To keep its entry, use `dynamic-mcp disable NAME`.
     """
     from dynamic_mcp.cli.changing import remove
 

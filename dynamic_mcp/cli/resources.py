@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dynamic_mcp.cli.options import common
+from dynamic_mcp.cli.options import common, partial_option
 from dynamic_mcp.cli.suggestions import complete_group
 
 if TYPE_CHECKING:
@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
 @click.command(short_help="List resources.")
 @click.argument("group", required=False, shell_complete=complete_group)
+@partial_option
 @common
-def command(this: Invocation, group: str | None) -> int:
+def command(this: Invocation, group: str | None, *, partial: bool) -> int:
     """List the resources and resource templates of all groups, or of GROUP."""
     from dynamic_mcp.catalog import Kind
     from dynamic_mcp.cli.listing import list_entries
 
-    return list_entries(this, group, [Kind.RESOURCES, Kind.TEMPLATES])
+    return list_entries(this, group, [Kind.RESOURCES, Kind.TEMPLATES], is_partial=partial)

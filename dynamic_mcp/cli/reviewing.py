@@ -30,9 +30,10 @@ class Wanted:
     group: str | None
     since: str
     levels: frozenset[str]
+    config: str | None = None
 
     @classmethod
-    def of(cls, group: str | None, since: str | None, level: str | None) -> Wanted:
+    def of(cls, group: str | None, since: str | None, level: str | None, *, config: Path | None = None) -> Wanted:
         """Return what the command line asks for. Raises InvalidArguments."""
         begin = ""
         if since is not None:
@@ -42,12 +43,13 @@ class Wanted:
                 raise InvalidArguments(f"--since {exc}", hint=exc.hint) from exc
         # what servers say on stderr is debug to a developer, but what somebody who asks for a group came for
         lowest = logbook.LEVELS.index(level or "debug")
-        return cls(group, begin, frozenset(logbook.LEVELS[lowest:]))
+        return cls(group, begin, frozenset(logbook.LEVELS[lowest:]), None if config is None else str(config))
 
     def has(self, record: Record) -> bool:
         """Tell whether this is one of them."""
         return (
             (self.group is None or record.get("group") == self.group)
+            and (self.config is None or record.get("config") == self.config)
             and record.get("level") in self.levels
             and str(record.get("time", "")) >= self.since
         )
@@ -63,8 +65,9 @@ def logs(this: Invocation, wanted: Wanted, *, is_following: bool) -> int:
             found = True
             _show(this.out, record)
     if not found:
-        where = f"about group `{wanted.group}` " if wanted.group else ""
-        this.out.words(f"nothing {where}is in the log, which serving proxies keep in `{folder}`")
+        where = f" about group `{wanted.group}`" if wanted.group else ""
+        by = f" of `{wanted.config}`" if wanted.config else ""
+        this.out.words(f"the log{by} in `{folder}` has nothing{where} yet")
     return 0
 
 

@@ -7,19 +7,22 @@ import contextlib
 import json
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from dynamic_mcp import __version__, paths, wire
 from dynamic_mcp.catalog import Kind
 from dynamic_mcp.cli.credentials import logins
 from dynamic_mcp.cli.output import Output
+from dynamic_mcp.cli.waiting import Waiting
+from dynamic_mcp.config.values import FlawError, seconds
 from dynamic_mcp.embeddings import Meaning
 from dynamic_mcp.errors import InvalidArguments, UpstreamError
-from dynamic_mcp.group import OpenLink
+from dynamic_mcp.group import Group, OpenLink
 from dynamic_mcp.proxy import Proxy
 from dynamic_mcp.shelf import Shelf
 from dynamic_mcp.states import State
@@ -101,6 +104,31 @@ async def client(
         hasten(END_WITHIN_S)
         await proxy.close()
         await known.close()
+
+
+async def each_group(made: Client, waiting: Waiting, ask: Callable[[Group], Awaitable[T]]) -> list[T]:
+    """Ask all groups at once, and return the answers in their order."""
+
+    async def asked(group: Group) -> T:
+        try:
+            return await ask(group)
+        finally:
+            waiting.done(group.name)
+
+    return await asyncio.gather(*map(asked, made.proxy.groups))
+
+
+def with_timeout(config: Config, text: str | None, kind: Literal["tools_s", "resources_s", "prompts_s"]) -> Config:
+    """Return the config with the time that --timeout allows, if it allows any. Raises InvalidArguments."""
+    if text is None:
+        return config
+    try:
+        limit_s = seconds(text)
+    except FlawError as exc:
+        raise InvalidArguments(f"--timeout {exc}", hint=exc.hint) from exc
+    change = {kind: limit_s}
+    groups = (replace(group, timeouts=replace(group.timeouts, **change)) for group in config.groups)
+    return replace(config, groups=tuple(groups))
 
 
 def _keep(proxy: Proxy, shelf: Shelf) -> None:

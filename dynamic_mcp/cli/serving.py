@@ -9,14 +9,14 @@ import logging
 import os
 import sys
 from collections.abc import AsyncIterator, Container, Coroutine
-from pathlib import Path
 
 from msgspec import Struct
 
 from dynamic_mcp import logbook, paths
 from dynamic_mcp.cli.credentials import logins
+from dynamic_mcp.cli.invocation import config_file
 from dynamic_mcp.cli.running import loop_factory
-from dynamic_mcp.config.read import find, read
+from dynamic_mcp.config.read import read
 from dynamic_mcp.config.resolved import Config, Log
 from dynamic_mcp.config.watch import Watch
 from dynamic_mcp.embeddings import Meaning
@@ -28,6 +28,7 @@ from dynamic_mcp.proxy import Proxy
 from dynamic_mcp.roster import Entry, GroupEntry, Roster
 from dynamic_mcp.shelf import Shelf
 from dynamic_mcp.upstream.process import kill_all
+from dynamic_mcp.wording import counted
 
 log = logging.getLogger("dynamic_mcp")
 
@@ -37,9 +38,9 @@ _SERVERS_FIRST_S = 0.5
 _HELLO_WITHIN_S = 5.0
 
 _ON_A_TERMINAL = """\
-dynamic-mcp is an MCP server: an AI tool starts it and speaks JSON with it over stdin and stdout.
-Put `{command}` into that tool's MCP settings.
-It serves {count} here all the same; end it with Ctrl-D. `dynamic-mcp --help` shows what else there is."""
+dynamic-mcp is an MCP server: your AI tool starts it and talks to it over stdin and stdout.
+`dynamic-mcp install TOOL` adds it to a tool's settings; by hand, add the command `{command}` there.
+Serving {count} on this terminal until Ctrl-D. `dynamic-mcp --help` lists the other commands."""
 
 
 class LogOptions(Struct, frozen=True):
@@ -54,13 +55,13 @@ def serve(argument: str | None, options: LogOptions) -> None:
     level = _level(options.level, "--log-level") or _level(os.environ.get("DYNAMIC_MCP_LOG"), "DYNAMIC_MCP_LOG")
     logs = _Logs(LogOptions(level, options.form))
     try:
-        file = find(argument, os.environ, cwd=Path.cwd(), user_dir=paths.config_dir())
+        file = config_file(argument)
+        logs.config = str(file.absolute())
         config = read(file, os.environ)
         logs.take(config.log)
         _warn(config, known=())
         if sys.stdin.isatty():
-            groups = f"{len(config.groups)} group{'' if len(config.groups) == 1 else 's'}"
-            words = _ON_A_TERMINAL.format(command=command(file), count=groups)
+            words = _ON_A_TERMINAL.format(command=command(file), count=counted(len(config.groups), "group"))
             print(logbook.escaped(words, keep="\n"), file=sys.stderr)  # noqa: T201
         stdout = _stdout_to_ourselves()
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
@@ -73,7 +74,7 @@ def serve(argument: str | None, options: LogOptions) -> None:
 
 
 async def _serve(config: Config, stdout: int, logs: _Logs) -> None:
-    log.info("serving %s: %d groups", config.file, len(config.groups))
+    log.info("serving %s: %s", config.file, counted(len(config.groups), "group"))
     gc.freeze()  # what is there now stays to the end, and need not be looked through for garbage again and again
     gc.enable()
     known = logins(config.file, may_open_browser=True)
@@ -87,25 +88,27 @@ async def _serve(config: Config, stdout: int, logs: _Logs) -> None:
             await serve_stdio(proxy, sys.stdin.fileno(), stdout, config.max_message_bytes, on_signal)
     finally:
         await known.close()
-    log.info("served to the end")
+    log.info("stopped serving")
 
 
 class _Logs:
     """The log of this proxy, as the command line, the environment and the config have it, in this order."""
 
     def __init__(self, options: LogOptions) -> None:
+        self.config = ""  # the file that is served, once it is known
         self._options = options
         self._serving = logbook.Serving(options.level or Log().level, options.form or Log().form)
 
     def take(self, config: Log) -> None:
         """Log as the config says, where nothing else does."""
         level, form = self._options.level or config.level, self._options.form or config.form
-        self._serving.configure(level, form, folder=paths.log_dir() if config.file else None)
+        folder = paths.log_dir() if config.file else None
+        self._serving.configure(level, form, folder=folder, config=self.config)
 
     def tell_the_file(self, error: ConfigError) -> None:
         """Write down why there is no proxy; stderr hears of it from the command line."""
         self.close()
-        logbook.note(paths.log_dir(), f"did not start: {error}")
+        logbook.note(paths.log_dir(), f"did not start: {error}", config=self.config)
 
     def close(self) -> None:
         """Write what waits."""
@@ -130,18 +133,18 @@ class _Reload:
         try:
             await self.watch.run()
         except Exception:
-            log.exception("a bug: the config is not watched any more")
+            log.exception("a bug: the config is no longer watched")
 
     def _take(self, config: Config) -> None:
         self._logs.take(config.log)
-        log.info("%s has changed: %d groups", config.file, len(config.groups))
+        log.info("%s has changed: %s", config.file, counted(len(config.groups), "group"))
         _warn(config, known=(*self.config.distrust, *self.config.warnings))
         self.config = config
         self._proxy.apply(config)
 
     def _refuse(self, error: ConfigError) -> None:
-        log.error("the config stays as it was: %s", error)
-        self._proxy.complain(f"the config stays as it was: {error}")
+        log.error("the config was not reloaded: %s", error)
+        self._proxy.complain(f"the config was not reloaded: {error}")
 
 
 @contextlib.asynccontextmanager

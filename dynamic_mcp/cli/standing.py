@@ -38,12 +38,13 @@ class Memory(msgspec.Struct, frozen=True):
 def status(this: Invocation, *, is_watching: bool) -> int:
     """Print the running proxies, again and again if asked to; returns the exit code."""
     roster = Roster(paths.state_dir() / "running")
+    config = this.named_file()
     while True:
-        running = roster.running()
+        running = [each for each in roster.running() if config is None or Path(each.entry.config) == config]
         table = processes()
         if is_watching:
             this.out.clear()
-        _show(this.out, [(each, memory(each.pid, table)) for each in running])
+        _show(this.out, [(each, memory(each.pid, table)) for each in running], config)
         if not is_watching:
             return 0
         time.sleep(_EVERY_S)
@@ -90,15 +91,16 @@ def _from_proc(entry: Path) -> Process | None:
     return Process(int(fields[1]), int(fields[21]) * os.sysconf("SC_PAGE_SIZE"))
 
 
-def _show(out: Output, found: list[tuple[Running, Memory | None]]) -> None:
+def _show(out: Output, found: list[tuple[Running, Memory | None]], config: Path | None) -> None:
     if out.is_json:
         out.json([_as_json(running, held) for running, held in found])
         return
     if not found:
-        out.words("no proxy is running; an AI tool starts one from the entry in its settings")
+        what = "running" if config is None else f"serving `{config}`"
+        out.words(f"no proxy is {what}; your AI tool starts one (`dynamic-mcp install TOOL` sets that up)")
     for running, held in found:
         entry = running.entry
-        clients = ", ".join(filter(None, entry.clients)) or "nobody yet"
+        clients = ", ".join(filter(None, entry.clients)) or "no client yet"
         out.line(f"{entry.config}", "bold")
         since = time.strftime("%Y-%m-%d %H:%M", time.localtime(running.started_at))
         parts = [f"process {running.pid}", f"since {since}", f"for {clients}", f"version {running.version}"]
@@ -106,11 +108,12 @@ def _show(out: Output, found: list[tuple[Running, Memory | None]]) -> None:
             parts.append(f"{held.proxy // _MIB} MiB, its servers {held.servers // _MIB} MiB")
         out.line(", ".join(parts), indent=2)
         if running.silent_s:
-            out.line(
-                f"has not been heard of for {running.silent_s:.0f} s: it is stopped, or hangs", "yellow", indent=2
-            )
+            out.line(f"no sign of life for {running.silent_s:.0f} s: it is stopped or hangs", "yellow", indent=2)
         rows = [_row(group) for group in entry.groups]
-        out.table(["GROUP", "TOOLS", "IN FLIGHT", "CALLS", "ERRORS", "STATE"], rows)
+        if rows:
+            out.table(["GROUP", "TOOLS", "IN FLIGHT", "CALLS", "ERRORS", "STATE"], rows)
+        else:
+            out.line("no groups yet; `dynamic-mcp add NAME -- COMMAND` adds one", indent=2)
         out.line("")
 
 

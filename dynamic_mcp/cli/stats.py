@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dynamic_mcp.cli.options import common, one_config
+from dynamic_mcp.cli.options import common, one_config, partial_option
 
 if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
@@ -14,13 +14,14 @@ if TYPE_CHECKING:
 
 @click.command(short_help="What the tools cost a model's context.")
 @click.argument("config", required=False, type=click.Path())
+@partial_option
 @common
-def command(this: Invocation, config: str | None) -> int:
-    """Show what the tools of CONFIG cost a model's context, listed directly and through this program.
+def command(this: Invocation, config: str | None, *, partial: bool) -> int:
+    """Show what the tools of CONFIG cost a model's context: listed directly, and through dynamic-mcp.
 
-    Servers whose tools are not known yet are started. Tokens are counted by `tiktoken` where that is installed,
-    else estimated as characters / 4.
+    Starts servers whose tools are not known yet. Tokens are counted with `tiktoken` if it is installed, else
+    estimated as characters / 4.
     """
     from dynamic_mcp.cli.measuring import stats
 
-    return stats(one_config(this, config))
+    return stats(one_config(this, config), is_partial=partial)

@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dynamic_mcp.cli.options import common
+from dynamic_mcp.cli.options import about_proxies
 
 if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
 
 
-@click.command(short_help="Show the running proxies of this user.")
-@click.option("--watch", "-w", is_flag=True, help="Show it again and again, until Ctrl-C.")
-@common
+@click.command(short_help="Show your running proxies.")
+@click.option("--watch", "-w", is_flag=True, help="Refresh every second until Ctrl-C.")
+@about_proxies
 def command(this: Invocation, *, watch: bool) -> int:
-    """Show the running proxies of this user: their groups, states, calls, errors and memory.
+    """Show your running proxies: their groups, states, calls, errors and memory.
 
-    Each line is a group: its state, the calls in flight and so far, and those that ended without a result.
-    Memory is that of the proxy, and of the servers that it has started.
+    Each line is a group: its tools, calls in flight, calls so far, errors (calls without a result), and state.
+    Memory is that of the proxy and of the servers it started.
     """
     from dynamic_mcp.cli.standing import status
 

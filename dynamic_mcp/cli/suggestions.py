@@ -1,9 +1,9 @@
-"""What a shell offers when Tab is pressed: groups of the config, and tools that are known from before."""
+"""What a shell offers when Tab is pressed, from the config, the kept catalogs and a table. No server is started."""
 
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import click
@@ -11,53 +11,128 @@ import click
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+    from dynamic_mcp.catalog import Catalog
     from dynamic_mcp.config.resolved import Config
 
 
 def complete_group(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer the groups, each with its description."""
-    from click.shell_completion import CompletionItem
-
     config = _config(ctx)
-    groups = config.groups if config else ()
-    return [
-        CompletionItem(group.name, help=group.description) for group in groups if group.name.startswith(incomplete)
-    ]
+    return _items(((group.name, group.description or "") for group in (config.groups if config else ())), incomplete)
 
 
 def complete_any(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Offer every server of the file, those too that are switched off."""
-    from click.shell_completion import CompletionItem
-
+    """Offer every server of the file, disabled ones too."""
     from dynamic_mcp.config.read import disabled
 
     config = _config(ctx)
     names = [*(group.name for group in config.groups), *disabled(config.file)] if config else []
-    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+    return _items(((name, "") for name in names), incomplete)
 
 
 def complete_tool(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Offer the tools of the group that is named before, as far as they are known; nothing is connected to."""
+    """Offer the known tools of the group that is named before."""
+    tools = (name for catalog in _catalogs(ctx) for name in catalog.tools)
+    return _items(((name, "") for name in tools), incomplete)
+
+
+def complete_argument(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Offer `key=` for the arguments of the tool that is named before, and the values where there are only some."""
+    from dynamic_mcp import wire
+    from dynamic_mcp.cli.typed import keys
+
+    for catalog in _catalogs(ctx):
+        tool = catalog.tools.get(ctx.params.get("tool") or "")
+        schema = _json(wire.member(tool, "inputSchema")) if tool is not None else None
+        if isinstance(schema, dict):
+            return _arguments([(k.name, k.values, k.is_list, k.description) for k in keys(schema)], ctx, incomplete)
+    return []
+
+
+def complete_prompt(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Offer the known prompts of the group that is named before."""
+    from dynamic_mcp.catalog import Kind
+
+    prompts = (name for catalog in _catalogs(ctx) for name in catalog.entries(Kind.PROMPTS))
+    return _items(((name, "") for name in prompts), incomplete)
+
+
+def complete_prompt_argument(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Offer `key=` for the arguments of the prompt that is named before."""
+    from dynamic_mcp import wire
+    from dynamic_mcp.catalog import Kind
+
+    for catalog in _catalogs(ctx):
+        prompt = catalog.entries(Kind.PROMPTS).get(ctx.params.get("name") or "")
+        listed = wire.members(prompt).get("arguments") if prompt is not None else None
+        found = [wire.members(each) for each in wire.elements(listed or wire.EMPTY_ARRAY)]
+        named = [(wire.text(each.get("name")) or "", wire.text(each.get("description")) or "") for each in found]
+        return _arguments([(name, (), False, said) for name, said in named if name], ctx, incomplete)
+    return []
+
+
+def complete_ai_tool(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Offer the AI tools that settings are imported from and installed into."""
+    from dynamic_mcp.importer.known import TOOLS
+
+    return _items(((tool.name, tool.title) for tool in TOOLS), incomplete)
+
+
+def _arguments(
+    known: Iterable[tuple[str, tuple[str, ...], bool, str]], ctx: click.Context, incomplete: str
+) -> list[CompletionItem]:
+    """Offer keys that have no value yet, or the values of the key that is typed."""
+    name, equals, _ = incomplete.partition("=")
+    given = {word.partition("=")[0].removesuffix(":") for word in ctx.params.get("arguments") or ()}
+    if equals:
+        return _items(
+            ((f"{key}={value}", "") for key, values, *_ in known if key == name for value in values), incomplete
+        )
+    return _items(((f"{key}=", said) for key, _, is_list, said in known if is_list or key not in given), incomplete)
+
+
+def _items(offered: Iterable[tuple[str, str]], incomplete: str) -> list[CompletionItem]:
+    """Return what begins as the word does; a value with a line break or a control character cannot be typed."""
     from click.shell_completion import CompletionItem
 
+    return [
+        CompletionItem(value, help=_one_line(said) or None)
+        for value, said in offered
+        if value.startswith(incomplete) and value.isprintable()
+    ]
+
+
+def _one_line(text: str) -> str:
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
+def _catalogs(ctx: click.Context) -> Iterable[Catalog]:
+    """Yield what is kept of the group that is named before."""
     from dynamic_mcp import paths
     from dynamic_mcp.shelf import Shelf
 
-    config = _config(ctx)
+    config, name = _config(ctx), ctx.params.get("group")
     shelf = Shelf(paths.cache_dir() / "catalogs")
-    kept = [shelf.load(group) for group in (config.groups if config else ()) if group.name == ctx.params.get("group")]
-    names = [name for each in kept if each for name in each.catalog.tools]
-    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+    for group in config.groups if config else ():
+        if group.name == name and (kept := shelf.load(group)) is not None:
+            yield kept.catalog
+
+
+def _json(data: bytes) -> object:
+    import json
+
+    try:
+        return json.loads(bytes(data))
+    except (ValueError, RecursionError):
+        return None
 
 
 def _config(ctx: click.Context) -> Config | None:
-    from dynamic_mcp import paths
-    from dynamic_mcp.config.read import find, read
+    from dynamic_mcp.cli.invocation import config_file
+    from dynamic_mcp.config.read import read
     from dynamic_mcp.errors import ConfigError
 
     try:
-        named = ctx.params.get("config_file")
-        file = find(named, os.environ, cwd=Path.cwd(), user_dir=paths.config_dir())
-        return read(file, os.environ)
-    except ConfigError:  # a shell's prompt is no place for it
+        return read(config_file(ctx.params.get("config_file")), os.environ)
+    except ConfigError:  # a prompt is no place for error messages
         return None

@@ -1,12 +1,13 @@
-"""Arguments as a person types them, `key=value`, with the types that a tool's schema asks for. Pure."""
+"""Arguments as a person types them, `key=value`, with the types that a tool's schema asks for."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from dynamic_mcp.cli import strict_json
+from dynamic_mcp.cli import file_values, strict_json
 from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.names import closest
 
@@ -14,13 +15,16 @@ Schema = Mapping[str, Any]  # Any: whatever JSON a server calls a schema
 
 _WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 _MOST_REFERENCES = 20
+_MOST_SHOWN = 60
 _LONGEST_SHOWN = 200
+_DEEPEST = 3
 
 
 def arguments(words: Sequence[str], schema: Schema) -> dict[str, object]:
     """Return the arguments that these words mean. Raises InvalidArguments.
 
-    A key that comes again adds to a list, `a.b=1` sets a member of an object, `key:=JSON` takes any JSON.
+    A key that comes again adds to a list, `a.b=1` sets a member of an object, `key:=JSON` takes any JSON, and
+    `key=@FILE` and `key:=@FILE` take the value from a file.
     """
     found: dict[str, object] = {}
     for word in words:
@@ -32,18 +36,60 @@ def arguments(words: Sequence[str], schema: Schema) -> dict[str, object]:
             inner = _property(name, inner, schema, word)
             member = place.setdefault(name, {})
             if not isinstance(member, dict):
-                raise InvalidArguments(f"`{word}`: `{name}` is given as a whole already")
+                raise InvalidArguments(f"`{word}`: `{name}` already has a value")
             place = member
         made = _property(path[-1], inner, schema, word)
-        value = _json(text, word) if is_json else _value(text, made, schema, word)
+        value = _json(text, word) if is_json else _typed(text, made, schema, word)
         _put(place, path[-1], value, word)
     return found
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key that may be typed before `=`, and the only values that it takes, where there are only some."""
+
+    name: str
+    values: tuple[str, ...]
+    is_list: bool
+    description: str
+
+
+def keys(schema: Schema) -> list[Key]:
+    """Return the keys that a tool takes, members of objects as `a.b`."""
+    return list(_keys("", schema, schema, _DEEPEST))
+
+
+def _keys(prefix: str, schema: Schema, root: Schema, depth: int) -> Iterator[Key]:
+    for name, made in _properties(schema, root).items():
+        inner: Schema = made if isinstance(made, Mapping) else {}
+        if depth and _properties(inner, root):
+            yield from _keys(f"{prefix}{name}.", inner, root, depth - 1)
+            continue
+        types = _types(inner, root)
+        items: Schema = next(
+            (each["items"] for each in _variants(inner, root) if isinstance(each.get("items"), Mapping)), {}
+        )
+        values = [*_choices(inner, root), *_choices(items, root)]
+        if "boolean" in types and not values:
+            values = ["true", "false"]
+        description = inner.get("description")
+        said = description if isinstance(description, str) else ""
+        yield Key(prefix + name, tuple(map(_text, values)), "array" in types, said)
+
+
+def _choices(schema: Schema, root: Schema) -> list[object]:
+    listed = (each.get("enum") for each in _variants(schema, root))
+    return [choice for choices in listed if isinstance(choices, list) for choice in choices]
+
+
+def _text(choice: object) -> str:
+    return choice if isinstance(choice, str) else json.dumps(choice)
 
 
 def _split(word: str) -> tuple[str, bool, str]:
     key, equals, text = word.partition("=")
     if not equals or not key.rstrip(":"):
-        raise InvalidArguments(f"`{word}` is not key=value", hint="a whole JSON object is one argument, in quotes")
+        raise InvalidArguments(f"`{word}` is not key=value", hint="quote a JSON object, so that it is one argument")
     return key.removesuffix(":"), key.endswith(":"), text
 
 
@@ -116,10 +162,20 @@ def _types(schema: Schema, root: Schema) -> list[str]:
     return sorted({kind for kind in found if kind in order}, key=order.index)
 
 
+def _typed(text: str, schema: Schema, root: Schema, word: str) -> object:
+    if not file_values.is_file(text):
+        return _value(file_values.literal(text), schema, root, word)
+    read = file_values.content(text, word)
+    types = _types(schema, root)
+    if _choices(schema, root) or (types and "string" not in types):
+        return _value(read.strip(), schema, root, word)
+    return read  # to the last newline; JSON is asked for by `:=`
+
+
 def _value(text: str, schema: Schema, root: Schema, word: str) -> object:
-    choices = [choice for each in _variants(schema, root) for choice in _listed(each.get("enum"))]
+    choices = _choices(schema, root)
     for choice in choices:
-        if text == (choice if isinstance(choice, str) else json.dumps(choice)):
+        if text == _text(choice):
             return choice
     types = _types(schema, root)
     if not types:
@@ -128,11 +184,9 @@ def _value(text: str, schema: Schema, root: Schema, word: str) -> object:
         matches, value = _as(kind, text, schema, root, word)
         if matches:
             return value
-    raise InvalidArguments(f"`{word}` must be {_article(' or '.join(types))}, which `{text}` is not")
-
-
-def _listed(value: object) -> list[object]:
-    return value if isinstance(value, list) else []
+    got = text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
+    key = _split(word)[0]
+    raise InvalidArguments(f"`{key}` must be {_article(' or '.join(types))}; got `{got}`")
 
 
 def _as(kind: str, text: str, schema: Schema, root: Schema, word: str) -> tuple[bool, object]:
@@ -177,8 +231,9 @@ def _loaded(text: str) -> Any:  # Any: JSON
 
 
 def _json(text: str, word: str) -> object:
+    source = file_values.content(text, word) if file_values.is_file(text) else text
     try:
-        return strict_json.loads(text)
+        return strict_json.loads(source)
     except ValueError as exc:
         raise InvalidArguments(f"`{word}`: not JSON: {exc}") from exc
 

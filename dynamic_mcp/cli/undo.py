@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dynamic_mcp.cli.options import common
+from dynamic_mcp.cli.options import without_config
 
 if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
 
 
-@click.command(short_help="Take an import, an install or an uninstall back.")
+@click.command(short_help="Undo an import, an install or an uninstall.")
 @click.argument("ids", nargs=-1, metavar="[ID]...")
-@click.option("--list", "is_list", is_flag=True, help="Show what was done, the latest first.")
+@click.option("--list", "is_list", is_flag=True, help="List what was done, latest first.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before the latest change is undone.")
 @click.option("--dry-run", is_flag=True, help="Show what would be undone, and change nothing.")
-@common
+@without_config
 def command(this: Invocation, ids: tuple[str, ...], *, is_list: bool, yes: bool, dry_run: bool) -> int:
     """Take back the changes of files with these IDs, in this order, or the latest one after a question.
 

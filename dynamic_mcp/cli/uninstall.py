@@ -6,18 +6,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dynamic_mcp.cli.options import common
+from dynamic_mcp.cli.options import without_config
+from dynamic_mcp.cli.suggestions import complete_ai_tool
 
 if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
 
 
-@click.command(short_help="Take dynamic-mcp out of another tool's settings.")
-@click.argument("tool")
+@click.command(short_help="Remove dynamic-mcp from another tool's settings.")
+@click.argument("tool", shell_complete=complete_ai_tool)
 @click.option("--scope", type=click.Choice(["user", "project", "local"]), default="user", show_default=True)
 @click.option("--project", metavar="DIR", type=click.Path(file_okay=False), help="The project. Default: here.")
 @click.option("--dry-run", is_flag=True, help="Show what would be taken out, and change nothing.")
-@common
+@without_config
 def command(this: Invocation, tool: str, *, scope: str, project: str | None, dry_run: bool) -> int:
     """Take back what `install TOOL` did; where the journal knows of nothing, take our entry out.
 

@@ -61,7 +61,7 @@ def problems(tree: object) -> list[Problem]:
 
 def duplicates(paths: Sequence[Keys]) -> list[Problem]:
     """The keys that an object has twice."""
-    return [Problem(path(keys), "is there more than once", "rename or remove all but one") for keys in paths]
+    return [Problem(path(keys), "appears more than once", "rename or remove all but one") for keys in paths]
 
 
 def failure(file: Path, found: Sequence[Problem]) -> ConfigError:
@@ -89,7 +89,7 @@ def _problem(details: ErrorDetails) -> Problem:
         case "missing":
             return Problem(where, "is missing", _KIND_HINT if keys[-1] == "command" else "")
         case "union_tag_not_found":
-            hint = "`http` is streamable HTTP, `sse` the older transport; leave it out to have it found out"
+            hint = "`http` is streamable HTTP, `sse` the older transport; leave it out to detect it"
             return Problem(f"{where}.type", "must be `stdio`, `http` or `sse`", hint)
         case "literal_error":
             return Problem(where, "must be " + str(context["expected"]).replace("'", "`"))

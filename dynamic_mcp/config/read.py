@@ -27,10 +27,13 @@ VARIABLE = "DYNAMIC_MCP_CONFIG"
 _SMALLEST = '`{"mcpServers": {}}`'
 
 
-def find(argument: str | None, environment: Mapping[str, str], *, cwd: Path, user_dir: Path) -> Path:
+def find(
+    argument: str | None, environment: Mapping[str, str], *, cwd: Path, user_dir: Path, may_be_new: bool = False
+) -> Path:
     """The config to use: the argument, else DYNAMIC_MCP_CONFIG, else the file in `cwd`, else in `user_dir`.
 
-    Raises ConfigError when nothing is named and neither place has the file.
+    One that `may_be_new` goes to `user_dir` where nothing is named and neither place has the file; else this raises
+    ConfigError.
     """
     named = argument or environment.get(VARIABLE)
     if named:
@@ -38,11 +41,13 @@ def find(argument: str | None, environment: Mapping[str, str], *, cwd: Path, use
     for directory in (cwd, user_dir):
         if _is_file(directory / FILE_NAME):
             return directory / FILE_NAME
+    if may_be_new:
+        return user_dir / FILE_NAME
     raise ConfigError(
         FILE_NAME,
         "",
-        f"is neither in `{cwd}` nor in `{user_dir}`",
-        hint=f"give the path of a config, set `{VARIABLE}`, or start with {_SMALLEST} in one of these",
+        f"not found in `{cwd}` or `{user_dir}`",
+        hint=f"`dynamic-mcp init` creates one; or name a config with `-c FILE` or `{VARIABLE}`",
     )
 
 
@@ -111,9 +116,9 @@ def _distrust(status: os.stat_result) -> Iterator[str]:
     if not stat.S_ISREG(status.st_mode):
         return
     if status.st_mode & stat.S_IWOTH:
-        yield "everybody on this machine may write this file, and so start programs as you; `chmod o-w` it"
+        yield "every user of this machine can write this file, and so run programs as you; `chmod o-w` it"
     if status.st_uid not in (0, os.getuid()):
-        yield f"this file belongs to the user with the number {status.st_uid}, who may so start programs as you"
+        yield f"this file belongs to user {status.st_uid}, who can run programs as you with it"
 
 
 def _document(file: Path, text: str) -> object:

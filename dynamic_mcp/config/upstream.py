@@ -103,11 +103,11 @@ class _Texts:
             if is_required:
                 self.fail(at, f"`${{{name}}}` is not set")
             else:
-                self.warnings.append(f"{path(at)}: `${{{name}}}` is not set and stays as it is")
+                self.warnings.append(f"{path(at)}: `${{{name}}}` is not set and is left unchanged")
         for failure in expansion.failures:
             self.fail(at, failure)
         if "\0" in expansion.text:
-            self.fail(at, "holds a NUL character")
+            self.fail(at, "contains a NUL character")
         return expansion.text
 
     def filled_if_any(self, at: Keys, text: str | None) -> str | None:
@@ -116,13 +116,13 @@ class _Texts:
     def header(self, at: Keys, text: str) -> str:
         value = self.filled(at, text)
         if "\r" in value or "\n" in value:
-            self.fail(at, "holds a line break")
+            self.fail(at, "contains a line break")
         return value
 
     def secret(self, at: Keys, text: str) -> str:
         value = self.filled(at, text, is_required=True)
         if not value.isascii() or not value.isprintable():
-            self.fail(at, "holds what cannot be sent in a header")
+            self.fail(at, "contains characters that a header cannot have")
         return value
 
     def url(self, at: Keys, text: str) -> str:

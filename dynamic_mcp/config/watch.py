@@ -72,7 +72,7 @@ class Watch:
         """Watch until cancelled."""
         self._loop = asyncio.get_running_loop()
         if any(map(_is_read_once, self._files)):
-            log.debug("%s is not watched: not all of it can be read twice", self._config.file)
+            log.debug("%s is not watched: it cannot be read twice", self._config.file)
             return
         can_watch = await asyncio.to_thread(self._begin)
         try:
@@ -194,9 +194,9 @@ class Watch:
         if config != before:
             self._take(config)
         elif was_refused:
-            log.info("%s is valid again and as it was before", config.file)
+            log.info("%s is valid again, with nothing changed", config.file)
         elif was_asked:
-            log.info("%s was read again: nothing has changed", config.file)
+            log.info("%s was read again: nothing changed", config.file)
 
 
 def directories(files: Iterable[Path]) -> set[Path]:

@@ -16,6 +16,7 @@ from dynamic_mcp.config.secrets import plain_secrets
 from dynamic_mcp.doctor.findings import Finding, Level, of_config
 from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.own_command import quoted
+from dynamic_mcp.wording import counted
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _OTHERS_READ = stat.S_IRGRP | stat.S_IROTH
@@ -41,7 +42,7 @@ def check(file: Path, environment: Mapping[str, str]) -> tuple[Config | None, li
 def _counted(config: Config) -> str:
     off = disabled(config.file)
     switched_off = f", {len(off)} disabled" if off else ""
-    return f"is valid: {len(config.groups)} group{'' if len(config.groups) == 1 else 's'}{switched_off}"
+    return f"valid: {counted(len(config.groups), 'group')}{switched_off}"
 
 
 def _access(file: Path, *, has_secrets: bool) -> Iterator[Finding]:
@@ -52,11 +53,11 @@ def _access(file: Path, *, has_secrets: bool) -> Iterator[Finding]:
         mode = place.stat().st_mode
         is_shared = bool(mode & _OTHERS_WRITE) and not (place.is_dir() and mode & stat.S_ISVTX)
         if is_shared:
-            why = f"{what} can be changed by other users ({stat.filemode(mode)}), who then choose what is started"
+            why = f"{what} can be changed by other users ({stat.filemode(mode)}), who can then run programs as you"
             yield Finding(Level.WARNING, str(place), why, f"`chmod go-w {quoted(place)}`")
     status = file.stat()
     if status.st_uid not in (0, os.getuid()):
-        why = f"the file belongs to the user with the number {status.st_uid}, who chooses what is started"
+        why = f"the file belongs to user {status.st_uid}, who can run programs as you with it"
         yield Finding(Level.WARNING, str(file), why, f"`chown` it, or copy it: `cp {quoted(file)} …`")
     mode = status.st_mode
     if has_secrets and mode & _OTHERS_READ:
@@ -86,7 +87,7 @@ def _program(group: GroupConfig) -> Iterator[Finding]:
                 hint = "install it, or give its full path"
                 why = f"the command `{program.command}` was not found on its `PATH`"
                 if os.sep in program.command:
-                    why = f"the command `{program.command}` is not there, or not executable"
+                    why = f"the command `{program.command}` does not exist or is not executable"
                 yield of_config(f"mcpServers.{group.name}.command", why, hint)
 
 

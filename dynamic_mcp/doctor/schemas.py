@@ -19,7 +19,7 @@ def bad_schemas(group: str, tools: Mapping[str, Raw]) -> Iterator[Finding]:
         for member in ("inputSchema", "outputSchema"):
             why = _flaw(wire.members(tool).get(member), is_needed=member == "inputSchema")
             if why:
-                hint = "models may call the tool wrongly; tell the server's author"
+                hint = "models may call the tool wrongly; report it to the server's author"
                 yield Finding(Level.WARNING, f"{group}.{name}.{member}", why, hint)
 
 
@@ -28,7 +28,7 @@ def _flaw(data: Raw | None, *, is_needed: bool) -> str:
     from jsonschema.validators import Draft202012Validator, validator_for
 
     if data is None:
-        return "is missing, though the protocol asks for one" if is_needed else ""
+        return "is missing; MCP requires one" if is_needed else ""
     try:
         schema = json.loads(bytes(data))
     except (ValueError, RecursionError):
@@ -36,12 +36,12 @@ def _flaw(data: Raw | None, *, is_needed: bool) -> str:
     if not isinstance(schema, dict):
         return "is not an object"
     if schema.get("type") != "object":
-        return f"has the type `{schema.get('type')}`, where the protocol asks for `object`"
+        return f"has type `{schema.get('type')}`; MCP requires `object`"
     try:
         validator_for(schema, default=Draft202012Validator).check_schema(schema)
     except SchemaError as exc:
         where = "/".join(map(str, exc.absolute_path))
-        return f"is not a JSON schema: {f'at `{where}`: ' if where else ''}{exc.message[:_LONGEST]}"
+        return f"is not valid JSON Schema: {f'at `{where}`: ' if where else ''}{exc.message[:_LONGEST]}"
     except RecursionError:
         return "is nested too deeply to be checked"
     return ""

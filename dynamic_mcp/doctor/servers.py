@@ -101,7 +101,7 @@ class Doctor:
     def _failed(self, group: Group, error: DynamicMcpError) -> Examined:
         hint = error.hint
         if group.name not in self._welcomes and self._took.get(group.name, 0.0) >= group.config.timeouts.connect_s:
-            hint = "does it wait for something, a login or a download? `timeout.connect` allows more time"
+            hint = "is it waiting for a login or a download? `timeout.connect` gives it more time"
         what = getattr(error, "reason", error.message)
         found = [Finding(Level.ERROR, group.name, what, hint, error.exit_code), *self._skipped(group.name)]
         return Examined(group=group.name, is_up=False, stderr=self._overheard.said(group.name), findings=found)
@@ -109,14 +109,14 @@ class Doctor:
     def _speed(self, group: Group) -> Iterator[Finding]:
         took_s = self._took[group.name]
         if took_s > SLOW_S:
-            hint = "`connect: eager` has it ready sooner, `idle_timeout: never` keeps it"
+            hint = "`connect: eager` starts it early, `idle_timeout: never` keeps it running"
             yield Finding(Level.WARNING, group.name, f"takes {took_s:.0f} s to start", hint)
 
     def _skipped(self, group: str) -> Iterator[Finding]:
         for count, line in self._overheard.skipped(group):
-            hint = "only messages of the protocol belong there; its author can log to stderr instead"
+            hint = "stdout is for MCP messages only; its author should log to stderr"
             times = f" ({count} lines)" if count > 1 else ""
-            yield Finding(Level.WARNING, group, f"writes to stdout what is no message{times}: {line}", hint)
+            yield Finding(Level.WARNING, group, f"writes non-MCP output to stdout{times}: {line}", hint)
 
 
 _INFO = ("name", "version")
@@ -166,22 +166,22 @@ class _Overheard(logging.Handler):
 def _complaints(group: Group, kinds: list[Kind]) -> Iterator[Finding]:
     complaint = group.complaint(kinds)
     if complaint:
-        yield Finding(Level.WARNING, group.name, complaint, "the rest of the list is there")
+        yield Finding(Level.WARNING, group.name, complaint, "the rest of the list was read")
 
 
 def _changes(group: str, catalog: Catalog, kept: Kept | None) -> Iterator[Finding]:
     """Say which definitions are others than they were: a model may be told something new under an old name."""
-    hint = f"look at them with `{command('tools', group, '--detail', 'full')}`"
+    hint = f"review them with `{command('tools', group, '--detail', 'full')}`"
     if kept is None:
         return
     if changed := redefined(kept.catalog, catalog):
         since = datetime.fromtimestamp(kept.read_at, UTC).date()
-        yield Finding(Level.WARNING, group, f"the definition has changed since {since} of {_named(changed)}", hint)
+        yield Finding(Level.WARNING, group, f"tool definitions changed since {since}: {_named(changed)}", hint)
     if kept.changes:
         latest = kept.changes[-1].partition(" ")[0]
         when = datetime.fromtimestamp(float(latest), UTC).date()
         names = list(dict.fromkeys(change.partition(" ")[2] for change in kept.changes))
-        yield Finding(Level.NOTE, group, f"the definition changed earlier, last on {when}, of {_named(names)}", hint)
+        yield Finding(Level.NOTE, group, f"tool definitions changed before, last on {when}: {_named(names)}", hint)
 
 
 def _named(tools: list[str]) -> str:

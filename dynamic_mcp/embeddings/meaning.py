@@ -156,7 +156,7 @@ class Meaning:
     def _missed(self, error: NoAnswerError) -> None:
         if not self._is_away:
             self._is_away = True
-            log.warning("the embeddings endpoint is of no use for now, tools are found by words alone: %s", error)
+            log.warning("the embeddings endpoint does not work, searching by words only: %s", error)
 
     def _stop(self) -> None:
         endpoint, learning = self._endpoint, self._learning

@@ -44,7 +44,7 @@ class Vectors:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as exc:
-            log.warning("the kept vectors %s cannot be read and are made anew: %s", self._file.name, exc)
+            log.warning("the cached vectors %s cannot be read and are rebuilt: %s", self._file.name, exc)
             return {}
 
     def save(self, found: Mapping[bytes, Vector]) -> None:
@@ -61,7 +61,7 @@ class Vectors:
                 self._file, b"\n".join([head, b"".join(key + vector.tobytes() for key, vector in kept)])
             )
         except OSError as exc:
-            log.warning("vectors are not kept: `%s` cannot be written: %s", self._file.parent, exc.strerror or exc)
+            log.warning("vectors are not cached: `%s` cannot be written: %s", self._file.parent, exc.strerror or exc)
 
 
 def key_of(text: str) -> bytes:

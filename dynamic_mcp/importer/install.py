@@ -1,4 +1,4 @@
-"""Our one entry in a tool's own file, and the servers that it stands for switched off there.
+"""Our one entry in a tool's own file, and the servers that it stands for disabled there.
 
 What cannot be parsed is not written; what is not ours keeps its bytes.
 """

@@ -104,7 +104,7 @@ class Bearer:
                 self._remedy = renewed.access
                 return True
         if self.remote.oauth.is_client_credentials:
-            raise Unreachable(self.group, "refuses the token of the client that the config names (HTTP 401)")
+            raise Unreachable(self.group, "rejects the token of the configured client (HTTP 401)")
         raise self.login_needed()
 
     # --- the login -------------------------------------------------------------------------------------

@@ -53,9 +53,9 @@ def returned(query: str, state: str) -> Returned:
         raise NotOurs("this is not an answer to a login") from None
     fields = dict(pairs)
     if len(fields) != len(pairs):
-        raise NotOurs("it says something twice")
+        raise NotOurs("it has a parameter twice")
     if not hmac.compare_digest(fields.get("state", "").encode(), state.encode()):
-        raise NotOurs("it is not the answer to the login that is under way: its `state` is missing or another one")
+        raise NotOurs("it is not the answer to the login that is under way: its `state` is missing or different")
     if not fields.get("code") and not fields.get("error"):
         raise NotOurs("it holds neither a code nor an error")
     return Returned(fields.get("code"), fields.get("error"), fields.get("iss"))
@@ -120,9 +120,9 @@ class Callback:
         if target.path != PATH:
             return _response(404, "Not found", "There is nothing here.")
         if method != "GET":
-            return _response(405, "Not allowed", "Only a browser that comes back from a login has business here.")
+            return _response(405, "Not allowed", "This page is only for a browser that returns from a login.")
         if _fields(lines[1:]).get("host") not in (f"127.0.0.1:{self.port}", f"localhost:{self.port}"):
-            return _response(400, "Refused", "This came under another name than ours.")
+            return _response(400, "Refused", "This request was for another host.")
         try:
             found = returned(target.query, self._state)
         except NotOurs as exc:

@@ -109,7 +109,7 @@ class Discovery:
         for each in named:
             if issuers_match(each, wanted):
                 return each
-        raise Stopped(f"the server names {_shown(named[0])} for its logins, but the config's `issuer` is another one")
+        raise Stopped(f"the server names {_shown(named[0])} for its logins, but the config has a different `issuer`")
 
     # --- the authorization server (RFC 8414) -----------------------------------------------------------
 
@@ -119,7 +119,7 @@ class Discovery:
                 if document.get("issuer") != issuer:
                     raise Stopped(f"{_shown(url)} is not about {_shown(issuer)}, but names another issuer")
                 return document
-        raise Stopped(f"the authorization server {_shown(issuer)} says nowhere how to log in")
+        raise Stopped(f"the authorization server {_shown(issuer)} does not say how to log in")
 
     async def _configured(self, url: str, demand: Demand) -> Found:
         document = await self._document(url)
@@ -207,7 +207,7 @@ class Discovery:
         except Forbidden as exc:
             raise Stopped(f"{what} {exc}: {_shown(url)}; nothing was opened") from None
         if not _HARMLESS.fullmatch(url):
-            raise Stopped(f"{what} holds characters that no address needs: {_shown(url)}; nothing was opened")
+            raise Stopped(f"{what} contains characters that no URL may have: {_shown(url)}; nothing was opened")
 
     async def _document(self, url: str) -> Document | None:
         """Return a JSON object from the web; None where there is none. Raises Stopped."""

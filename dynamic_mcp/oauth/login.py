@@ -148,7 +148,7 @@ async def _listening(remote: Remote, found: Found, known: Login | None, state: s
         if port is not None and not await _is_free(port):
             port = None  # then another client is registered
     elif port is not None and not await _is_free(port):
-        raise Stopped(f"the port {port} of `oauth.redirect_port` is taken by another program")
+        raise Stopped(f"the port {port} of `oauth.redirect_port` is in use by another program")
     return Callback(port, state)
 
 

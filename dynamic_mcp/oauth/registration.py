@@ -60,7 +60,7 @@ def _configured(found: Found, config: OAuth) -> Client | None:
 async def _registered(found: Found, redirect_uri: str, web: httpx2.AsyncClient) -> Client:
     """Register as RFC 7591 says."""
     if found.metadata.registration_endpoint is None:
-        raise NoClient(f"`{found.issuer}` registers no clients by itself")
+        raise NoClient(f"`{found.issuer}` does not register clients")
     method = _method(found.metadata.token_endpoint_auth_methods_supported)
     wanted = OAuthClientMetadata(
         client_name="dynamic-mcp",
@@ -81,9 +81,7 @@ async def _registered(found: Found, redirect_uri: str, web: httpx2.AsyncClient) 
         raise Stopped(f"`{request.url}` {explained(exc)}") from exc
     given = made.token_endpoint_auth_method or (method if made.client_secret is None else "client_secret_basic")
     if given not in _METHODS:
-        raise NoClient(
-            f"`{found.issuer}` wants clients to prove themselves by `{given[:40]}`, which is not supported"
-        )
+        raise NoClient(f"`{found.issuer}` requires clients to authenticate by `{given[:40]}`, which is not supported")
     return Client(
         made.client_id,
         "registered",

@@ -99,7 +99,7 @@ class Store:
         try:
             while not self._lock.take():
                 if time.monotonic() > until:
-                    log.warning("%s is held by another process for too long: going on without it", self._folder)
+                    log.warning("%s is locked by another process for too long: continuing without it", self._folder)
                     return
                 await asyncio.sleep(LOCK_POLL_S)
         except OSError as exc:
@@ -135,7 +135,9 @@ def _private_bytes(file: Path) -> bytes:
         if not stat.S_ISREG(found.st_mode):
             raise ValueError("not a regular file")
         if os.name == "posix" and stat.S_IMODE(found.st_mode) & 0o077:
-            log.warning("%s could be read by others; it is private again, but log in anew if they may have", file)
+            log.warning(
+                "%s was readable by others; it is private now, but log in again if they may have read it", file
+            )
             os.fchmod(descriptor, 0o600)
         if found.st_size > MAX_BYTES:
             raise ValueError("too large")

@@ -221,7 +221,7 @@ def _beside(given: Mapping[str, Raw]) -> dict[str, Raw]:
 def _select(given: Mapping[str, Raw], params: Mapping[str, Raw]) -> str:
     path = wire.text(given["select"])
     if path is None and bytes(given["select"]) != b"null":
-        raise InvalidArguments("`select` is not a text", hint="write a JSONPath, as `$.items[*].name`")
+        raise InvalidArguments("`select` is not a string", hint="write a JSONPath, as `$.items[*].name`")
     if path and "task" in params:
         raise InvalidArguments("`select` cannot be used in a call that becomes a task")
     return (path or "").strip()

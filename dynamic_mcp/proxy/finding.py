@@ -72,7 +72,7 @@ class Finding:
         elif group is not None:
             texts = await _tools_of(group, detail)
         else:
-            raise InvalidArguments("neither `group` nor `query` is given", hint=self._groups.all_named("tools"))
+            raise InvalidArguments("`group` or `query` is required", hint=self._groups.all_named("tools"))
         return wire.result_frame({"content": [{"type": "text", "text": text} for text in texts]})
 
     def learn(self) -> None:
@@ -207,7 +207,7 @@ def _query(arguments: Mapping[str, Raw]) -> str:
     given = arguments.get("query", NULL)
     query = wire.text(given)
     if query is None and bytes(given) != b"null":
-        raise InvalidArguments("`query` is not a text", hint='give a few words, as in {"query": "create issue"}')
+        raise InvalidArguments("`query` is not a string", hint='give a few words, as in {"query": "create issue"}')
     read = query or ""
     if not read:
         return ""

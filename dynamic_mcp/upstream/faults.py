@@ -40,13 +40,13 @@ def of_network(group: str, host: str, exc: Exception) -> UpstreamError:
         case httpx2.DecodingError():
             return ProtocolViolation(group, f"`{host}` sent an answer that cannot be decoded", hint=_MAY_HAVE_RUN)
         case _:
-            why = f"`{host}` broke the connection off, or sent something that is not HTTP"
+            why = f"`{host}` closed the connection, or sent something that is not HTTP"
             return LinkLost(group, why, hint="check the `url`, and the server's own log")
 
 
 def _why_unsent(host: str, exc: Exception) -> tuple[str, str]:
     if isinstance(exc, httpx2.ConnectTimeout):
-        return f"`{host}` did not take the connection in time", "check the `url`, and the network or VPN"
+        return f"`{host}` did not accept the connection in time", "check the `url`, and the network or VPN"
     if isinstance(exc, httpx2.ProxyError):
         return f"the proxy does not connect to `{host}`: {exc}", "check `HTTPS_PROXY` and `NO_PROXY`"
     for cause in _causes(exc):

@@ -130,7 +130,7 @@ class HttpTransport:
         if method != "initialize":
             self._notice_loss(response, said)
             if self._is_gone:
-                raise NotSent(self._site.group, f"`{self._site.host}` does not know the session any more")
+                raise NotSent(self._site.group, f"`{self._site.host}` no longer knows the session")
             if bytes(wire.member(said, "id")) == id and len(wire.member(said, "error")):
                 self._deliver(said, id)
                 return
@@ -141,7 +141,7 @@ class HttpTransport:
         status = response.status_code
         if (status == 404 and self._session) or (status == 400 and _NO_SESSION.search(said)):
             self._is_gone = True
-            self._outbox.is_gone(NotSent(self._site.group, f"`{self._site.host}` does not know the session any more"))
+            self._outbox.is_gone(NotSent(self._site.group, f"`{self._site.host}` no longer knows the session"))
 
     def _session_id(self, response: httpx2.Response) -> bytes:
         session: str = response.headers[SESSION]
@@ -165,7 +165,7 @@ class HttpTransport:
                 await self._follow(response, id, stream)
             case kind:
                 said = await self._site.beginning(response)
-                what = f"sent `{kind or 'no content type'}`, which is no MCP message: {self._site.excerpt(said)}"
+                what = f"sent `{kind or 'no content type'}`, which is not an MCP message: {self._site.excerpt(said)}"
                 self._insist(id, what if said else f"answered {response.status_code} and sent nothing")
 
     def _insist(self, id: bytes, otherwise: str) -> None:
@@ -223,9 +223,9 @@ class HttpTransport:
             if await listening.until_refused():
                 await self.tell(_PING)  # the status tells whether the session is still there
         except (DynamicMcpError, TimeoutError) as exc:
-            log.debug("group %s: not listening any more: %s", self._site.group, exc)
+            log.debug("group %s: no longer listening: %s", self._site.group, exc)
         except Exception:
-            log.exception("a bug: group %s is not listened to any more", self._site.group)
+            log.exception("a bug: group %s is no longer listened to", self._site.group)
 
     def _heard(self, event: Event) -> None:
         self._take(event, b"")

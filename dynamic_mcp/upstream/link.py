@@ -275,7 +275,7 @@ class Link:
         call = self._calls.pop(bytes(frame.id), None)
         if call is None or call.future.done():
             self.dropped += 1
-            log.debug("group %s: dropped an answer that nobody waits for (%d so far)", self.group, self.dropped)
+            log.debug("group %s: dropped an unexpected answer (%d so far)", self.group, self.dropped)
         elif bool(len(frame.result)) == bool(len(frame.error)):
             call.fail(ProtocolViolation(self.group, f"answered {call.what} with neither or both of result and error"))
         else:
@@ -304,13 +304,16 @@ class Link:
         id = lines.answered_id(line)
         call = self._calls.pop(bytes(id), None) if id is not None else None
         if call is not None:
-            call.fail(ProtocolViolation(self.group, reason, hint=f"{call.what} has run, but its answer is lost"))
+            call.fail(ProtocolViolation(self.group, reason, hint=f"{call.what} ran, but its answer was lost"))
             return
         self._garbage += 1
         if self._garbage & (self._garbage - 1) == 0:  # the first, second, fourth, eighth, …
             shown = self._mask(line[:_LONGEST_GARBAGE_SHOWN].decode("utf-8", "replace"))
             skipped.warning(
-                "group %s: skipped a line that is no MCP message (%d so far): %r", self.group, self._garbage, shown
+                "group %s: skipped a line that is not an MCP message (%d so far): %r",
+                self.group,
+                self._garbage,
+                shown,
             )
 
     # --- requests of the upstream ----------------------------------------------------------------------
@@ -321,7 +324,7 @@ class Link:
             return
         caller = self._caller(for_id)
         if caller is None:
-            self._reply(frame.id, wire.error_frame(METHOD_NOT_FOUND, f"no client takes `{frame.method}`"))
+            self._reply(frame.id, wire.error_frame(METHOD_NOT_FOUND, f"no client supports `{frame.method}`"))
             return
         key = bytes(frame.id)
         if key in self._asked:

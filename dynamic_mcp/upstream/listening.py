@@ -50,10 +50,10 @@ class Listening:
                 await self._listen()
             except HttpError as exc:
                 if exc.status < 500 and exc.status != 429:
-                    log.debug("group %s: no stream for what is not asked for: %s", self._site.group, exc.message)
+                    log.debug("group %s: no stream for notifications: %s", self._site.group, exc.message)
                     return self._has_worked
             except DynamicMcpError as exc:
-                log.debug("group %s: the stream for what is not asked for ended: %s", self._site.group, exc.message)
+                log.debug("group %s: the stream for notifications ended: %s", self._site.group, exc.message)
             if loop.time() - began >= _LONG_LIVED_S:
                 pauses = delays(FIRST_PAUSE_S, LONGEST_PAUSE_S, self._jitter)
             await asyncio.sleep(max(next(pauses), self._stream.retry_s or 0.0))

@@ -64,7 +64,7 @@ class Outbox:
         if self._is_closed:
             raise NotSent(self.group, "the link is being closed")
         if len(self._notes) >= _MAX_NOTES:
-            raise NotSent(self.group, "the server does not take its messages")
+            raise NotSent(self.group, "the server does not accept messages")
         frame, body = wire.parse(line), line.rstrip(b"\n")
         if not frame.method:
             self._note(self._told(body))

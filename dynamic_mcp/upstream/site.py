@@ -125,7 +125,7 @@ class Site:
                 size += len(part)
                 if size > limit:
                     why = f"`{self.host}` sent a message of more than {limit} bytes, over `max_message_bytes`"
-                    raise ProtocolViolation(self.group, why, hint="it has run, but its answer is lost")
+                    raise ProtocolViolation(self.group, why, hint="it ran, but its answer was lost")
                 read.append(part)
         return b"".join(read)
 
@@ -226,7 +226,7 @@ class Site:
         if pause_s <= 0:
             return
         if pause_s >= attempt.patience():
-            why = f"`{self.host}` asks to be left alone for {pause_s:.0f} s"
+            why = f"`{self.host}` asks to wait {pause_s:.0f} s"
             raise HttpError(self.group, why, status=429, hint="try again later")
         await asyncio.sleep(pause_s)
 

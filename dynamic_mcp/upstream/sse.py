@@ -46,7 +46,7 @@ class SseTransport:
                 await asyncio.wait([self._endpoint])
             self._endpoint.result()
         except TimeoutError:
-            why = f"`{self._site.host}` named no endpoint for messages within {within_s:g} s"
+            why = f"`{self._site.host}` sent no endpoint for messages within {within_s:g} s"
             raise TimedOut(self._site.group, why, hint="check the path in the `url`; it is often `/sse`") from None
 
     # --- Transport -------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ class SseTransport:
         async with self._site.exchange("POST", _POST, body, url=endpoint, patience=patience) as response:
             said = await self._site.beginning(response)
             if response.status_code == 404:
-                raise NotSent(self._site.group, f"`{self._site.host}` does not know the session any more")
+                raise NotSent(self._site.group, f"`{self._site.host}` no longer knows the session")
             if response.status_code >= 300:
                 raise await self._site.refusal(response, said)
 

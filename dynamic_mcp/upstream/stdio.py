@@ -125,7 +125,7 @@ class StdioTransport:
         else:
             how = f"the server exited with code {code}"
         said = list(self._ring)[-REASON_LINES:]
-        return f"{how}; its last words: {' | '.join(said)}" if said else how
+        return f"{how}; stderr: {' | '.join(said)}" if said else how
 
     # --- what the child does ---------------------------------------------------------------------------
 

@@ -74,7 +74,7 @@ def test_json_prints_the_whole_result_an_error_too(desk: Desk) -> None:
 def test_images_are_saved_and_it_is_said_where(desk: Desk, tmp_path: Path) -> None:
     done = desk.run("call", "full", "plain", "--save", str(tmp_path / "saved"))
     assert done.code == 0
-    named = re.findall(r"(image/\S+), (\d+) bytes, is saved as (\S+)", done.err)
+    named = re.findall(r"(image/\S+), (\d+) bytes, saved as (\S+)", done.err)
     assert named
     for _, size, file in named:
         assert Path(file).parent == tmp_path / "saved"
@@ -137,7 +137,7 @@ def test_a_server_that_does_not_start_is_named_with_its_reason(desk: Desk) -> No
     desk.configure({"odd": odd("exit_at_start")})
     done = desk.run("call", "odd", "echo")
     assert (done.code, done.out) == (5, "")
-    assert "the server exited with code 3; its last words: odd: cannot start | odd: ODD_TOKEN is not set" in done.err
+    assert "the server exited with code 3; stderr: odd: cannot start | odd: ODD_TOKEN is not set" in done.err
 
 
 def test_a_server_that_misses_a_variable_which_is_set_here_is_told_how_to_get_it(desk: Desk) -> None:

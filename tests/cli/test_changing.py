@@ -30,7 +30,7 @@ def test_a_program_is_added_and_comments_stay(written: Desk) -> None:
         "add", "git", "--env", "A=${B}", "--cwd", ".", "--description", "History", "--", "uvx", "-q", "x"
     )
     assert (done.code, done.out) == (0, "")
-    assert done.err.startswith("`git` is added to")
+    assert done.err.startswith("added `git` to")
     text = written.config.read_text()
     assert "// the ones I use" in text
     assert "// clocks" in text
@@ -62,7 +62,7 @@ def test_the_first_server_makes_a_private_config_in_the_users_directory(desk: De
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["add", "time", "--", "x"], "has a server `time` already\nhint: --replace takes its place"),
+        (["add", "time", "--", "x"], "already has a server `time`\nhint: --replace overwrites it"),
         (["add", "x"], "error: give either a command after `--`, or --url"),
         (["add", "x", "--url", "http://h", "--env", "A=b"], "--env and --cwd are for a command"),
         (["add", "x", "--url", "not a url"], "is not a URL"),
@@ -88,7 +88,7 @@ def test_a_file_that_is_wrong_is_not_touched(desk: Desk) -> None:
 
 def test_replace_takes_the_place_of_a_server(written: Desk) -> None:
     done = written.run("add", "time", "--replace", "--", "other")
-    assert done.err.startswith("`time` is replaced in")
+    assert done.err.startswith("replaced `time` in")
     assert [each["entry"] for each in _servers(written)] == [{"command": "other"}]
 
 
@@ -100,12 +100,12 @@ def test_a_literal_secret_is_warned_of_without_showing_it(written: Desk) -> None
 
 
 def test_a_server_is_removed_disabled_and_enabled(written: Desk) -> None:
-    assert written.run("disable", "time").err.startswith("`time` is disabled in")
-    assert written.run("disable", "time").err.startswith("`time` is disabled already in")
+    assert written.run("disable", "time").err.startswith("disabled `time` in")
+    assert written.run("disable", "time").err.startswith("`time` is already disabled in")
     assert [each["entry"]["enabled"] for each in _servers(written)] == [False]
-    assert written.run("enable", "time").err.startswith("`time` is enabled in")
+    assert written.run("enable", "time").err.startswith("enabled `time` in")
     assert [each["entry"]["enabled"] for each in _servers(written)] == [True]
-    assert written.run("remove", "time").err.startswith("`time` is removed from")
+    assert written.run("remove", "time").err.startswith("removed `time` from")
     assert _servers(written) == []
     assert "// the ones I use" in written.config.read_text()
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
+
 import pytest
 
+from dynamic_mcp.cli.waiting import Waiting
 from tests.cli.commands import Desk, plain
-from tests.program import full, odd
+from tests.program import full, odd, running
 
 
 def test_piped_tools_are_json_with_their_group(desk: Desk) -> None:
@@ -52,7 +56,9 @@ def test_no_color_and_dumb_terminals_get_no_control_sequences(desk: Desk) -> Non
 
 
 def test_a_spinner_is_for_terminals_only(desk: Desk) -> None:
-    assert "asking full" in desk.on_terminal("tools").out
+    code = "import time; time.sleep(60)"
+    desk.configure({"slow": {"command": sys.executable, "args": ["-c", code], "timeout": {"connect": "2s"}}})
+    assert "asking slow (1 s)" in plain(desk.on_terminal("tools").out)
     assert "asking" not in desk.run("tools").err
 
 
@@ -100,3 +106,73 @@ def test_a_disabled_group_is_told_from_one_that_is_not_there(desk: Desk) -> None
     done = desk.run("tools", "full")
     assert done.code == 2
     assert "no enabled group is named `full`\nhint: `dynamic-mcp enable full` enables it" in done.err
+
+
+def test_partial_makes_a_server_that_is_down_a_matter_of_words(desk: Desk) -> None:
+    desk.configure({"odd": odd("exit_at_start"), "full": full()})
+    for command in ("tools", "resources", "prompts", "stats"):
+        done = desk.run(command, "--partial")
+        assert done.code == 0
+        assert done.json
+        assert "error: group `odd`: the server exited with code 3" in done.err
+        assert desk.run(command).code == 5
+
+
+def test_partial_needs_one_server_that_answers(desk: Desk) -> None:
+    desk.configure({"odd": odd("exit_at_start")})
+    for command in ("tools", "resources", "prompts", "stats"):
+        assert desk.run(command, "--partial").code == 5
+
+
+@pytest.mark.parametrize("command", ["tools", "resources", "prompts", "stats"])
+def test_a_config_without_groups_is_told_how_to_get_one(desk: Desk, command: str) -> None:
+    desk.configure({})
+    done = desk.run(command)
+    assert done.code == 0
+    assert f"`{desk.config}` has no groups yet\nhint: `dynamic-mcp add NAME -- COMMAND` adds one" in done.err
+    desk.configure({"full": full(enabled=False)})
+    assert "is disabled\nhint: `dynamic-mcp enable full` enables one" in desk.run(command).err
+
+
+async def test_status_says_that_a_proxy_has_no_groups(desk: Desk) -> None:
+    desk.configure({})
+    async with running(str(desk.config)) as program:
+        await program.initialize()
+        async with asyncio.timeout(60):
+            while not (await asyncio.to_thread(desk.run, "status")).json:
+                pass
+        shown = plain((await asyncio.to_thread(desk.on_terminal, "status")).out)
+    assert "no groups yet; `dynamic-mcp add NAME -- COMMAND` adds one" in shown
+
+
+def test_reading_and_prompting_wait_no_longer_than_they_are_told(desk: Desk) -> None:
+    desk.run("tools")
+    desk.configure({"full": full("--hang", "resources/read", "--hang", "prompts/get")})
+    assert desk.run("prompts").code == 0
+    for args in (["read", "full://text"], ["prompt", "full", "greet", "city=Oslo"]):
+        done = desk.run(*args, "--timeout", "50ms")
+        assert (done.code, done.out) == (5, "")
+        assert "was not answered within 0.05 s" in done.err
+        assert "--timeout is not a duration: `soon`" in desk.run(*args, "--timeout", "soon").err
+
+
+def test_an_argument_of_a_prompt_may_come_from_a_file(desk: Desk) -> None:
+    (desk.folder / "city").write_text("Oslo")
+    from_file = desk.run("prompt", "full", "greet", "city=@city")
+    assert from_file.code == 0
+    assert from_file.out == desk.run("prompt", "full", "greet", "city=Oslo").out
+    assert "@city" in desk.run("prompt", "full", "greet", r"city=\@city").out
+
+
+def test_a_terminal_shows_which_servers_are_still_waited_for_and_how_long() -> None:
+    now = 0.0
+    waiting = Waiting("asking", ["a", "b", "c", "d", "e"], now=lambda: now)
+    assert str(waiting) == "asking a, b, c and 2 more"
+    waiting.done("b")
+    now = 3.2
+    assert str(waiting) == "asking a, c, d and 1 more (3 s)"
+    waiting.note = "progress 1/2"
+    assert str(waiting) == "asking a, c, d and 1 more (3 s): progress 1/2"
+    for name in ("a", "c", "d", "e"):
+        waiting.done(name)
+    assert str(waiting).startswith("finishing (3 s)")

@@ -21,7 +21,7 @@ def test_the_version_is_data(desk: Desk) -> None:
 def test_help_lists_every_command_and_the_exit_codes(desk: Desk) -> None:
     done = desk.run("--help")
     assert (done.code, done.err) == (0, "")
-    for word in (*COMMANDS, "Exit codes: 0 done", "130 interrupted"):
+    for word in (*COMMANDS, "Exit codes: 0 success", "130 interrupted"):
         assert word in done.out
 
 
@@ -38,12 +38,12 @@ def test_every_command_has_help(desk: Desk, command: str) -> None:
         (["tols"], "error: no command or config file is named `tols`\nhint: did you mean `tools`?"),
         (["frobnicate"], "error: no command or config file is named `frobnicate`\nhint: `dynamic-mcp --help`"),
         (["tools", "--jason"], "error: no such option `--jason`"),
-        (["call", "full"], "error: missing argument `TOOL`\nhint: `dynamic-mcp call --help` shows how it is used"),
+        (["call", "full"], "error: missing argument `TOOL`\nhint: `dynamic-mcp call --help` shows the usage"),
         (["tools", "ful"], "error: no group is named `ful`\nhint: did you mean `full`?"),
         (["logs", "--since", "1 parsec"], "error: --since is not a duration: `1 parsec`"),
         (["tools", "-c", "nowhere.json"], "nowhere.json: does not exist"),
-        (["serve", "a.json", "-c", "b.json"], "error: a config is named twice"),
-        (["check", "a.json", "-c", "b.json"], "error: a config is named twice"),
+        (["serve", "a.json", "-c", "b.json"], "error: two configs are given"),
+        (["check", "a.json", "-c", "b.json"], "error: two configs are given"),
         (["-q", "tools"], "error: the command comes first: `dynamic-mcp tools [OPTIONS] …`"),
         (["auth"], "Usage: dynamic-mcp auth [OPTIONS] COMMAND [NAME]"),
         (["auth", "lgin"], "error: no such command `lgin`; did you mean "),
@@ -103,7 +103,7 @@ def test_a_full_disk_is_said_in_one_line(desk: Desk, command: str) -> None:
 
 def test_quiet_commands_say_nothing_of_what_is_as_it_should_be(desk: Desk) -> None:
     desk.configure({"remote": {"url": "http://127.0.0.1:9/mcp"}})
-    assert desk.run("auth", "logout").err == "remote: is not logged in\n"
+    assert desk.run("auth", "logout").err == "remote: not logged in\n"
     assert desk.run("auth", "logout", "-q").err == ""
 
 

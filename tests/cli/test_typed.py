@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynamic_mcp.cli.typed import arguments
+from dynamic_mcp.cli.typed import arguments, keys
 from dynamic_mcp.errors import InvalidArguments
 
 
@@ -62,7 +63,7 @@ def test_a_key_with_a_dot_of_its_own_is_one_key() -> None:
 @pytest.mark.parametrize(
     ("word", "said"),
     [
-        ("a=x", "`a=x` must be an integer, which `x` is not"),
+        ("a=x", "`a` must be an integer; got `x`"),
         ("a=1.5", "must be an integer"),
         ("aa=1", "the tool has no argument `aa`"),
         ("a:=oops", "not JSON"),
@@ -99,3 +100,70 @@ def test_no_schema_and_no_word_is_answered_with_anything_but_values_or_an_error_
 ) -> None:
     with contextlib.suppress(InvalidArguments):
         assert isinstance(arguments(words, made), dict)
+
+
+@pytest.mark.parametrize(
+    ("made", "written", "value"),
+    [
+        ({"type": "string"}, "two\nlines\n", "two\nlines\n"),
+        ({}, "[1]\n", "[1]\n"),
+        ({"type": "integer"}, "5\n", 5),
+        ({"type": "array", "items": {"type": "integer"}}, "[1, 2]\n", [1, 2]),
+        ({"enum": ["red", "blue"]}, "red\n", "red"),
+    ],
+)
+def test_a_value_comes_from_a_file(made: dict[str, Any], written: str, value: object, tmp_path: Path) -> None:
+    file = tmp_path / "value"
+    file.write_text(written)
+    assert arguments([f"a=@{file}"], schema(a=made)) == {"a": value}
+
+
+def test_json_comes_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "value.json"
+    file.write_text('{"b": [1, 2]}\n')
+    assert arguments([f"a:=@{file}"], schema(a={"type": "string"})) == {"a": {"b": [1, 2]}}
+
+
+def test_a_text_that_begins_with_an_at_sign_is_escaped_as_in_httpie() -> None:
+    made = schema(a={"type": "string"})
+    assert arguments([r"a=\@home"], made) == {"a": "@home"}
+    assert arguments([r"a=\home"], made) == {"a": r"\home"}
+    assert arguments(["a=me@home"], made) == {"a": "me@home"}
+
+
+def test_a_file_that_cannot_be_read_is_named_with_the_way_to_write_an_at_sign(tmp_path: Path) -> None:
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    made = schema(a={"type": "string"})
+    with pytest.raises(InvalidArguments, match="no such file or directory") as missing:
+        arguments(["a=@nowhere"], made)
+    assert missing.value.hint == r"a text that begins with `@` is written `\@nowhere`"
+    with pytest.raises(InvalidArguments, match="the file is not UTF-8 text"):
+        arguments([f"a=@{tmp_path}/binary"], made)
+
+
+def test_a_long_value_of_the_wrong_type_is_not_repeated_whole(tmp_path: Path) -> None:
+    file = tmp_path / "long"
+    file.write_text("x" * 10_000)
+    with pytest.raises(InvalidArguments, match="`a` must be an integer; got `xxx") as caught:
+        arguments([f"a=@{file}"], schema(a={"type": "integer"}))
+    assert len(str(caught.value)) < 200
+
+
+def test_the_keys_that_a_tool_takes_are_known_with_their_values() -> None:
+    made = schema(
+        colour={"type": "string", "enum": ["red", "blue"], "description": "Which one"},
+        sizes={"type": "array", "items": {"enum": [1, 2]}},
+        where={"type": "object", "properties": {"city": {"type": "string"}, "indoors": {"type": "boolean"}}},
+    )
+    assert [(key.name, key.values, key.is_list) for key in keys(made)] == [
+        ("colour", ("red", "blue"), False),
+        ("sizes", ("1", "2"), True),
+        ("where.city", (), False),
+        ("where.indoors", ("true", "false"), False),
+    ]
+    assert keys(made)[0].description == "Which one"
+
+
+@given(st.dictionaries(KEYWORDS, JSON))
+def test_no_schema_keeps_its_keys_from_being_told(made: dict[str, Any]) -> None:
+    assert all(isinstance(key.name, str) for key in keys(made))

@@ -81,13 +81,25 @@ def test_a_program_may_be_named_by_the_argument_the_variable_or_its_place(tmp_pa
     assert found(None, {}) == here / "dynamic-mcp.json"
 
 
+def test_a_new_config_goes_to_the_users_directory_unless_a_place_is_named_or_has_one(tmp_path: Path) -> None:
+    here, user = tmp_path / "here", tmp_path / "user"
+    here.mkdir()
+
+    def found(argument: str | None, environment: dict[str, str]) -> Path:
+        return find(argument, environment, cwd=here, user_dir=user, may_be_new=True)
+
+    assert found(None, {}) == user / "dynamic-mcp.json"
+    assert found(None, {"DYNAMIC_MCP_CONFIG": "/b.json"}) == Path("/b.json")
+    assert found("a.json", {}) == here / "a.json"
+    (here / "dynamic-mcp.json").touch()
+    assert found(None, {}) == here / "dynamic-mcp.json"
+
+
 def test_without_any_config_the_error_says_where_one_may_be(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         find(None, {}, cwd=tmp_path / "here", user_dir=tmp_path / "user")
 
-    assert (
-        caught.value.message == f"dynamic-mcp.json: is neither in `{tmp_path / 'here'}` nor in `{tmp_path / 'user'}`"
-    )
+    assert caught.value.message == f"dynamic-mcp.json: not found in `{tmp_path / 'here'}` or `{tmp_path / 'user'}`"
     assert "DYNAMIC_MCP_CONFIG" in caught.value.hint
 
 
@@ -100,7 +112,7 @@ def test_a_config_that_anybody_may_write_is_warned_of(tmp_path: Path) -> None:
 
     (warning,) = read(file, {}).distrust
 
-    assert "everybody on this machine may write this file" in warning
+    assert "every user of this machine can write this file" in warning
 
 
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="needs root, to give a file away")

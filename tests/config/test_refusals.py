@@ -269,7 +269,7 @@ def test_any_document_is_a_config_or_a_config_error(servers: object, settings: o
         (
             '{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}',
             "mcpServers.a",
-            "is there more than once",
+            "appears more than once",
         ),
     ],
 )

@@ -167,10 +167,10 @@ def test_a_variable_that_is_not_set_is_a_warning_with_its_place(read_config: Rea
     )
 
     assert config.warnings == (
-        "mcpServers.github.args[1]: `${ONE}` is not set and stays as it is",
-        "settings.env.ALL: `${FOUR}` is not set and stays as it is",
-        "mcpServers.github.env.TOKEN: `${TWO}` is not set and stays as it is",
-        'mcpServers["my.docs"].headers.X: `${THREE}` is not set and stays as it is',
+        "mcpServers.github.args[1]: `${ONE}` is not set and is left unchanged",
+        "settings.env.ALL: `${FOUR}` is not set and is left unchanged",
+        "mcpServers.github.env.TOKEN: `${TWO}` is not set and is left unchanged",
+        'mcpServers["my.docs"].headers.X: `${THREE}` is not set and is left unchanged',
     )
     assert isinstance(config.groups[0].upstream, Program)
     assert config.groups[0].upstream.args == ("-v", "${ONE}")
@@ -182,14 +182,14 @@ def test_a_variable_that_is_not_set_is_a_warning_with_its_place(read_config: Rea
         ({"command": "${NOPE}"}, "mcpServers.a.command: `${NOPE}` is not set"),
         ({"command": ""}, "mcpServers.a.command: is empty"),
         ({"command": "${EMPTY}"}, "mcpServers.a.command: is empty"),
-        ({"command": "x\0"}, "mcpServers.a.command: holds a NUL character"),
+        ({"command": "x\0"}, "mcpServers.a.command: contains a NUL character"),
         ({"url": "${NOPE}"}, "mcpServers.a.url: `${NOPE}` is not set"),
         ({"url": "${SECRET}"}, "mcpServers.a.url: is not a URL once its variables are filled in"),
         (
             {"url": "http://h", "oauth": {"metadata_url": "x${SECRET}"}},
             "mcpServers.a.oauth.metadata_url: is not a URL once its variables are filled in",
         ),
-        ({"url": "http://h", "headers": {"X": "${LINES}"}}, "mcpServers.a.headers.X: holds a line break"),
+        ({"url": "http://h", "headers": {"X": "${LINES}"}}, "mcpServers.a.headers.X: contains a line break"),
         (
             {"command": "x", "env": {"T": "${NOPE:?log in}"}, "args": ["${EMPTY:?}"]},
             "mcpServers.a.args[0]: `${EMPTY}` is not set; mcpServers.a.env.T: `${NOPE}` is not set: log in",

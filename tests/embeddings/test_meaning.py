@@ -85,7 +85,7 @@ async def test_a_slow_endpoint_is_not_waited_for(caplog: pytest.LogCaptureFixtur
             assert await meaning.closeness("first", [TEXTS]) == []
             assert await meaning.closeness("second", [TEXTS]) == []
 
-        assert len([record for record in caplog.records if "words alone" in record.message]) == 1
+        assert len([record for record in caplog.records if "words only" in record.message]) == 1
         await meaning.close()
 
 

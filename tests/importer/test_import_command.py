@@ -418,3 +418,22 @@ def test_a_project_is_known_however_its_path_is_written(world: World) -> None:
     (world.project / "sub").mkdir()
     assert world.run("import", "claude", "--scope", "local", "--project", "sub/..").code == 0
     assert list(world.servers()) == ["time"]
+
+
+def test_an_import_goes_to_the_config_that_every_command_uses(
+    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("DYNAMIC_MCP_CONFIG")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configs"))
+    users = tmp_path / "configs" / "dynamic-mcp" / "dynamic-mcp.json"
+    world.write(".cursor/mcp.json", {"mcpServers": {"a": {"command": "x"}}})
+
+    assert world.run("import", "cursor", "--yes").code == 0
+    assert list(json.loads(users.read_text())["mcpServers"]) == ["a"]
+    assert not world.output.exists()
+
+    world.output.write_text('{"mcpServers": {}}')
+    assert world.run("import", "cursor", "--yes").code == 0
+    assert list(json.loads(world.output.read_text())["mcpServers"]) == ["a"]
+    assert world.run("import", "cursor", "--yes", "-o", "other.json").code == 0
+    assert (world.project / "other.json").exists()

@@ -19,6 +19,7 @@ if sys.platform == "win32":
 import pty
 
 BOUND_S = 30.0
+CONFIG = {"DYNAMIC_MCP_CONFIG": "dynamic-mcp.json"}
 DOWN, ENTER, INTERRUPT, BLANK = b"\x1b[B", b"\r", b"\x03", b" "
 
 
@@ -69,7 +70,7 @@ def terminal(home: Path, *args: str) -> Iterator[Terminal]:
         stdout=theirs,
         stderr=theirs,
         cwd=home,
-        env={**kept, "HOME": str(home), "TERM": "xterm", "COLUMNS": "200", "LINES": "50"},
+        env={**kept, "HOME": str(home), "TERM": "xterm", "COLUMNS": "200", "LINES": "50", **CONFIG},
         start_new_session=True,
     )
     os.close(theirs)

@@ -29,7 +29,7 @@ def test_servers_of_other_scopes_are_named_with_the_scope_that_replaces_them(wor
     world.run("import", "claude", "--scope", "all", "--yes")
     before = projects.read_bytes()
     ran = world.run("install", "claude", "--replace", "-c", str(world.output))
-    assert "taken out there: users" in ran.err
+    assert "removed there: users" in ran.err
     assert f"projects (project, `{projects}`)" in ran.err
     assert f"mine (local, `{users}`)" in ran.err
     assert "`--scope all` replaces them too" in ran.err
@@ -57,7 +57,7 @@ def test_a_server_that_is_not_in_the_config_stays_and_is_named(world: World) -> 
     world.cursor(a={"command": "a"}, b={"command": "b"})
     world.run("import", "cursor", "--only", "a", "--yes")
     ran = world.run("install", "cursor", "--replace", "-c", str(world.output))
-    assert "taken out there: a" in ran.err
+    assert "removed there: a" in ran.err
     assert "not in the config: b (user, " in ran.err
 
 

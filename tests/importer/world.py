@@ -45,6 +45,7 @@ class World:
             monkeypatch.delenv(name)
         monkeypatch.setenv("HOME", str(self.home))
         monkeypatch.chdir(self.project)
+        monkeypatch.setenv("DYNAMIC_MCP_CONFIG", str(self.output))
 
     def run(self, *args: str, stdin: str = "") -> Ran:
         """Run a command; what is piped into it is `stdin`."""

@@ -358,7 +358,7 @@ async def test_a_server_that_asks_for_no_login_gets_none(server: AuthServer, tmp
 
     code, _, words = await auth("login", "guarded", "-c", str(config(tmp_path, server.mcp_url)))
 
-    assert (code, "asks for no login" in words) == (0, True)
+    assert (code, "needs no login" in words) == (0, True)
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ async def test_a_full_disk_costs_the_cache_and_a_warning(tmp_path: Path) -> None
         resource.prlimit(program.process.pid, resource.RLIMIT_FSIZE, (0, 0))  # as if nothing more fitted on it
         await program.initialize()
         await assert_alive(program, "odd", "good")
-        assert (await said(program)).count("catalogs are not kept") == 1
+        assert (await said(program)).count("catalogs are not cached") == 1
     assert not kept(cache)
 
 
@@ -57,7 +57,7 @@ async def test_a_cache_that_cannot_be_written_costs_a_warning(tmp_path: Path) ->
     async with serving_from(cache, tmp_path, {"odd": odd(), "good": odd()}) as program:
         await program.initialize()
         await assert_alive(program, "odd", "good")
-        assert (await said(program)).count("catalogs are not kept") == 1
+        assert (await said(program)).count("catalogs are not cached") == 1
 
 
 # Row 55.
@@ -116,7 +116,7 @@ async def test_programs_that_share_a_cache_disturb_each_other_in_nothing(tmp_pat
         async with asyncio.timeout(10):
             while len(kept(cache)) < len(servers):  # noqa: ASYNC110 - a file raises no event
                 await asyncio.sleep(0.01)
-        assert not [words for program in programs for words in [await said(program)] if "kept catalog" in words]
+        assert not [words for program in programs for words in [await said(program)] if "cached catalog" in words]
     assert files_in(cache) == {*kept(cache)}
 
 
@@ -153,4 +153,4 @@ async def test_a_config_that_anybody_may_write_is_warned_of(tmp_path: Path) -> N
     async with running(str(file)) as program:
         await program.initialize()
         await assert_alive(program, "odd")
-        assert "everybody on this machine may write this file" in await said(program)
+        assert "every user of this machine can write this file" in await said(program)

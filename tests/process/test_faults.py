@@ -100,7 +100,7 @@ async def test_a_server_that_ends_in_mid_call_fails_it_at_once_and_is_there_for_
 async def test_the_last_words_of_a_server_are_part_of_the_reason(tmp_path: Path) -> None:
     async with serving(tmp_path, SERVERS) as program:
         result = await program.call("odd", "fault", {"kind": "exit_code"})
-        assert "its last words: " in text_of(result)
+        assert "; stderr: " in text_of(result)
 
 
 async def test_an_answer_without_its_newline_counts_when_the_server_ends(tmp_path: Path) -> None:

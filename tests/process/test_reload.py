@@ -97,7 +97,7 @@ async def test_a_wrong_config_is_told_once_and_the_old_one_serves_until_a_good_o
         assert await pid_of(program, "up") == pid
         program.end_input()
         assert await program.ends() == 0
-        assert (await program.stderr()).count("the config stays as it was") == 1
+        assert (await program.stderr()).count("the config was not reloaded") == 1
 
 
 # Row 52 of the fault matrix.

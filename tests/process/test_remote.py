@@ -71,7 +71,7 @@ async def works(program: Program, group: str) -> None:
     [
         ("401", "auth login far"),  # 36
         ("403", "`files:write`"),  # 37
-        ("404", "does not know the session"),  # 38
+        ("404", "no longer knows the session"),  # 38
         ("429_bare", "429"),  # 39
         ("500", "500"),  # 40
         ("reset", "may have run"),  # 41
@@ -85,8 +85,8 @@ async def works(program: Program, group: str) -> None:
         ("redirect_meta", "not followed"),
         ("redirect_loop", "not followed"),
         ("redirect_302", "not followed"),
-        ("html", "no MCP message"),  # 44
-        ("no_type", "no MCP message"),
+        ("html", "not an MCP message"),  # 44
+        ("no_type", "not an MCP message"),
         ("gzip_bomb", "max_message_bytes"),
         ("big_body", "max_message_bytes"),
         ("bad_json", "does not answer the request"),

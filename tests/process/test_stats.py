@@ -135,8 +135,17 @@ def test_a_person_at_a_terminal_sees_a_table_with_bars(tmp_path: Path) -> None:
     os.close(ours)
 
     assert process.wait(30) == 0
-    for words in ("group0", "group1", "█", "after one search", "one whole group"):
+    for words in (
+        "group0",
+        "group1",
+        "█",
+        "after one search",
+        "one whole group",
+        "DIRECT: the tools without dynamic-mcp",
+    ):
         assert words in shown.decode()
+    assert "█" * 30 in shown.decode()
+    assert "█" * 31 not in shown.decode(), "the longest bar is that of the largest figure"
 
 
 def test_a_terminal_without_blocks_gets_bars_of_plain_characters(tmp_path: Path) -> None:

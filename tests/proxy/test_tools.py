@@ -493,7 +493,7 @@ async def test_a_server_that_dies_during_a_call_says_that_it_may_have_run() -> N
         call = asyncio.create_task(client.call("up", "echo"))
         await upstream.hears("tools/call")
 
-        upstream.die("the server exited with code 1; its last words: out of memory")
+        upstream.die("the server exited with code 1; stderr: out of memory")
         result = await call
 
         assert result["isError"] is True

@@ -84,8 +84,8 @@ async def test_a_status_that_is_no_answer_fails_its_call(kind: str, said: str) -
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
-        ("html", "sent `text/html`, which is no MCP message: <html>"),  # 44
-        ("no_type", "sent `no content type`, which is no MCP message: hello"),
+        ("html", "sent `text/html`, which is not an MCP message: <html>"),  # 44
+        ("no_type", "sent `no content type`, which is not an MCP message: hello"),
         ("gzip_bomb", "over `max_message_bytes`"),
         ("not_gzip", "cannot be decoded"),
         ("big_body", "over `max_message_bytes`"),
@@ -141,7 +141,7 @@ async def test_who_is_asked_to_wait_too_long_is_told_so_and_does_not_ask_again()
     async with OddHttp() as server, opened(remote(server.url)) as link:
         with pytest.raises(HttpError, match="429"):
             await call(link, "fault", kind="429_long")
-        with pytest.raises(HttpError, match="left alone for 3"):
+        with pytest.raises(HttpError, match="asks to wait 3"):
             await call(link, "echo", text="x")
 
         assert len(server.heard(lambda request: b"tools/call" in request.body)) == 1
@@ -186,7 +186,7 @@ async def test_a_redirect_within_the_origin_keeps_method_body_and_credentials() 
         ("404", "404"),
         ("500", "500"),
         ("html", "text/html"),
-        ("close", "broke the connection off"),
+        ("close", "closed the connection"),
         ("redirect_302", "redirect"),
         ("empty", "sent nothing"),
     ],

@@ -40,7 +40,7 @@ async def test_an_endpoint_elsewhere_is_refused_and_gets_nothing(endpoint: str) 
 async def test_a_stream_that_drops_ends_the_link_and_its_calls_which_may_have_run() -> None:  # 47
     ear = Listening()
     async with OddHttp(older="yes") as server, opened(remote(server.url, "sse"), listener=ear) as link:
-        with pytest.raises(LinkLost, match="broke the connection off") as raised:
+        with pytest.raises(LinkLost, match="closed the connection") as raised:
             await call(link, "fault", kind="drop")
         await ear.hears_of_loss()
 
@@ -57,7 +57,7 @@ async def test_a_session_that_is_gone_means_that_nothing_was_executed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"), [("500", "500"), ("401", "401"), ("close", "broke"), ("redirect_302", "302")]
+    ("kind", "said"), [("500", "500"), ("401", "401"), ("close", "closed the connection"), ("redirect_302", "302")]
 )
 async def test_a_post_that_fails_costs_its_call_alone(kind: str, said: str) -> None:
     async with OddHttp(older="yes") as server, opened(remote(server.url, "sse")) as link:
@@ -81,7 +81,7 @@ async def test_a_post_that_is_never_answered_is_cut_by_the_timeout() -> None:
 async def test_a_server_that_names_no_endpoint_is_given_up() -> None:
     timeouts = Timeouts(connect_s=0.1, tools_s=1, resources_s=1, prompts_s=1)
     async with OddHttp(older="never") as server:
-        with pytest.raises(TimedOut, match="named no endpoint"):
+        with pytest.raises(TimedOut, match="sent no endpoint"):
             await open_link(remote(server.url, "sse", timeouts=timeouts), Ear(), Greeting())
 
 

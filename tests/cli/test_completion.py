@@ -1,0 +1,135 @@
+"""What Tab offers in a shell, from what is known already; the script for bash is run by bash."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.commands import Desk
+from tests.program import UPSTREAMS, full
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "colour": {"type": "string", "enum": ["red", "light blue"], "description": "Which\none"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "where": {"type": "object", "properties": {"city": {"type": "string"}, "indoors": {"type": "boolean"}}},
+    },
+}
+# Answers a list of one tool, and notes in a file that it was started.
+SERVER = """
+import json, pathlib, sys
+pathlib.Path(sys.argv[1]).open("a").write("started\\n")
+hello = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "1"}}
+answers = {"initialize": hello, "tools/list": {"tools": [{"name": "paint", "inputSchema": json.loads(sys.argv[2])}]}}
+for line in sys.stdin:
+    asked = json.loads(line)
+    if "id" in asked:
+        answer = {"jsonrpc": "2.0", "id": asked["id"], "result": answers.get(asked["method"], {})}
+        print(json.dumps(answer), flush=True)
+"""
+
+
+@pytest.fixture
+def painter(desk: Desk) -> Desk:
+    """A desk whose server has one tool with arguments, known from before."""
+    (desk.folder / "server.py").write_text(SERVER)
+    args = ["server.py", str(desk.folder / "starts"), json.dumps(SCHEMA)]
+    desk.configure({"art": {"command": sys.executable, "args": args, "cwd": "."}, "full": full()})
+    assert desk.run("tools").code == 0
+    return desk
+
+
+def offered(desk: Desk, line: str) -> list[str]:
+    """Return what is offered for the last word of a line, as zsh asks: with its words whole."""
+    words = f"dynamic-mcp {line}"
+    asked = {"_DYNAMIC_MCP_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    return [each.partition(",")[2] for each in desk.run(**asked).out.splitlines() if each]
+
+
+@pytest.mark.parametrize(
+    ("line", "values"),
+    [
+        ("call art paint ", ["colour=", "tags=", "where.city=", "where.indoors="]),
+        ("call art paint colour=red w", ["where.city=", "where.indoors="]),
+        ("call art paint colour=red tags=a ", ["tags=", "where.city=", "where.indoors="]),
+        ("call art paint colour=r", ["colour=red"]),
+        ("call art paint where.indoors=", ["where.indoors=true", "where.indoors=false"]),
+        ("call art paint nothing=", []),
+        ("call art unknown ", []),
+        ("prompt full gr", ["greet"]),
+        ("prompt full greet ", ["city=", "style="]),
+        ("prompt full greet city=Oslo ", ["style="]),
+        ("install curs", ["cursor"]),
+        ("uninstall curs", ["cursor"]),
+        ("import cursor goo", ["goose"]),
+    ],
+)
+def test_arguments_prompts_and_ai_tools_are_offered(painter: Desk, line: str, values: list[str]) -> None:
+    assert offered(painter, line) == values
+
+
+def test_no_server_is_started_to_complete(painter: Desk) -> None:
+    before = (painter.folder / "starts").read_text()
+    assert offered(painter, "call art paint col") == ["colour="]
+    assert (painter.folder / "starts").read_text() == before
+
+
+def test_without_a_config_nothing_is_offered_and_nothing_said(desk: Desk) -> None:
+    desk.config.write_text("{")
+    asked = {"_DYNAMIC_MCP_COMPLETE": "bash_complete", "COMP_WORDS": "dynamic-mcp call full echo ", "COMP_CWORD": "4"}
+    done = desk.run(**asked)
+    assert (done.out.strip(), done.err) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("words", "replies"),
+    [
+        (["call", "art", "paint", "col"], ["colour="]),
+        (["call", "art", "paint", "colour", "="], ["red", "light\\ blue"]),
+        (["call", "art", "paint", "colour", "=", "r"], ["red"]),
+        (["call", "art", "paint", "colour", "=", "red", "where.i"], ["where.indoors="]),
+        (["call", "art", "paint", "colour", "=", "red", "where.indoors", "=", "f"], ["false"]),
+        (["to"], ["tools"]),
+    ],
+)
+def test_bash_which_cuts_words_at_the_equals_sign_gets_what_it_can_put_there(
+    painter: Desk, words: list[str], replies: list[str]
+) -> None:
+    line = "dynamic-mcp"
+    for word in words:
+        line += word if word == "=" or line.endswith("=") else f" {word}"
+    program = painter.folder / "dynamic-mcp"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m dynamic_mcp "$@"\n')
+    program.chmod(0o755)
+    cut = " ".join(map(shlex.quote, ["dynamic-mcp", *words]))
+    script = f"""
+        compopt() {{ :; }}  # works while bash completes, only
+        eval "$({program} completions bash)"
+        COMP_WORDS=({cut}) COMP_CWORD={len(words)} COMP_LINE={shlex.quote(line)} COMP_POINT={len(line)}
+        _dynamic_mcp_completion {program}
+        printf '%s\\n' "${{COMPREPLY[@]}}"
+    """
+    done = subprocess.run(
+        ["bash", "-c", script],
+        cwd=painter.folder,
+        env=painter.environment(PYTHONPATH=str(UPSTREAMS.parent.parent)),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert (done.stdout.splitlines(), done.stderr) == (replies, "")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_no_space_is_put_after_a_key(desk: Desk, shell: str) -> None:
+    assert "== *= ]] && " in desk.run("completions", shell).out
+
+
+def test_the_script_is_for_the_program_by_its_name(desk: Desk) -> None:
+    assert "complete -o nosort -F _dynamic_mcp_completion dynamic-mcp" in desk.run("completions", "bash").out
