@@ -48,6 +48,11 @@ def _run(args: list[str]) -> int:
         from dynamic_mcp.cli.commands import invoke
 
         return invoke(args)
+    if not args and sys.stdin.isatty() and sys.stdout.isatty():
+        from dynamic_mcp.cli.wizard import offer
+
+        if (code := offer()) is not None:
+            return code
     gc.disable()  # what a start loads stays, so looking for garbage in it only takes time; serving looks again
     try:
         from dynamic_mcp.cli.serving import LogOptions, serve

@@ -12,12 +12,12 @@ from dynamic_mcp.cli import first_setup, import_view
 from dynamic_mcp.cli.changing import file_to_be
 from dynamic_mcp.cli.first_setup import FoundTool, Setup
 from dynamic_mcp.cli.importing import machine_of
-from dynamic_mcp.cli.invocation import Invocation
+from dynamic_mcp.cli.invocation import Invocation, invocation
 from dynamic_mcp.cli.main import run
 from dynamic_mcp.cli.one_at_a_time import changing_files
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.cli.trying import Trial, tried
-from dynamic_mcp.errors import InvalidArguments
+from dynamic_mcp.errors import ConfigError, InvalidArguments
 
 
 class Answers(Protocol):
@@ -100,6 +100,17 @@ def begin(this: Invocation, *, yes: bool) -> int:
         done = first_setup.carried_out(setup, this.out)
     _tell(this.out, setup, done)
     return 0
+
+
+def offer() -> int | None:
+    """Offer the setup to a person who has no config yet; return its exit code, None where it is not taken."""
+    this = invocation(None, quiet=False, verbose=0, as_json=False)
+    try:
+        this.file()
+    except ConfigError:
+        this.out.words("There is no config yet.")
+        return begin(this, yes=False) if _confirmed("Set up dynamic-mcp for the AI tools on this machine?") else None
+    return None
 
 
 def _decided(out: Output, setup: Setup, answers: Answers) -> Setup:

@@ -47,12 +47,14 @@ def servers_of(file: Path) -> dict[str, object]:
     return found
 
 
-def at_terminal(desk: Desk, home: Path, *turns: tuple[str, str]) -> tuple[str, int]:
-    """Run `init` on a terminal and answer each question that is waited for; return what was shown, and the code."""
+def at_terminal(
+    desk: Desk, home: Path, *turns: tuple[str, str], command: Sequence[str] = ("init",)
+) -> tuple[str, int]:
+    """Answer the questions of `init`, or another command, on a terminal; return what was shown, and the code."""
     ours, theirs = pty.openpty()
     environment = desk.environment(TERM="xterm", HOME=str(home), PATH=os.environ["PATH"], COLUMNS="200")
     process = subprocess.Popen(
-        desk.command("init"), cwd=desk.folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs
+        desk.command(*command), cwd=desk.folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs
     )
     os.close(theirs)
     shown, seen = "", 0
@@ -180,6 +182,32 @@ def test_a_project_s_own_servers_are_not_started(desk: Desk, home: Path, config:
 
     assert not (desk.folder / "started").exists()
     assert "foreign" not in servers_of(config)
+
+
+# --- without the word init -------------------------------------------------------------------------------
+
+
+def test_the_bare_program_offers_the_setup_to_a_person_without_a_config(desk: Desk, home: Path, config: Path) -> None:
+    shown, code = at_terminal(desk, home, ("Set up dynamic-mcp for the AI tools", "\r"), *entered(), command=())
+
+    assert code == 0
+    assert "There is no config yet" in shown
+    assert_is_set_up(home, config)
+
+
+def test_who_declines_is_told_how_to_get_a_config(desk: Desk, home: Path, config: Path) -> None:
+    shown, code = at_terminal(desk, home, ("Set up dynamic-mcp for the AI tools", "n"), command=())
+
+    assert code == 2
+    assert "`dynamic-mcp init` creates one" in shown
+    assert not config.exists()
+
+
+def test_a_client_is_asked_nothing(desk: Desk, home: Path) -> None:
+    done = run(desk, home)
+
+    assert (done.code, done.out) == (2, "")
+    assert "`dynamic-mcp init` creates one" in done.err
 
 
 # --- where there is nothing ------------------------------------------------------------------------------

@@ -40,8 +40,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "column(name): the column of docs/clients.md that the test decides")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let each report say which column its test decides."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what only the report runs, and let each test say which column it decides."""
+    if not os.environ.get("DYNAMIC_MCP_TEST_CLIENTS_WHOLE"):
+        left_out = [item for item in items if "whole" in getattr(item, "fixturenames", ())]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
     for item in items:
         if marker := item.get_closest_marker("column"):
             item.user_properties.append(("column", marker.args[0]))
@@ -65,10 +69,8 @@ def client(request: pytest.FixtureRequest) -> Client:
 
 
 @pytest.fixture
-def whole(client: Client) -> None:
-    """Skip what is more than the one turn of the ordinary tests."""
-    if not os.environ.get("DYNAMIC_MCP_TEST_CLIENTS_WHOLE"):
-        pytest.skip("`python -m tests.clients.report` runs this")
+def whole() -> None:
+    """Mark what is more than the one turn of the ordinary tests: only `python -m tests.clients.report` runs it."""
 
 
 @pytest.fixture

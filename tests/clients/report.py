@@ -44,6 +44,9 @@ A client rewrites some of its files by itself. They are read before and after ea
 client has written in between, `undo` only takes the entry out. The variables stand in the client's file in twenty-two
 spellings, of which each client knows a few, and others are in the shell only.
 """
+DIFFERING = """These spellings mean something else after an import, and are not compared. The names are those of the tests:
+`V_SET` is set, `V_EMPTY` is set to nothing, `V_UNSET` is not set.
+"""
 NOT_ASKED = "-"
 
 
@@ -81,12 +84,18 @@ def page(collector: Collector) -> str:
         cells = (collector.cell(client, column) for column in COLUMNS)
         rows.append((client.title, client.version, *cells, client.know))
     table = "".join(f"| {' | '.join(row)} |\n".replace("|  |", "| |") for row in rows)
+    differing = "".join(
+        f"- {client.title}: `{spelling}`: {meaning}\n"
+        for client in CLIENTS
+        for spelling, meaning in client.differs.items()
+    )
     broken = "".join(
         f"- {client.title}: {promise}\n"
         for client in CLIENTS
         for promise in dict.fromkeys(collector.broken[client.name])
     )
-    return BEGINNING + table + END + (f"\n## Where it says no\n\n{broken}" if broken else "")
+    known = f"\n## What is spelled differently\n\n{DIFFERING}\n{differing}"
+    return BEGINNING + table + END + known + (f"\n## Where it says no\n\n{broken}" if broken else "")
 
 
 def main() -> int:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,8 @@ class Client:
     `noise` matches what differs from turn to turn in what the client writes around results.
 
     What it does not do by itself is data too: spellings of variables that it `refuses` (`in_url` is its own),
-    `installs` where `dynamic-mcp install` knows it, and the reason why it shows `no_images`.
+    `installs` where `dynamic-mcp install` knows it, and the reason why it shows `no_images`. What `differs` are the
+    spellings (or headers) that mean something else after an import, each with what it means.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Client:
     noise: str = "(?!)"
     in_url: str = "${V_SHELL}"
     refuses: tuple[str, ...] = ()
+    differs: Mapping[str, str] = field(default_factory=dict)
     installs: bool = True
     no_images: str = ""
     know: str = ""
@@ -61,6 +63,9 @@ class Client:
 def _select(tool: str) -> Callable[[list[str]], Call]:
     return lambda names: Call(tool, {"query": f"select:{','.join(names)}"})
 
+
+_EMPTY = {"${V_EMPTY:-other}": "a variable that is set to nothing takes the default here, and stays empty there"}
+_UNSET = {"$V_UNSET": "a variable that is not set stays in the text, as `${V_UNSET}`"}
 
 # the name of the tool and the whole call, which an error and an image are told with
 _GEMINI_NAMES = r"'\w+_(?:lighthouse|tool)'|for function call: \{.*?\} with|\"name\":\"\w+\""
@@ -86,6 +91,7 @@ CLIENTS = (
         healthy=r"{server}: .* ✔ Connected",
         reveal=_select("ToolSearch"),
         noise=r"\[Image: source: [^\]]*\]",
+        differs=_EMPTY,
         know="hides the tools of servers behind its own search, but for entries with `alwaysLoad`",
     ),
     Client(
@@ -103,6 +109,10 @@ CLIENTS = (
         file=".codex/config.toml",
         lists=("mcp", "list"),
         healthy=r"{server} .* enabled ",
+        differs={
+            "v-v-empty": "a header that is made of an empty variable is sent empty, and left out there",
+            "v-v-unset": "a header that is made of a variable that is not set keeps its name, and is left out there",
+        },
         know="newer models get the tools of servers by its own search only; structured content replaces texts",
     ),
     Client(
@@ -118,6 +128,15 @@ CLIENTS = (
         file=".gemini/settings.json",
         lists=("mcp", "list"),
         healthy=r"✓ {server}: .* Connected",
+        differs={
+            **_EMPTY,
+            "$V_UNSET": "in arguments, a variable that is not set is empty here, and stays in the text there",
+            "${V_UNSET}": "the same",
+            "${env:V_SET}": "stays in the text, and is empty there in variables and headers",
+            "${env:V_UNSET}": "the same",
+            "$$V_SET": "`$` and the value; there the value is filled in once more, in variables and headers",
+            "$${V_SET}": "the same",
+        },
         know="refuses a result whose first text is a JSON array; puts texts into `<untrusted_context>`",
     ),
     Client(
@@ -134,6 +153,7 @@ CLIENTS = (
         healthy=r"✓\S* {server}: .* Connected",
         reveal=_select("tool_search"),
         noise=_GEMINI_NAMES,
+        differs=_UNSET,
         know="hides the tools of servers behind its own search; `qwen mcp list` lists what is switched off too",
     ),
     Client(
@@ -170,6 +190,7 @@ CLIENTS = (
         no_images="it shows none to a model of one's own provider",
         file=".copilot/mcp-config.json",
         lists=("mcp", "list"),
+        differs={**_EMPTY, **_UNSET},
         know="shows the text and the structured content of a result one after the other",
     ),
     Client(
@@ -218,6 +239,14 @@ CLIENTS = (
         refuses=("${V_UNSET}",),
         lists=("list",),
         healthy=r"- {server} \(\d+ tools",
+        differs={
+            "\\${V_SET}": "the backslash stays; there it goes in arguments and headers, and escapes in variables",
+            **_EMPTY,
+            "${env:V_SET}": "stays in the text; there it becomes the variable's name, in variables",
+            "${env:V_UNSET}": "the same",
+            "x${V_SET}y": "is filled in everywhere; there not inside of a variable's text",
+            "$env:V_SET": "is filled in everywhere; there not inside of a header's text",
+        },
         know="prints structured content in place of texts; one variable that is not set fails its whole config",
     ),
     Client(

@@ -55,7 +55,7 @@ async def test_a_client_lists_the_program_once_it_is_installed_and_its_own_serve
         assert _is_healthy(client, OURS, listed), listed
     listed_by_then = _theirs(machine)
     rewritten = {name for name, data in installed.items() if listed_by_then.get(name) != data}
-    await machine.dynamic_mcp("undo")
+    await machine.dynamic_mcp("undo", "--yes")
 
     after = _theirs(machine)
     untouched = before.keys() - rewritten
