@@ -44,8 +44,8 @@ A client rewrites some of its files by itself. They are read before and after ea
 client has written in between, `undo` only takes the entry out. The variables stand in the client's file in twenty-two
 spellings, of which each client knows a few, and others are in the shell only.
 """
-DIFFERING = """These spellings mean something else after an import, and are not compared. The names are the tests' own:
-`V_SET` is set, `V_EMPTY` is set to nothing, `V_UNSET` is not set.
+DIFFERING = """These spellings mean something else after an import, and are not compared. The names are those of the
+tests: `V_SET` is set, `V_EMPTY` is set to nothing, `V_UNSET` is not set.
 """
 NOT_ASKED = "-"
 
