@@ -16,7 +16,7 @@ from dynamic_mcp import wire
 
 Json = Any  # whatever JSON a test writes down
 UPSTREAMS = Path(__file__).parent / "upstreams"
-BOUND_S = 30.0
+BOUND_S = 60.0  # far beyond what anything takes here, also on a busy machine
 _LINE_BYTES = 256 << 20
 
 
@@ -47,6 +47,7 @@ class Program:
         self.reads.set()
         self._arrived = asyncio.Event()
         self._reader = asyncio.create_task(self._read())
+        self._said = bytearray()
         self._stderr = asyncio.create_task(self._read_stderr())
 
     def send(self, message: Json) -> None:
@@ -101,6 +102,12 @@ class Program:
     def reply(self, question: Mapping[str, Json], result: Json) -> None:
         """Answer a request of the program; a result that is bytes is JSON already."""
         self.send(b'{"jsonrpc":"2.0","id":%s,"result":%s}\n' % (to_json(question["id"]), to_json(result)))
+
+    async def says(self, words: str) -> None:
+        """Wait until the program has written these words to stderr."""
+        async with asyncio.timeout(BOUND_S):
+            while words.encode() not in self._said:
+                await self._arrived.wait()
 
     async def line(self, wanted: Callable[[bytes], bool]) -> bytes:
         """Wait for a line like this."""
@@ -163,7 +170,10 @@ class Program:
 
     async def _read_stderr(self) -> str:
         assert self.process.stderr is not None
-        return (await self.process.stderr.read()).decode()
+        while data := await self.process.stderr.read(65536):
+            self._said += data
+            self._wake()
+        return self._said.decode()
 
 
 @contextlib.asynccontextmanager
