@@ -121,6 +121,11 @@ class Machine:
             code = await process.wait()
         return Ran(code, out.read_text(errors="replace"), err.read_text(errors="replace"))
 
+    @property
+    def config(self) -> Path:
+        """The config that the program makes in this home."""
+        return self.home / ".config" / "dynamic-mcp" / "dynamic-mcp.json"
+
     async def dynamic_mcp(self, *args: str) -> Ran:
         """Run one of the program's own commands, which must succeed."""
         ran = await self.run(sys.executable, "-m", "dynamic_mcp", *args)

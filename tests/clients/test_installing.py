@@ -28,7 +28,7 @@ async def test_what_was_imported_is_left_to_the_client(client: Client, tmp_path:
     await machine.dynamic_mcp("import", *_from(client, machine), "--yes")
 
     assert {name: machine.read()[name] for name in before} == before
-    assert SERVER in (machine.work / "dynamic-mcp.json").read_text()
+    assert SERVER in machine.config.read_text()
     if client.lists:
         listed = await run(client, machine, *client.lists)
         assert _is_healthy(client, SERVER, listed), listed

@@ -195,7 +195,7 @@ async def put_in_front(client: Client, machine: Machine) -> None:
         await machine.dynamic_mcp("install", client.name, "--replace")
         return
     await machine.dynamic_mcp("import", "--file", str(machine.home / client.file), "--yes")
-    config = str(machine.work / "dynamic-mcp.json")
+    config = str(machine.config)
     machine.write(client.write("", {OURS: Server(("dynamic-mcp", config))}))
 
 
