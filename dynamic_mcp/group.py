@@ -330,9 +330,8 @@ class Group:
         self._offer.adopt(catalog)
         self._link, self._life.error = link, None
         self.use.begin()
-        self._life.enter(
-            State.READY, f"{counted(len(catalog.tools), 'tool')}, after {self._clock.now() - began:.1f} s"
-        )
+        took = f"after {self._clock.now() - began:.1f} s"
+        self._life.enter(State.READY, f"{counted(len(catalog.tools), 'tool')}, {took}")
         self._observer.opened(self)  # before those who wait for the link send over it
         self._end_attempt()
         return link

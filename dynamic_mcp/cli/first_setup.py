@@ -26,6 +26,7 @@ from dynamic_mcp.importer.merge import Entry
 from dynamic_mcp.importer.plan import Plan
 from dynamic_mcp.importer.read import read_tool
 from dynamic_mcp.importer.replacing import replacing
+from dynamic_mcp.wording import counted
 
 _NAMES_SHOWN = 60
 
@@ -43,7 +44,7 @@ class FoundTool:
             return f"{self.adapter.title}: no servers yet"
         listed = ", ".join(names)
         short = listed if len(listed) <= _NAMES_SHOWN else f"{listed[: _NAMES_SHOWN - 1]}…"
-        return f"{self.adapter.title}: {_count(len(names), 'server')} ({short})"
+        return f"{self.adapter.title}: {counted(len(names), 'server')} ({short})"
 
 
 @dataclass(frozen=True)
@@ -93,11 +94,11 @@ class Setup:
         new = self.new_servers
         if self.plan.is_changed:
             what = "create" if self.plan.before is None else "change"
-            yield f"{what} {self.file}: {_count(len(new), 'server')} ({', '.join(new)})"
+            yield f"{what} {self.file}: {counted(len(new), 'server')} ({', '.join(new)})"
         if self.left_out:
             yield f"leave out {', '.join(self.left_out)}; the tools keep what they have"
         if self.plan.variables:
-            secrets = _count(len(self.plan.variables), "secret")
+            secrets = counted(len(self.plan.variables), "secret")
             yield f"move {secrets} into {self.plan.env_file}, which only you can read"
         for tool in self.tools:
             file = target(tool.adapter, Scope.USER, machine_of(None)).file
@@ -158,10 +159,6 @@ def _planned(file: Path, tools: tuple[FoundTool, ...], memories: Memories) -> Se
     order = Order(output=file.absolute(), home=str(machine.home), project=machine.project, secrets="env")
     readings = [reading for tool in tools for reading in tool.readings]
     return Setup(file, tools, plan(readings, order, memories, describe=_described), memories)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _described(found: Found) -> Mapping[str, object]:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from dynamic_mcp.cli.output import Output
-from dynamic_mcp.cli.running import client, run
+from dynamic_mcp.cli.running import client, each_group, run
+from dynamic_mcp.cli.waiting import Waiting
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import DynamicMcpError, LoginNeeded, TimedOut
 from dynamic_mcp.group import Group
 from dynamic_mcp.importer.importing import config_of
 from dynamic_mcp.importer.merge import Entry
+from dynamic_mcp.wording import counted
 
 # A first `npx` or `uvx` downloads the server; longer than this nobody waits at a terminal.
 WITHIN_S = 60.0
@@ -29,22 +30,23 @@ class Trial:
     is_broken: bool = False
 
 
-def tried(out: Output, servers: Mapping[str, Entry], file: Path) -> dict[str, Trial]:
-    """Try the servers as serving that file would, the disabled ones not; return what came of each by name."""
+def tried(out: Output, servers: Mapping[str, Entry], file: Path, environment: Mapping[str, str]) -> dict[str, Trial]:
+    """Try the servers as serving that file would, the disabled ones not; return what came of each by name.
+
+    `environment` fills in their variables.
+    """
     enabled = {name: entry for name, entry in servers.items() if entry.get("enabled") is not False}
     if not enabled:
         return {}
-    config = config_of(enabled, file, os.environ)
-    count = "1 server" if len(enabled) == 1 else f"{len(enabled)} servers"
-    with out.waiting(f"starting {count}, at most {WITHIN_S:g} s"):
-        return run(_tried(config, out))
+    config = config_of(enabled, file, environment)
+    with out.waiting("trying", list(enabled)) as waiting:
+        return run(_tried(config, out, waiting))
 
 
-async def _tried(config: Config, out: Output) -> dict[str, Trial]:
+async def _tried(config: Config, out: Output, waiting: Waiting) -> dict[str, Trial]:
     async with client(config, out) as made:
-        groups = list(made.proxy.groups)
-        trials = await asyncio.gather(*map(_try, groups))
-        return {group.name: trial for group, trial in zip(groups, trials, strict=True)}
+        trials = await each_group(made, waiting, _try)
+        return {group.name: trial for group, trial in zip(made.proxy.groups, trials, strict=True)}
 
 
 async def _try(group: Group) -> Trial:
@@ -57,4 +59,4 @@ async def _try(group: Group) -> Trial:
         return Trial(f"{exc.reason}: {exc.hint}")
     except DynamicMcpError as exc:
         return Trial(getattr(exc, "reason", exc.message), is_broken=True)
-    return Trial("1 tool" if count == 1 else f"{count} tools", is_ok=True)
+    return Trial(counted(count, "tool"), is_ok=True)

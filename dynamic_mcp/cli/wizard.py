@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import Collection, Mapping, Sequence
@@ -115,7 +116,7 @@ def offer() -> int | None:
 
 def _decided(out: Output, setup: Setup, answers: Answers) -> Setup:
     """Try the servers, and settle what is left out and what is replaced."""
-    trials = tried(out, setup.new_servers, setup.file)
+    trials = tried(out, setup.new_servers, setup.file, {**os.environ, **setup.plan.variables})
     _show_trials(out, setup, trials)
     broken = [name for name, trial in trials.items() if trial.is_broken]
     if broken and answers.leaves_out(broken):

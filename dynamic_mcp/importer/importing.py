@@ -65,19 +65,8 @@ def plan(
     memory = memories.load(order.output)
     if order.is_afresh or before is None:  # what was once taken out of a config is no choice about another one
         memory = Memory(memory.salt)
-    rules = Rules(
-        order.home,
-        settle,
-        describe,
-        values=ChainMap({} if safe is None else safe.values, dict(order.environment)),
-        is_environment_settled=_has_settings_for_the_environment(document),
-    )
-    merge = Merge(servers, memory, rules if safe is None else replace(rules, write=safe.move))
-    placed = [_placed(reading, order) for reading in readings]
-    hidden = shadowed(placed, lambda found: _may_shadow(found, order))
-    items = tuple(
-        _item(found, hidden.get(key_of(found)), order, merge) for reading in placed for found in reading.servers
-    )
+    merge = Merge(servers, memory, _rules(order, document, safe, settle, describe))
+    items = _items(readings, order, merge)
     after = _written(text, servers, merge.servers)
     variables: Mapping[str, str] = {}
     if safe is not None and (variables := safe.used(merge.servers)) and not safe.named:
@@ -93,6 +82,31 @@ def plan(
         remarks=(*inheritance.remark(items), *gone(memory, readings, merge.servers)),
         env_file=safe.file if safe is not None and variables else None,
         variables=variables,
+    )
+
+
+def _rules(
+    order: Order,
+    document: Mapping[str, object],
+    safe: vault.Vault | None,
+    settle: Callable[[Conflict], Choice],
+    describe: Callable[[Found], Entry],
+) -> Rules:
+    rules = Rules(
+        order.home,
+        settle,
+        describe,
+        values=ChainMap({} if safe is None else safe.values, dict(order.environment)),
+        is_environment_settled=_has_settings_for_the_environment(document),
+    )
+    return rules if safe is None else replace(rules, write=safe.move)
+
+
+def _items(readings: Sequence[Reading], order: Order, merge: Merge) -> tuple[Item, ...]:
+    placed = [_placed(reading, order) for reading in readings]
+    hidden = shadowed(placed, lambda found: _may_shadow(found, order))
+    return tuple(
+        _item(found, hidden.get(key_of(found)), order, merge) for reading in placed for found in reading.servers
     )
 
 

@@ -26,7 +26,10 @@ def home(desk: Desk) -> Path:
     desk.config.unlink()
     home = desk.folder / "person"
     (home / ".cursor").mkdir(parents=True)
-    cursor = {"full": {**full(), "env": {"API_TOKEN": SECRET}}, "broken": {"command": "no-such-command"}}
+    start = " ".join([full()["command"], *full()["args"]])
+    needs_its_secret = ["-c", f'case "$API_TOKEN" in sk-*) exec {start};; esac; exit 3']
+    working = {"command": "sh", "args": needs_its_secret, "env": {"API_TOKEN": SECRET}}
+    cursor = {"full": working, "broken": {"command": "no-such-command"}}
     (home / ".cursor" / "mcp.json").write_text(json.dumps({"mcpServers": cursor}, indent=4))
     (home / ".claude.json").write_text(json.dumps({"theme": "dark", "mcpServers": {"other": odd()}}))
     return home
