@@ -73,6 +73,7 @@ class Group:
         self.name = config.name
         self.successor: Group | None = None
         self._observer = observer
+        self._changed = partial(observer.changed, self)
         self._open = opener
         self._clock = clock or LoopClock()
         self._jitter = jitter
@@ -396,6 +397,3 @@ class Group:
         self._attempt_over.set()
         self._attempt_over = asyncio.Event()
         self._offer.settle()
-
-    def _changed(self) -> None:
-        self._observer.changed(self)
