@@ -29,7 +29,7 @@ class Client:
     `noise` matches what differs from turn to turn in what the client writes around results.
 
     What it does not do by itself is data too: spellings of variables that it `refuses` (`in_url` is its own),
-    `installs` where `dynamic-mcp install` knows it, and the reason why it shows `no_images`. What `differs` are the
+    `installs` where `dynamic-mcp install` knows it, and the reasons why it shows `no_images` or `hides` the tools. What `differs` are the
     spellings (or headers) that mean something else after an import, each with what it means.
     """
 
@@ -52,6 +52,7 @@ class Client:
     differs: Mapping[str, str] = field(default_factory=dict)
     installs: bool = True
     no_images: str = ""
+    hides: str = ""
     know: str = ""
 
     @property
@@ -113,6 +114,7 @@ CLIENTS = (
             "v-v-empty": "a header that is made of an empty variable is sent empty, and left out there",
             "v-v-unset": "a header that is made of a variable that is not set keeps its name, and is left out there",
         },
+        hides="its own search finds them; `install` prints the setting that shows them, which an older Codex refuses",
         know="newer models get the tools of servers by its own search only; structured content replaces texts",
     ),
     Client(
