@@ -29,8 +29,8 @@ class Client:
     `noise` matches what differs from turn to turn in what the client writes around results.
 
     What it does not do by itself is data too: spellings of variables that it `refuses` (`in_url` is its own),
-    `installs` where `dynamic-mcp install` knows it, and the reasons why it shows `no_images` or `hides` the tools. What `differs` are the
-    spellings (or headers) that mean something else after an import, each with what it means.
+    `installs` where `dynamic-mcp install` knows it, and the reasons why it shows `no_images` or `hides` the tools.
+    What `differs` are the spellings (or headers) that mean something else after an import, each with what it means.
     """
 
     name: str
