@@ -210,7 +210,8 @@ def own_arguments(params: Mapping[str, Raw]) -> dict[str, Raw]:
         found = wire.members(given)
     except wire.Malformed:
         raise InvalidArguments("`arguments` is not an object") from None
-    arguments.refuse_twice(given, is_flat=True)
+    if not wire.are_all(found, given):
+        arguments.refuse_twice(given, is_flat=True)
     return found
 
 
