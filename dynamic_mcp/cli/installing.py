@@ -29,7 +29,7 @@ from dynamic_mcp.importer.found import Machine, Scope
 from dynamic_mcp.importer.install import Installation, installation, removal, target
 from dynamic_mcp.importer.journal import Deed, Journal
 from dynamic_mcp.importer.memory import Memories
-from dynamic_mcp.importer.replacing import Replacing, replacing
+from dynamic_mcp.importer.replacing import Replacing, Staying, replacing
 from dynamic_mcp.importer.secrets import Hiding
 from dynamic_mcp.importer.shapes import NAME
 
@@ -173,7 +173,7 @@ def _needs(this: Invocation, config: Path) -> Needs:
         return needs(config, os.environ)
     except ConfigError as exc:
         this.out.words(f"warning: {exc.message}: the variables that it needs are not known")
-        return Needs((), ())
+        return Needs((), {})
 
 
 def _replacing(adapter: Adapter, scope: str, machine: Machine, config: Path) -> Replacing:
@@ -239,12 +239,20 @@ def tell_limits(out: Output, adapter: Adapter, made: Installation, needed: Needs
             f"warning: {adapter.title} {client.habit}, and its entry cannot ask for {', '.join(made.withheld)}: put"
             " what the config needs into a file that `settings.variables_file` names"
         )
-    if client is not None and needed.wants_all and client.dropped == ("*",):
+    short = [name for name, unwanted in needed.wants_all.items() if not _held_back(adapter) <= unwanted]
+    if client is not None and short and client.dropped == ("*",):
         more = "; name what they need in `inherit_env` and install again" if client.can_be_asked else ""
         out.words(
-            f'warning: {adapter.title} {client.habit}; servers with `"inherit_env": "all"` get no more than that:'
-            f" {', '.join(needed.wants_all)}{more}"
+            f"warning: {adapter.title} {client.habit}; servers that want your whole environment (`inherit_env`)"
+            f" get no more than that: {', '.join(short)}{more}"
         )
+
+
+def _held_back(adapter: Adapter) -> frozenset[str]:
+    """Return the globs of what a tool is known to keep to itself; what keeps all but a few names to itself, all."""
+    if adapter.inherits is None or isinstance(adapter.inherits, str):
+        return frozenset("*")
+    return frozenset(each for each in adapter.inherits if each.startswith("!"))
 
 
 def _tell_what_stays(this: Invocation, adapter: Adapter, wanted: Replacing) -> None:
@@ -252,15 +260,22 @@ def _tell_what_stays(this: Invocation, adapter: Adapter, wanted: Replacing) -> N
     imported = [each for each in wanted.staying if each.is_imported and each.is_writable]
     others = [each for each in wanted.staying if not each.is_imported]
     fixed = [each for each in wanted.staying if each.is_imported and not each.is_writable]
-    scopes = sorted({each.source.scope.value for each in imported})
+    scopes = _scopes(imported)
+    # each scope by itself: what another one shadows is left out of `--scope all`
+    verb = "brings" if len(_scopes(others)) == 1 else "bring"
+    imports = [f"`dynamic-mcp import {adapter.name} --scope {each}`" for each in _scopes(others)]
     for text, found, hint in (
         ("of other scopes", imported, f"`--scope {scopes[0] if len(scopes) == 1 else 'all'}` replaces them too"),
-        ("not in the config", others, f"`dynamic-mcp import {adapter.name} --scope all` brings them in"),
+        ("not in the config", others, f"{' and '.join(imports)} {verb} them in"),
         ("in files that are not written", fixed, f"switch them off in {adapter.title}"),
     ):
         if found:
             named = ", ".join(f"{each.name} ({each.source.scope.value}, `{each.source.file}`)" for each in found)
             this.out.words(f"still on beside dynamic-mcp, {text}: {named}; {hint}")
+
+
+def _scopes(found: Iterable[Staying]) -> list[str]:
+    return sorted({each.source.scope.value for each in found})
 
 
 def _as_json(adapter: Adapter, made: Installation, wanted: Replacing | None) -> dict[str, object]:

@@ -20,10 +20,10 @@ _TEXTS = ("command", "args", "env", "env_file", "cwd", "url", "headers", "oauth"
 
 
 class Needs(Struct, frozen=True):
-    """The variables by name, sorted, and the servers that want all that there are."""
+    """The variables by name, sorted; and the servers that want all that there are, each with what it holds back."""
 
     names: tuple[str, ...]
-    wants_all: tuple[str, ...]
+    wants_all: Mapping[str, frozenset[str]]
 
 
 def needs(file: Path, environment: Mapping[str, str]) -> Needs:
@@ -48,15 +48,15 @@ def needs(file: Path, environment: Mapping[str, str]) -> Needs:
     names |= {name for text in _strings(settings.variables_file) for name in references(text, environment)}
     if settings.search is not None and settings.search.embeddings is not None:
         names |= {name for text in _strings(settings.search.embeddings) for name in references(text, environment)}
-    wants_all: list[str] = []
+    wants_all: dict[str, frozenset[str]] = {}
     for name, server in servers.items():
         if isinstance(server, form.Program):
             choice = settings.inherit_env if server.inherit_env is None else server.inherit_env
             if choice == "all" or (isinstance(choice, list) and "*" in choice):
-                wants_all.append(name)
+                wants_all[name] = frozenset(each for each in choice if each.startswith("!"))
             elif isinstance(choice, list):
                 names |= _inherited(choice, server, settings, environment)
-    return Needs(tuple(sorted(names)), tuple(wants_all))
+    return Needs(tuple(sorted(names)), wants_all)
 
 
 def _is_enabled(server: form.Server, settings: form.Settings) -> bool:

@@ -46,7 +46,7 @@ def sources(adapter: Adapter, machine: Machine, scopes: Collection[Scope] = tupl
 def read_tool(adapter: Adapter, scopes: Collection[Scope] | None, machine: Machine) -> list[Reading]:
     """What the files of a tool hold, a Reading for each file that is there, project before local before user.
 
-    Without scopes, the project's files count where there is anything in them, else the user's.
+    Without scopes, the project's files count where they have a server or cannot be read, else the user's.
     """
     return [reading for _, reading in _readings(adapter, scopes, machine)]
 
@@ -79,8 +79,10 @@ def _readings(adapter: Adapter, scopes: Collection[Scope] | None, machine: Machi
     if scopes is not None:
         return [each for scope in _BY_SCOPE if scope in scopes for each in _of_scope(adapter, scope, machine)]
     found = _of_scope(adapter, Scope.PROJECT, machine)
-    if not any(not place.borrowed and (each.servers or each.error or each.notices) for place, each in found):
-        return [*_of_scope(adapter, Scope.USER, machine), *_not_asked_for(adapter, Scope.LOCAL, machine)]
+    own = [(place, each) for place, each in found if not place.borrowed]
+    if not any(each.servers or each.error for _, each in own):
+        users = [*_of_scope(adapter, Scope.USER, machine), *_not_asked_for(adapter, Scope.LOCAL, machine)]
+        return [*(each for each in own if each[1].notices), *users]
     known = {reading.source.file for _, reading in found}  # a project may be the home directory itself
     left_out = (_not_asked_for(adapter, scope, machine, known) for scope in (Scope.LOCAL, Scope.USER))
     return [*found, *(each for some in left_out for each in some)]

@@ -67,4 +67,4 @@ def test_what_inherit_env_names_is_needed_where_it_is_set_and_not_set_by_the_con
 
 def test_servers_that_want_everything_are_named(tmp_path: Path) -> None:
     servers = {"a": {"command": "x"}, "b": {"command": "x", "inherit_env": "safe"}, "c": {"url": "https://a.example"}}
-    assert of(tmp_path, servers, {"inherit_env": "all"}) == Needs((), ("a",))
+    assert of(tmp_path, servers, {"inherit_env": "all"}) == Needs((), {"a": frozenset()})

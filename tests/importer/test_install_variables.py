@@ -124,6 +124,14 @@ def test_servers_that_want_every_variable_are_said_to_get_only_what_the_tool_pas
     assert "get no more" not in world.run("install", "claude").err
 
 
+def test_servers_that_want_no_more_than_the_tool_passes_are_not_warned_of(world: World) -> None:
+    world.write(".gemini/settings.json", {"mcpServers": {"own": {"command": "g"}}})
+    world.run("import", "gemini", "--yes")
+    assert "get no more" not in world.run("install", "gemini", "-c", str(world.output)).err
+    config(world, all={"command": "x", "inherit_env": "all"}, most={"command": "y", "inherit_env": ["*", "!A"]})
+    assert "get no more than that: all, most" in world.run("install", "gemini").err
+
+
 @pytest.mark.parametrize(("tool", "field"), [("claude", "alwaysLoad"), ("qwen-code", "alwaysLoadTools")])
 def test_the_two_tools_stay_in_the_models_sight_unless_a_user_says_otherwise(
     world: World, tool: str, field: str

@@ -42,6 +42,15 @@ def test_a_projects_settings_without_servers_do_not_hide_the_users(tmp_path: Pat
     assert [each.source for each in readings] == [Source("vscode", Scope.USER, user)]
 
 
+def test_a_projects_file_that_only_switches_servers_does_not_hide_the_users(tmp_path: Path) -> None:
+    here = machine(tmp_path)
+    put(here.project / ".codex/config.toml", "[mcp_servers.a]\nenabled = false\n")
+    user = put(here.home / ".codex/config.toml", '[mcp_servers.a]\ncommand = "demo"\n')
+    readings = read_tool(tool_named("codex"), None, here)
+    assert [each.source.file for each in readings if each.servers] == [user]
+    assert any("only switches a server" in str(notice) for each in readings for notice in each.notices)
+
+
 def test_servers_for_one_project_only_are_mentioned_where_they_were_not_asked_for(tmp_path: Path) -> None:
     here = machine(tmp_path)
     put(here.home / ".claude.json", {"projects": {str(here.project): SERVERS}})
