@@ -21,7 +21,7 @@ from dynamic_mcp.importer.found import Found, Machine, Reading, Scope
 from dynamic_mcp.importer.importing import Order, plan
 from dynamic_mcp.importer.install import entry_in, installation, target
 from dynamic_mcp.importer.known import TOOLS
-from dynamic_mcp.importer.memory import Memories
+from dynamic_mcp.importer.memory import Key, Memories, key_of
 from dynamic_mcp.importer.merge import Entry
 from dynamic_mcp.importer.plan import Plan
 from dynamic_mcp.importer.read import read_tool
@@ -75,7 +75,7 @@ class Setup:
 
     def without(self, names: Collection[str]) -> Setup:
         """Return the setup without the servers that would get these names."""
-        gone = {id(item.found) for item in self.plan.items if item.name in names}
+        gone = {key_of(item.found) for item in self.plan.items if item.name in names}
         tools = tuple(replace(tool, readings=_kept(tool.readings, gone)) for tool in self.tools)
         return replace(_planned(self.file, tools, self.memories), left_out=tuple(names))
 
@@ -168,9 +168,9 @@ def _described(found: Found) -> Mapping[str, object]:
     return describe.described(found.name, found.entry)
 
 
-def _kept(readings: Sequence[Reading], gone: Collection[int]) -> tuple[Reading, ...]:
+def _kept(readings: Sequence[Reading], gone: Collection[Key]) -> tuple[Reading, ...]:
     return tuple(
-        replace(reading, servers=tuple(found for found in reading.servers if id(found) not in gone))
+        replace(reading, servers=tuple(found for found in reading.servers if key_of(found) not in gone))
         for reading in readings
     )
 

@@ -60,7 +60,8 @@ class _Person:
 
         choices = [questionary.Choice(str(tool), value=number, checked=True) for number, tool in enumerate(found)]
         question = "Set up dynamic-mcp for (space toggles, enter continues):"
-        return [found[number] for number in questionary.checkbox(question, choices=choices).unsafe_ask()]
+        asked = questionary.checkbox(question, choices=choices, instruction=" ")  # its own does not fit in a line
+        return [found[number] for number in asked.unsafe_ask()]
 
     def leaves_out(self, broken: Sequence[str]) -> bool:
         count = "the server that does" if len(broken) == 1 else f"the {len(broken)} servers that do"

@@ -118,6 +118,18 @@ def test_yes_does_the_same_without_a_terminal(desk: Desk, home: Path, config: Pa
     assert (called.code, called.out) == (0, "it works\n")
 
 
+def test_a_broken_server_of_a_tool_that_passes_on_its_whole_environment_is_left_out(
+    desk: Desk, home: Path, config: Path
+) -> None:
+    broken = {"command": "no-such-command"}
+    (home / ".claude.json").write_text(json.dumps({"mcpServers": {"other": odd(), "gone": broken}}))
+
+    assert run(desk, home, "init", "--yes").code == 0
+
+    assert set(servers_of(config)) == {"full", "other"}
+    assert servers_of(home / ".claude.json")["gone"] == broken
+
+
 def test_undo_takes_back_every_byte(desk: Desk, home: Path, config: Path) -> None:
     files = (home / ".cursor" / "mcp.json", home / ".claude.json")
     before = [file.read_bytes() for file in files]
