@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import ChainMap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from json import JSONDecodeError
@@ -73,7 +73,8 @@ def plan(
         is_environment_settled=_has_settings_for_the_environment(document),
     )
     merge = Merge(servers, memory, rules if safe is None else replace(rules, write=safe.move))
-    placed = [_placed(reading, order) for reading in readings]
+    replaced_in = {reading.source.tool for reading in readings if reading.starts_us}
+    placed = [_with_replaced_on(_placed(reading, order), replaced_in, memory) for reading in readings]
     hidden = shadowed(placed, lambda found: _may_shadow(found, order))
     items = tuple(
         _item(found, hidden.get(key_of(found)), order, merge) for reading in placed for found in reading.servers
@@ -112,6 +113,20 @@ def _placed(reading: Reading, order: Order) -> Reading:
     is_elsewhere = not is_here and reading.source.scope is not Scope.USER
     servers = (_with_whole_paths(found, order) if is_elsewhere else found for found in reading.servers)
     return replace(reading, servers=tuple(map(inheritance.with_environment, servers)))
+
+
+def _with_replaced_on(reading: Reading, tools: Collection[str], memory: Memory) -> Reading:
+    """Return the reading with the servers on that these tools have switched off because they start us instead.
+
+    Those are the ones that were on when they were imported.
+    """
+    if reading.source.tool not in tools:
+        return reading
+    servers = (
+        found.without_field("enabled") if found.is_off and memory.was_on(found) else found
+        for found in reading.servers
+    )
+    return replace(reading, servers=tuple(servers))
 
 
 def _with_whole_paths(found: Found, order: Order) -> Found:
