@@ -130,6 +130,15 @@ def test_a_broken_server_of_a_tool_that_passes_on_its_whole_environment_is_left_
     assert servers_of(home / ".claude.json")["gone"] == broken
 
 
+def test_an_impatient_enter_leaves_nothing_of_the_spinner_on_the_screen(desk: Desk, home: Path) -> None:
+    shown, code = at_terminal(desk, home, (QUESTIONS[0], "\r"), ("starting 3 servers", "\r\r\r\r"))
+
+    assert code == 0
+    assert "Done. Next" in shown
+    # the drawing itself goes to a new line once, at its end, and back again
+    assert len([line for line in shown.split("\n") if line.rstrip("\r").endswith("at most 60 s")]) == 1
+
+
 def test_undo_takes_back_every_byte(desk: Desk, home: Path, config: Path) -> None:
     files = (home / ".cursor" / "mcp.json", home / ".claude.json")
     before = [file.read_bytes() for file in files]
