@@ -26,6 +26,7 @@ from dynamic_mcp.importer.merge import Entry
 from dynamic_mcp.importer.plan import Plan
 from dynamic_mcp.importer.read import read_tool
 from dynamic_mcp.importer.replacing import replacing
+from dynamic_mcp.importer.shapes import has_switch
 
 _NAMES_SHOWN = 60
 
@@ -102,7 +103,8 @@ class Setup:
         for tool in self.tools:
             file = target(tool.adapter, Scope.USER, machine_of(None)).file
             out = self._taken_from(tool) if self.replaces else []
-            rest = f", and take {', '.join(out)} out" if out else ""
+            how = "switch {} off" if has_switch(tool.adapter) else "take {} out"
+            rest = f", and {how.format(', '.join(out))}" if out else ""
             yield f"add dynamic-mcp to {tool.adapter.title} ({file}){rest}"
 
     def _taken_from(self, tool: FoundTool) -> list[str]:

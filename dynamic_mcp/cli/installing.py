@@ -104,7 +104,8 @@ def undo(this: Invocation, ids: Sequence[str], *, yes: bool, dry_run: bool) -> i
     if dry_run:
         return _told(this, [word for deed in deeds for word in (_titled("to be undone", deed), *known.preview(deed))])
     with changing_files():
-        return _told(this, [word for deed in deeds for word in _undone(known, deed)])
+        # another command may have undone them since they were looked up
+        return _told(this, [word for deed in deeds for word in _undone(known, known.deed(deed.id))])
 
 
 def _undone(known: Journal, deed: Deed) -> list[str]:

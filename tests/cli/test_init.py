@@ -118,6 +118,16 @@ def test_yes_does_the_same_without_a_terminal(desk: Desk, home: Path, config: Pa
     assert (called.code, called.out) == (0, "it works\n")
 
 
+def test_what_a_tool_can_switch_off_is_not_said_to_be_taken_out(desk: Desk, home: Path) -> None:
+    (home / ".gemini").mkdir()
+    (home / ".gemini" / "settings.json").write_text(json.dumps({"mcpServers": {"third": odd(env={"OF_ITS_OWN": "1"})}}))
+
+    said = run(desk, home, "init", "--yes").err
+
+    assert ".gemini/settings.json), and switch third off\n" in said
+    assert ".cursor/mcp.json), and take full out\n" in said
+
+
 def test_a_broken_server_of_a_tool_that_passes_on_its_whole_environment_is_left_out(
     desk: Desk, home: Path, config: Path
 ) -> None:
