@@ -72,7 +72,9 @@ class Setup:
     @property
     def is_anything(self) -> bool:
         """Tell whether a file would be another."""
-        return self.plan.is_changed or any(_has_no_entry(tool.adapter) for tool in self.tools)
+        return self.plan.is_changed or any(
+            _has_no_entry(tool.adapter) or self._taken_from(tool) for tool in self.tools
+        )
 
     def without(self, names: Collection[str]) -> Setup:
         """Return the setup without the servers that would get these names."""
@@ -102,17 +104,22 @@ class Setup:
             yield f"move {secrets} into {self.plan.env_file}, which only you can read"
         for tool in self.tools:
             file = target(tool.adapter, Scope.USER, machine_of(None)).file
-            out = self._taken_from(tool) if self.replaces else []
+            out = self._taken_from(tool)
             how = "switch {} off" if has_switch(tool.adapter) else "take {} out"
-            rest = f", and {how.format(', '.join(out))}" if out else ""
-            yield f"add dynamic-mcp to {tool.adapter.title} ({file}){rest}"
+            rest = how.format(", ".join(out))
+            where = f"{tool.adapter.title} ({file})"
+            if _has_no_entry(tool.adapter):
+                yield f"add dynamic-mcp to {where}{f', and {rest}' if out else ''}"
+            elif out:
+                yield f"{rest} {'in' if has_switch(tool.adapter) else 'of'} {where}"
 
     def _taken_from(self, tool: FoundTool) -> list[str]:
-        return [
-            item.found.name
-            for item in self.plan.items
-            if item.found.source.tool == tool.adapter.name and item.entry is not None
-        ]
+        """Return the servers that the tool loses: those that are in the config, and not switched off already."""
+        if not self.replaces:
+            return []
+        found = (found for reading in tool.readings for found in reading.servers)
+        there = {key_of(each) for each in found if not (each.is_off and has_switch(tool.adapter))}
+        return [item.found.name for item in self.plan.items if item.entry is not None and key_of(item.found) in there]
 
 
 def found_tools(machine: Machine) -> list[FoundTool]:

@@ -90,10 +90,10 @@ def begin(this: Invocation, *, yes: bool) -> int:
         this.out.words("Nothing was chosen, so nothing is changed.")
         return 0
     setup = _decided(this.out, first_setup.planned(file, chosen), answers)
-    _show(this.out, setup)
     if not setup.is_anything:
         this.out.words("Everything is set up already; nothing is changed.")
         return 0
+    _show(this.out, setup)
     if not answers.goes_ahead():
         this.out.words("Nothing is changed.")
         return 0

@@ -120,7 +120,9 @@ def test_yes_does_the_same_without_a_terminal(desk: Desk, home: Path, config: Pa
 
 def test_what_a_tool_can_switch_off_is_not_said_to_be_taken_out(desk: Desk, home: Path) -> None:
     (home / ".gemini").mkdir()
-    (home / ".gemini" / "settings.json").write_text(json.dumps({"mcpServers": {"third": odd(env={"OF_ITS_OWN": "1"})}}))
+    (home / ".gemini" / "settings.json").write_text(
+        json.dumps({"mcpServers": {"third": odd(env={"OF_ITS_OWN": "1"})}})
+    )
 
     said = run(desk, home, "init", "--yes").err
 
@@ -168,6 +170,19 @@ def test_a_second_time_there_is_nothing_to_do(desk: Desk, home: Path, config: Pa
 
     assert done.code == 0
     assert "Everything is set up already" in done.err
+    assert "add dynamic-mcp to" not in done.err
+
+
+def test_a_server_that_has_come_back_into_a_tool_is_taken_out_again(desk: Desk, home: Path, config: Path) -> None:
+    file = home / ".claude.json"
+    before = json.loads(file.read_text())["mcpServers"]
+    run(desk, home, "init", "--yes")
+    file.write_text(json.dumps({"mcpServers": {**servers_of(file), **before}}))
+
+    done = run(desk, home, "init", "--yes")
+
+    assert f"take other out of Claude Code ({file})" in done.err
+    assert set(servers_of(file)) == {"dynamic-mcp"}
 
 
 # --- other answers ---------------------------------------------------------------------------------------
