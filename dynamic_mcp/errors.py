@@ -65,6 +65,15 @@ class NotFound(DynamicMcpError):
         self.near = tuple(near)
 
 
+class NothingToUndo(NotFound):
+    """No change is left that can be undone."""
+
+    def __init__(self) -> None:
+        DynamicMcpError.__init__(self, "there is nothing to undo")
+        self.name = ""
+        self.near = ()
+
+
 class ResourceNotFound(NotFound):
     """A URI that no group has."""
 

@@ -36,7 +36,9 @@ class Wanted:
 
 
 def call(this: Invocation, wanted: Wanted) -> int:
-    """Call a tool and print its result; returns the exit code."""
+    """Call a tool and print its result; returns the exit code. Raises InvalidArguments before anything runs."""
+    if wanted.select is not None:
+        _check_path(wanted.select)
     config = with_timeout(_unabridged(this.config_of(wanted.group)), wanted.timeout, "tools_s")
     return run(_called(this, config, wanted))
 
@@ -119,6 +121,17 @@ def _shown(this: Invocation, result: Raw, wanted: Wanted) -> int:
     return _ERROR_CODE if is_error else 0
 
 
+def _check_path(path: str) -> None:
+    from dynamic_mcp import selection
+
+    try:
+        selection.is_definite(path)
+    except selection.BadPath as exc:
+        raise InvalidArguments(
+            f"--select `{path[:100]}` is not a JSONPath: {exc}", hint="as `$.items[*].id`"
+        ) from exc
+
+
 def _show_selected(this: Invocation, result: Raw, wanted: Wanted) -> int:
     """Print what `--select` matches as JSON; where it matches nothing, save the whole, because the tool ran."""
     from dynamic_mcp import results, selection
@@ -130,7 +143,7 @@ def _show_selected(this: Invocation, result: Raw, wanted: Wanted) -> int:
         this.out.json(selection.written(selection.value(wanted.select, data)).encode())
         return 0
     except selection.BadPath as exc:
-        why = f"`{wanted.select}` cannot be used as a JSONPath: {exc}"
+        why = f"`{wanted.select}` cannot be applied to its result: {exc}"
     except LookupError:
         why = f"nothing matches `{wanted.select}` in {selection.shape(data)}"
     except ValueError:

@@ -22,11 +22,14 @@ _STDERR_LINES = 5
 
 def check(this: Invocation) -> int:
     """Print what is to be said of the config; returns the exit code."""
-    _, findings = _of_files(this.file())
+    file = this.file()
+    config, findings = _of_files(file)
     if this.out.is_json:
         this.out.json(findings)
     else:
         _show(this.out, findings)
+    if config is not None and not config.groups:
+        this.out.words(without_groups(file))
     return exit_code(findings)
 
 
@@ -45,12 +48,12 @@ def doctor(this: Invocation, group: str | None) -> int:
         this.out.json({"config": str(file), "findings": findings, "groups": examined})
     else:
         _show(this.out, findings)
-        if config is not None and not config.groups:
-            this.out.words(without_groups(file))
         errors = [finding for finding in findings if finding.level is Level.ERROR]
         for each in examined:
             if each.is_up or not any(_is_of(error, each.group) for error in errors):  # else it stands above
                 _show_group(this.out, each, is_verbose=this.verbose > 0)
+    if config is not None and not config.groups:
+        this.out.words(without_groups(file))
     return exit_code([*findings, *(finding for each in examined for finding in each.findings)])
 
 

@@ -21,11 +21,12 @@ from dynamic_mcp.importer.found import Found, Machine, Reading, Scope
 from dynamic_mcp.importer.importing import Order, plan
 from dynamic_mcp.importer.install import entry_in, installation, target
 from dynamic_mcp.importer.known import TOOLS
-from dynamic_mcp.importer.memory import Memories
+from dynamic_mcp.importer.memory import Key, Memories, key_of
 from dynamic_mcp.importer.merge import Entry
 from dynamic_mcp.importer.plan import Plan
 from dynamic_mcp.importer.read import read_tool
 from dynamic_mcp.importer.replacing import replacing
+from dynamic_mcp.importer.shapes import has_switch
 from dynamic_mcp.wording import counted
 
 _NAMES_SHOWN = 60
@@ -72,11 +73,13 @@ class Setup:
     @property
     def is_anything(self) -> bool:
         """Tell whether a file would be another."""
-        return self.plan.is_changed or any(_has_no_entry(tool.adapter) for tool in self.tools)
+        return self.plan.is_changed or any(
+            _has_no_entry(tool.adapter) or self._taken_from(tool) for tool in self.tools
+        )
 
     def without(self, names: Collection[str]) -> Setup:
         """Return the setup without the servers that would get these names."""
-        gone = {id(item.found) for item in self.plan.items if item.name in names}
+        gone = {key_of(item.found) for item in self.plan.items if item.name in names}
         tools = tuple(replace(tool, readings=_kept(tool.readings, gone)) for tool in self.tools)
         return replace(_planned(self.file, tools, self.memories), left_out=tuple(names))
 
@@ -102,16 +105,22 @@ class Setup:
             yield f"move {secrets} into {self.plan.env_file}, which only you can read"
         for tool in self.tools:
             file = target(tool.adapter, Scope.USER, machine_of(None)).file
-            out = self._taken_from(tool) if self.replaces else []
-            rest = f", and take {', '.join(out)} out" if out else ""
-            yield f"add dynamic-mcp to {tool.adapter.title} ({file}){rest}"
+            out = self._taken_from(tool)
+            how = "switch {} off" if has_switch(tool.adapter) else "take {} out"
+            rest = how.format(", ".join(out))
+            where = f"{tool.adapter.title} ({file})"
+            if _has_no_entry(tool.adapter):
+                yield f"add dynamic-mcp to {where}{f', and {rest}' if out else ''}"
+            elif out:
+                yield f"{rest} {'in' if has_switch(tool.adapter) else 'of'} {where}"
 
     def _taken_from(self, tool: FoundTool) -> list[str]:
-        return [
-            item.found.name
-            for item in self.plan.items
-            if item.found.source.tool == tool.adapter.name and item.entry is not None
-        ]
+        """Return the servers that the tool loses: those that are in the config, and not switched off already."""
+        if not self.replaces:
+            return []
+        found = (found for reading in tool.readings for found in reading.servers)
+        there = {key_of(each) for each in found if not (each.is_off and has_switch(tool.adapter))}
+        return [item.found.name for item in self.plan.items if item.entry is not None and key_of(item.found) in there]
 
 
 def found_tools(machine: Machine) -> list[FoundTool]:
@@ -165,9 +174,9 @@ def _described(found: Found) -> Mapping[str, object]:
     return describe.described(found.name, found.entry)
 
 
-def _kept(readings: Sequence[Reading], gone: Collection[int]) -> tuple[Reading, ...]:
+def _kept(readings: Sequence[Reading], gone: Collection[Key]) -> tuple[Reading, ...]:
     return tuple(
-        replace(reading, servers=tuple(found for found in reading.servers if id(found) not in gone))
+        replace(reading, servers=tuple(found for found in reading.servers if key_of(found) not in gone))
         for reading in readings
     )
 

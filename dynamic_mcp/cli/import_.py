@@ -22,7 +22,7 @@ wrong; 3 nothing found; 4 done in part.
 @click.option(
     "--scope",
     type=click.Choice(["user", "project", "local", "all"]),
-    help="Whose settings. Default: the project's if there are any, else the user's.",
+    help="Which settings to read. Default: the project's if there are any, else the user's.",
 )
 @click.option("-g", "--global", "is_global", is_flag=True, help="The same as `--scope user`.")
 @click.option("--project", metavar="DIR", type=click.Path(file_okay=False), help="The project. Default: here.")
@@ -42,7 +42,7 @@ wrong; 3 nothing found; 4 done in part.
     type=click.Choice(["ask", "keep", "replace", "rename"]),
     default="ask",
     show_default=True,
-    help="What to do if a server changed both here and there. Without a terminal, `ask` means `keep`.",
+    help="What to do with a server that changed in the config and in the tool. Without a terminal, `ask` is `keep`.",
 )
 @click.option("--only", multiple=True, metavar="GLOB", help="Only servers with matching names.")
 @click.option("--exclude", multiple=True, metavar="GLOB", help="Skip servers with matching names.")
@@ -57,14 +57,14 @@ wrong; 3 nothing found; 4 done in part.
 @click.option(
     "--describe",
     type=click.Choice(["auto", "server", "ask", "none"]),
-    help="Where descriptions are from that the tool does not have: a table of well-known servers (auto, the default),"
-    " the server itself, or you.",
+    help="Where to get a description that the tool does not have: from a table of well-known servers (auto, the"
+    " default), from the server itself, or from you.",
 )
-@click.option("--trust", is_flag=True, help="Let `--describe server` start what a project's files name.")
+@click.option("--trust", is_flag=True, help="Let `--describe server` start servers from a project's files too.")
 @click.option("--strict", is_flag=True, help="Treat warnings as errors.")
-@click.option("-y", "--yes", is_flag=True, help="Ask nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Ask no questions.")
 @click.option(
-    "-f", "--force", is_flag=True, help="Replace the output instead of merging into it; `undo` restores the old one."
+    "-f", "--force", is_flag=True, help="Replace the config instead of merging into it; `undo` restores the old one."
 )
 @click.option("--dry-run", is_flag=True, help="Show the difference and write nothing.")
 @click.option("--list", "is_list", is_flag=True, help="List what was found and write nothing.")
@@ -72,10 +72,10 @@ wrong; 3 nothing found; 4 done in part.
 @verbose_option
 @json_option
 def command(**given: Any) -> int:  # Any: click's values, each of its option's kind
-    """Convert the MCP servers of TOOLs into one dynamic-mcp.json. Nothing that is found is run.
+    """Import the MCP servers of TOOLs into one config. No server is started, unless `--describe server` asks for it.
 
-    Without a TOOL, on a terminal: shows what there is and lets you choose. An output that is there is merged
-    into: your descriptions, filters, comments and order stay, and what changed on one side only is taken over.
+    Without a TOOL, on a terminal: shows what was found and lets you choose. An existing config is merged into: your
+    descriptions, filters, comments and order stay; a change made only in the tool is applied.
 
     \b
     dynamic-mcp import cursor
@@ -87,7 +87,7 @@ def command(**given: Any) -> int:  # Any: click's values, each of its option's k
 
     this = invocation(None, quiet=given.pop("quiet"), verbose=given.pop("verbose"), as_json=given.pop("as_json"))
     if given["is_global"] and given["scope"] not in (None, "user"):
-        raise click.UsageError("--global is `--scope user`, and --scope says something else")
+        raise click.UsageError("--global means `--scope user`, but --scope is something else")
     if given["is_all"] and given["tools"]:
         raise click.UsageError("name tools, or give --all")
     return run(this, Options(**given))

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Set up dynamic-mcp for your AI tools.")
-@click.option("-y", "--yes", is_flag=True, help="Take the default answers, and ask nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Ask nothing and take the default answers.")
 @common
 def command(this: Invocation, *, yes: bool) -> int:
     """Set up dynamic-mcp for the AI tools on this machine.
 
-    It finds the tools and their servers, tries each server, shows what is going to happen, and does it after one
-    yes: the servers go into one config, and each tool gets one entry in place of its own. Enter is a good answer to
-    every question. `dynamic-mcp undo` takes back what was done.
+    It finds the tools and their servers, tries each server, shows what it is going to do, and does it once you
+    agree: the servers move into one config, and each tool gets one entry in their place. Enter accepts the default
+    answer to each question. `dynamic-mcp undo` reverts it.
     """
     from dynamic_mcp.cli.wizard import begin
 

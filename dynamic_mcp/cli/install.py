@@ -20,18 +20,20 @@ if TYPE_CHECKING:
     type=click.Choice(["user", "project", "local", "all"]),
     default="user",
     show_default=True,
-    help="Whose settings; `local` is the user's own for one project, `all` replaces servers in all of them.",
+    help="Which settings to change; `local` is your own for one project; `all` replaces servers in every scope.",
 )
 @click.option("--project", metavar="DIR", type=click.Path(file_okay=False), help="The project. Default: here.")
-@click.option("--replace", is_flag=True, help="Switch off there what was imported from it, or take it out.")
+@click.option(
+    "--replace", is_flag=True, help="Disable or remove the imported servers in TOOL, so that they run only once."
+)
 @click.option("--dry-run", is_flag=True, help="Show the difference and write nothing.")
 @common
 def command(this: Invocation, tool: str, *, scope: str, project: str | None, replace: bool, dry_run: bool) -> int:
-    """Put one entry into TOOL's settings, so that it starts dynamic-mcp with the config that --config names.
+    """Add one entry to TOOL's settings that starts dynamic-mcp with the config.
 
-    Every comment and byte around the entry stays. A backup comes first; `dynamic-mcp undo` takes it all back.
-    A file that cannot be parsed is never written. Installed again, the entry is brought up to date: a tool that
-    passes on few variables is asked for those that the config needs by now.
+    The rest of the file, comments included, is kept byte for byte. A backup is made first; `dynamic-mcp undo`
+    reverts the change. A file that cannot be parsed is never written. Run it again to update the entry, e.g. with
+    variables that the config has come to need and the tool does not pass on by itself.
 
     \b
     dynamic-mcp install cursor

@@ -102,9 +102,12 @@ def undo(this: Invocation, ids: Sequence[str], *, yes: bool, dry_run: bool) -> i
     if not (ids or yes or dry_run) and not _is_confirmed(this, deeds[0], known.preview(deeds[0])):
         return _told(this, ["nothing is undone"])
     if dry_run:
-        return _told(this, [word for deed in deeds for word in (_titled("to be undone", deed), *known.preview(deed))])
+        return _told(
+            this, [word for deed in deeds for word in (_titled("would be undone", deed), *known.preview(deed))]
+        )
     with changing_files():
-        return _told(this, [word for deed in deeds for word in _undone(known, deed)])
+        # another command may have undone them since they were looked up
+        return _told(this, [word for deed in deeds for word in _undone(known, known.deed(deed.id))])
 
 
 def _undone(known: Journal, deed: Deed) -> list[str]:

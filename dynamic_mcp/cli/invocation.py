@@ -60,10 +60,11 @@ class Invocation:
 def without_groups(file: Path) -> str:
     """Say that a config has no groups, and how to get some."""
     from dynamic_mcp.config.read import disabled
+    from dynamic_mcp.own_command import command
 
     off = disabled(file)
     if off:
-        hint = f"`dynamic-mcp enable {off[0]}` enables one"
+        hint = f"`{command('enable', off[0])}` enables one"
         return f"every server in `{file}` is disabled\nhint: {hint}"
     hint = "`dynamic-mcp add NAME -- COMMAND` adds one, `dynamic-mcp import` brings in those of your AI tools"
     return f"`{file}` has no groups yet\nhint: {hint}"

@@ -6,7 +6,9 @@ Data is on stdout: JSON when nobody looks at it, tables when somebody does. Word
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO
 
@@ -155,7 +157,7 @@ class Output:
             return
         console = self.console(self._stderr)
         spinner = "dots" if self.mark("ok") == "✓" else "line"
-        with console.status(waiting, spinner=spinner) as self._drawn:
+        with _unechoed(sys.stdin), console.status(waiting, spinner=spinner) as self._drawn:
             self._waiting = waiting
             try:
                 yield waiting
@@ -177,6 +179,36 @@ class Output:
 
     def _print(self, text: str) -> None:
         print(text, file=self._stdout, flush=True)
+
+
+@contextlib.contextmanager
+def _unechoed(stdin: TextIO) -> Iterator[None]:
+    """Keep the terminal from showing what is typed: the line of an Enter would part the drawing. It is still read."""
+    descriptor = _terminal_of(stdin)
+    if descriptor is None:
+        yield
+        return
+    import termios
+
+    before = termios.tcgetattr(descriptor)
+    silent = [*before]
+    silent[3] &= ~termios.ECHO
+    termios.tcsetattr(descriptor, termios.TCSANOW, silent)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSANOW, before)
+
+
+def _terminal_of(stdin: TextIO) -> int | None:
+    """Return the descriptor of a terminal that we may change: to do so from the background would stop us."""
+    if sys.platform == "win32" or not stdin.isatty():
+        return None
+    descriptor = stdin.fileno()
+    try:
+        return descriptor if os.tcgetpgrp(descriptor) == os.getpgrp() else None
+    except OSError:  # not the terminal that stops those in its background
+        return descriptor
 
 
 def _encoded(value: object) -> bytes:

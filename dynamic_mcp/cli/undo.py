@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Undo an import, an install or an uninstall.")
-@click.argument("ids", nargs=-1, metavar="[ID]...")
-@click.option("--list", "is_list", is_flag=True, help="List what was done, latest first.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask before the latest change is undone.")
+@click.argument("ids", nargs=-1, metavar="[ID]…")
+@click.option("--list", "is_list", is_flag=True, help="List the changes, latest first.")
+@click.option("-y", "--yes", is_flag=True, help="Undo the latest change without asking.")
 @click.option("--dry-run", is_flag=True, help="Show what would be undone, and change nothing.")
 @without_config
 def command(this: Invocation, ids: tuple[str, ...], *, is_list: bool, yes: bool, dry_run: bool) -> int:
-    """Take back the changes of files with these IDs, in this order, or the latest one after a question.
+    """Undo the changes with these IDs, in this order. Without an ID, ask, then undo the latest.
 
-    A file that nobody has changed since gets its bytes back. In one that has changed only our edits are taken back.
+    A file that has not changed since gets its old bytes back. In one that has changed, only our edits are undone.
     """
     from dynamic_mcp.cli.installing import show_deeds, undo
 

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 @click.argument("tool", shell_complete=complete_ai_tool)
 @click.option("--scope", type=click.Choice(["user", "project", "local"]), default="user", show_default=True)
 @click.option("--project", metavar="DIR", type=click.Path(file_okay=False), help="The project. Default: here.")
-@click.option("--dry-run", is_flag=True, help="Show what would be taken out, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be removed, and change nothing.")
 @without_config
 def command(this: Invocation, tool: str, *, scope: str, project: str | None, dry_run: bool) -> int:
-    """Take back what `install TOOL` did; where the journal knows of nothing, take our entry out.
+    """Undo `install TOOL`; without a record of it, just remove the dynamic-mcp entry.
 
-    A file that nobody has changed since gets its bytes back. From one that has changed only our edits go.
+    A file that has not changed since gets its old bytes back. In one that has changed, only our edits are undone.
     """
     from dynamic_mcp.cli.installing import uninstall
 

@@ -61,7 +61,8 @@ class _Person:
 
         choices = [questionary.Choice(str(tool), value=number, checked=True) for number, tool in enumerate(found)]
         question = "Set up dynamic-mcp for (space toggles, enter continues):"
-        return [found[number] for number in questionary.checkbox(question, choices=choices).unsafe_ask()]
+        asked = questionary.checkbox(question, choices=choices, instruction=" ")  # its own does not fit in a line
+        return [found[number] for number in asked.unsafe_ask()]
 
     def leaves_out(self, broken: Sequence[str]) -> bool:
         count = "the server that does" if len(broken) == 1 else f"the {len(broken)} servers that do"
@@ -90,10 +91,10 @@ def begin(this: Invocation, *, yes: bool) -> int:
         this.out.words("Nothing was chosen, so nothing is changed.")
         return 0
     setup = _decided(this.out, first_setup.planned(file, chosen), answers)
-    _show(this.out, setup)
     if not setup.is_anything:
         this.out.words("Everything is set up already; nothing is changed.")
         return 0
+    _show(this.out, setup)
     if not answers.goes_ahead():
         this.out.words("Nothing is changed.")
         return 0

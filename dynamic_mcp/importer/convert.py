@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dynamic_mcp.importer import naming
 from dynamic_mcp.importer.adapter import Field
@@ -51,7 +51,8 @@ def convert(raw: Raw, context: Context, taken: Container[str]) -> Found | tuple[
         draft.note(field, reason)
     try:
         if _is_ours(draft):
-            return (context.notice(raw.name, "", "is dynamic-mcp itself, and is left out: it would start itself"),)
+            said = context.notice(raw.name, "", "is dynamic-mcp itself, and is left out: it would start itself")
+            return (replace(said, is_about_us=True),)
         entry = {**_upstream(draft), **limits(draft, is_off=raw.is_off)}
     except UnusableError as exc:
         draft.note(exc.field, f"{exc.reason}; the server is left out")

@@ -40,10 +40,14 @@ class Source:
 
 @dataclass(frozen=True)
 class Notice:
-    """Something that was dropped, approximated or needs a person: `where` is `tool/scope/server.field`."""
+    """Something that was dropped, approximated or needs a person: `where` is `tool/scope/server.field`.
+
+    One that `is_about_us` says that the tool starts dynamic-mcp.
+    """
 
     where: str
     reason: str
+    is_about_us: bool = False
 
     def __str__(self) -> str:
         return f"{self.where}: {self.reason}"
@@ -70,6 +74,15 @@ class Found:
         """Return the same server with these fields in its entry."""
         return replace(self, entry={**self.entry, **fields})
 
+    @property
+    def is_off(self) -> bool:
+        """Tell whether the tool has switched it off."""
+        return self.entry.get("enabled") is False
+
+    def without_field(self, name: str) -> Found:
+        """Return the same server without this field in its entry."""
+        return replace(self, entry={key: value for key, value in self.entry.items() if key != name})
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -85,3 +98,8 @@ class Reading:
     error: str = ""
     is_borrowed: bool = False
     left_out: int = 0
+
+    @property
+    def starts_us(self) -> bool:
+        """Tell whether dynamic-mcp is among the servers of the file."""
+        return any(notice.is_about_us for notice in self.notices)

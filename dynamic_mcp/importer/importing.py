@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import ChainMap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from json import JSONDecodeError
@@ -103,7 +103,8 @@ def _rules(
 
 
 def _items(readings: Sequence[Reading], order: Order, merge: Merge) -> tuple[Item, ...]:
-    placed = [_placed(reading, order) for reading in readings]
+    replaced_in = {reading.source.tool for reading in readings if reading.starts_us}
+    placed = [_with_replaced_on(_placed(reading, order), replaced_in, merge.memory) for reading in readings]
     hidden = shadowed(placed, lambda found: _may_shadow(found, order))
     return tuple(
         _item(found, hidden.get(key_of(found)), order, merge) for reading in placed for found in reading.servers
@@ -126,6 +127,20 @@ def _placed(reading: Reading, order: Order) -> Reading:
     is_elsewhere = not is_here and reading.source.scope is not Scope.USER
     servers = (_with_whole_paths(found, order) if is_elsewhere else found for found in reading.servers)
     return replace(reading, servers=tuple(map(inheritance.with_environment, servers)))
+
+
+def _with_replaced_on(reading: Reading, tools: Collection[str], memory: Memory) -> Reading:
+    """Return the reading with the servers on that these tools have switched off because they start us instead.
+
+    Those are the ones that were on when they were imported.
+    """
+    if reading.source.tool not in tools:
+        return reading
+    servers = (
+        found.without_field("enabled") if found.is_off and memory.was_on(found) else found
+        for found in reading.servers
+    )
+    return replace(reading, servers=tuple(servers))
 
 
 def _with_whole_paths(found: Found, order: Order) -> Found:

@@ -14,7 +14,7 @@ from typing import Any
 
 from dynamic_mcp import paths
 from dynamic_mcp.config.keys import Keys
-from dynamic_mcp.errors import DynamicMcpError, NotFound
+from dynamic_mcp.errors import DynamicMcpError, NotFound, NothingToUndo
 from dynamic_mcp.importer import files
 from dynamic_mcp.importer.tree import NOTHING
 from dynamic_mcp.whole_files import read_bytes
@@ -100,7 +100,9 @@ class Journal:
             if deed.id == id or (id is None and not deed.is_undone and about in (None, deed.about)):
                 return deed
         known = ", ".join(deed.id for deed in self.deeds() if not deed.is_undone)
-        hint = f"what can be undone: {known}" if known else "nothing that can be undone was done"
+        if not known and id is None:
+            raise NothingToUndo
+        hint = f"what can be undone: {known}" if known else "there is nothing to undo"
         raise NotFound("change", id or "latest", hint=hint)
 
     def undo(self, deed: Deed) -> list[str]:

@@ -40,6 +40,11 @@ class Memory:
     salt: str
     records: dict[Key, Record] = field(default_factory=dict)
 
+    def was_on(self, found: Found) -> bool:
+        """Tell whether a server was imported, and its source had not switched it off then."""
+        record = self.records.get(key_of(found))
+        return record is not None and isinstance(record.read, Mapping) and "enabled" not in record.read
+
     def print_of(self, value: object) -> Print:
         """Return the hashes of a value."""
         if value is NOTHING:

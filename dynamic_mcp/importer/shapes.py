@@ -111,6 +111,12 @@ def shape_of(adapter: Adapter, container: Keys) -> Shape:
     return _SHAPES.get(adapter.name, Shape())
 
 
+def has_switch(adapter: Adapter) -> bool:
+    """Tell whether a tool can be told not to start a server that stays in its file."""
+    shape = _SHAPES.get(adapter.name, Shape())
+    return shape.off is not None or bool(shape.off_list)
+
+
 def container_of(adapter: Adapter, document: object, paths: Sequence[str]) -> Keys:
     """Return where in a document the tool's servers are, or would be."""
     known = [keys_of(path) for path in paths]

@@ -34,7 +34,7 @@ class Undoing:
     def planned(self) -> list[str]:
         """Say what is going to happen."""
         if self.is_exact:
-            return [f"`{self.file}` " + ("is removed" if self.after is None else "gets its bytes of before back")]
+            return [f"`{self.file}` " + ("is removed" if self.after is None else "gets its old content back")]
         return self._said("to be taken out", "to be put back", "to be set back")
 
     def done(self) -> list[str]:

@@ -54,6 +54,19 @@ def test_installs_at_once_are_all_made_and_can_all_be_undone(desk: Desk, home: P
     assert [file.read_bytes() for file in files] == before
 
 
+def test_undone_at_once_a_change_is_undone_once(desk: Desk, home: Path) -> None:
+    desk.run("install", "cursor", "-c", str(desk.config))
+
+    done = desk.run_at_once(*[("undo", "1")] * 6)
+
+    assert [each.code for each in done] == [0] * 6
+    assert sum("undone: install cursor" in each.err for each in done) == 1
+
+
+def test_where_nothing_was_done_there_is_nothing_to_undo(desk: Desk, home: Path) -> None:
+    assert desk.run("undo", "--yes", XDG_STATE_HOME=str(home / "state")).err == "error: there is nothing to undo\n"
+
+
 # --- what is only tried ----------------------------------------------------------------------------------
 
 
@@ -68,7 +81,7 @@ def test_a_dry_run_says_what_would_be_taken_back_and_changes_nothing(
     done = desk.run(*command, "--dry-run")
 
     assert (done.code, file.read_bytes()) == (0, installed)
-    assert f"`{file}` gets its bytes of before back" in done.err
+    assert f"`{file}` gets its old content back" in done.err
     assert desk.run("undo", "1").code == 0
     assert file.read_bytes() != installed
 

@@ -121,6 +121,42 @@ def test_yes_does_the_same_without_a_terminal(desk: Desk, home: Path, config: Pa
     assert (called.code, called.out) == (0, "it works\n")
 
 
+def test_what_a_tool_can_switch_off_is_not_said_to_be_taken_out(desk: Desk, home: Path) -> None:
+    (home / ".gemini").mkdir()
+    (home / ".gemini" / "settings.json").write_text(
+        json.dumps({"mcpServers": {"third": odd(env={"OF_ITS_OWN": "1"})}})
+    )
+
+    said = run(desk, home, "init", "--yes").err
+
+    assert ".gemini/settings.json), and switch third off\n" in said
+    assert ".cursor/mcp.json), and take full out\n" in said
+
+
+def test_a_broken_server_of_a_tool_that_passes_on_its_whole_environment_is_left_out(
+    desk: Desk, home: Path, config: Path
+) -> None:
+    broken = {"command": "no-such-command"}
+    (home / ".claude.json").write_text(json.dumps({"mcpServers": {"other": odd(), "gone": broken}}))
+
+    assert run(desk, home, "init", "--yes").code == 0
+
+    assert set(servers_of(config)) == {"full", "other"}
+    assert servers_of(home / ".claude.json")["gone"] == broken
+
+
+def test_an_impatient_enter_leaves_nothing_of_the_spinner_on_the_screen(desk: Desk, home: Path) -> None:
+    (home / ".claude.json").write_text(json.dumps({"mcpServers": {"other": odd("slow_init", "1")}}))
+
+    shown, code = at_terminal(desk, home, (QUESTIONS[0], "\r"), ("trying ", "\r\r\r\r"))
+
+    assert code == 0
+    assert "Done. Next" in shown
+    # the drawing itself goes to a new line once, at its end, and back again
+    drawn = [line.rstrip("\r").rpartition("\r")[2] for line in shown.split("\n")]
+    assert len([line for line in drawn if "trying " in line or "finishing" in line]) == 1, drawn
+
+
 def test_undo_takes_back_every_byte(desk: Desk, home: Path, config: Path) -> None:
     files = (home / ".cursor" / "mcp.json", home / ".claude.json")
     before = [file.read_bytes() for file in files]
@@ -140,6 +176,19 @@ def test_a_second_time_there_is_nothing_to_do(desk: Desk, home: Path, config: Pa
 
     assert done.code == 0
     assert "Everything is set up already" in done.err
+    assert "add dynamic-mcp to" not in done.err
+
+
+def test_a_server_that_has_come_back_into_a_tool_is_taken_out_again(desk: Desk, home: Path, config: Path) -> None:
+    file = home / ".claude.json"
+    before = json.loads(file.read_text())["mcpServers"]
+    run(desk, home, "init", "--yes")
+    file.write_text(json.dumps({"mcpServers": {**servers_of(file), **before}}))
+
+    done = run(desk, home, "init", "--yes")
+
+    assert f"take other out of Claude Code ({file})" in done.err
+    assert set(servers_of(file)) == {"dynamic-mcp"}
 
 
 # --- other answers ---------------------------------------------------------------------------------------

@@ -124,14 +124,14 @@ def test_partial_needs_one_server_that_answers(desk: Desk) -> None:
         assert desk.run(command, "--partial").code == 5
 
 
-@pytest.mark.parametrize("command", ["tools", "resources", "prompts", "stats"])
+@pytest.mark.parametrize("command", ["tools", "resources", "prompts", "stats", "check", "doctor"])
 def test_a_config_without_groups_is_told_how_to_get_one(desk: Desk, command: str) -> None:
     desk.configure({})
     done = desk.run(command)
     assert done.code == 0
     assert f"`{desk.config}` has no groups yet\nhint: `dynamic-mcp add NAME -- COMMAND` adds one" in done.err
-    desk.configure({"full": full(enabled=False)})
-    assert "is disabled\nhint: `dynamic-mcp enable full` enables one" in desk.run(command).err
+    desk.configure({"a b": full(enabled=False)})
+    assert "is disabled\nhint: `dynamic-mcp enable 'a b'` enables one" in desk.run(command).err
 
 
 async def test_status_says_that_a_proxy_has_no_groups(desk: Desk) -> None:

@@ -101,3 +101,32 @@ def test_a_scope_that_was_not_imported_is_refused_with_the_one_that_was(world: W
 def test_all_scopes_without_replace_are_refused(world: World) -> None:
     world.output.write_text('{"mcpServers": {}}')
     assert world.run("install", "claude", "--scope", "all").code == 2
+
+
+@pytest.mark.parametrize(
+    ("tool", "file"),
+    [
+        ("gemini", ".gemini/settings.json"),
+        ("kimi-code", ".kimi-code/mcp.json"),
+        ("crush", ".config/crush/crush.json"),
+    ],
+)
+def test_what_was_switched_off_for_our_entry_stays_on_in_the_config_when_it_is_imported_again(
+    world: World, tool: str, file: str
+) -> None:
+    root = "mcp" if tool == "crush" else "mcpServers"
+    world.write(file, {root: {"a": {"type": "stdio", "command": "a"}}})
+    world.run("import", tool, "--scope", "user", "--yes")
+    installed = world.run("install", tool, "--replace", "-c", str(world.output))
+    assert "disabled there: a" in installed.err
+    before = world.output.read_bytes()
+    assert world.run("import", tool, "--scope", "user", "--yes").code == 0
+    assert world.output.read_bytes() == before
+
+
+def test_a_server_that_its_tool_had_off_from_the_first_stays_off(world: World) -> None:
+    world.write(".gemini/settings.json", {"mcpServers": {"a": {"command": "a"}}, "mcp": {"excluded": ["a"]}})
+    world.run("import", "gemini", "--yes")
+    world.run("install", "gemini", "--replace", "-c", str(world.output))
+    world.run("import", "gemini", "--yes")
+    assert world.servers()["a"]["enabled"] is False
