@@ -171,10 +171,11 @@ def are_all(kept: Mapping[str, Raw], source: bytes | Raw) -> bool:
 
 
 def _adds_up(source: bytes, *, is_flat: bool) -> bool:
-    if not is_flat and source.find(b"{", 1) >= 0:
-        return False
     try:
-        return are_all(_decode_members(source), source)
+        plain = msgspec.json.format(source, indent=-1)
+        if not is_flat and plain.find(b"{", 1) >= 0:
+            return False
+        return are_all(_decode_members(plain), plain)
     except _NOT_TAKEN:
         return False
 
