@@ -24,7 +24,7 @@ _EMPTY = '{\n  "mcpServers": {}\n}\n'
 def add(this: Invocation, name: str, entry: Mapping[str, object], *, may_replace: bool) -> int:
     """Write a server into the config; returns the exit code."""
     with changing_files():
-        return _add(this, file_to_be(this), name, entry, may_replace=may_replace)
+        return _add(this, this.file(may_be_new=True), name, entry, may_replace=may_replace)
 
 
 def _add(this: Invocation, file: Path, name: str, entry: Mapping[str, object], *, may_replace: bool) -> int:
@@ -71,11 +71,6 @@ def pairs(option: str, words: Iterable[str]) -> dict[str, str]:
             raise InvalidArguments(f"{option}: `{name}` is not NAME=VALUE")  # the rest may be a secret
         found[name] = value
     return found
-
-
-def file_to_be(this: Invocation) -> Path:
-    """Return the config file, or where a first one is created."""
-    return this.file(may_be_new=True)
 
 
 def _with(file: Path, name: str) -> str:

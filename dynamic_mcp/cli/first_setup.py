@@ -165,7 +165,13 @@ def carried_out(setup: Setup, out: Output) -> list[str]:
 
 def _planned(file: Path, tools: tuple[FoundTool, ...], memories: Memories) -> Setup:
     machine = machine_of(None)
-    order = Order(output=file.absolute(), home=str(machine.home), project=machine.project, secrets="env")
+    order = Order(
+        output=file.absolute(),
+        home=str(machine.home),
+        project=machine.project,
+        secrets="env",
+        environment=machine.environment,
+    )
     readings = [reading for tool in tools for reading in tool.readings]
     return Setup(file, tools, plan(readings, order, memories, describe=_described), memories)
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Protocol
 
 from dynamic_mcp.cli import first_setup, import_view
-from dynamic_mcp.cli.changing import file_to_be
 from dynamic_mcp.cli.first_setup import FoundTool, Setup
 from dynamic_mcp.cli.importing import machine_of
 from dynamic_mcp.cli.invocation import Invocation, invocation
@@ -82,15 +81,20 @@ def begin(this: Invocation, *, yes: bool) -> int:
             "`init` asks questions, and there is no terminal to answer on",
             hint="`dynamic-mcp init --yes` takes the default answers",
         )
-    file, answers = file_to_be(this), _Defaults() if yes else _Person()
+    file, answers = this.file(may_be_new=True), _Defaults() if yes else _Person()
     found = first_setup.found_tools(machine_of(None))
     if not found:
+        this.out.words("No settings of an AI tool were found on this machine.")
         return _by_hand(this, file, is_asked=not yes)
     chosen = answers.tools(found)
     if not chosen:
         this.out.words("Nothing was chosen, so nothing is changed.")
         return 0
-    setup = _decided(this.out, first_setup.planned(file, chosen), answers)
+    planned = first_setup.planned(file, chosen)
+    if not (planned.plan.servers or file.exists()):
+        this.out.words("These AI tools have no servers yet.")
+        return _by_hand(this, file, is_asked=not yes)
+    setup = _decided(this.out, planned, answers)
     if not setup.is_anything:
         this.out.words("Everything is set up already; nothing is changed.")
         return 0
@@ -156,8 +160,7 @@ def _tell(out: Output, setup: Setup, done: Sequence[str]) -> None:
 
 
 def _by_hand(this: Invocation, file: Path, *, is_asked: bool) -> int:
-    """Add servers one by one where no AI tool has any settings."""
-    this.out.words("No settings of an AI tool were found on this machine.")
+    """Add servers one by one where there are none to import."""
     while is_asked and _confirmed("Add a server by hand?", default=not file.exists()):
         _add(file)
     if not file.exists():

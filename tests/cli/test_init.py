@@ -289,6 +289,19 @@ def test_where_no_ai_tool_is_found_servers_are_added_by_hand(desk: Desk, config:
     assert servers_of(config) == {"time": {"description": "Clocks", "command": "uvx", "args": ["mcp server"]}}
 
 
+def test_where_no_ai_tool_has_a_server_yes_says_how_to_go_on(desk: Desk, home: Path, config: Path) -> None:
+    (home / ".cursor" / "mcp.json").unlink()
+    (home / ".claude.json").write_text(json.dumps({"theme": "dark"}))
+
+    done = run(desk, home, "init", "--yes")
+
+    assert done.code == 0
+    assert "These AI tools have no servers yet" in done.err
+    assert "`dynamic-mcp add` makes one" in done.err
+    assert not config.exists()
+    assert json.loads((home / ".claude.json").read_text()) == {"theme": "dark"}
+
+
 def test_where_no_ai_tool_is_found_yes_says_how_to_go_on(desk: Desk, config: Path) -> None:
     desk.config.unlink()
 
