@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from dynamic_mcp.states import TRANSITIONS
 
 from dynamic_mcp import errors
 from dynamic_mcp.cli.commands import commands
@@ -21,7 +22,6 @@ from dynamic_mcp.config.schema import schema
 from dynamic_mcp.importer import locations
 from dynamic_mcp.importer.found import Machine, Scope
 from dynamic_mcp.importer.known import TOOLS
-from dynamic_mcp.states import TRANSITIONS
 
 DOCS = Path(__file__).parent
 PACKAGE = DOCS.parent / "dynamic_mcp"

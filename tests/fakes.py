@@ -11,7 +11,6 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
-from dynamic_mcp import wire
 from dynamic_mcp.config.resolved import (
     Answers,
     Config,
@@ -23,13 +22,14 @@ from dynamic_mcp.config.resolved import (
     ToolFilter,
 )
 from dynamic_mcp.errors import DynamicMcpError, LinkLost, NotSent
-from dynamic_mcp.group import Group
-from dynamic_mcp.proxy import Proxy
-from dynamic_mcp.session import Session
+from dynamic_mcp.groups.instance import Group
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.proxy.router import Proxy
+from dynamic_mcp.session.legacy import Session
 from dynamic_mcp.upstream.call import Caller
 from dynamic_mcp.upstream.link import Link, Listener
-from dynamic_mcp.upstream.open import Greeting, Welcome, greet
-from dynamic_mcp.wire import Frame
+from dynamic_mcp.upstream.open import ClientHello, ServerHello, greet
 from tests.upstreams.full import Options, Server
 
 Json = Any  # whatever JSON a test writes down
@@ -198,7 +198,7 @@ class Opener:
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def __call__(self, config: GroupConfig, listener: Listener, greeting: Greeting) -> tuple[Link, Welcome]:
+    async def __call__(self, config: GroupConfig, listener: Listener, hello: ClientHello) -> tuple[Link, ServerHello]:
         self.opened.append(config.name)
         await self.gate.wait()
         planned = self.plan[config.name]
@@ -206,8 +206,8 @@ class Opener:
         if isinstance(upstream, DynamicMcpError):
             raise upstream
         self.upstreams.append(upstream)
-        upstream.link = Link(config.name, upstream, listener, greeting.home)
-        return upstream.link, await greet(upstream.link, greeting, config)
+        upstream.link = Link(config.name, upstream, listener, hello.home)
+        return upstream.link, await greet(upstream.link, hello, config)
 
 
 class FakeClock:

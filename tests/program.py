@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from dynamic_mcp import wire
+from dynamic_mcp.mcp import wire
 
 Json = Any  # whatever JSON a test writes down
 UPSTREAMS = Path(__file__).parent / "upstreams"

@@ -16,7 +16,7 @@ import pytest
 
 from dynamic_mcp.config import jsonc, schema
 from dynamic_mcp.config.read import read
-from dynamic_mcp.states import TRANSITIONS
+from dynamic_mcp.groups.lifecycle import TRANSITIONS
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -7,9 +7,9 @@ import contextlib
 import pytest
 
 from dynamic_mcp.errors import LoginNeeded
-from dynamic_mcp.group import Group
-from dynamic_mcp.states import State
-from dynamic_mcp.upstream.open import Greeting
+from dynamic_mcp.groups.instance import Group
+from dynamic_mcp.groups.lifecycle import State
+from dynamic_mcp.upstream.open import ClientHello
 from tests.fakes import FakeClock, FakeUpstream, Opener, Watcher, group_config, settled
 
 COMMAND = "dynamic-mcp auth login up"
@@ -29,7 +29,7 @@ async def needing(person: Person, clock: FakeClock) -> tuple[Group, Opener]:
     """Return a group that needs a login, and will do with it."""
     opener = Opener(up=[person.needed(), FakeUpstream()])
     group = Group(group_config(), Watcher(), opener=opener, clock=clock)
-    group.start(Greeting())
+    group.start(ClientHello())
     await settled()
     assert group.state is State.NEEDS_LOGIN
     return group, opener
@@ -74,7 +74,7 @@ async def test_a_call_that_is_refused_ends_the_link_only_if_no_call_can_do_witho
 ) -> None:
     upstream = FakeUpstream()
     group = Group(group_config(), Watcher(), opener=Opener(up=[upstream]), clock=FakeClock())
-    group.start(Greeting())
+    group.start(ClientHello())
     await group.catalog()
 
     def refuse(params: object) -> bytes:

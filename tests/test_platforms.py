@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp import logbook
 from dynamic_mcp.cli.running import run
 from dynamic_mcp.cli.standing import Process, from_ps, processes
 from dynamic_mcp.doctor.files import check
-from dynamic_mcp.logbook import LogFile, files
-from dynamic_mcp.roster import SILENT_S, Roster
-from tests.test_roster import kept
+from dynamic_mcp.observe import log_output
+from dynamic_mcp.observe.instances import SILENT_S, InstanceRegistry
+from dynamic_mcp.observe.log_output import LogFile, files
+from tests.observe.test_instances import kept
 
 
 @pytest.fixture
@@ -30,12 +30,12 @@ def windows(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_windows_knows_a_running_proxy_by_its_heartbeat_and_signals_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    task = await kept(Roster(tmp_path), tmp_path)
+    task = await kept(InstanceRegistry(tmp_path), tmp_path)
     signalled: list[int] = []
     monkeypatch.setattr(os, "kill", lambda pid, number: signalled.append(pid))
     written = os.stat(tmp_path / f"{os.getpid()}.json").st_mtime  # noqa: PTH116
-    assert [each.pid for each in Roster(tmp_path, now=lambda: written + 1).running()] == [os.getpid()]
-    assert Roster(tmp_path, now=lambda: written + SILENT_S + 1).running() == []
+    assert [each.pid for each in InstanceRegistry(tmp_path, now=lambda: written + 1).running()] == [os.getpid()]
+    assert InstanceRegistry(tmp_path, now=lambda: written + SILENT_S + 1).running() == []
     assert signalled == []
     task.cancel()
     await asyncio.wait([task])
@@ -43,7 +43,7 @@ async def test_windows_knows_a_running_proxy_by_its_heartbeat_and_signals_nothin
 
 @pytest.mark.usefixtures("windows")
 def test_windows_rotates_the_log_without_a_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logbook, "MAX_FILE_BYTES", 50)
+    monkeypatch.setattr(log_output, "MAX_FILE_BYTES", 50)
     monkeypatch.setitem(sys.modules, "fcntl", None)  # importing it fails
     log = LogFile(tmp_path)
     for number in range(10):
@@ -57,7 +57,7 @@ def test_a_log_that_is_open_elsewhere_and_cannot_be_moved_goes_on(
     def refuse(path: Path, target: Path) -> None:
         raise PermissionError(13, "the file is used by another process")
 
-    monkeypatch.setattr(logbook, "MAX_FILE_BYTES", 50)
+    monkeypatch.setattr(log_output, "MAX_FILE_BYTES", 50)
     monkeypatch.setattr(Path, "replace", refuse)
     log = LogFile(tmp_path)
     for number in range(10):

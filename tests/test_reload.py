@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from dynamic_mcp.config.resolved import Features, GroupConfig, Program, ToolFilter
-from dynamic_mcp.proxy import Proxy
-from dynamic_mcp.states import State
+from dynamic_mcp.groups.lifecycle import State
+from dynamic_mcp.proxy.router import Proxy
 from tests.fakes import BOUND_S, Client, FakeUpstream, Opener, config_of, group_config, settled, text_of
 
 ANSWER = {"content": [{"type": "text", "text": "done"}]}

@@ -10,19 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from dynamic_mcp.search import MAX_RESULTS, Match, Part, rank, summary
+from dynamic_mcp.search import MAX_RESULTS, GroupIndex, Match, rank, summary
 from dynamic_mcp.search.ranking import Closeness
 from dynamic_mcp.search.synonyms import synonyms
 from dynamic_mcp.search.words import stem, words
 
 
-def part(group: str, description: str = "", **tools: Any) -> Part:  # Any: a description, or members of a tool
+def part(group: str, description: str = "", **tools: Any) -> GroupIndex:  # Any: a description, or members of a tool
     """Return a group of tools, each given by its description or by its members."""
     made = {
         name: {"name": name, **(about if isinstance(about, dict) else {"description": about})}
         for name, about in tools.items()
     }
-    return Part(group, {name: Raw(json.dumps(tool).encode()) for name, tool in made.items()}, description)
+    return GroupIndex(group, {name: Raw(json.dumps(tool).encode()) for name, tool in made.items()}, description)
 
 
 def schema(**properties: Any) -> dict[str, Any]:
@@ -56,11 +56,11 @@ FILES = part(
 ALL = [CODE, DAYS, FILES]
 
 
-def found(query: str, parts: list[Part] = ALL) -> list[str]:
+def found(query: str, parts: list[GroupIndex] = ALL) -> list[str]:
     return [match.name for match in rank(parts, query)]
 
 
-def first(query: str, parts: list[Part] = ALL) -> str | None:
+def first(query: str, parts: list[GroupIndex] = ALL) -> str | None:
     return next(iter(found(query, parts)), None)
 
 
@@ -241,7 +241,7 @@ def test_a_very_long_query_is_read_at_both_ends(filler: str) -> None:
     ids=lambda tool: tool[:40],
 )
 def test_an_odd_tool_is_found_by_its_name_and_hides_no_other(tool: bytes) -> None:
-    parts = [Part("odd", {"odd_one": Raw(tool), "plain": Raw(b'{"description":"A plain one"}')})]
+    parts = [GroupIndex("odd", {"odd_one": Raw(tool), "plain": Raw(b'{"description":"A plain one"}')})]
 
     assert first("odd one", parts) == "odd_one"
     assert first("plain", parts) == "plain"
@@ -262,27 +262,27 @@ def test_an_empty_group_shifts_nothing() -> None:
 
 
 def test_meaning_finds_what_no_word_says() -> None:
-    closeness = [[0.1, 0.1, 0.1, 0.1, 0.1, 0.9], [0.1, 0.2, 0.1], [0.1] * 4]
+    similarity = [[0.1, 0.1, 0.1, 0.1, 0.1, 0.9], [0.1, 0.2, 0.1], [0.1] * 4]
 
-    assert [match.name for match in rank(ALL, "Zweig entfernen", closeness=closeness)] == ["delete_branch"]
+    assert [match.name for match in rank(ALL, "Zweig entfernen", similarity=similarity)] == ["delete_branch"]
 
 
 def test_words_count_beside_meaning() -> None:
     even = [[0.5] * 6, [0.5] * 3, [0.5] * 4]
 
-    assert rank(ALL, "create issue", closeness=even)[0].name == "create_issue"
+    assert rank(ALL, "create issue", similarity=even)[0].name == "create_issue"
 
 
 def test_a_tool_of_unknown_meaning_is_found_by_its_words() -> None:
-    closeness: list[Closeness] = [[None] * 6, [0.1, 0.9, 0.1], [None] * 4]
+    similarity: list[Closeness] = [[None] * 6, [0.1, 0.9, 0.1], [None] * 4]
 
-    assert rank(ALL, "delete branch", closeness=closeness)[0].name == "delete_branch"
+    assert rank(ALL, "delete branch", similarity=similarity)[0].name == "delete_branch"
 
 
 def test_a_meaning_that_does_not_stand_out_is_no_fit() -> None:
-    closeness = [[0.4, 0.5, 0.6, 0.5, 0.4, 0.6], [0.5, 0.4, 0.6], [0.5, 0.5, 0.6, 0.4]]
+    similarity = [[0.4, 0.5, 0.6, 0.5, 0.4, 0.6], [0.5, 0.4, 0.6], [0.5, 0.5, 0.6, 0.4]]
 
-    assert rank(ALL, "feed the dog", closeness=closeness) == []
+    assert rank(ALL, "feed the dog", similarity=similarity) == []
 
 
 # --- whatever comes ------------------------------------------------------------------------------------
@@ -299,7 +299,7 @@ def test_whatever_is_asked_is_answered_the_same_way_twice(query: str) -> None:
 
 @given(st.dictionaries(st.text(min_size=1, max_size=20), st.text(max_size=60), max_size=12))
 def test_every_tool_is_first_for_its_own_name(tools: dict[str, str]) -> None:
-    made = Part("g", {name: Raw(json.dumps({"description": about}).encode()) for name, about in tools.items()})
+    made = GroupIndex("g", {name: Raw(json.dumps({"description": about}).encode()) for name, about in tools.items()})
 
     for name in tools:
         if name == name.strip():

@@ -6,16 +6,16 @@ import asyncio
 import os
 import re
 
-from dynamic_mcp.catalog import Catalog
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.cli.running import client, run
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import DynamicMcpError
-from dynamic_mcp.group import Group
+from dynamic_mcp.groups.catalog import Catalog
+from dynamic_mcp.groups.instance import Group
 from dynamic_mcp.importer.found import Scope
 from dynamic_mcp.importer.importing import config_of
 from dynamic_mcp.importer.plan import Action, Item, Plan
-from dynamic_mcp.wording import counted
+from dynamic_mcp.system.text import counted
 
 WITHIN_S = 60.0
 _MOST_TOOLS = 12

@@ -9,16 +9,17 @@ from dataclasses import dataclass
 from msgspec import Raw
 from msgspec.structs import replace
 
-from dynamic_mcp import meta_tools, wire
 from dynamic_mcp.cli import contents, strict_json, typed
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.running import Client, client, run, with_timeout
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.values import NO_LIMIT
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, NotFound, UpstreamError
-from dynamic_mcp.names import closest
-from dynamic_mcp.own_command import command
-from dynamic_mcp.whole_files import LARGEST_BYTES
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.names import closest
+from dynamic_mcp.system.own_command import command
+from dynamic_mcp.system.whole_files import LARGEST_BYTES
+from dynamic_mcp.tools import meta_tools
 
 _ERROR_CODE = UpstreamError.exit_code
 
@@ -122,7 +123,7 @@ def _shown(this: Invocation, result: Raw, wanted: Wanted) -> int:
 
 
 def _check_path(path: str) -> None:
-    from dynamic_mcp import selection
+    from dynamic_mcp.tools import selection
 
     try:
         selection.is_definite(path)
@@ -134,7 +135,7 @@ def _check_path(path: str) -> None:
 
 def _show_selected(this: Invocation, result: Raw, wanted: Wanted) -> int:
     """Print what `--select` matches as JSON; where it matches nothing, save the whole, because the tool ran."""
-    from dynamic_mcp import results, selection
+    from dynamic_mcp.tools import results, selection
 
     assert wanted.select is not None
     structured = wire.members(result).get("structuredContent")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from dynamic_mcp import paths
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.one_at_a_time import changing_files
 from dynamic_mcp.config import edit
@@ -15,8 +14,9 @@ from dynamic_mcp.config.read import document as document_of
 from dynamic_mcp.config.secrets import plain_secrets
 from dynamic_mcp.errors import ConfigError, InvalidArguments, NotFound
 from dynamic_mcp.importer import files
-from dynamic_mcp.own_command import command
-from dynamic_mcp.whole_files import read_bytes
+from dynamic_mcp.system import paths
+from dynamic_mcp.system.own_command import command
+from dynamic_mcp.system.whole_files import read_bytes
 
 _EMPTY = '{\n  "mcpServers": {}\n}\n'
 
@@ -75,7 +75,7 @@ def pairs(option: str, words: Iterable[str]) -> dict[str, str]:
 
 def _with(file: Path, name: str) -> str:
     """Return the text of a config that has this server. Raises ConfigError and NotFound."""
-    from dynamic_mcp.names import closest
+    from dynamic_mcp.mcp.names import closest
 
     text = _text(file)
     names = names_in(text, file)

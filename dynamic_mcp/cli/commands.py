@@ -102,7 +102,7 @@ def _worded(exc: click.ClickException) -> str:
 
 
 def _unknown(word: str, names: list[str]) -> NoReturn:
-    from dynamic_mcp.names import closest
+    from dynamic_mcp.mcp.names import closest
 
     near = closest(word, names, most=2, cutoff=0.6)
     raise NotFound("command or config file", word, near, hint="`dynamic-mcp --help` lists the commands")

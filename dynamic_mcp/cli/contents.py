@@ -13,10 +13,10 @@ from pathlib import Path
 
 from msgspec import Raw
 
-from dynamic_mcp import wire
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.errors import ProtocolViolation
-from dynamic_mcp.wire import EMPTY_ARRAY
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.wire import EMPTY_ARRAY
 
 
 @contextlib.contextmanager

@@ -6,10 +6,10 @@ import os
 from functools import partial
 from pathlib import Path
 
-from dynamic_mcp import paths
 from dynamic_mcp.config.read import FILE_NAME
 from dynamic_mcp.oauth.logins import Logins
-from dynamic_mcp.own_command import command
+from dynamic_mcp.system import paths
+from dynamic_mcp.system.own_command import command
 
 
 def login_folder() -> Path:

@@ -11,7 +11,7 @@ from dynamic_mcp.cli.output import Output
 from dynamic_mcp.config.keys import path
 from dynamic_mcp.doctor.files import check as check_file
 from dynamic_mcp.doctor.findings import Examined, Finding, Level, exit_code
-from dynamic_mcp.wording import counted
+from dynamic_mcp.system.text import counted
 
 if TYPE_CHECKING:
     from dynamic_mcp.config.resolved import Config
@@ -66,17 +66,19 @@ def _of_files(file: Path) -> tuple[Config | None, list[Finding]]:
 
 
 async def _examined(config: Config, out: Output) -> list[Examined]:
-    from dynamic_mcp import paths
     from dynamic_mcp.cli.running import client, each_group
     from dynamic_mcp.doctor.servers import Doctor
-    from dynamic_mcp.shelf import Shelf
+    from dynamic_mcp.groups.catalog_store import CatalogStore
+    from dynamic_mcp.system import paths
 
-    shelf = Shelf(paths.cache_dir() / "catalogs")
+    catalog_store = CatalogStore(paths.cache_dir() / "catalogs")
     examiner = Doctor()
     names = [each.name for each in config.groups]
     with examiner.listening(), out.waiting("connecting to", names) as waiting:
         async with client(config, out, wrapped=examiner.around, learns_anew=True) as made:
-            return await each_group(made, waiting, lambda group: examiner.examine(group, shelf.load(group.config)))
+            return await each_group(
+                made, waiting, lambda group: examiner.examine(group, catalog_store.load(group.config))
+            )
 
 
 def _concerns(finding: Finding, group: str) -> bool:

@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dynamic_mcp import paths
 from dynamic_mcp.cli.importing import journal, machine_of, now, write
 from dynamic_mcp.cli.installing import tell_limits
 from dynamic_mcp.cli.output import Output
@@ -27,7 +26,8 @@ from dynamic_mcp.importer.plan import Plan
 from dynamic_mcp.importer.read import read_tool
 from dynamic_mcp.importer.replacing import replacing
 from dynamic_mcp.importer.shapes import has_switch
-from dynamic_mcp.wording import counted
+from dynamic_mcp.system import paths
+from dynamic_mcp.system.text import counted
 
 _NAMES_SHOWN = 60
 

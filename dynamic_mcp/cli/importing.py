@@ -14,7 +14,6 @@ from typing import Literal
 
 import click
 
-from dynamic_mcp import paths
 from dynamic_mcp.cli import import_view as view
 from dynamic_mcp.cli.answers import Asking, asking
 from dynamic_mcp.cli.invocation import Invocation, config_file
@@ -30,6 +29,7 @@ from dynamic_mcp.importer.merge import Conflict, Entry
 from dynamic_mcp.importer.plan import Choice, Plan
 from dynamic_mcp.importer.tree import NOTHING
 from dynamic_mcp.importer.work_tree import is_exposed
+from dynamic_mcp.system import paths
 
 OK, FAILED, NOTHING_FOUND, IN_PART = 0, 1, 3, 4
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from dynamic_mcp import paths
 from dynamic_mcp.cli.importing import machine_of
-from dynamic_mcp.clients import CLIENTS, Client
+from dynamic_mcp.config.clients import CLIENTS, Client
 from dynamic_mcp.config.needs import needs
 from dynamic_mcp.config.read import find
 from dynamic_mcp.doctor.findings import Finding, Level
@@ -15,6 +14,7 @@ from dynamic_mcp.errors import ConfigError, DynamicMcpError
 from dynamic_mcp.importer.found import Machine, Scope
 from dynamic_mcp.importer.install import entry_in, targets
 from dynamic_mcp.importer.read import tool_named
+from dynamic_mcp.system import paths
 
 
 def withheld(config: Path, environment: Mapping[str, str]) -> list[Finding]:

@@ -12,14 +12,13 @@ from pathlib import Path
 
 import click
 
-from dynamic_mcp import paths
 from dynamic_mcp.cli.answers import asking
 from dynamic_mcp.cli.importing import journal, machine_of, now
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.one_at_a_time import changing_files
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.cli.own_program import own_program
-from dynamic_mcp.clients import client_of
+from dynamic_mcp.config.clients import client_of
 from dynamic_mcp.config.needs import Needs, needs
 from dynamic_mcp.config.read import names_in
 from dynamic_mcp.errors import ConfigError, DynamicMcpError
@@ -32,6 +31,7 @@ from dynamic_mcp.importer.memory import Memories
 from dynamic_mcp.importer.replacing import Replacing, Staying, replacing
 from dynamic_mcp.importer.secrets import Hiding
 from dynamic_mcp.importer.shapes import NAME
+from dynamic_mcp.system import paths
 
 
 def install(this: Invocation, tool: str, scope: str, project: str | None, *, replace: bool, dry_run: bool) -> int:

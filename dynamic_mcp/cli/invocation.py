@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from dynamic_mcp import logbook, paths
 from dynamic_mcp.cli.output import Output
+from dynamic_mcp.observe import log_output
+from dynamic_mcp.system import paths
 
 if TYPE_CHECKING:
     from dynamic_mcp.config.resolved import Config
@@ -60,7 +61,7 @@ class Invocation:
 def without_groups(file: Path) -> str:
     """Say that a config has no groups, and how to get some."""
     from dynamic_mcp.config.read import disabled
-    from dynamic_mcp.own_command import command
+    from dynamic_mcp.system.own_command import command
 
     off = disabled(file)
     if off:
@@ -84,7 +85,7 @@ def config_file(named: str | None, *, may_be_new: bool = False) -> Path:
 def invocation(named: str | None, *, quiet: bool, verbose: int, as_json: bool) -> Invocation:
     """Begin a command: its log goes to stderr, errors only unless it is to say more."""
     levels = ("error", "info", "debug")
-    logbook.to_terminal("error" if quiet else levels[min(verbose, 2)], sys.stderr)
+    log_output.to_terminal("error" if quiet else levels[min(verbose, 2)], sys.stderr)
     out = Output(sys.stdout, sys.stderr, os.environ, as_json=as_json, is_quiet=quiet, is_plain=verbose > 0)
     return Invocation(named, out, verbose)
 
@@ -92,8 +93,8 @@ def invocation(named: str | None, *, quiet: bool, verbose: int, as_json: bool) -
 def _no_group(name: str, config: Config) -> Exception:
     from dynamic_mcp.config.read import disabled
     from dynamic_mcp.errors import NotFound
-    from dynamic_mcp.names import closest
-    from dynamic_mcp.own_command import command
+    from dynamic_mcp.mcp.names import closest
+    from dynamic_mcp.system.own_command import command
 
     names = [group.name for group in config.groups]
     if name in disabled(config.file):

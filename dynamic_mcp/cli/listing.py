@@ -8,14 +8,15 @@ from dataclasses import dataclass
 
 from msgspec import Raw
 
-from dynamic_mcp import meta_tools, wire
-from dynamic_mcp.catalog import Catalog, Kind, one_line
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.cli.running import client, each_group, run
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import DynamicMcpError, UpstreamError
-from dynamic_mcp.group import Group
+from dynamic_mcp.groups.catalog import Catalog, ListKind, one_line
+from dynamic_mcp.groups.instance import Group
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.tools import meta_tools
 
 _SUMMARY = 200
 
@@ -33,18 +34,18 @@ class Offered:
 
 def list_tools(this: Invocation, group: str | None, detail: str, *, is_partial: bool) -> int:
     """Print tools; returns the exit code."""
-    found = run(_asked(this.listed(group), [Kind.TOOLS], this.out))
+    found = run(_asked(this.listed(group), [ListKind.TOOLS], this.out))
     if this.out.is_json:
-        this.out.json([_detailed(each, tool, detail) for each in found for tool in _entries(each, Kind.TOOLS)])
+        this.out.json([_detailed(each, tool, detail) for each in found for tool in _entries(each, ListKind.TOOLS)])
     for each in found if not this.out.is_json else ():
-        rows = [_tool_row(tool, detail) for tool in _entries(each, Kind.TOOLS)]
+        rows = [_tool_row(tool, detail) for tool in _entries(each, ListKind.TOOLS)]
         if each.catalog is not None:
             columns = ["TOOL"] if detail == "names" else ["TOOL", "DESCRIPTION"]
             _show_group(this.out, each, columns, rows, "tools")
     return _complain(this.out, found, is_partial=is_partial)
 
 
-def list_entries(this: Invocation, group: str | None, kinds: Sequence[Kind], *, is_partial: bool) -> int:
+def list_entries(this: Invocation, group: str | None, kinds: Sequence[ListKind], *, is_partial: bool) -> int:
     """Print resources or prompts; returns the exit code."""
     found = run(_asked(this.listed(group), kinds, this.out))
     if this.out.is_json:
@@ -54,7 +55,7 @@ def list_entries(this: Invocation, group: str | None, kinds: Sequence[Kind], *, 
     for each in found if not this.out.is_json else ():
         rows = [_row(entry) for kind in kinds for entry in _entries(each, kind)]
         if each.catalog is not None:
-            name = "PROMPT" if Kind.PROMPTS in kinds else "URI"
+            name = "PROMPT" if ListKind.PROMPTS in kinds else "URI"
             _show_group(this.out, each, [name, "DESCRIPTION"], rows, kinds[0].member)
     return _complain(this.out, found, is_partial=is_partial)
 
@@ -80,16 +81,16 @@ def search_tools(this: Invocation, group: str | None, query: str, detail: str | 
     return 0
 
 
-async def _asked(config: Config, kinds: Sequence[Kind], out: Output) -> list[Offered]:
+async def _asked(config: Config, kinds: Sequence[ListKind], out: Output) -> list[Offered]:
     with out.waiting("asking", [group.name for group in config.groups]) as waiting:
         async with client(config, out) as made:
             return await each_group(made, waiting, lambda group: _offered(group, kinds))
 
 
-async def _offered(group: Group, kinds: Sequence[Kind]) -> Offered:
+async def _offered(group: Group, kinds: Sequence[ListKind]) -> Offered:
     allowed = [kind for kind in kinds if group.config.features.allows(kind.capability)]
     try:
-        catalog = await group.catalog(Kind)  # all of it, so that it can be kept
+        catalog = await group.catalog(ListKind)  # all of it, so that it can be kept
     except DynamicMcpError as exc:
         return Offered(group.name, group.description, None, exc)
     return Offered(group.name, group.description, catalog, missing=group.complaint(allowed))
@@ -99,11 +100,11 @@ async def _searched(config: Config, arguments: Mapping[str, object], out: Output
     with out.waiting("asking", [group.name for group in config.groups]) as waiting:
         async with client(config, out) as made:
             # a search answers from catalogs, so they are learnt first
-            await each_group(made, waiting, lambda group: _offered(group, [Kind.TOOLS]))
+            await each_group(made, waiting, lambda group: _offered(group, [ListKind.TOOLS]))
             return await made.ask("tools/call", {"name": meta_tools.GET, "arguments": arguments})
 
 
-def _entries(offered: Offered, kind: Kind) -> list[dict[str, Raw]]:
+def _entries(offered: Offered, kind: ListKind) -> list[dict[str, Raw]]:
     return [wire.members(entry) for entry in offered.catalog.entries(kind).values()] if offered.catalog else []
 
 

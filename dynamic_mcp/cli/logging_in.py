@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 
 import click
 
-from dynamic_mcp import paths
 from dynamic_mcp.cli.credentials import login_command, login_folder
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
@@ -24,7 +23,8 @@ from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, LoginFailed, L
 from dynamic_mcp.oauth.bearer import Bearer
 from dynamic_mcp.oauth.callback import NotOurs
 from dynamic_mcp.oauth.records import Login, Token
-from dynamic_mcp.own_command import command
+from dynamic_mcp.system import paths
+from dynamic_mcp.system.own_command import command
 
 _LONGEST_TOKEN = 1 << 20
 LOGIN_NEEDED = LoginNeeded.exit_code

@@ -12,17 +12,17 @@ from dataclasses import asdict, dataclass
 
 from msgspec import Raw
 
-from dynamic_mcp import wire
-from dynamic_mcp.catalog import Kind
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.cli.running import HELLO, Client, client, each_group, run
 from dynamic_mcp.cli.tokens import Counter, counter
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import DynamicMcpError, UpstreamError
-from dynamic_mcp.group import Group
-from dynamic_mcp.meta_tools import GET
-from dynamic_mcp.wording import counted
+from dynamic_mcp.groups.catalog import ListKind
+from dynamic_mcp.groups.instance import Group
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.system.text import counted
+from dynamic_mcp.tools.meta_tools import GET
 
 # What every client hands to its model of a tool.
 _GIVEN = ("name", "description", "inputSchema")
@@ -124,7 +124,7 @@ async def _learned(group: Group) -> str:
     if not group.config.features.tools:
         return ""
     try:
-        await group.catalog(Kind)  # all of it, so that it can be kept
+        await group.catalog(ListKind)  # all of it, so that it can be kept
     except DynamicMcpError as exc:
         return str(exc)
     return ""

@@ -6,8 +6,8 @@ import contextlib
 import time
 from collections.abc import Iterator
 
-from dynamic_mcp import paths
 from dynamic_mcp.errors import DynamicMcpError
+from dynamic_mcp.system import paths
 
 # A command holds the lock for as long as it takes to read and write a few files, never while it asks somebody.
 WAIT_S = 30.0

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from dynamic_mcp.cli.waiting import Waiting
-from dynamic_mcp.logbook import escaped
+from dynamic_mcp.observe.log_output import escaped
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -217,7 +217,7 @@ def _encoded(value: object) -> bytes:
 
     import msgspec
 
-    from dynamic_mcp import wire
+    from dynamic_mcp.mcp import wire
 
     try:
         return wire.encode(value)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @common
 def command(this: Invocation, group: str | None, *, partial: bool) -> int:
     """List the prompts of all groups, or of GROUP, with their arguments."""
-    from dynamic_mcp.catalog import Kind
     from dynamic_mcp.cli.listing import list_entries
+    from dynamic_mcp.groups.catalog import ListKind
 
-    return list_entries(this, group, [Kind.PROMPTS], is_partial=partial)
+    return list_entries(this, group, [ListKind.PROMPTS], is_partial=partial)

@@ -6,15 +6,15 @@ from collections.abc import Iterable
 
 from msgspec import Raw
 
-from dynamic_mcp import names
-from dynamic_mcp.catalog import Kind
 from dynamic_mcp.cli import contents, file_values
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.running import Client, client, run, with_timeout
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import Disabled, InvalidArguments, NotFound
-from dynamic_mcp.names import closest
-from dynamic_mcp.own_command import command
+from dynamic_mcp.groups.catalog import ListKind
+from dynamic_mcp.mcp import names
+from dynamic_mcp.mcp.names import closest
+from dynamic_mcp.system.own_command import command
 
 
 def read(this: Invocation, uri: str, group: str | None, *, timeout: str | None, save: str | None) -> int:
@@ -84,7 +84,7 @@ async def _own_name(made: Client, group: str, name: str) -> str:
     """Return the prompt's name in the group; it may be written as clients see it. Raises NotFound and Disabled."""
     if not made.proxy.groups[group].config.features.prompts:
         raise Disabled("prompts", group)
-    prompts = (await made.proxy.groups[group].catalog([Kind.PROMPTS])).entries(Kind.PROMPTS)
+    prompts = (await made.proxy.groups[group].catalog([ListKind.PROMPTS])).entries(ListKind.PROMPTS)
     for own in prompts:
         if name in (own, names.listed_name(group, own)):
             return own

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @common
 def command(this: Invocation, group: str | None, *, partial: bool) -> int:
     """List the resources and resource templates of all groups, or of GROUP."""
-    from dynamic_mcp.catalog import Kind
     from dynamic_mcp.cli.listing import list_entries
+    from dynamic_mcp.groups.catalog import ListKind
 
-    return list_entries(this, group, [Kind.RESOURCES, Kind.TEMPLATES], is_partial=partial)
+    return list_entries(this, group, [ListKind.RESOURCES, ListKind.TEMPLATES], is_partial=partial)

@@ -11,11 +11,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from dynamic_mcp import logbook, paths
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.config.values import FlawError, seconds
 from dynamic_mcp.errors import InvalidArguments
+from dynamic_mcp.observe import log_output
+from dynamic_mcp.system import paths
 
 Record = dict[str, Any]  # Any: what a line of JSON may hold
 
@@ -42,8 +43,8 @@ class Wanted:
             except FlawError as exc:
                 raise InvalidArguments(f"--since {exc}", hint=exc.hint) from exc
         # what servers say on stderr is debug to a developer, but what somebody who asks for a group came for
-        lowest = logbook.LEVELS.index(level or "debug")
-        return cls(group, begin, frozenset(logbook.LEVELS[lowest:]), None if config is None else str(config))
+        lowest = log_output.LEVELS.index(level or "debug")
+        return cls(group, begin, frozenset(log_output.LEVELS[lowest:]), None if config is None else str(config))
 
     def has(self, record: Record) -> bool:
         """Tell whether this is one of them."""
@@ -72,10 +73,10 @@ def logs(this: Invocation, wanted: Wanted, *, is_following: bool) -> int:
 
 
 def _lines(folder: Path, *, is_following: bool) -> Iterator[str]:
-    for file in logbook.files(folder):
-        if file.name != logbook.FILE_NAME:
+    for file in log_output.files(folder):
+        if file.name != log_output.FILE_NAME:
             yield from _all(file)
-    yield from (_followed if is_following else _all)(folder / logbook.FILE_NAME)
+    yield from (_followed if is_following else _all)(folder / log_output.FILE_NAME)
 
 
 def _all(file: Path) -> Iterator[str]:

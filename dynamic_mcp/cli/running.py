@@ -14,21 +14,23 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from msgspec import Raw
 from msgspec.structs import replace
 
-from dynamic_mcp import __version__, paths, wire
-from dynamic_mcp.catalog import Kind
+from dynamic_mcp import __version__
 from dynamic_mcp.cli.credentials import logins
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.cli.waiting import Waiting
 from dynamic_mcp.config.values import FlawError, seconds
-from dynamic_mcp.embeddings import Meaning
+from dynamic_mcp.embeddings import SemanticIndex
 from dynamic_mcp.errors import InvalidArguments, UpstreamError
-from dynamic_mcp.group import Group, OpenLink
-from dynamic_mcp.proxy import Proxy
-from dynamic_mcp.shelf import Shelf
-from dynamic_mcp.states import State
+from dynamic_mcp.groups.catalog import ListKind
+from dynamic_mcp.groups.catalog_store import CatalogStore
+from dynamic_mcp.groups.instance import Group, OpenLink
+from dynamic_mcp.groups.lifecycle import State
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.proxy.router import Proxy
+from dynamic_mcp.system import paths
 from dynamic_mcp.upstream.open import PROTOCOL_VERSIONS, open_link
-from dynamic_mcp.upstream.process import hasten, kill_all
-from dynamic_mcp.wire import Frame
+from dynamic_mcp.upstream.process.child import kill_all, terminate_all
 
 if TYPE_CHECKING:
     from dynamic_mcp.config.resolved import Config
@@ -89,19 +91,24 @@ async def client(
     `wrapped` may look on while links are opened. One that `learns_anew` connects to every group, and neither reads
     nor keeps catalogs on disk.
     """
-    shelf = None if learns_anew else Shelf(paths.cache_dir() / "catalogs")
+    catalog_store = None if learns_anew else CatalogStore(paths.cache_dir() / "catalogs")
     known = logins(config.file, may_open_browser=False)
     opener = partial(open_link, logins=known)
-    meaning = Meaning(paths.cache_dir() / "vectors")
-    proxy = Proxy(config, opener=wrapped(opener) if wrapped else opener, shelf=shelf, meaning=meaning)
+    semantic_index = SemanticIndex(paths.cache_dir() / "vectors")
+    proxy = Proxy(
+        config,
+        opener=wrapped(opener) if wrapped else opener,
+        catalog_store=catalog_store,
+        semantic_index=semantic_index,
+    )
     made = Client(proxy, out)
     try:
         await made.begin()
         yield made
-        if shelf is not None:
-            await asyncio.to_thread(_keep, proxy, shelf)
+        if catalog_store is not None:
+            await asyncio.to_thread(_keep, proxy, catalog_store)
     finally:
-        hasten(END_WITHIN_S)
+        terminate_all(END_WITHIN_S)
         await proxy.close()
         await known.close()
 
@@ -131,11 +138,11 @@ def with_timeout(config: Config, text: str | None, kind: Literal["tools_s", "res
     return replace(config, groups=tuple(groups))
 
 
-def _keep(proxy: Proxy, shelf: Shelf) -> None:
+def _keep(proxy: Proxy, catalog_store: CatalogStore) -> None:
     """Keep what was learnt, for the next command and the next proxy; a group by itself would do so a moment later."""
     for group in proxy.groups:
-        if group.state is State.READY and group.known is not None and group.known.knows(Kind):
-            shelf.save(group.config, group.known)
+        if group.state is State.READY and group.known is not None and group.known.knows(ListKind):
+            catalog_store.save(group.config, group.known)
 
 
 def run(work: Coroutine[object, object, T]) -> T:

@@ -12,23 +12,24 @@ from collections.abc import AsyncIterator, Container, Coroutine
 
 from msgspec import Struct
 
-from dynamic_mcp import logbook, paths
 from dynamic_mcp.cli.credentials import logins
 from dynamic_mcp.cli.invocation import config_file
 from dynamic_mcp.cli.running import loop_factory
 from dynamic_mcp.config.read import read
 from dynamic_mcp.config.resolved import Config, Log
 from dynamic_mcp.config.watch import Watch
-from dynamic_mcp.embeddings import Meaning
+from dynamic_mcp.embeddings import SemanticIndex
 from dynamic_mcp.errors import ConfigError
-from dynamic_mcp.face.stdio import OnSignal
-from dynamic_mcp.face.stdio import serve as serve_stdio
-from dynamic_mcp.own_command import command
-from dynamic_mcp.proxy import Proxy
-from dynamic_mcp.roster import Entry, GroupEntry, Roster
-from dynamic_mcp.shelf import Shelf
-from dynamic_mcp.upstream.process import kill_all
-from dynamic_mcp.wording import counted
+from dynamic_mcp.face.lines import OnSignal
+from dynamic_mcp.face.lines import serve as serve_stdio
+from dynamic_mcp.groups.catalog_store import CatalogStore
+from dynamic_mcp.observe import log_output
+from dynamic_mcp.observe.instances import Entry, GroupEntry, InstanceRegistry
+from dynamic_mcp.proxy.router import Proxy
+from dynamic_mcp.system import paths
+from dynamic_mcp.system.own_command import command
+from dynamic_mcp.system.text import counted
+from dynamic_mcp.upstream.process.child import kill_all
 
 log = logging.getLogger("dynamic_mcp")
 
@@ -62,7 +63,7 @@ def serve(argument: str | None, options: LogOptions) -> None:
         _warn(config, known=())
         if sys.stdin.isatty():
             words = _ON_A_TERMINAL.format(command=command(file), count=counted(len(config.groups), "group"))
-            print(logbook.escaped(words, keep="\n"), file=sys.stderr)  # noqa: T201
+            print(log_output.escaped(words, keep="\n"), file=sys.stderr)  # noqa: T201
         stdout = _stdout_to_ourselves()
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(_serve(config, stdout, logs))
@@ -79,11 +80,16 @@ async def _serve(config: Config, stdout: int, logs: _Logs) -> None:
     gc.enable()
     known = logins(config.file, may_open_browser=True)
     cache = paths.cache_dir()
-    proxy = Proxy(config, shelf=Shelf(cache / "catalogs"), logins=known, meaning=Meaning(cache / "vectors"))
+    proxy = Proxy(
+        config,
+        catalog_store=CatalogStore(cache / "catalogs"),
+        logins=known,
+        semantic_index=SemanticIndex(cache / "vectors"),
+    )
     reload = _Reload(proxy, config, logs)
-    roster = Roster(paths.state_dir() / "running")
+    registry = InstanceRegistry(paths.state_dir() / "running")
     try:
-        async with _beside(reload.run(), roster.keep(lambda: _entry(proxy, reload.config))):
+        async with _beside(reload.run(), registry.keep(lambda: _entry(proxy, reload.config))):
             on_signal = OnSignal(reload.watch.reload, _exit_now)
             await serve_stdio(proxy, sys.stdin.fileno(), stdout, config.max_message_bytes, on_signal)
     finally:
@@ -97,7 +103,7 @@ class _Logs:
     def __init__(self, options: LogOptions) -> None:
         self.config = ""  # the file that is served, once it is known
         self._options = options
-        self._serving = logbook.Serving(options.level or Log().level, options.form or Log().form)
+        self._serving = log_output.Serving(options.level or Log().level, options.form or Log().form)
 
     def take(self, config: Log) -> None:
         """Log as the config says, where nothing else does."""
@@ -108,7 +114,7 @@ class _Logs:
     def tell_the_file(self, error: ConfigError) -> None:
         """Write down why there is no proxy; stderr hears of it from the command line."""
         self.close()
-        logbook.note(paths.log_dir(), f"did not start: {error}", config=self.config)
+        log_output.note(paths.log_dir(), f"did not start: {error}", config=self.config)
 
     def close(self) -> None:
         """Write what waits."""
@@ -198,6 +204,6 @@ def _stdout_to_ourselves() -> int:
 
 
 def _level(name: str | None, where: str) -> str | None:
-    if name is None or name.lower() in logbook.LEVELS:
+    if name is None or name.lower() in log_output.LEVELS:
         return name and name.lower()
     raise ConfigError(where, "", f"`{name}` is not a level", hint="use debug, info, warning or error")

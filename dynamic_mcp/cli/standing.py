@@ -11,10 +11,10 @@ from pathlib import Path
 
 import msgspec
 
-from dynamic_mcp import paths
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
-from dynamic_mcp.roster import GroupEntry, Roster, Running
+from dynamic_mcp.observe.instances import GroupEntry, InstanceRegistry, Running
+from dynamic_mcp.system import paths
 
 _EVERY_S = 1.0
 _MIB = 1 << 20
@@ -37,10 +37,10 @@ class Memory(msgspec.Struct, frozen=True):
 
 def status(this: Invocation, *, is_watching: bool) -> int:
     """Print the running proxies, again and again if asked to; returns the exit code."""
-    roster = Roster(paths.state_dir() / "running")
+    registry = InstanceRegistry(paths.state_dir() / "running")
     config = this.named_file()
     while True:
-        running = [each for each in roster.running() if config is None or Path(each.entry.config) == config]
+        running = [each for each in registry.running() if config is None or Path(each.entry.config) == config]
         table = processes()
         if is_watching:
             this.out.clear()

@@ -11,8 +11,8 @@ import click
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from dynamic_mcp.catalog import Catalog
     from dynamic_mcp.config.resolved import Config
+    from dynamic_mcp.groups.catalog import Catalog
 
 
 def complete_group(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -38,8 +38,8 @@ def complete_tool(ctx: click.Context, param: click.Parameter, incomplete: str) -
 
 def complete_argument(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer `key=` for the arguments of the tool that is named before, and the values where there are only some."""
-    from dynamic_mcp import wire
     from dynamic_mcp.cli.typed import keys
+    from dynamic_mcp.mcp import wire
 
     for catalog in _catalogs(ctx):
         tool = catalog.tools.get(ctx.params.get("tool") or "")
@@ -51,19 +51,19 @@ def complete_argument(ctx: click.Context, param: click.Parameter, incomplete: st
 
 def complete_prompt(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer the known prompts of the group that is named before."""
-    from dynamic_mcp.catalog import Kind
+    from dynamic_mcp.groups.catalog import ListKind
 
-    prompts = (name for catalog in _catalogs(ctx) for name in catalog.entries(Kind.PROMPTS))
+    prompts = (name for catalog in _catalogs(ctx) for name in catalog.entries(ListKind.PROMPTS))
     return _items(((name, "") for name in prompts), incomplete)
 
 
 def complete_prompt_argument(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer `key=` for the arguments of the prompt that is named before."""
-    from dynamic_mcp import wire
-    from dynamic_mcp.catalog import Kind
+    from dynamic_mcp.groups.catalog import ListKind
+    from dynamic_mcp.mcp import wire
 
     for catalog in _catalogs(ctx):
-        prompt = catalog.entries(Kind.PROMPTS).get(ctx.params.get("name") or "")
+        prompt = catalog.entries(ListKind.PROMPTS).get(ctx.params.get("name") or "")
         listed = wire.members(prompt).get("arguments") if prompt is not None else None
         found = [wire.members(each) for each in wire.elements(listed or wire.EMPTY_ARRAY)]
         named = [(wire.text(each.get("name")) or "", wire.text(each.get("description")) or "") for each in found]
@@ -108,13 +108,13 @@ def _one_line(text: str) -> str:
 
 def _catalogs(ctx: click.Context) -> Iterable[Catalog]:
     """Yield what is kept of the group that is named before."""
-    from dynamic_mcp import paths
-    from dynamic_mcp.shelf import Shelf
+    from dynamic_mcp.groups.catalog_store import CatalogStore
+    from dynamic_mcp.system import paths
 
     config, name = _config(ctx), ctx.params.get("group")
-    shelf = Shelf(paths.cache_dir() / "catalogs")
+    catalog_store = CatalogStore(paths.cache_dir() / "catalogs")
     for group in config.groups if config else ():
-        if group.name == name and (kept := shelf.load(group)) is not None:
+        if group.name == name and (kept := catalog_store.load(group)) is not None:
             yield kept.catalog
 
 

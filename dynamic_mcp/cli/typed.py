@@ -9,7 +9,7 @@ from typing import Any
 
 from dynamic_mcp.cli import file_values, strict_json
 from dynamic_mcp.errors import InvalidArguments
-from dynamic_mcp.names import closest
+from dynamic_mcp.mcp.names import closest
 
 Schema = Mapping[str, Any]  # Any: whatever JSON a server calls a schema
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from dynamic_mcp.logbook import escaped
+from dynamic_mcp.observe.log_output import escaped
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from dynamic_mcp.config.values import Inherit
-from dynamic_mcp.whole_files import read_bytes
+from dynamic_mcp.system.whole_files import read_bytes
 
 _SAFE_NAMES = """
 HOME PATH USER LOGNAME SHELL TERM COLORTERM TZ TMPDIR TEMP TMP LANG LANGUAGE

@@ -13,13 +13,13 @@ from pathlib import Path
 from msgspec import ValidationError
 from msgspec.structs import replace
 
-from dynamic_mcp import whole_files
 from dynamic_mcp.config import form, jsonc
 from dynamic_mcp.config.environment import place
 from dynamic_mcp.config.resolve import resolve
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.upstream import Surroundings
 from dynamic_mcp.errors import ConfigError
+from dynamic_mcp.system import whole_files
 
 FILE_NAME = "dynamic-mcp.json"
 VARIABLE = "DYNAMIC_MCP_CONFIG"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from dynamic_mcp.config.read import read
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import ConfigError
-from dynamic_mcp.whole_files import read_bytes
+from dynamic_mcp.system.whole_files import read_bytes
 
 if TYPE_CHECKING:
     from dynamic_mcp.config.observer import Directories

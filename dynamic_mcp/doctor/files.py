@@ -15,8 +15,8 @@ from dynamic_mcp.config.resolved import Broken, Config, GroupConfig, Program
 from dynamic_mcp.config.secrets import plain_secrets
 from dynamic_mcp.doctor.findings import Finding, Level, of_config
 from dynamic_mcp.errors import ConfigError
-from dynamic_mcp.own_command import quoted
-from dynamic_mcp.wording import counted
+from dynamic_mcp.system.own_command import quoted
+from dynamic_mcp.system.text import counted
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _OTHERS_READ = stat.S_IRGRP | stat.S_IROTH

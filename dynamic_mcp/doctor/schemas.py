@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Raw
 
-from dynamic_mcp import wire
 from dynamic_mcp.doctor.findings import Finding, Level
+from dynamic_mcp.mcp import wire
 
 _LONGEST = 200
 

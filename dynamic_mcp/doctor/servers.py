@@ -8,18 +8,19 @@ from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from dynamic_mcp import logbook, wire
-from dynamic_mcp.backoff import Clock, LoopClock
-from dynamic_mcp.catalog import Catalog, Kind
 from dynamic_mcp.config.resolved import GroupConfig
 from dynamic_mcp.doctor.findings import Examined, Finding, Level
 from dynamic_mcp.doctor.schemas import bad_schemas
 from dynamic_mcp.errors import DynamicMcpError
-from dynamic_mcp.group import Group, OpenLink
-from dynamic_mcp.own_command import command
-from dynamic_mcp.shelf import Kept, redefined
+from dynamic_mcp.groups.catalog import Catalog, ListKind
+from dynamic_mcp.groups.catalog_store import StoredCatalog, redefined
+from dynamic_mcp.groups.instance import Group, OpenLink
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.observe import log_output
+from dynamic_mcp.system.clock import Clock, LoopClock
+from dynamic_mcp.system.own_command import command
 from dynamic_mcp.upstream.link import Link
-from dynamic_mcp.upstream.open import Greeting, Welcome, open_link
+from dynamic_mcp.upstream.open import ClientHello, ServerHello, open_link
 
 SLOW_S = 10.0
 STDERR_LINES = 20
@@ -32,7 +33,7 @@ class Doctor:
     def __init__(self, *, clock: Clock | None = None) -> None:
         self._opener: OpenLink = open_link
         self._clock = clock or LoopClock()
-        self._welcomes: dict[str, Welcome] = {}
+        self._welcomes: dict[str, ServerHello] = {}
         self._took: dict[str, float] = {}
         self._overheard = _Overheard()
 
@@ -41,11 +42,11 @@ class Doctor:
         self._opener = opener
         return self._open
 
-    async def _open(self, config: GroupConfig, group: Group, greeting: Greeting) -> tuple[Link, Welcome]:
+    async def _open(self, config: GroupConfig, group: Group, hello: ClientHello) -> tuple[Link, ServerHello]:
         """Open a link as ever, and remember how that went."""
         began = self._clock.now()
         try:
-            link, welcome = await self._opener(config, group, greeting)
+            link, welcome = await self._opener(config, group, hello)
         finally:
             self._took[config.name] = self._clock.now() - began
         self._welcomes[config.name] = welcome
@@ -57,9 +58,9 @@ class Doctor:
         with self._overheard.attached():
             yield
 
-    async def examine(self, group: Group, kept: Kept | None) -> Examined:
+    async def examine(self, group: Group, kept: StoredCatalog | None) -> Examined:
         """Connect to a group and look at what it offers; `kept` is what was known of it before."""
-        kinds = [kind for kind in Kind if group.config.features.allows(kind.capability)]
+        kinds = [kind for kind in ListKind if group.config.features.allows(kind.capability)]
         try:
             catalog = await group.catalog(kinds)
             ping_s = await self._pinged(group)
@@ -120,7 +121,7 @@ class Doctor:
 
 
 _INFO = ("name", "version")
-_COUNTED = {"tools": Kind.TOOLS, "resources": Kind.RESOURCES, "prompts": Kind.PROMPTS}
+_COUNTED = {"tools": ListKind.TOOLS, "resources": ListKind.RESOURCES, "prompts": ListKind.PROMPTS}
 
 
 class _Overheard(logging.Handler):
@@ -142,7 +143,9 @@ class _Overheard(logging.Handler):
     @contextlib.contextmanager
     def attached(self) -> Iterator[None]:
         """Listen."""
-        logs = {logging.getLogger(name): logging.getLogger(name).level for name in (logbook.STDERR, logbook.STDOUT)}
+        logs = {
+            logging.getLogger(name): logging.getLogger(name).level for name in (log_output.STDERR, log_output.STDOUT)
+        }
         for log in logs:
             log.addHandler(self)
             log.setLevel(logging.DEBUG)
@@ -163,13 +166,13 @@ class _Overheard(logging.Handler):
                 self._skipped[group] = (count, line)
 
 
-def _complaints(group: Group, kinds: list[Kind]) -> Iterator[Finding]:
+def _complaints(group: Group, kinds: list[ListKind]) -> Iterator[Finding]:
     complaint = group.complaint(kinds)
     if complaint:
         yield Finding(Level.WARNING, group.name, complaint, "the rest of the list was read")
 
 
-def _changes(group: str, catalog: Catalog, kept: Kept | None) -> Iterator[Finding]:
+def _changes(group: str, catalog: Catalog, kept: StoredCatalog | None) -> Iterator[Finding]:
     """Say which definitions are others than they were: a model may be told something new under an old name."""
     hint = f"review them with `{command('tools', group, '--detail', 'full')}`"
     if kept is None:

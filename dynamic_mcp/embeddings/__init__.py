@@ -1,5 +1,5 @@
 """Search by meaning, through an embeddings endpoint of the user's. Off, and silent, until the config names one."""
 
-from dynamic_mcp.embeddings.meaning import Meaning
+from dynamic_mcp.embeddings.index import SemanticIndex
 
-__all__ = ["Meaning"]
+__all__ = ["SemanticIndex"]

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import msgspec
 
-from dynamic_mcp import paths
 from dynamic_mcp.embeddings.endpoint import Vector
-from dynamic_mcp.whole_files import read_bytes
+from dynamic_mcp.system import paths
+from dynamic_mcp.system.whole_files import read_bytes
 
 log = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ import os
 import tempfile
 from pathlib import Path
 
-from dynamic_mcp import paths, whole_files
 from dynamic_mcp.errors import DynamicMcpError
+from dynamic_mcp.system import paths, whole_files
 
 
 class FileError(DynamicMcpError):

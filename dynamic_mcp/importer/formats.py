@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from json import JSONDecodeError
 from pathlib import Path
 
-from dynamic_mcp import whole_files
+from dynamic_mcp.system import whole_files
 
 LARGEST = whole_files.LARGEST_BYTES
 _LARGEST_JSON5 = 256 * 1024

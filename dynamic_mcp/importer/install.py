@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from dynamic_mcp.clients import Client, client_of
+from dynamic_mcp.config.clients import Client, client_of
 from dynamic_mcp.config.keys import Keys
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.importer import claude, files, locations

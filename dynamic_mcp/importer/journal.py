@@ -12,12 +12,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from dynamic_mcp import paths
 from dynamic_mcp.config.keys import Keys
 from dynamic_mcp.errors import DynamicMcpError, NotFound, NothingToUndo
 from dynamic_mcp.importer import files
 from dynamic_mcp.importer.tree import NOTHING
-from dynamic_mcp.whole_files import read_bytes
+from dynamic_mcp.system import paths
+from dynamic_mcp.system.whole_files import read_bytes
 
 FORM = 1
 MOST_DEEDS = 200

@@ -17,7 +17,7 @@ from dynamic_mcp.importer.found import Found, Machine, Notice, Reading, Scope, S
 from dynamic_mcp.importer.known import GENERIC, TOOLS
 from dynamic_mcp.importer.sniff import adapter_for
 from dynamic_mcp.importer.switches import is_among, switched_off, switched_off_here
-from dynamic_mcp.names import closest
+from dynamic_mcp.mcp.names import closest
 
 _BY_SCOPE = (Scope.PROJECT, Scope.LOCAL, Scope.USER)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dynamic_mcp.config.resolved import Remote
 from dynamic_mcp.oauth.authorization import Authorization
-from dynamic_mcp.paths import FileLock
+from dynamic_mcp.system.paths import FileLock
 
 if TYPE_CHECKING:
     from dynamic_mcp.oauth.bearer import Bearer

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import msgspec
 
-from dynamic_mcp import paths
 from dynamic_mcp.config.resolved import Remote
 from dynamic_mcp.oauth.records import Login, Token
+from dynamic_mcp.system import paths
 
 log = logging.getLogger(__name__)
 

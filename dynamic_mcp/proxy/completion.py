@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from msgspec import Raw
 
-from dynamic_mcp import wire
 from dynamic_mcp.errors import ResourceNotFound
-from dynamic_mcp.group import Group
+from dynamic_mcp.groups.instance import Group
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.prompts import Prompts
 from dynamic_mcp.proxy.resources import Resources
-from dynamic_mcp.session import Session
-from dynamic_mcp.wire import Frame
+from dynamic_mcp.session.legacy import Session
 
 
 class Completion:

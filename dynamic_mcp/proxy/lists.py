@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Raw
 
-from dynamic_mcp import wire
-from dynamic_mcp.catalog import Kind
 from dynamic_mcp.errors import Disabled, DynamicMcpError, InvalidArguments
-from dynamic_mcp.group import Group
-from dynamic_mcp.groups import Groups
-from dynamic_mcp.states import DOWN
-from dynamic_mcp.wire import Frame
+from dynamic_mcp.groups.catalog import ListKind
+from dynamic_mcp.groups.groups import Groups
+from dynamic_mcp.groups.instance import Group
+from dynamic_mcp.groups.lifecycle import DOWN
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.wire import Frame
 
 # A list waits for groups that are about to tell what they have, but not for long.
 WAIT_S = 2.0
@@ -27,7 +27,7 @@ Item = tuple[Group, str, Raw]
 Rename = Callable[[list[Item]], list[Raw]]
 
 
-async def listed(groups: Groups, kind: Kind, frame: Frame, rename: Rename) -> Frame:
+async def listed(groups: Groups, kind: ListKind, frame: Frame, rename: Rename) -> Frame:
     """Answer a list request: one group's entries where `group` names one, else those of all."""
     params = wire.members(frame.params) if len(frame.params) else {}
     chosen = _chosen(groups, kind, wire.text(params.get("group")))
@@ -37,7 +37,7 @@ async def listed(groups: Groups, kind: Kind, frame: Frame, rename: Rename) -> Fr
     return wire.result_frame(paged(kind, entries, start, _rest(chosen, kind)))
 
 
-def paged(kind: Kind, entries: Sequence[Raw], start: int, rest: Mapping[str, object]) -> dict[str, object]:
+def paged(kind: ListKind, entries: Sequence[Raw], start: int, rest: Mapping[str, object]) -> dict[str, object]:
     """Return the page of a list that begins at `start`. Raises Malformed."""
     if start > len(entries):
         raise wire.Malformed("the cursor is not one of this list, or the list has changed: begin again")
@@ -47,7 +47,7 @@ def paged(kind: Kind, entries: Sequence[Raw], start: int, rest: Mapping[str, obj
     return result
 
 
-async def learned(groups: Iterable[Group], kinds: Iterable[Kind], within_s: float) -> None:
+async def learned(groups: Iterable[Group], kinds: Iterable[ListKind], within_s: float) -> None:
     """Wait until these lists of the groups are known, but not for groups that are down, nor longer than this.
 
     A group that has been asked for them that long already is not waited for again.
@@ -72,7 +72,7 @@ def offering(groups: Iterable[Group], feature: str) -> list[Group]:
     return [group for group in groups if group.config.features.allows(feature)]
 
 
-def _chosen(groups: Groups, kind: Kind, name: str | None) -> list[Group]:
+def _chosen(groups: Groups, kind: ListKind, name: str | None) -> list[Group]:
     if name is None:
         return offering(groups, kind.capability)
     group = groups[name]
@@ -81,7 +81,7 @@ def _chosen(groups: Groups, kind: Kind, name: str | None) -> list[Group]:
     return [group]
 
 
-def _entries(group: Group, kind: Kind) -> Iterator[tuple[str, Raw]]:
+def _entries(group: Group, kind: ListKind) -> Iterator[tuple[str, Raw]]:
     return iter(group.known.entries(kind).items() if group.known else ())
 
 
@@ -93,7 +93,7 @@ def with_missing(rest: Mapping[str, Raw], missing: Mapping[str, str]) -> dict[st
     return {**rest, "_meta": {**meta, MISSING: missing}}
 
 
-def _rest(groups: list[Group], kind: Kind) -> dict[str, object]:
+def _rest(groups: list[Group], kind: ListKind) -> dict[str, object]:
     """Return the lists' other members, the first group's where two have one, and what is missing."""
     rest: dict[str, Raw] = {}
     for group in reversed(groups):

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 from msgspec import Raw
 
-from dynamic_mcp import wire
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.oauth.logins import Logins, Pending
-from dynamic_mcp.session import Session
-from dynamic_mcp.wire import Frame
+from dynamic_mcp.session.legacy import Session
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class LoginOffers:
             pending = self._logins.begin(group)
             if pending is None:
                 return False
-            task = self._asking[key] = asyncio.create_task(self._offer(session, group, pending))
+            task = self._asking[key] = asyncio.create_task(self._live_catalog(session, group, pending))
             task.add_done_callback(lambda _: self._asking.pop(key, None))
         return await asyncio.shield(self._asking[key])
 
@@ -54,7 +54,7 @@ class LoginOffers:
         for task in self._asking.values():
             task.cancel()
 
-    async def _offer(self, session: Session, group: str, pending: Pending) -> bool:
+    async def _live_catalog(self, session: Session, group: str, pending: Pending) -> bool:
         url = await pending.url()
         if url is None:
             return False

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from msgspec import Raw
 
-from dynamic_mcp import names, wire
-from dynamic_mcp.catalog import Kind
 from dynamic_mcp.errors import Disabled, DynamicMcpError, InvalidArguments, NotFound
-from dynamic_mcp.group import Group
-from dynamic_mcp.groups import Groups
-from dynamic_mcp.names import closest
+from dynamic_mcp.groups.catalog import ListKind
+from dynamic_mcp.groups.groups import Groups
+from dynamic_mcp.groups.instance import Group
+from dynamic_mcp.mcp import names, wire
+from dynamic_mcp.mcp.names import closest
+from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.lists import WAIT_S, Item, learned, listed, offering
-from dynamic_mcp.session import Session
-from dynamic_mcp.wire import Frame
+from dynamic_mcp.session.legacy import Session
 
 
 class Prompts:
@@ -23,7 +23,7 @@ class Prompts:
 
     async def list_all(self, session: Session, frame: Frame) -> Frame:
         """Answer `prompts/list`."""
-        return await listed(self._groups, Kind.PROMPTS, frame, self._listed)
+        return await listed(self._groups, ListKind.PROMPTS, frame, self._listed)
 
     async def get(self, session: Session, frame: Frame) -> Frame:
         """Answer `prompts/get` with the owner's result as it is."""
@@ -45,7 +45,7 @@ class Prompts:
         groups = offering(self._groups, "prompts")
         found = self._find(groups, name)
         if not found:
-            await learned(groups, [Kind.PROMPTS], WAIT_S)
+            await learned(groups, [ListKind.PROMPTS], WAIT_S)
             found = self._find(groups, name)
         if len(found) == 1:
             return found[0]
@@ -64,13 +64,13 @@ class Prompts:
         named = self._by_listed_name(groups).get(name)
         if named is not None:
             return [named]
-        return [(group, name) for group in groups if group.known and name in group.known.entries(Kind.PROMPTS)]
+        return [(group, name) for group in groups if group.known and name in group.known.entries(ListKind.PROMPTS)]
 
     def _by_listed_name(self, groups: list[Group]) -> dict[str, tuple[Group, str]]:
         """Return every prompt by the name that it is listed with; a name that is taken gets its short form."""
         found: dict[str, tuple[Group, str]] = {}
         for group in groups:
-            for own in group.known.entries(Kind.PROMPTS) if group.known else ():
+            for own in group.known.entries(ListKind.PROMPTS) if group.known else ():
                 name = names.listed_name(group.name, own)
                 found[name if name not in found else names.hashed_name(group.name, own)] = (group, own)
         return found

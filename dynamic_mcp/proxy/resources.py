@@ -11,25 +11,25 @@ from collections.abc import Mapping
 
 from msgspec import Raw
 
-from dynamic_mcp import names, uri_template, wire
-from dynamic_mcp.catalog import Kind
 from dynamic_mcp.errors import Disabled, ResourceNotFound
-from dynamic_mcp.group import Group
-from dynamic_mcp.groups import Groups
-from dynamic_mcp.proxy.everybody import first_that_has
-from dynamic_mcp.proxy.kept import Kept
+from dynamic_mcp.groups.catalog import ListKind
+from dynamic_mcp.groups.groups import Groups
+from dynamic_mcp.groups.instance import Group
+from dynamic_mcp.groups.lifecycle import DOWN
+from dynamic_mcp.mcp import names, uri_template, wire
+from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.proxy.fanout import first_result
 from dynamic_mcp.proxy.lists import WAIT_S, Item, learned, listed, offering
-from dynamic_mcp.session import Session
-from dynamic_mcp.states import DOWN
-from dynamic_mcp.wire import Frame
+from dynamic_mcp.proxy.result_store import ResultStore
+from dynamic_mcp.session.legacy import Session
 
-_BOTH = (Kind.RESOURCES, Kind.TEMPLATES)
+_BOTH = (ListKind.RESOURCES, ListKind.TEMPLATES)
 
 
 class Resources:
     """The use cases of resources."""
 
-    def __init__(self, groups: Groups, kept: Kept) -> None:
+    def __init__(self, groups: Groups, kept: ResultStore) -> None:
         self._groups = groups
         self._kept = kept
         # (group, its own URI) -> each subscribed session, and the URI as that session wrote it
@@ -37,11 +37,11 @@ class Resources:
 
     async def list_all(self, session: Session, frame: Frame) -> Frame:
         """Answer `resources/list`."""
-        return await listed(self._groups, Kind.RESOURCES, frame, self._listed)
+        return await listed(self._groups, ListKind.RESOURCES, frame, self._listed)
 
     async def list_templates(self, session: Session, frame: Frame) -> Frame:
         """Answer `resources/templates/list`."""
-        return await listed(self._groups, Kind.TEMPLATES, frame, self._listed_templates)
+        return await listed(self._groups, ListKind.TEMPLATES, frame, self._listed_templates)
 
     async def read(self, session: Session, frame: Frame) -> Frame:
         """Answer `resources/read`: the owner's result as it is; where nobody lists the URI, whoever has it."""
@@ -116,10 +116,10 @@ class Resources:
     async def template_owner(self, uri: str) -> tuple[Group, str] | None:
         """Return the group that lists this very template, else the owner of the URI."""
         groups = offering(self._groups, "resources")
-        found = _listing(groups, uri, Kind.TEMPLATES)
+        found = _listing(groups, uri, ListKind.TEMPLATES)
         if found is None:
-            await learned(groups, [Kind.TEMPLATES], WAIT_S)
-            found = _listing(groups, uri, Kind.TEMPLATES)
+            await learned(groups, [ListKind.TEMPLATES], WAIT_S)
+            found = _listing(groups, uri, ListKind.TEMPLATES)
         return await self.owner(uri) if found is None else (found, uri)
 
     async def _owner_or_not_found(self, uri: str) -> tuple[Group, str]:
@@ -141,7 +141,7 @@ class Resources:
         groups = offering(self._groups, "resources")
         return [
             entry
-            if _listing(groups, template, Kind.TEMPLATES) is group
+            if _listing(groups, template, ListKind.TEMPLATES) is group
             else wire.with_member(entry, names.group_template(group.name, template), "uriTemplate")
             for group, template, entry in items
         ]
@@ -167,9 +167,7 @@ class Resources:
             for group in offering(self._groups, "resources")
             if group.state not in DOWN and (group.known is None or group.known.may("resources"))
         ]
-        found = await first_that_has(
-            groups, lambda group: self._send(session, (group, uri), "resources/read", params)
-        )
+        found = await first_result(groups, lambda group: self._send(session, (group, uri), "resources/read", params))
         if found is None:
             raise ResourceNotFound(uri)
         return found[1]
@@ -183,7 +181,7 @@ def _params(frame: Frame) -> tuple[dict[str, Raw], str]:
     return params, uri
 
 
-def _listing(groups: list[Group], uri: str, kind: Kind = Kind.RESOURCES) -> Group | None:
+def _listing(groups: list[Group], uri: str, kind: ListKind = ListKind.RESOURCES) -> Group | None:
     return next((group for group in groups if group.known and uri in group.known.entries(kind)), None)
 
 
@@ -192,7 +190,8 @@ def _templating(groups: list[Group], uri: str) -> Group | None:
         (
             group
             for group in groups
-            if group.known and any(uri_template.matches(each, uri) for each in group.known.entries(Kind.TEMPLATES))
+            if group.known
+            and any(uri_template.matches(each, uri) for each in group.known.entries(ListKind.TEMPLATES))
         ),
         None,
     )

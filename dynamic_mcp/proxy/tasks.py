@@ -12,17 +12,17 @@ from itertools import chain
 
 from msgspec import Raw, Struct, structs
 
-from dynamic_mcp import wire
 from dynamic_mcp.errors import DynamicMcpError, NotFound
-from dynamic_mcp.group import Group
-from dynamic_mcp.groups import Groups
-from dynamic_mcp.proxy.everybody import first_that_has
+from dynamic_mcp.groups.groups import Groups
+from dynamic_mcp.groups.instance import Group
+from dynamic_mcp.groups.lifecycle import DOWN
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.wire import EMPTY_ARRAY, EMPTY_OBJECT, NULL, Frame
+from dynamic_mcp.proxy.fanout import first_result
 from dynamic_mcp.proxy.lists import WAIT_S, with_missing
-from dynamic_mcp.session import Session
-from dynamic_mcp.states import DOWN
+from dynamic_mcp.session.legacy import Session
 from dynamic_mcp.upstream.call import PROGRESS_EXTENDS_TO
 from dynamic_mcp.upstream.open import result_of
-from dynamic_mcp.wire import EMPTY_ARRAY, EMPTY_OBJECT, NULL, Frame
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ class Tasks:
             params = frame.params if id == task.own_id else wire.with_member(frame.params, task.own_id, "taskId")
             return task.group, await self._send(session, task.group, frame.method, params, patience)
         groups = [group for group in self._running() if group.known and group.known.may("tasks")]
-        found = await first_that_has(
+        found = await first_result(
             groups, lambda group: self._send(session, group, frame.method, frame.params, patience)
         )
         if found is None:  # nobody remembers it, and nobody has it

@@ -6,29 +6,32 @@ from collections.abc import Mapping
 
 from msgspec import Raw
 
-from dynamic_mcp import meta_tools, wire
-from dynamic_mcp.catalog import Kind
 from dynamic_mcp.errors import InvalidArguments
-from dynamic_mcp.groups import Groups
-from dynamic_mcp.meta_tools import CALL, CALL_READ, CALL_WRITE, CALLS, GET, Row
-from dynamic_mcp.proxy.calling import Calling
-from dynamic_mcp.proxy.direct import Direct
-from dynamic_mcp.proxy.finding import Finding
-from dynamic_mcp.proxy.kept import Kept
+from dynamic_mcp.groups.catalog import ListKind
+from dynamic_mcp.groups.groups import Groups
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.proxy.calls import Calling
+from dynamic_mcp.proxy.exposed import ExposedTools
 from dynamic_mcp.proxy.lists import MISSING, offset, paged
+from dynamic_mcp.proxy.result_store import ResultStore
+from dynamic_mcp.proxy.search import ToolSearch
 from dynamic_mcp.proxy.tasks import Tasks
-from dynamic_mcp.session import Session
-from dynamic_mcp.wire import Frame
+from dynamic_mcp.session.legacy import Session
+from dynamic_mcp.tools import meta_tools
+from dynamic_mcp.tools.meta_tools import CALL, CALL_READ, CALL_WRITE, CALLS, GET, Row
 
 
 class Tools:
     """The tools of all groups behind ours; `split_calls` is the config's."""
 
-    def __init__(self, groups: Groups, tasks: Tasks, finding: Finding, kept: Kept, *, split_calls: bool) -> None:
+    def __init__(
+        self, groups: Groups, tasks: Tasks, finding: ToolSearch, kept: ResultStore, *, split_calls: bool
+    ) -> None:
         self.split_calls = split_calls
         self._groups = groups
         self._finding = finding
-        self._direct = Direct(groups)
+        self._direct = ExposedTools(groups)
         self._calling = Calling(groups, tasks, self._direct, kept)
 
     # --- tools/list ------------------------------------------------------------------------------------
@@ -40,7 +43,7 @@ class Tools:
         await self._direct.learned()
         missing = self._direct.missing()
         rest = {"_meta": {MISSING: missing}} if missing else {}
-        return wire.result_frame(paged(Kind.TOOLS, self.entries(), start, rest))
+        return wire.result_frame(paged(ListKind.TOOLS, self.entries(), start, rest))
 
     def entries(self) -> list[Raw]:
         """Return every tool as it is listed: ours, unless all others are listed by themselves, and then those."""

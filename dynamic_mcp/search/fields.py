@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from msgspec import Raw
 
-from dynamic_mcp import wire
+from dynamic_mcp.mcp import wire
 from dynamic_mcp.search.words import name_words
 
 MAX_TEXT = 2000

@@ -9,7 +9,7 @@ from heapq import nsmallest
 from itertools import accumulate
 from statistics import fmean, pstdev
 
-from dynamic_mcp.search.part import EXACT, SHORT, TUNED, Part, Tuning
+from dynamic_mcp.search.index import EXACT, SHORT, TUNED, GroupIndex, Tuning
 from dynamic_mcp.search.synonyms import actions, synonyms
 from dynamic_mcp.search.words import STOP_WORDS, name_key, stem, words
 
@@ -42,11 +42,11 @@ class Match:
 
 
 def rank(
-    parts: Sequence[Part],
+    parts: Sequence[GroupIndex],
     query: str,
     *,
     limit: int = MAX_RESULTS,
-    closeness: Sequence[Closeness] = (),
+    similarity: Sequence[Closeness] = (),
     tuning: Tuning = TUNED,
 ) -> list[Match]:
     """Return the tools that fit best, best first; none where nothing fits. `closeness` is by part."""
@@ -54,8 +54,8 @@ def rank(
     scores = _Scores(parts, tuning)
     scores.add(_terms(text, tuning))
     found = scores.fitting()
-    if closeness:
-        found = _fused(found, [each for part in closeness for each in part])
+    if similarity:
+        found = _fused(found, [each for part in similarity for each in part])
     named = _named(parts, text)
     order = {**found, **{number: found.get(number, 0.0) for number in named}}
     best = nsmallest(limit, order, key=lambda number: (-named.get(number, 0), -order[number], number))
@@ -65,7 +65,7 @@ def rank(
 class _Scores:
     """What the words of a query say for each tool; the tools of all parts are numbered through."""
 
-    def __init__(self, parts: Sequence[Part], tuning: Tuning) -> None:
+    def __init__(self, parts: Sequence[GroupIndex], tuning: Tuning) -> None:
         self._parts = parts
         self._tuning = tuning
         self._offsets = list(accumulate(map(len, parts), initial=0))
@@ -164,7 +164,7 @@ def _terms(text: str, tuning: Tuning) -> list[tuple[str, list[str]]]:
     return list(by_stem.items())
 
 
-def _named(parts: Sequence[Part], text: str) -> dict[int, int]:
+def _named(parts: Sequence[GroupIndex], text: str) -> dict[int, int]:
     """Return the tools that the query names: as a whole, alone or after the group, or as one of its words."""
     whole = text.strip()
     said = {name_key(word) for word in whole.split() if _is_joined(word)}
@@ -185,9 +185,9 @@ def _is_joined(word: str) -> bool:
     return len(words(word)) > 1
 
 
-def _fused(found: dict[int, float], closeness: Sequence[float | None]) -> dict[int, float]:
+def _fused(found: dict[int, float], similarity: Sequence[float | None]) -> dict[int, float]:
     """Put words and meaning together, each by its own best; a tool of unknown meaning has its words alone."""
-    known = [value for value in closeness if value is not None]
+    known = [value for value in similarity if value is not None]
     if not known:
         return found
     mean, top = fmean(known), max(known)
@@ -197,11 +197,11 @@ def _fused(found: dict[int, float], closeness: Sequence[float | None]) -> dict[i
         spread = pstdev(known, mean)
         from_ = mean + ALSO_FITS * spread if top >= mean + STANDS_OUT * spread else math.inf
         return {
-            number: value - mean for number, value in enumerate(closeness) if value is not None and value >= from_
+            number: value - mean for number, value in enumerate(similarity) if value is not None and value >= from_
         }
     best = max(found.values())
     fused: dict[int, float] = {}
-    for number, value in enumerate(closeness):
+    for number, value in enumerate(similarity):
         by_words = found.get(number, 0.0) / best
         by_meaning = by_words if value is None else max(0.0, (value - mean) / (top - mean))
         fused[number] = (1 - MEANING) * by_words + MEANING * by_meaning

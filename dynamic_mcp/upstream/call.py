@@ -9,7 +9,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from dynamic_mcp.errors import DynamicMcpError, LinkLost
-from dynamic_mcp.wire import ABSENT, Frame
+from dynamic_mcp.mcp.wire import ABSENT, Frame
 
 # A call whose upstream reports progress may take this many times its timeout, and no longer.
 PROGRESS_EXTENDS_TO = 60

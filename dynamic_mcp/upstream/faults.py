@@ -13,8 +13,8 @@ from http import HTTPStatus
 
 import httpx2
 
-from dynamic_mcp import wire
 from dynamic_mcp.errors import HttpError, LinkLost, NotSent, ProtocolViolation, Unreachable, UpstreamError
+from dynamic_mcp.mcp import wire
 
 LONGEST_EXCERPT = 200
 _MAY_HAVE_RUN = "it may have run; it was not sent again"

@@ -15,15 +15,15 @@ from functools import partial
 
 import httpx2
 
-from dynamic_mcp import wire
-from dynamic_mcp.backoff import delays
 from dynamic_mcp.errors import DynamicMcpError, LinkLost, NotSent, ProtocolViolation
-from dynamic_mcp.lines import Oversized
-from dynamic_mcp.upstream.event_stream import Event, EventStream
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.event_stream import Event, EventStream
+from dynamic_mcp.mcp.lines import Oversized
+from dynamic_mcp.system.clock import delays
+from dynamic_mcp.upstream.endpoint import Headers, HttpEndpoint, chunks, media_type
 from dynamic_mcp.upstream.link import Link
 from dynamic_mcp.upstream.listening import Listening
 from dynamic_mcp.upstream.outbox import Outbox
-from dynamic_mcp.upstream.site import Headers, Site, chunks, media_type
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,9 @@ _NO_SESSION = re.compile(rb"session|not initialized", re.IGNORECASE)
 class HttpTransport:
     """One session with a server that speaks streamable HTTP; `attach` a link before anything is sent."""
 
-    def __init__(self, site: Site, max_message_bytes: int, jitter: Callable[[], float] = random.random) -> None:
+    def __init__(
+        self, site: HttpEndpoint, max_message_bytes: int, jitter: Callable[[], float] = random.random
+    ) -> None:
         self._site = site
         self._limit = max_message_bytes
         self._jitter = jitter

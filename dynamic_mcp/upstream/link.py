@@ -13,7 +13,6 @@ from typing import Protocol
 
 from msgspec import Raw
 
-from dynamic_mcp import lines, wire
 from dynamic_mcp.errors import (
     INTERNAL_ERROR,
     METHOD_NOT_FOUND,
@@ -23,9 +22,10 @@ from dynamic_mcp.errors import (
     ProtocolViolation,
     TimedOut,
 )
-from dynamic_mcp.logbook import STDOUT
+from dynamic_mcp.mcp import lines, wire
+from dynamic_mcp.mcp.wire import ABSENT, Frame
+from dynamic_mcp.observe.log_output import STDOUT
 from dynamic_mcp.upstream.call import Call, Caller, Question
-from dynamic_mcp.wire import ABSENT, Frame
 
 log = logging.getLogger(__name__)
 skipped = logging.getLogger(STDOUT)
@@ -91,7 +91,7 @@ class Link:
         self._tasks: dict[bytes, Call] = {}
         self._asked: dict[bytes, Question] = {}
         self._garbage = 0
-        self._pretty = lines.Pretty()
+        self._joiner = lines.MultilineJoiner()
 
     # --- to the upstream -------------------------------------------------------------------------------
 
@@ -208,7 +208,7 @@ class Link:
         A transport that gets whole messages says so by `for_id`: the id of the request in whose answer this
         one came, or empty. Only lines can be parts of a message.
         """
-        line = self._pretty.feed(line) if for_id is None else line
+        line = self._joiner.feed(line) if for_id is None else line
         if not line:
             return
         if isinstance(line, lines.Oversized):

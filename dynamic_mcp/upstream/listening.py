@@ -9,10 +9,10 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from dynamic_mcp.backoff import delays
 from dynamic_mcp.errors import DynamicMcpError, HttpError
-from dynamic_mcp.upstream.event_stream import Event, EventStream
-from dynamic_mcp.upstream.site import Headers, Site, chunks, media_type
+from dynamic_mcp.mcp.event_stream import Event, EventStream
+from dynamic_mcp.system.clock import delays
+from dynamic_mcp.upstream.endpoint import Headers, HttpEndpoint, chunks, media_type
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ class Listening:
 
     def __init__(
         self,
-        site: Site,
+        site: HttpEndpoint,
         headers: Callable[[], Headers],
         heard: Callable[[Event], None],
         limit: int,

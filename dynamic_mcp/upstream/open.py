@@ -10,9 +10,10 @@ from typing import Literal
 
 from msgspec import Raw, Struct, field
 
-from dynamic_mcp import __version__, wire
+from dynamic_mcp import __version__
 from dynamic_mcp.config.resolved import Broken, GroupConfig, Program, Remote
 from dynamic_mcp.errors import METHOD_NOT_FOUND, HttpError, ProtocolViolation, Refused, TimedOut, Unreachable
+from dynamic_mcp.mcp import wire
 from dynamic_mcp.oauth.authorization import Authorization
 from dynamic_mcp.oauth.logins import Logins
 from dynamic_mcp.upstream.call import Caller
@@ -27,12 +28,12 @@ _TRY_OLDER = frozenset({400, 404, 405})
 # URLs of servers that were found to be such, while this program runs.
 _OLDER: set[str] = set()
 
-Kind = Literal["http", "sse"]
+TransportKind = Literal["http", "sse"]
 
 OURSELVES = Raw(wire.encode({"name": "dynamic-mcp", "version": __version__}))
 
 
-class Greeting(Struct, frozen=True):
+class ClientHello(Struct, frozen=True):
     """What an upstream is told at its start: what the client is and can do, word for word, and for whom it starts."""
 
     version: str = PROTOCOL_VERSIONS[0]
@@ -44,12 +45,12 @@ class Greeting(Struct, frozen=True):
         """Say which variables of a server are not set and what to do with this client; empty where all are."""
         if not (config.unset or config.empty):
             return ""
-        from dynamic_mcp.clients import advice
+        from dynamic_mcp.config.clients import advice
 
         return advice(config.unset, config.empty, wire.text(wire.member(self.client_info, "name")) or "")
 
 
-class Welcome(Struct, frozen=True):
+class ServerHello(Struct, frozen=True):
     """What an upstream said of itself: the members of its `initialize` result, as bytes."""
 
     result: dict[str, Raw]
@@ -78,8 +79,8 @@ class Welcome(Struct, frozen=True):
 
 
 async def open_link(
-    config: GroupConfig, listener: Listener, greeting: Greeting, *, logins: Logins | None = None
-) -> tuple[Link, Welcome]:
+    config: GroupConfig, listener: Listener, hello: ClientHello, *, logins: Logins | None = None
+) -> tuple[Link, ServerHello]:
     """Connect and shake hands, within the group's connect timeout; what was begun is ended on failure.
 
     Credentials come from the config's headers, else from the logins.
@@ -88,32 +89,34 @@ async def open_link(
     """
     match config.upstream:
         case Program() as program:
-            return await _greeted(await _start(config, program, listener, greeting), config, greeting)
+            return await _greeted(await _start(config, program, listener, hello), config, hello)
         case Remote(kind=kind) as remote:
             authorization = logins.authorization(config.name, remote) if logins is not None else None
-            open_as = partial(_open_remote, config, remote, listener, greeting, authorization)
+            open_as = partial(_open_remote, config, remote, listener, hello, authorization)
             return await (_open_either(remote.url, open_as) if kind is None else open_as(kind))
         case Broken(reason=reason):
             raise Unreachable(config.name, reason, final=True)
 
 
-async def _greeted(link: Link, config: GroupConfig, greeting: Greeting) -> tuple[Link, Welcome]:
+async def _greeted(link: Link, config: GroupConfig, hello: ClientHello) -> tuple[Link, ServerHello]:
     try:
-        return link, await greet(link, greeting, config)
+        return link, await greet(link, hello, config)
     except BaseException:
         await asyncio.shield(link.close())
         raise
 
 
-async def _start(config: GroupConfig, program: Program, listener: Listener, greeting: Greeting) -> Link:
+async def _start(config: GroupConfig, program: Program, listener: Listener, hello: ClientHello) -> Link:
     transport = StdioTransport(config.name, config.max_message_bytes)
-    link = Link(config.name, transport, listener, greeting.home, mask_of(program))
+    link = Link(config.name, transport, listener, hello.home, mask_of(program))
     transport.receive, transport.lost = link.receive, link.lost
     await transport.start(program)
     return link
 
 
-async def _open_either(url: str, open_as: Callable[[Kind], Awaitable[tuple[Link, Welcome]]]) -> tuple[Link, Welcome]:
+async def _open_either(
+    url: str, open_as: Callable[[TransportKind], Awaitable[tuple[Link, ServerHello]]]
+) -> tuple[Link, ServerHello]:
     """Find out which transport a server speaks, as the specification says; the older one is remembered."""
     if url in _OLDER:
         try:
@@ -138,23 +141,23 @@ async def _open_remote(
     config: GroupConfig,
     remote: Remote,
     listener: Listener,
-    greeting: Greeting,
+    hello: ClientHello,
     authorization: Authorization | None,
-    kind: Kind,
-) -> tuple[Link, Welcome]:
+    kind: TransportKind,
+) -> tuple[Link, ServerHello]:
     await asyncio.to_thread(import_module, "dynamic_mcp.upstream.remote")  # calls of others go on meanwhile
     from dynamic_mcp.upstream.remote import connect
 
-    link = await connect(config, remote, kind, listener=listener, home=greeting.home, authorization=authorization)
-    return await _greeted(link, config, greeting)
+    link = await connect(config, remote, kind, listener=listener, home=hello.home, authorization=authorization)
+    return await _greeted(link, config, hello)
 
 
-async def greet(link: Link, greeting: Greeting, config: GroupConfig) -> Welcome:
+async def greet(link: Link, hello: ClientHello, config: GroupConfig) -> ServerHello:
     """Initialize as the lifecycle of the MCP specification says."""
     params = {
-        "protocolVersion": Raw(wire.encode(greeting.version)),
-        "capabilities": greeting.capabilities,
-        "clientInfo": greeting.client_info,
+        "protocolVersion": Raw(wire.encode(hello.version)),
+        "capabilities": hello.capabilities,
+        "clientInfo": hello.client_info,
     }
     answer = await link.request("initialize", params, timeout_s=config.timeouts.connect_s)
     result = result_of(answer, config, "initialize")
@@ -162,7 +165,7 @@ async def greet(link: Link, greeting: Greeting, config: GroupConfig) -> Welcome:
     if version not in PROTOCOL_VERSIONS:
         raise ProtocolViolation(link.group, f"speaks protocol version `{version}`, which is not supported")
     link.notify("notifications/initialized")
-    return Welcome(result)
+    return ServerHello(result)
 
 
 def result_of(answer: wire.Frame, config: GroupConfig, what: str) -> dict[str, Raw]:

@@ -11,8 +11,8 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, Protocol
 
-from dynamic_mcp import wire
 from dynamic_mcp.errors import DynamicMcpError, LinkLost, NotSent
+from dynamic_mcp.mcp import wire
 from dynamic_mcp.upstream.link import Link
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ _MAX_NOTES = 1000
 _MAX_REQUESTS = 256
 
 
-class Postman(Protocol):
+class MessagePoster(Protocol):
     """A transport that can post."""
 
     async def ask(self, id: bytes, method: str, body: bytes) -> None:
@@ -48,7 +48,7 @@ class Postman(Protocol):
 class Outbox:
     """The messages of one link, which is told what becomes of its requests."""
 
-    def __init__(self, group: str, postman: Postman) -> None:
+    def __init__(self, group: str, postman: MessagePoster) -> None:
         self.group = group
         self.link: Link
         self._postman = postman

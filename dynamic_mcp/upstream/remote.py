@@ -7,19 +7,19 @@ from typing import Literal
 from dynamic_mcp.config.resolved import GroupConfig, Remote
 from dynamic_mcp.oauth.authorization import Authorization
 from dynamic_mcp.upstream.call import Caller
+from dynamic_mcp.upstream.endpoint import HttpEndpoint
 from dynamic_mcp.upstream.http import HttpTransport
 from dynamic_mcp.upstream.link import Link, Listener
 from dynamic_mcp.upstream.mask import mask_of
-from dynamic_mcp.upstream.site import Site
 from dynamic_mcp.upstream.sse import SseTransport
 
-Kind = Literal["http", "sse"]
+TransportKind = Literal["http", "sse"]
 
 
 async def connect(
     config: GroupConfig,
     remote: Remote,
-    kind: Kind,
+    kind: TransportKind,
     *,
     listener: Listener,
     home: Caller | None,
@@ -29,7 +29,7 @@ async def connect(
     connect_s = config.timeouts.connect_s
     # a little less, so that a server that cannot be reached is told from one that does not answer
     mask = mask_of(remote)
-    site = Site(config.name, remote, connect_s=0.9 * connect_s, authorization=authorization)
+    site = HttpEndpoint(config.name, remote, connect_s=0.9 * connect_s, authorization=authorization)
     if kind == "http":
         http = HttpTransport(site, config.max_message_bytes)
         link = Link(config.name, http, listener, home, mask)

@@ -11,11 +11,11 @@ import logging
 import httpx2
 
 from dynamic_mcp.errors import DynamicMcpError, HttpError, LinkLost, NotSent, ProtocolViolation, TimedOut
-from dynamic_mcp.lines import Oversized
-from dynamic_mcp.upstream.event_stream import Event, EventStream
+from dynamic_mcp.mcp.event_stream import Event, EventStream
+from dynamic_mcp.mcp.lines import Oversized
+from dynamic_mcp.upstream.endpoint import Headers, HttpEndpoint, chunks, is_within, media_type
 from dynamic_mcp.upstream.link import Link
 from dynamic_mcp.upstream.outbox import Outbox
-from dynamic_mcp.upstream.site import Headers, Site, chunks, is_within, media_type
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ _POST: Headers = ((b"content-type", b"application/json"), (b"accept", b"applicat
 class SseTransport:
     """One session with a server that speaks HTTP+SSE; `attach` a link, then `start`."""
 
-    def __init__(self, site: Site, max_message_bytes: int) -> None:
+    def __init__(self, site: HttpEndpoint, max_message_bytes: int) -> None:
         self._site = site
         self._stream = EventStream(max_message_bytes)
         self._link: Link

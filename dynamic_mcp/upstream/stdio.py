@@ -16,12 +16,12 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-from dynamic_mcp import lines, wire
 from dynamic_mcp.config.resolved import Program
 from dynamic_mcp.errors import LinkLost, NotSent, Unreachable
-from dynamic_mcp.logbook import STDERR
+from dynamic_mcp.mcp import lines, wire
+from dynamic_mcp.observe.log_output import STDERR
 from dynamic_mcp.upstream.mask import mask_of
-from dynamic_mcp.upstream.process import SIGKILL, Process, start
+from dynamic_mcp.upstream.process.child import SIGKILL, Process, start
 
 log = logging.getLogger(__name__)
 overheard = logging.getLogger(STDERR)

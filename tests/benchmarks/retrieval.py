@@ -24,7 +24,7 @@ from msgspec import Raw
 
 from dynamic_mcp.config.resolved import Embeddings
 from dynamic_mcp.embeddings.endpoint import Endpoint, Vector
-from dynamic_mcp.search import TUNED, Field, Part, Tuning, rank, summary
+from dynamic_mcp.search import TUNED, Field, GroupIndex, Tuning, rank, summary
 from tests.benchmarks.corpora import Corpus, Query, bfcl, metatool
 from tests.benchmarks.engines import Pair, Rank, engines
 
@@ -90,12 +90,12 @@ def judged(queries: Sequence[Query], found: Sequence[Sequence[Pair]], ms: float)
     return Figures((recall(1), recall(5), recall(8)), sum(ranks) / len(queries), ms)
 
 
-def parts(corpus: Corpus, tuning: Tuning = TUNED) -> list[Part]:
+def parts(corpus: Corpus, tuning: Tuning = TUNED) -> list[GroupIndex]:
     """Return the searchable form of a corpus."""
     groups: dict[str, dict[str, Raw]] = {}
     for tool in corpus.tools:
         groups.setdefault(tool["group"], {})[tool["name"]] = Raw(json.dumps(tool).encode())
-    return [Part(group, tools, tuning=tuning) for group, tools in groups.items()]
+    return [GroupIndex(group, tools, tuning=tuning) for group, tools in groups.items()]
 
 
 def by_words(corpus: Corpus, tuning: Tuning = TUNED) -> Rank:
@@ -118,10 +118,10 @@ async def by_meaning(corpus: Corpus, endpoint: Endpoint) -> Callable[[bool], Ran
     def ranker(fused: bool) -> Rank:
         def ranked(query: str) -> Sequence[Pair]:
             asked = queries[query[:1000]]
-            closeness = [[sum(map(mul, asked, tools[part.group, name])) for name in part.names] for part in made]
+            similarity = [[sum(map(mul, asked, tools[part.group, name])) for name in part.names] for part in made]
             if fused:
-                return [(match.group, match.name) for match in rank(made, query, closeness=closeness)]
-            scores = dict(zip(pairs, (value for each in closeness for value in each), strict=True))
+                return [(match.group, match.name) for match in rank(made, query, similarity=similarity)]
+            scores = dict(zip(pairs, (value for each in similarity for value in each), strict=True))
             return sorted(scores, key=lambda pair: -scores[pair])[:8]
 
         return ranked
@@ -151,16 +151,16 @@ async def compare(corpus: Corpus, fastmcp: str | None, endpoint: Endpoint | None
     """Print the table of one corpus, for both parts."""
     print(f"\n{corpus.name}: {len(corpus.tools)} tools")
     words = by_words(corpus)
-    meaning = await by_meaning(corpus, endpoint) if endpoint else None
+    semantic_index = await by_meaning(corpus, endpoint) if endpoint else None
     for reported in (False, True):
         queries = corpus.part(reported=reported)
         print(f"\n{'report' if reported else 'develop'} part, {len(queries)} queries\n{HEAD}")
         if fastmcp:
             print(by_fastmcp(fastmcp, corpus, queries).row("FastMCP, BM25 search"))
         print(measure(queries, words).row("dynamic-mcp"))
-        if meaning:
-            print(measure(queries, meaning(True)).row("dynamic-mcp with embeddings"))
-            print(measure(queries, meaning(False)).row("embeddings alone"))
+        if semantic_index:
+            print(measure(queries, semantic_index(True)).row("dynamic-mcp with embeddings"))
+            print(measure(queries, semantic_index(False)).row("embeddings alone"))
 
 
 def ablate(corpus: Corpus) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from dynamic_mcp.config.resolved import Embeddings
 from dynamic_mcp.embeddings.endpoint import Endpoint, NoAnswerError, Vector, endpoint_url
-from dynamic_mcp.embeddings.meaning import Meaning, Texts
+from dynamic_mcp.embeddings.index import SemanticIndex, Texts
 from dynamic_mcp.embeddings.vectors import Vectors, key_of
 from tests.embeddings.endpoint import FakeEndpoint, Json, endpoint
 from tests.fakes import BOUND_S
@@ -38,55 +38,55 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
-async def knowing(meaning: Meaning, fake: FakeEndpoint, folder: Path | None = None) -> None:
+async def knowing(semantic_index: SemanticIndex, fake: FakeEndpoint, folder: Path | None = None) -> None:
     """Let TEXTS be learnt."""
-    meaning.use(config(fake))
-    meaning.learn(these(TEXTS))
+    semantic_index.use(config(fake))
+    semantic_index.learn(these(TEXTS))
     await until(lambda: set(fake.texts) >= set(TEXTS))
     async with asyncio.timeout(BOUND_S):
-        while not await meaning.closeness("anything", [TEXTS]):  # noqa: ASYNC110
+        while not await semantic_index.similarity("anything", [TEXTS]):  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 
 
 async def test_the_nearest_in_meaning_is_the_nearest() -> None:
     async with endpoint() as fake:
-        meaning = Meaning(query_within_s=BOUND_S)
-        await knowing(meaning, fake)
+        semantic_index = SemanticIndex(query_within_s=BOUND_S)
+        await knowing(semantic_index, fake)
 
-        ((branch, day, issue),) = await meaning.closeness("Zweig entfernen", [TEXTS])
+        ((branch, day, issue),) = await semantic_index.similarity("Zweig entfernen", [TEXTS])
 
         assert branch is not None
         assert day is not None
         assert issue is not None
         assert branch > 0.9
         assert max(day, issue) < 0.6
-        await meaning.close()
+        await semantic_index.close()
 
 
 async def test_nothing_is_sent_before_an_endpoint_is_named() -> None:
     async with endpoint() as fake:
-        meaning = Meaning()
-        meaning.learn(these(TEXTS))
+        semantic_index = SemanticIndex()
+        semantic_index.learn(these(TEXTS))
 
-        assert not meaning.is_on
-        assert await meaning.closeness("branch", [TEXTS]) == []
+        assert not semantic_index.is_on
+        assert await semantic_index.similarity("branch", [TEXTS]) == []
         assert fake.asked == []
-        await meaning.close()
+        await semantic_index.close()
 
 
 async def test_a_slow_endpoint_is_not_waited_for(caplog: pytest.LogCaptureFixture) -> None:
     async with endpoint() as fake:
-        meaning = Meaning(query_within_s=0.2)
-        await knowing(meaning, fake)
+        semantic_index = SemanticIndex(query_within_s=0.2)
+        await knowing(semantic_index, fake)
         fake.gate.clear()
         caplog.clear()
 
         with caplog.at_level(logging.WARNING):
-            assert await meaning.closeness("first", [TEXTS]) == []
-            assert await meaning.closeness("second", [TEXTS]) == []
+            assert await semantic_index.similarity("first", [TEXTS]) == []
+            assert await semantic_index.similarity("second", [TEXTS]) == []
 
         assert len([record for record in caplog.records if "words only" in record.message]) == 1
-        await meaning.close()
+        await semantic_index.close()
 
 
 async def test_a_failed_batch_is_tried_again_later() -> None:
@@ -98,35 +98,35 @@ async def test_a_failed_batch_is_tried_again_later() -> None:
             naps.append(seconds)
             fake.status = 200 if len(naps) == 2 else 500
 
-        meaning = Meaning(query_within_s=BOUND_S, sleep=nap)
-        await knowing(meaning, fake)
+        semantic_index = SemanticIndex(query_within_s=BOUND_S, sleep=nap)
+        await knowing(semantic_index, fake)
 
         assert naps == [5.0, 30.0]
-        await meaning.close()
+        await semantic_index.close()
 
 
 async def test_texts_are_sent_in_batches_and_once() -> None:
     many = [f"text {n}" for n in range(70)]
     async with endpoint() as fake:
-        meaning = Meaning(query_within_s=BOUND_S)
-        meaning.use(config(fake))
-        meaning.learn(these(many))
-        meaning.learn(these(many))
+        semantic_index = SemanticIndex(query_within_s=BOUND_S)
+        semantic_index.use(config(fake))
+        semantic_index.learn(these(many))
+        semantic_index.learn(these(many))
         await until(lambda: len(fake.texts) >= 70)
-        meaning.learn(these([*many, "one more"]))
+        semantic_index.learn(these([*many, "one more"]))
         await until(lambda: "one more" in fake.texts)
 
         assert [len(asked["input"]) for asked in fake.asked] == [32, 32, 6, 1]
         assert fake.texts == [*many, "one more"]
-        await meaning.close()
+        await semantic_index.close()
 
 
 async def test_vectors_are_kept_on_disk_for_the_next_start(tmp_path: Path) -> None:
     async with endpoint() as fake:
         for _ in range(2):
-            meaning = Meaning(tmp_path, query_within_s=BOUND_S)
-            await knowing(meaning, fake)
-            await meaning.close()
+            semantic_index = SemanticIndex(tmp_path, query_within_s=BOUND_S)
+            await knowing(semantic_index, fake)
+            await semantic_index.close()
 
         assert [text for text in fake.texts if text in TEXTS] == TEXTS
         assert modes(tmp_path) == [0o600]
@@ -138,26 +138,26 @@ def modes(folder: Path) -> list[int]:
 
 async def test_another_model_has_vectors_of_its_own(tmp_path: Path) -> None:
     async with endpoint() as fake:
-        meaning = Meaning(tmp_path, query_within_s=BOUND_S)
-        await knowing(meaning, fake)
-        meaning.use(Embeddings(fake.url, "other", None))
-        meaning.learn(these(TEXTS))
+        semantic_index = SemanticIndex(tmp_path, query_within_s=BOUND_S)
+        await knowing(semantic_index, fake)
+        semantic_index.use(Embeddings(fake.url, "other", None))
+        semantic_index.learn(these(TEXTS))
         await until(lambda: sum(asked["model"] == "other" for asked in fake.asked) == 1)
-        await meaning.close()
+        await semantic_index.close()
 
 
 async def test_switching_it_off_ends_the_questions() -> None:
     async with endpoint() as fake:
-        meaning = Meaning(query_within_s=BOUND_S)
-        await knowing(meaning, fake)
+        semantic_index = SemanticIndex(query_within_s=BOUND_S)
+        await knowing(semantic_index, fake)
         asked = len(fake.asked)
 
-        meaning.use(None)
-        meaning.learn(these(["new"]))
+        semantic_index.use(None)
+        semantic_index.learn(these(["new"]))
 
-        assert await meaning.closeness("branch", [TEXTS]) == []
+        assert await semantic_index.similarity("branch", [TEXTS]) == []
         assert len(fake.asked) == asked
-        await meaning.close()
+        await semantic_index.close()
 
 
 # --- the endpoint --------------------------------------------------------------------------------------

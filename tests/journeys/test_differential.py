@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 from msgspec import Raw
 
-from dynamic_mcp import names, wire
+from dynamic_mcp.mcp import names, wire
 from tests.journeys.remote_server import free_port, listening
 from tests.program import Json, Program, full, started
 from tests.upstreams import full_offers as offers

@@ -15,7 +15,7 @@ from keyring.errors import PasswordDeleteError
 
 from dynamic_mcp.oauth.records import Client, Login, Token
 from dynamic_mcp.oauth.store import Store, key
-from dynamic_mcp.paths import FileLock
+from dynamic_mcp.system.paths import FileLock
 from tests.oauth.parts import remote
 
 URL = "https://mcp.example.com/mcp"

@@ -17,7 +17,7 @@ import pytest
 
 from dynamic_mcp.config.resolved import Program as Command
 from dynamic_mcp.errors import LinkLost
-from dynamic_mcp.upstream.process import hasten
+from dynamic_mcp.upstream.process.child import terminate_all
 from dynamic_mcp.upstream.stdio import StdioTransport
 from tests.process.test_end import is_running, pids_of
 from tests.program import BOUND_S, UPSTREAMS, Json, Program, odd, running, serving, text_of
@@ -268,7 +268,7 @@ async def test_whoever_waits_for_an_end_does_not_wait_longer_once_it_is_hastened
     transport.send(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
     await greeted.wait()
 
-    hasten(0.2)
+    terminate_all(0.2)
     async with asyncio.timeout(3):  # which is less than its usual patience
         await transport.close()
 

@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from dynamic_mcp import wire
+from dynamic_mcp.mcp import wire
 from tests.program import UPSTREAMS, full, running, serving, text_of
 
 TEXT_OF_B = "dynamic-mcp://b/full%3A%2F%2Ftext"

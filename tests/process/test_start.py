@@ -115,7 +115,7 @@ def test_serving_stdio_servers_imports_nothing_that_only_others_need(
     loaded = set(done.stderr.splitlines()[-1].split())
     assert "dynamic_mcp.upstream.stdio" in loaded
     unwanted = {"mcp", "mcp_types", "httpx2", "authlib", "rich", "questionary", "click", "pydantic", "pydantic_core"}
-    unwanted.add("dynamic_mcp.clients")
+    unwanted.add("dynamic_mcp.config.clients")
     assert not loaded & unwanted
 
 

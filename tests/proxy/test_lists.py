@@ -10,9 +10,9 @@ from collections.abc import Mapping
 import pytest
 from msgspec import Raw
 
-from dynamic_mcp import wire
 from dynamic_mcp.config.resolved import Features, Timeouts
 from dynamic_mcp.errors import Unreachable
+from dynamic_mcp.mcp import wire
 from tests.fakes import BOUND_S, Client, FakeUpstream, FullUpstream, Json, Opener, client_of, group_config, part
 from tests.upstreams import full_offers as offers
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 from msgspec import Raw
 
+from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.upstream.link import Link
-from dynamic_mcp.wire import Frame
 from tests.fakes import BOUND_S, FakeUpstream, Json
 
 

@@ -10,13 +10,13 @@ from typing import Any, Literal
 
 from msgspec import Raw
 
-from dynamic_mcp import wire
 from dynamic_mcp.config.resolved import GroupConfig, Remote
 from dynamic_mcp.errors import LinkLost
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.upstream.call import Caller
 from dynamic_mcp.upstream.link import Link, Listener
-from dynamic_mcp.upstream.open import Greeting, open_link
-from dynamic_mcp.wire import Frame
+from dynamic_mcp.upstream.open import ClientHello, open_link
 from tests.fakes import BOUND_S, Ear, Json, group_config
 
 
@@ -32,7 +32,7 @@ async def opened(
     config: GroupConfig, *, listener: Listener | None = None, home: Caller | None = None
 ) -> AsyncIterator[Link]:
     """Open a link and close it in the end."""
-    link, _ = await open_link(config, listener or Ear(), Greeting(home=home))
+    link, _ = await open_link(config, listener or Ear(), ClientHello(home=home))
     try:
         yield link
     finally:

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from dynamic_mcp.errors import HttpError, LinkLost, NotSent, ProtocolViolation, TimedOut
-from dynamic_mcp.upstream.open import Greeting, open_link
+from dynamic_mcp.upstream.open import ClientHello, open_link
 from tests.fakes import Ear, FakeCaller, frame
 from tests.upstream.remote import Listening, call, opened, remote, text
 from tests.upstreams.odd_http import OddHttp, Request, message_event
@@ -70,7 +70,7 @@ async def test_the_session_is_deleted_when_the_link_closes() -> None:
 async def test_a_session_id_that_is_not_visible_ascii_is_never_sent_back(session: str) -> None:  # U13
     async with OddHttp(session=session) as server:
         with pytest.raises(ProtocolViolation, match="session id"):
-            await open_link(remote(server.url), Ear(), Greeting())
+            await open_link(remote(server.url), Ear(), ClientHello())
 
         assert len(server.requests) == 1
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from dynamic_mcp.errors import LinkLost, NotSent, ProtocolViolation, TimedOut
-from dynamic_mcp.lines import Lines
+from dynamic_mcp.mcp.lines import Lines
 from tests.fakes import Ear, FakeCaller, FakeUpstream, Json, link_to, settled
 from tests.upstream.linked import answer, begin, ids_of, result_of
 

@@ -11,7 +11,7 @@ from msgspec import Raw
 from dynamic_mcp.config.resolved import Broken, Program, Timeouts
 from dynamic_mcp.errors import LinkLost, ProtocolViolation, Refused, TimedOut, Unreachable
 from dynamic_mcp.upstream.link import Link
-from dynamic_mcp.upstream.open import PROTOCOL_VERSIONS, Greeting, Welcome, greet, open_link
+from dynamic_mcp.upstream.open import PROTOCOL_VERSIONS, ClientHello, ServerHello, greet, open_link
 from tests.fakes import BOUND_S, Ear, FakeUpstream, Json, group_config, link_to
 
 
@@ -22,9 +22,9 @@ def _upstream(**initialize: Json) -> FakeUpstream:
 
 async def test_an_upstream_is_greeted_with_our_name_and_what_the_client_can_do() -> None:
     upstream = _upstream()
-    greeting = Greeting(version="2025-06-18", capabilities=Raw(b'{"sampling":{}}'))
+    hello = ClientHello(version="2025-06-18", capabilities=Raw(b'{"sampling":{}}'))
 
-    await greet(link_to(upstream), greeting, group_config())
+    await greet(link_to(upstream), hello, group_config())
 
     params = upstream.sent[0]["params"]
     assert (params["protocolVersion"], params["capabilities"]) == ("2025-06-18", {"sampling": {}})
@@ -36,7 +36,7 @@ async def test_an_upstream_is_greeted_with_our_name_and_what_the_client_can_do()
 async def test_every_version_that_the_proxy_speaks_is_fine(version: str) -> None:
     upstream = _upstream(protocolVersion=version)
 
-    await greet(link_to(upstream), Greeting(), group_config())
+    await greet(link_to(upstream), ClientHello(), group_config())
 
     await upstream.hears("notifications/initialized")
 
@@ -46,7 +46,7 @@ async def test_a_version_that_the_proxy_does_not_speak_is_a_violation(version: J
     upstream = _upstream(protocolVersion=version)
 
     with pytest.raises(ProtocolViolation):
-        await greet(link_to(upstream), Greeting(), group_config())
+        await greet(link_to(upstream), ClientHello(), group_config())
 
     assert upstream.heard("notifications/initialized") == []
 
@@ -58,7 +58,7 @@ async def test_the_welcome_is_what_the_upstream_said_of_itself() -> None:
         serverInfo={"name": "n", "title": "The Title"},
     )
 
-    welcome = await greet(link_to(upstream), Greeting(), group_config())
+    welcome = await greet(link_to(upstream), ClientHello(), group_config())
 
     assert bytes(welcome.capabilities["tools"]) == b'{"listChanged": true}'
     assert (welcome.instructions, welcome.title) == ("Be kind.", "The Title")
@@ -74,7 +74,7 @@ async def test_the_welcome_is_what_the_upstream_said_of_itself() -> None:
     ],
 )
 def test_a_poor_welcome_is_an_empty_one(result: Json) -> None:
-    welcome = Welcome({key: Raw(json.dumps(value).encode()) for key, value in result.items()})
+    welcome = ServerHello({key: Raw(json.dumps(value).encode()) for key, value in result.items()})
 
     assert (welcome.capabilities, welcome.instructions, welcome.title) == ({}, "", "")
 
@@ -82,7 +82,7 @@ def test_a_poor_welcome_is_an_empty_one(result: Json) -> None:
 async def test_an_upstream_that_answers_with_an_error_has_refused() -> None:
     upstream = FakeUpstream()
     del upstream.answers["initialize"]
-    greeted = asyncio.create_task(greet(link_to(upstream), Greeting(), group_config()))
+    greeted = asyncio.create_task(greet(link_to(upstream), ClientHello(), group_config()))
     hello = await upstream.hears("initialize")
 
     upstream.say({"jsonrpc": "2.0", "id": hello["id"], "error": {"code": -32000, "message": "no licence"}})
@@ -93,7 +93,7 @@ async def test_an_upstream_that_answers_with_an_error_has_refused() -> None:
 
 async def test_a_result_that_is_no_object_is_a_violation() -> None:
     with pytest.raises(ProtocolViolation):
-        await greet(link_to(FakeUpstream({"initialize": []})), Greeting(), group_config())
+        await greet(link_to(FakeUpstream({"initialize": []})), ClientHello(), group_config())
 
 
 async def test_an_upstream_that_says_nothing_times_out_and_initialize_is_not_cancelled() -> None:
@@ -101,7 +101,7 @@ async def test_an_upstream_that_says_nothing_times_out_and_initialize_is_not_can
     del upstream.answers["initialize"]
 
     with pytest.raises(TimedOut):
-        await greet(link_to(upstream), Greeting(), group_config(timeouts=Timeouts(0.01, 5, 5, 5)))
+        await greet(link_to(upstream), ClientHello(), group_config(timeouts=Timeouts(0.01, 5, 5, 5)))
 
     # the specification (basic/utilities/cancellation) forbids it for this one request
     assert upstream.heard("notifications/cancelled") == []
@@ -110,7 +110,7 @@ async def test_an_upstream_that_says_nothing_times_out_and_initialize_is_not_can
 async def test_an_upstream_that_dies_during_the_handshake_is_a_lost_link() -> None:
     upstream = FakeUpstream()
     del upstream.answers["initialize"]
-    greeted = asyncio.create_task(greet(link_to(upstream), Greeting(), group_config()))
+    greeted = asyncio.create_task(greet(link_to(upstream), ClientHello(), group_config()))
     await upstream.hears("initialize")
 
     upstream.die("the server exited with code 3")
@@ -126,7 +126,7 @@ async def test_a_group_that_cannot_be_started_says_why_and_is_not_worth_another_
     config = group_config("api", upstream=Broken("`API_URL` in `command` is not defined"))
 
     with pytest.raises(Unreachable, match="`API_URL` in `command` is not defined") as raised:
-        await open_link(config, Ear(), Greeting())
+        await open_link(config, Ear(), ClientHello())
 
     assert raised.value.final
 
@@ -136,12 +136,12 @@ async def test_a_command_that_does_not_exist_is_named() -> None:
 
     async with asyncio.timeout(BOUND_S):
         with pytest.raises(Unreachable, match="`no-such-command-anywhere` was not found"):
-            await open_link(group_config(upstream=program), Ear(), Greeting())
+            await open_link(group_config(upstream=program), Ear(), ClientHello())
 
 
 def test_a_greeting_offers_the_newest_version_unless_told_otherwise() -> None:
-    assert Greeting().version == max(PROTOCOL_VERSIONS)
-    assert bytes(Greeting().capabilities) == b"{}"
+    assert ClientHello().version == max(PROTOCOL_VERSIONS)
+    assert bytes(ClientHello().capabilities) == b"{}"
 
 
 async def test_a_link_that_was_closed_takes_no_handshake() -> None:
@@ -150,6 +150,6 @@ async def test_a_link_that_was_closed_takes_no_handshake() -> None:
     await link.close()
 
     with pytest.raises(LinkLost):
-        await greet(link, Greeting(), group_config())
+        await greet(link, ClientHello(), group_config())
 
     assert upstream.closed

@@ -8,7 +8,7 @@ import pytest
 
 from dynamic_mcp.config.resolved import Timeouts
 from dynamic_mcp.errors import HttpError, LinkLost, NotSent, ProtocolViolation, TimedOut, Unreachable, UpstreamError
-from dynamic_mcp.upstream.open import Greeting, open_link
+from dynamic_mcp.upstream.open import ClientHello, open_link
 from tests.fakes import Ear
 from tests.upstream.remote import Listening, call, opened, remote, text
 from tests.upstreams.odd_http import OddHttp, Request
@@ -32,7 +32,7 @@ async def test_calls_are_answered_on_the_stream() -> None:  # 47
 async def test_an_endpoint_elsewhere_is_refused_and_gets_nothing(endpoint: str) -> None:  # 47
     async with OddHttp(older=endpoint) as server:
         with pytest.raises(ProtocolViolation, match="elsewhere"):
-            await open_link(remote(server.url, "sse"), Ear(), Greeting())
+            await open_link(remote(server.url, "sse"), Ear(), ClientHello())
 
         assert len(server.requests) == 1
 
@@ -82,13 +82,13 @@ async def test_a_server_that_names_no_endpoint_is_given_up() -> None:
     timeouts = Timeouts(connect_s=0.1, tools_s=1, resources_s=1, prompts_s=1)
     async with OddHttp(older="never") as server:
         with pytest.raises(TimedOut, match="sent no endpoint"):
-            await open_link(remote(server.url, "sse", timeouts=timeouts), Ear(), Greeting())
+            await open_link(remote(server.url, "sse", timeouts=timeouts), Ear(), ClientHello())
 
 
 async def test_a_server_without_an_event_stream_says_so() -> None:
     async with OddHttp() as server:
         with pytest.raises(HttpError, match="405"):
-            await open_link(remote(server.url, "sse"), Ear(), Greeting())
+            await open_link(remote(server.url, "sse"), Ear(), ClientHello())
 
 
 # --- which one is it? ----------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ async def test_an_older_server_that_becomes_a_newer_one_is_found_out_as_well() -
 async def test_a_server_that_speaks_neither_is_quoted_with_its_first_answer(status: str) -> None:
     async with OddHttp(on_initialize=status) as server:
         with pytest.raises(HttpError, match=status):
-            await open_link(remote(server.url, None), Ear(), Greeting())
+            await open_link(remote(server.url, None), Ear(), ClientHello())
 
         assert len(server.requests) == 2
 
@@ -126,13 +126,13 @@ async def test_a_server_that_speaks_neither_is_quoted_with_its_first_answer(stat
 async def test_only_a_status_that_means_it_leads_to_the_older_transport(kind: str) -> None:
     async with OddHttp(on_initialize=kind) as server:
         with pytest.raises(UpstreamError):
-            await open_link(remote(server.url, None), Ear(), Greeting())
+            await open_link(remote(server.url, None), Ear(), ClientHello())
 
         assert [request.method for request in server.requests] == ["POST"]
 
 
 async def test_a_url_that_cannot_be_asked_is_final() -> None:
     with pytest.raises(Unreachable) as raised:
-        await open_link(remote("http://[::1%25]:x/"), Ear(), Greeting())
+        await open_link(remote("http://[::1%25]:x/"), Ear(), ClientHello())
 
     assert raised.value.final

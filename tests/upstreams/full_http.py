@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from dynamic_mcp import wire
+from dynamic_mcp.mcp import wire
 from tests.upstreams.full import Options, Server
 from tests.upstreams.odd_http import Connection, Request
 

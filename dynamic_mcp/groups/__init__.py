@@ -1,0 +1,1 @@
+"""Configured servers: what each offers, and the life of each instance."""

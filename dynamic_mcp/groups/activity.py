@@ -1,0 +1,92 @@
+"""How a group is used: the calls that have a place, when the last one ended, and how the upstream answered."""
+
+from __future__ import annotations
+
+import math
+
+from dynamic_mcp.config.resolved import GroupConfig
+from dynamic_mcp.errors import Busy
+from dynamic_mcp.groups.limiter import Limiter
+from dynamic_mcp.system.clock import Clock
+
+MAX_QUEUED = 1024
+# A group that connected only to learn what it has is let go after this, if nobody has used it.
+LEARNT_S = 60.0
+# After so many timeouts in a row a server is asked whether it lives.
+SUSPICIOUS_TIMEOUTS = 2
+
+
+class Activity:
+    """The use of one group: `has_served` tells of its link, `is_subscribed` whether somebody waits for updates."""
+
+    def __init__(self, config: GroupConfig, clock: Clock) -> None:
+        self.config = config
+        self.has_served = False
+        self.is_subscribed = False
+        self.calls = 0
+        self.failures = 0
+        self._clock = clock
+        self._limiter = Limiter(config.concurrency, MAX_QUEUED)
+        self._timeouts = 0
+        self._last = 0.0
+
+    @property
+    def in_flight(self) -> int:
+        """How many calls have a place."""
+        return self._limiter.taken
+
+    def reconfigure(self, config: GroupConfig) -> None:
+        """Go on with another config."""
+        self.config = config
+        self._limiter.resize(config.concurrency)
+
+    def begin(self) -> None:
+        """Start anew with a new link."""
+        self.has_served = False
+        self.touch()
+
+    def touch(self) -> None:
+        """Count this moment as a use."""
+        self._last = self._clock.now()
+
+    async def begin_call(self) -> None:
+        """Wait for a place, which `end_call` gives back. Raises Busy when too many wait already."""
+        if self._limiter.is_full():
+            why = f"{self.in_flight} calls are in flight and {MAX_QUEUED} wait: no more are accepted"
+            raise Busy(self.config.name, why)
+        await self._limiter.acquire()
+        self.calls += 1
+
+    def answered(self, *, with_error: bool) -> None:
+        """Note that the upstream works."""
+        self.has_served = True
+        self.failures += with_error
+        self._timeouts = 0
+
+    def failed(self, *, has_timed_out: bool) -> None:
+        """Note that the upstream may not."""
+        self.failures += 1
+        self._timeouts += has_timed_out
+
+    def end_call(self) -> None:
+        """Give the place of a call back."""
+        self._limiter.release()
+        self.touch()
+
+    async def is_over_within(self, seconds: float) -> bool:
+        """Wait until no call has a place, for so many seconds at most; tell whether none has."""
+        return await self._limiter.are_empty_within(seconds)
+
+    def is_suspicious(self) -> bool:
+        """Tell whether the upstream should be asked if it lives; it counts anew from here."""
+        is_suspicious = self._timeouts >= SUSPICIOUS_TIMEOUTS
+        if is_suspicious:
+            self._timeouts = 0
+        return is_suspicious
+
+    def idle_left_s(self) -> float:
+        """Return how long until the link is idle, if nothing happens."""
+        after_s = math.inf if self.config.idle_after_s is None else self.config.idle_after_s
+        if not self.has_served and not self.config.eager and after_s < math.inf:
+            after_s = min(after_s, LEARNT_S)
+        return after_s if self.in_flight or self.is_subscribed else self._last + after_s - self._clock.now()

@@ -1,0 +1,168 @@
+"""Catalogs on disk, so that a start connects to nothing. What cannot be read is set aside and never stops anything.
+
+A file is named by a hash of what the group is (its program, arguments and own variables, or its URL, headers and
+scopes; features, filter), so another config never meets it. Secrets are in that hash and nowhere else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+
+from msgspec import Raw, Struct
+
+from dynamic_mcp.config.resolved import Broken, GroupConfig, Program, Remote
+from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.system import paths
+from dynamic_mcp.system.whole_files import read_bytes
+
+log = logging.getLogger(__name__)
+
+FORM = 1
+MAX_FILE_BYTES = 64 << 20
+MAX_FILES = 500
+MAX_CHANGES = 100
+
+
+class StoredCatalog(Struct, frozen=True):
+    """A catalog from disk: when it was read from the upstream (seconds since 1970), and changed definitions."""
+
+    catalog: Catalog
+    read_at: float
+    changes: tuple[str, ...] = ()
+
+
+class CatalogStore:
+    """The catalogs in one folder."""
+
+    def __init__(self, folder: Path, now: Callable[[], float] = time.time) -> None:
+        self._folder = folder
+        self._now = now
+        self._is_broken = False
+
+    def load(self, config: GroupConfig) -> StoredCatalog | None:
+        """Return what is known of a group; None when nothing is, or nothing that can be read."""
+        file = self._file(config)
+        try:
+            if file.stat().st_size > MAX_FILE_BYTES:
+                raise ValueError("too large")
+            return _read(read_bytes(file))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError) as exc:
+            self._set_aside(file, exc)
+            return None
+
+    def age_s(self, kept: StoredCatalog) -> float:
+        """Return how old a catalog is; one from the future is as good as new."""
+        return max(0.0, self._now() - kept.read_at)
+
+    def save(self, config: GroupConfig, catalog: Catalog) -> list[str]:
+        """Keep a catalog; return the tools whose definition is another one than it was. Never raises OSError."""
+        before = self.load(config)
+        changed = redefined(before.catalog, catalog) if before else []
+        changes = [*(before.changes if before else ()), *(f"{self._now():.0f} {tool}" for tool in changed)]
+        data = _written(config.name, catalog, self._now(), changes[-MAX_CHANGES:])
+        if len(data) <= MAX_FILE_BYTES:
+            try:
+                paths.write_private(self._file(config), data)
+                self._prune()
+            except OSError as exc:
+                self._complain(exc)
+        return changed
+
+    def _file(self, config: GroupConfig) -> Path:
+        return self._folder / f"{key(config)}.v{FORM}.json"
+
+    def _set_aside(self, file: Path, exc: Exception) -> None:
+        log.warning("the cached catalog %s cannot be read and is set aside: %s", file.name, exc)
+        try:
+            file.replace(file.with_suffix(".bad"))
+        except OSError as error:
+            self._complain(error)
+
+    def _complain(self, exc: OSError) -> None:
+        if not self._is_broken:
+            self._is_broken = True
+            log.warning("catalogs are not cached: `%s` cannot be written: %s", self._folder, exc.strerror or exc)
+
+    def _prune(self) -> None:
+        aged: list[tuple[float, Path]] = []
+        for file in self._folder.iterdir():
+            with contextlib.suppress(FileNotFoundError):  # another proxy is at work here too
+                aged.append((file.stat().st_mtime, file))
+        for _, file in sorted(aged, reverse=True)[MAX_FILES:]:
+            file.unlink(missing_ok=True)
+
+
+def key(config: GroupConfig) -> str:
+    """Return the hash of all that decides what a group offers."""
+    match config.upstream:
+        case Program() as program:
+            own = sorted((name, program.env.get(name, "")) for name in program.own)
+            what: object = ["program", program.command, program.args, program.cwd, own]
+        case Remote() as remote:
+            login = (remote.oauth.client_id, remote.oauth.scopes) if remote.oauth else None
+            what = ["remote", remote.kind, remote.url, sorted(remote.headers.items()), login]
+        case Broken():
+            what = ["broken", config.name]
+    return sha256(wire.encode([what, config.features, config.tools])).hexdigest()[:40]
+
+
+def _written(group: str, catalog: Catalog, now: float, changes: list[str]) -> bytes:
+    lists = {
+        kind.name: {"entries": list(listing.entries.items()), "rest": listing.rest}
+        for kind, listing in catalog.lists.items()
+        if not listing.complaints
+    }
+    return wire.encode(
+        {
+            "form": FORM,
+            "group": group,
+            "read_at": now,
+            "instructions": catalog.instructions,
+            "title": catalog.title,
+            "capabilities": catalog.capabilities,
+            "changes": changes,
+            "lists": lists,
+        }
+    )
+
+
+def _read(data: bytes) -> StoredCatalog:
+    """Read a file again. Raises ValueError and KeyError for what `_written` did not write."""
+    members = wire.members(data)
+    if bytes(members["form"]) != b"%d" % FORM:
+        raise ValueError("written by another version")
+    lists: dict[ListKind, Listing] = {}
+    for name, raw in wire.members(members["lists"]).items():
+        listing = wire.members(raw)
+        pairs = [wire.elements(pair) for pair in wire.elements(listing["entries"])]
+        entries = {wire.text(entry_key) or "": entry for entry_key, entry in pairs}
+        lists[ListKind[name]] = Listing(entries, wire.members(listing["rest"]))
+    catalog = Catalog(
+        lists,
+        wire.members(members["capabilities"]),
+        wire.text(members["instructions"]) or "",
+        wire.text(members["title"]) or "",
+    )
+    changes = tuple(wire.text(change) or "" for change in wire.elements(members["changes"]))
+    return StoredCatalog(catalog, float(bytes(members["read_at"])), changes)
+
+
+def redefined(before: Catalog, after: Catalog) -> list[str]:
+    """Return the tools that both have, with another definition."""
+
+    def definition(tool: Raw) -> bytes:
+        return wire.compact(tool)
+
+    return [
+        name
+        for name, tool in after.tools.items()
+        if name in before.tools and definition(before.tools[name]) != definition(tool)
+    ]

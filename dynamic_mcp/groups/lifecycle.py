@@ -1,0 +1,160 @@
+"""The states of a group, which may follow which, and the one place where they change."""
+
+import logging
+import math
+from collections.abc import Callable, Mapping
+from enum import Enum
+
+from dynamic_mcp.errors import DynamicMcpError, LoginNeeded, Unreachable, UpstreamError
+from dynamic_mcp.groups.catalog import one_line
+from dynamic_mcp.groups.retry import Attempts
+from dynamic_mcp.system.clock import Clock
+
+log = logging.getLogger(__name__)
+
+LONGEST_REASON = 500
+# How often it is looked whether somebody has logged in, in whatever process.
+LOGIN_POLL_S = 2.0
+
+
+class State(Enum):
+    """Where a group is in its life."""
+
+    COLD = "not connected"
+    CONNECTING = "connecting"
+    READY = "connected"
+    WAITING = "waiting to retry"
+    NEEDS_LOGIN = "needs a login"
+    FAILED = "failed"
+    CLOSED = "closed"
+
+
+# From each state to those that may follow; an absent entry is a bug.
+TRANSITIONS: Mapping[State, frozenset[State]] = {
+    State.COLD: frozenset({State.CONNECTING, State.CLOSED}),
+    State.CONNECTING: frozenset({State.READY, State.WAITING, State.NEEDS_LOGIN, State.FAILED, State.CLOSED}),
+    State.READY: frozenset({State.COLD, State.WAITING, State.CLOSED}),
+    State.WAITING: frozenset({State.CONNECTING, State.CLOSED}),
+    State.NEEDS_LOGIN: frozenset({State.CONNECTING, State.CLOSED}),
+    State.FAILED: frozenset({State.CONNECTING, State.CLOSED}),
+    State.CLOSED: frozenset(),
+}
+DOWN = frozenset({State.WAITING, State.NEEDS_LOGIN, State.FAILED})
+
+
+class Lifecycle:
+    """The state of one group and what led to it; every change is logged once, and `changed` is called."""
+
+    def __init__(self, name: str, attempts: Attempts, clock: Clock, changed: Callable[[], None]) -> None:
+        self.state = State.COLD
+        self.error: DynamicMcpError | None = None
+        self.attempts = attempts
+        self.advice = ""
+        self._name = name
+        self._clock = clock
+        self._changed = changed
+        self._was_opened = False
+
+    def enter(self, state: State, why: str = "") -> None:
+        """Go on to another state, which the table must allow."""
+        assert state in TRANSITIONS[self.state], f"{self.state.name} does not lead to {state.name}"
+        self.state = state
+        self._was_opened |= state is State.CONNECTING
+        if state is State.CLOSED and not self._was_opened:
+            self._changed()  # nobody is to hear of the end of what never began
+            return
+        level = logging.WARNING if state in DOWN else logging.DEBUG if state is State.CONNECTING else logging.INFO
+        log.log(level, "group %s %s", self._name, f"{state.value}: {why}" if why else state.value)
+        self._changed()
+
+    def advise(self, advice: str) -> None:
+        """Take what is to be said with every failure, and say it once now."""
+        self.advice = advice
+        if advice:
+            log.warning("group %s: %s", self._name, advice)
+
+    def attempt_failed(self, error: DynamicMcpError) -> None:
+        """Leave CONNECTING without a link."""
+        self.error = error
+        if self.advice and self.advice not in error.hint:
+            error.hint = "; ".join(filter(None, (self.advice, error.hint)))
+        self.attempts.failed(self._clock.now())
+        if isinstance(error, LoginNeeded):
+            self.enter(State.NEEDS_LOGIN, error.hint)
+            return
+        is_over = self.is_final() or self.attempts.are_spent()
+        self.enter(State.FAILED if is_over else State.WAITING, self.reason_of(error))
+
+    def link_failed(self, error: DynamicMcpError, *, has_served: bool) -> None:
+        """Leave READY: a link that has served may be replaced at once, one that never did counts as a failure."""
+        self.error = error
+        if has_served:
+            self.attempts.forget()
+        else:
+            self.attempts.failed(self._clock.now())
+        self.enter(State.WAITING, self.reason_of(error))
+
+    def close(self) -> None:
+        """End, for good."""
+        self.error = None
+        if self.state is not State.CLOSED:
+            self.enter(State.CLOSED)
+
+    def is_final(self) -> bool:
+        """Tell whether another attempt cannot end otherwise."""
+        return isinstance(self.error, Unreachable) and self.error.final
+
+    def may_be_tried(self) -> bool:
+        """Tell whether a use now may start an attempt, or join the one in flight."""
+        if self.state is State.CLOSED:
+            return False
+        if self.state not in DOWN or self.is_logged_in():
+            return True
+        return not (self.is_final() or self.attempts.are_cooling_down(self._clock.now()))
+
+    def is_logged_in(self) -> bool:
+        """Tell whether somebody has logged in since the group needed it."""
+        return self.state is State.NEEDS_LOGIN and isinstance(self.error, LoginNeeded) and self.error.is_done()
+
+    def pause_s(self) -> float:
+        """Return how long to wait before the next attempt, if there is no use; infinity for no attempt by itself."""
+        may_retry = self.state in DOWN and self.state is not State.NEEDS_LOGIN and not self.is_final()
+        return self.attempts.pause_s() if may_retry else math.inf
+
+    def look_again_s(self) -> float:
+        """Return how long to wait before somebody may have logged in."""
+        return LOGIN_POLL_S if self.state is State.NEEDS_LOGIN else math.inf
+
+    def reason(self) -> str:
+        """Say why the group is down, in one line; nothing while it is not."""
+        return self.reason_of(self.error) if self.error is not None and self.state in DOWN else ""
+
+    def reason_of(self, error: DynamicMcpError) -> str:
+        """Say what an error means for the group, in one line, with the advice."""
+        said = _in_one_line(error)
+        return f"{said}; {self.advice}" if self.advice and self.advice not in said else said
+
+    def gone(self) -> DynamicMcpError:
+        """Say that the group is there no more."""
+        return Unreachable(self._name, "was removed from the config or is shutting down")
+
+    def failure(self) -> DynamicMcpError:
+        """Say why there is no link; a new error each time, since each caller raises its own."""
+        match self.error:
+            case None:
+                return self.gone()
+            case UpstreamError() as error:
+                return Unreachable(self._name, error.reason, hint=error.hint)
+            case error:
+                return error
+
+
+def _in_one_line(error: DynamicMcpError) -> str:
+    match error:
+        case UpstreamError():
+            text = error.reason
+        case LoginNeeded():  # without its command nobody can go on
+            text = f"{error.reason}: {error.hint}"
+        case _:
+            text = error.message
+    return one_line(text, LONGEST_REASON)

@@ -1,0 +1,1 @@
+"""MCP on the wire: frames, lines, event streams, names and URI templates."""

@@ -1,0 +1,303 @@
+"""What happens, in words: on stderr for whoever looks, and in a file for when nobody could.
+
+Every record about a group begins with `group %s` and has the group's name as its first argument. Writing happens in
+threads; a reader of stderr or a disk that stalls costs records, never the loop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TextIO
+
+from dynamic_mcp.system import paths
+
+# The logs of what servers write outside the protocol, each line as an argument of its own.
+STDERR = "dynamic_mcp.stderr"
+STDOUT = "dynamic_mcp.stdout"
+
+FILE_NAME = "dynamic-mcp.log"
+MAX_FILE_BYTES = 2 << 20
+KEPT_FILES = 3
+# Records that wait for a slow reader; what comes on top is counted and dropped.
+MAX_WAITING = 2000
+# Lines of one server's stderr that go to the file: so many at once, and so many a second in the long run.
+STDERR_BURST = 200
+STDERR_A_SECOND = 20
+
+LEVELS = ("debug", "info", "warning", "error")
+FORMS = ("text", "json")
+
+log = logging.getLogger("dynamic_mcp")
+
+
+def escaped(text: str, *, keep: str = "") -> str:
+    """Return foreign text without what a terminal would act on: control characters show as escapes."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else _escape(c) for c in text)
+
+
+def group_of(record: logging.LogRecord) -> str | None:
+    """Return the group that a record is about."""
+    is_about_one = isinstance(record.msg, str) and "group %s" in record.msg and isinstance(record.args, tuple)
+    return str(record.args[0]) if is_about_one and record.args and isinstance(record.args, tuple) else None
+
+
+def to_terminal(level: str, stream: TextIO) -> None:
+    """Log for a command: straight to its stderr, nothing to the file."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(_Text("dynamic-mcp: "))
+    _replace_handlers([handler])
+    _set_levels(handler, level)
+
+
+class Serving:
+    """The log of a serving proxy: stderr at a level and in a form, and the file; all can change while it runs."""
+
+    def __init__(self, level: str, form: str, *, stderr: int = 2) -> None:
+        self._console = _InBackground(Descriptor(stderr), name="log to stderr")
+        self._file: _InBackground | None = None
+        self.configure(level, form)
+
+    def configure(self, level: str, form: str, *, folder: Path | None = None, config: str = "") -> None:
+        """Log at this level in this form from now on, and to the file in `folder`, if there is one.
+
+        Records in the file name the `config` that is served.
+        """
+        self._console.setFormatter(_Json() if form == "json" else _Text("dynamic-mcp: "))
+        if folder is not None and self._file is None:
+            self._file = _InBackground(LogFile(folder), name="log to the file")
+            self._file.setFormatter(_Json(config))
+            self._file.addFilter(StderrRateLimit())
+        elif folder is None and self._file is not None:
+            self._file.close()
+            self._file = None
+        _replace_handlers([self._console, *([self._file] if self._file else [])])
+        _set_levels(self._console, level, self._file)
+
+    def close(self, within_s: float = 0.5) -> None:
+        """Write what waits, within a bound for each place."""
+        for handler in (self._console, self._file):
+            if handler is not None:
+                handler.finish(within_s)
+
+
+def note(folder: Path, words: str, *, config: str = "") -> None:
+    """Write one error to the file at once, for a proxy that does not start."""
+    record = log.makeRecord(log.name, logging.ERROR, __file__, 0, words, (), None)
+    LogFile(folder).write(_Json(config).format(record) + "\n")
+
+
+class LogFile:
+    """A file that several proxies append to, with its predecessors beside it. Never raises OSError."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / FILE_NAME
+        self._descriptor: int | None = None
+
+    def write(self, line: str) -> None:
+        """Append one line, in one piece."""
+        with contextlib.suppress(OSError):
+            if self._descriptor is None or self._has_moved():
+                self._open()
+            assert self._descriptor is not None
+            os.write(self._descriptor, line.encode("utf-8", "backslashreplace"))
+            if os.fstat(self._descriptor).st_size > MAX_FILE_BYTES:
+                self._rotate()
+
+    def _open(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+        paths.make_private(self._path.parent)
+        self._descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+    def _has_moved(self) -> bool:
+        """Tell whether another proxy has rotated the file, or somebody removed it."""
+        assert self._descriptor is not None
+        try:
+            return not os.path.samestat(self._path.stat(), os.fstat(self._descriptor))
+        except FileNotFoundError:
+            return True
+
+    def _rotate(self) -> None:
+        assert self._descriptor is not None
+        with _locked(self._descriptor):
+            if self._has_moved():
+                return
+            for number in range(KEPT_FILES - 1, 0, -1):
+                with contextlib.suppress(FileNotFoundError):
+                    numbered(self._path, number).replace(numbered(self._path, number + 1))
+            self._path.replace(numbered(self._path, 1))
+
+
+def numbered(path: Path, number: int) -> Path:
+    """Return where the file is kept after so many rotations."""
+    return path.with_name(f"{path.name}.{number}")
+
+
+def files(folder: Path) -> list[Path]:
+    """Return the log files that there are, oldest first."""
+    newest = folder / FILE_NAME
+    return [path for path in (*(numbered(newest, n) for n in range(KEPT_FILES, 0, -1)), newest) if path.is_file()]
+
+
+# --- handlers --------------------------------------------------------------------------------------------------
+
+
+class Descriptor:
+    """An open file that lines are written to, as stderr is. Never raises OSError.
+
+    Not a stream: a thread that holds a stream's lock when the program ends makes Python abort.
+    """
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def write(self, line: str) -> None:
+        """Write one line, however long its reader takes."""
+        data = line.encode("utf-8", "backslashreplace")
+        with contextlib.suppress(OSError):  # nobody reads any more
+            while data:
+                data = data[os.write(self._number, data) :]
+
+
+class _InBackground(logging.Handler):
+    """Formats a record here and writes it in a thread of its own; when too many wait, they are counted only."""
+
+    def __init__(self, sink: Descriptor | LogFile, name: str) -> None:
+        super().__init__()
+        self._sink = sink
+        self._waiting: queue.Queue[str | None] = queue.Queue(MAX_WAITING)
+        self._dropped = 0
+        self._thread = threading.Thread(target=self._write, name=name, daemon=True)
+        self._thread.start()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Hand a record to the thread."""
+        try:
+            line = self.format(record) + "\n"
+            if self._dropped:
+                self._waiting.put_nowait(self._missing())
+                self._dropped = 0
+            self._waiting.put_nowait(line)
+        except queue.Full:
+            self._dropped += 1
+        except Exception:  # noqa: BLE001 - a record that cannot be written must not stop what it is about
+            self.handleError(record)
+
+    def finish(self, within_s: float) -> None:
+        """Let the thread write what waits."""
+        with contextlib.suppress(queue.Full):
+            self._waiting.put_nowait(None)
+            self._thread.join(within_s)
+
+    def close(self) -> None:
+        """End the thread, without waiting for it."""
+        with contextlib.suppress(queue.Full):
+            self._waiting.put_nowait(None)
+        super().close()
+
+    def _missing(self) -> str:
+        words = ("%d lines are missing here: they came faster than they could be written", (self._dropped,))
+        return self.format(log.makeRecord(log.name, logging.WARNING, __file__, 0, *words, None)) + "\n"
+
+    def _write(self) -> None:
+        while (line := self._waiting.get()) is not None:
+            self._sink.write(line)
+
+
+class StderrRateLimit(logging.Filter):
+    """Lets through what an operator cares about, and of each server's stderr no more than a file can take."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._budgets: dict[str | None, tuple[float, float]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Tell whether a record goes to the file."""
+        if record.name != STDERR:
+            return record.levelno >= logging.INFO
+        group, now = group_of(record), time.monotonic()
+        left, since = self._budgets.get(group, (float(STDERR_BURST), now))
+        left = min(STDERR_BURST, left + (now - since) * STDERR_A_SECOND)
+        self._budgets[group] = (left - (left >= 1), now)
+        return left >= 1
+
+
+class _Text(logging.Formatter):
+    def __init__(self, prefix: str) -> None:
+        super().__init__()
+        self._prefix = prefix
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write a record as a line, a traceback as further ones."""
+        lines = [self._prefix + escaped(record.getMessage(), keep="\n")]
+        if record.exc_info:
+            lines.append(escaped(self.formatException(record.exc_info), keep="\n"))
+        return "\n".join(lines)
+
+
+class _Json(logging.Formatter):
+    def __init__(self, config: str = "") -> None:
+        super().__init__()
+        self._config = config or None
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write a record as one line of JSON, all ASCII."""
+        found: dict[str, object] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "pid": record.process,
+            "config": self._config,
+            "group": group_of(record),
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            found["traceback"] = self.formatException(record.exc_info)
+        return json.dumps({name: value for name, value in found.items() if value is not None})
+
+
+def _replace_handlers(handlers: list[logging.Handler]) -> None:
+    log.handlers[:] = handlers
+    log.propagate = False
+    others = logging.getLogger()  # libraries, whose warnings concern whoever looks at ours
+    others.handlers[:] = handlers
+    others.setLevel(logging.WARNING)
+
+
+def _set_levels(console: logging.Handler, level: str, file: logging.Handler | None = None) -> None:
+    number = logging.getLevelNamesMapping()[level.upper()]
+    console.setLevel(number)
+    log.setLevel(number if file is None else min(number, logging.INFO))
+    # what servers say goes to stderr for debugging only, to the file always
+    logging.getLogger(STDERR).setLevel(logging.NOTSET if file is None else logging.DEBUG)
+
+
+@contextlib.contextmanager
+def _locked(descriptor: int) -> Iterator[None]:
+    """Keep other proxies from rotating the same file; on Windows one may, and a few lines go to the older file."""
+    if sys.platform == "win32":
+        yield
+        return
+    import fcntl
+
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode()

@@ -1,0 +1,51 @@
+"""What no list tells is asked of all groups at once; of those that have it, the earliest in the config counts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+from dynamic_mcp.errors import DynamicMcpError
+from dynamic_mcp.groups.instance import Group
+from dynamic_mcp.mcp.wire import Frame
+
+# A group that stands earlier in the config gets this much longer to say that it has it too.
+_EARLIER_S = 0.5
+
+
+async def first_result(
+    groups: Iterable[Group], ask: Callable[[Group], Awaitable[Frame]]
+) -> tuple[Group, Frame] | None:
+    """Return the group whose answer counts, and the answer; None where none of several groups has a result.
+
+    Where only one is asked, its answer counts whatever it is, and what it raises passes: nobody knows better.
+    """
+    asked: dict[asyncio.Future[Frame], Group] = {asyncio.ensure_future(ask(group)): group for group in groups}
+    try:
+        found = await _earliest([*asked])
+        return None if found is None else (asked[found], found.result())
+    finally:
+        for task in asked:
+            task.cancel()
+
+
+async def _earliest(asked: Sequence[asyncio.Future[Frame]]) -> asyncio.Future[Frame] | None:
+    """Return the first that has a result, unless one that stands earlier has one too, a moment later."""
+    pending = set(asked)
+    patience_s: float | None = None
+    while pending:
+        done, pending = await asyncio.wait(pending, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
+        found = next((task for task in asked if _has_result(task)), None)
+        if found is not None:
+            if not done or pending.isdisjoint(asked[: asked.index(found)]):
+                return found
+            patience_s = _EARLIER_S
+    return asked[0] if len(asked) == 1 else None
+
+
+def _has_result(task: asyncio.Future[Frame]) -> bool:
+    if not task.done() or task.cancelled():
+        return False
+    if task.exception() is not None:
+        return not isinstance(task.exception(), DynamicMcpError)  # anything else is a bug and is raised
+    return len(task.result().error) == 0

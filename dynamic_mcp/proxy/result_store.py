@@ -1,0 +1,87 @@
+"""What was too long for an answer, readable as `dynamic-mcp://results/<id>` by the session that it was for.
+
+`?start=` and `?end=` choose a range of characters. A session keeps a bounded number of bytes; the oldest go first.
+"""
+
+from __future__ import annotations
+
+import secrets
+from threading import Lock
+from urllib.parse import parse_qsl
+from weakref import WeakKeyDictionary
+
+from msgspec import Struct
+
+from dynamic_mcp.errors import InvalidArguments, NotFound
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.session.legacy import Session
+from dynamic_mcp.tools.results import Keep
+
+ROOT = "dynamic-mcp://results/"
+# A session keeps so many results and so many characters; one result may be longer than all of that.
+MAX_RESULTS = 100
+MAX_CHARACTERS = 64 << 20
+_ID_BYTES = 8
+
+
+class _Text(Struct, frozen=True):
+    text: str
+    media_type: str
+
+
+class ResultStore:
+    """The results that are kept, by session."""
+
+    def __init__(self) -> None:
+        self._of: WeakKeyDictionary[Session, dict[str, _Text]] = WeakKeyDictionary()
+        self._lock = Lock()
+
+    def keeper(self, session: Session) -> Keep:
+        """Return what keeps a text for this session."""
+        texts = self._of.setdefault(session, {})
+        lock = self._lock
+
+        def keep(text: str, media_type: str) -> str:
+            id = secrets.token_hex(_ID_BYTES)
+            with lock:  # a selection runs in a thread
+                texts[id] = _Text(text, media_type)
+                _make_room(texts)
+            return ROOT + id
+
+        return keep
+
+    def read(self, session: Session, uri: str) -> Frame | None:
+        """Return a kept result, or a range of it; None where the URI is of another kind.
+
+        Raises InvalidArguments and NotFound.
+        """
+        id, _, query = uri.removeprefix(ROOT).partition("?")
+        if not uri.startswith(ROOT) or len(id) != 2 * _ID_BYTES:
+            return None
+        kept = self._of.get(session, {}).get(id)
+        if kept is None:
+            raise NotFound("kept result", uri, hint="results are kept for a while only: call the tool again")
+        start, end = _range(query, len(kept.text))
+        is_whole = (start, end) == (0, len(kept.text))
+        media_type = kept.media_type if is_whole else "text/plain"
+        found = {"uri": uri, "mimeType": media_type, "text": kept.text[start:end]}
+        return wire.result_frame({"contents": [found]})
+
+
+def _make_room(texts: dict[str, _Text]) -> None:
+    """Let the oldest go until the bounds hold; the newest stays."""
+    size = sum(len(kept.text) for kept in texts.values())
+    while len(texts) > 1 and (len(texts) > MAX_RESULTS or size > MAX_CHARACTERS):
+        size -= len(texts.pop(next(iter(texts))).text)
+
+
+def _range(query: str, length: int) -> tuple[int, int]:
+    asked = dict(parse_qsl(query, keep_blank_values=True, max_num_fields=10)) if len(query) < 200 else {"": ""}
+    bounds = {"start": "0", "end": str(length), **asked}
+    if set(bounds) != {"start", "end"} or not all(each.isdecimal() and len(each) < 20 for each in bounds.values()):
+        raise InvalidArguments(
+            f"a range of the result is `?start=A&end=B`, from 0 to {length} characters, not `?{query[:100]}`"
+        )
+    start, end = (min(int(bounds[name]), length) for name in ("start", "end"))
+    return start, max(start, end)

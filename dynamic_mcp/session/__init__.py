@@ -1,0 +1,1 @@
+"""One greeted client, by the era of its protocol."""

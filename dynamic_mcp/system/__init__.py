@@ -1,0 +1,1 @@
+"""The machine below: paths, pipes, files, and text for people."""

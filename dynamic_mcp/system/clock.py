@@ -1,0 +1,54 @@
+"""Time, as something that is passed in: a clock, and delays between attempts."""
+
+import asyncio
+import math
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Time as a group sees it; a test brings its own and never waits."""
+
+    def now(self) -> float:
+        """Return seconds that only grow."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        ...
+
+
+class LoopClock:
+    """The event loop's monotonic time."""
+
+    def now(self) -> float:
+        """Return seconds since some moment."""
+        return asyncio.get_running_loop().time()
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep."""
+        await asyncio.sleep(seconds)
+
+
+def delays(first_s: float, longest_s: float, jitter: Callable[[], float]) -> Iterator[float]:
+    """Yield seconds without end: `first_s`, twice that, … up to `longest_s`, each times 0.8 to 1.2.
+
+    `jitter` returns a number from 0 up to 1, as `random.random` does.
+    """
+    delay_s = first_s
+    while True:
+        yield delay_s * (0.8 + 0.4 * jitter())
+        delay_s = min(delay_s * 2, longest_s)
+
+
+async def set_or_passed(event: asyncio.Event, seconds: float, clock: Clock) -> None:
+    """Wait until an event is set, for so many seconds at most; infinity is no bound."""
+    if seconds == math.inf:
+        await event.wait()
+        return
+    waits = [asyncio.ensure_future(event.wait()), asyncio.ensure_future(clock.sleep(seconds))]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for wait in waits:
+            wait.cancel()

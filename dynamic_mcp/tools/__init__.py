@@ -1,0 +1,1 @@
+"""Tools as a model meets them: arguments, schemas, results, and our own."""

@@ -1,0 +1,1 @@
+"""A server as a child process, and everything that it starts."""

@@ -1,0 +1,150 @@
+"""The log: escaped, filtered, rotated by several writers, and never in the way of what it is about."""
+
+from __future__ import annotations
+
+import ast
+import json
+import logging
+import os
+import re
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dynamic_mcp.observe import log_output
+from dynamic_mcp.observe.log_output import FILE_NAME, KEPT_FILES, STDERR, LogFile, Serving, escaped, files, group_of
+
+PACKAGE = Path(__file__).parent.parent / "dynamic_mcp"
+
+
+@pytest.fixture(autouse=True)
+def _restored() -> Iterator[None]:
+    """Leave the logs as they were."""
+    names = ["", "dynamic_mcp", STDERR]
+    before = [
+        (log, log.handlers[:], log.level, log.propagate)
+        for log in (logging.getLogger(name or None) for name in names)
+    ]
+    yield
+    for log, handlers, level, propagate in before:
+        log.handlers[:], log.propagate = handlers, propagate
+        log.setLevel(level)
+
+
+def records(folder: Path) -> list[dict[str, str]]:
+    """Return what the files hold, oldest first."""
+    return [json.loads(line) for file in files(folder) for line in file.read_text().splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain é 日本", "plain é 日本"),
+        ("\x1b[31m", "\\x1b[31m"),
+        ("a\nb", "a\\nb"),
+        ("\u202e", "\\u202e"),
+        ("\x9b", "\\x9b"),
+    ],
+)
+def test_what_a_terminal_would_act_on_is_escaped(text: str, shown: str) -> None:
+    assert escaped(text) == shown
+
+
+def test_the_file_gets_what_an_operator_cares_about_and_what_servers_say(tmp_path: Path) -> None:
+    serving = Serving("error", "text", stderr=os.open(os.devnull, os.O_WRONLY))
+    serving.configure("error", "text", folder=tmp_path)
+    log = logging.getLogger("dynamic_mcp.test")
+    log.info("group %s is ready", "a")
+    log.debug("group %s: a detail", "a")
+    logging.getLogger(STDERR).debug("group %s on stderr: %s", "a", "\x1b]0;title")
+    serving.close(within_s=5)
+    assert [(each["group"], each["message"]) for each in records(tmp_path)] == [
+        ("a", "group a is ready"),
+        ("a", "group a on stderr: \x1b]0;title"),
+    ]
+    assert "\x1b" not in (tmp_path / FILE_NAME).read_text()
+
+
+def test_stderr_is_text_without_control_characters_or_json(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    serving = Serving("info", "text", stderr=write)
+    logging.getLogger("dynamic_mcp").warning("group %s: %s", "a", "\x1b[2J")
+    serving.close(within_s=5)
+    assert os.read(read, 1000) == b"dynamic-mcp: group a: \\x1b[2J\n"
+    as_json = Serving("info", "json", stderr=write)
+    logging.getLogger("dynamic_mcp").warning("group %s: %s", "a", "b")
+    as_json.close(within_s=5)
+    line = json.loads(os.read(read, 1000))
+    assert (line["level"], line["group"], line["message"]) == ("warning", "a", "group a: b")
+
+
+def test_a_flood_on_a_servers_stderr_costs_the_file_no_more_than_its_share(tmp_path: Path) -> None:
+    serving = Serving("error", "text", stderr=os.open(os.devnull, os.O_WRONLY))
+    serving.configure("error", "text", folder=tmp_path)
+    for number in range(5 * log_output.STDERR_BURST):
+        logging.getLogger(STDERR).debug("group %s on stderr: %s", "loud", str(number))
+    logging.getLogger(STDERR).debug("group %s on stderr: %s", "quiet", "a word")
+    serving.close(within_s=5)
+    of = [each["group"] for each in records(tmp_path)]
+    assert log_output.STDERR_BURST <= of.count("loud") < 2 * log_output.STDERR_BURST
+    assert of.count("quiet") == 1
+
+
+def test_nobody_who_reads_stderr_stops_nothing_and_costs_lines(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    serving = Serving("info", "text", stderr=write)
+    for _ in range(3 * log_output.MAX_WAITING):
+        logging.getLogger("dynamic_mcp").info("%s", "x" * 1000)
+    serving.close(within_s=0.01)
+    os.close(read)  # the thread that still writes gets an error, and ends
+
+
+def test_the_file_is_rotated_and_the_oldest_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_output, "MAX_FILE_BYTES", 100)
+    log = LogFile(tmp_path)
+    for number in range(100):
+        log.write(f'{{"n": {number}, "pad": "{"x" * 20}"}}\n')
+    assert len(files(tmp_path)) <= KEPT_FILES + 1
+    assert json.loads(files(tmp_path)[-1].read_text().splitlines()[-1])["n"] >= 97
+    assert all(file.stat().st_size <= 150 for file in files(tmp_path))
+
+
+def test_several_writers_share_a_file_across_rotations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_output, "MAX_FILE_BYTES", 4000)
+
+    def write(name: str) -> None:
+        log = LogFile(tmp_path)
+        for number in range(200):
+            log.write(json.dumps({"name": name, "n": number}) + "\n")
+
+    threads = [threading.Thread(target=write, args=(name,)) for name in "abc"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found = [json.loads(line) for file in files(tmp_path) for line in file.read_text().splitlines()]
+    for name in "abc":
+        numbers = [each["n"] for each in found if each["name"] == name]
+        assert numbers == sorted(numbers)
+    assert len(found) == 3 * 200 or len(files(tmp_path)) == KEPT_FILES + 1
+
+
+def test_a_folder_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    LogFile(tmp_path / "file").write("a line\n")
+
+
+def test_every_record_about_a_group_names_it_first() -> None:
+    for file in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+                continue
+            texts = [arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
+            if node.func.attr in {"debug", "info", "warning", "error", "exception"} and "group" in "".join(texts):
+                form = texts[0]
+                if re.search(r"\bgroup\b", form):
+                    assert re.match(r"[^%]*\bgroup %s", form), f"{file.name}: {form}"
+    record = logging.makeLogRecord({"msg": "group %s is ready", "args": ("x",)})
+    assert group_of(record) == "x"

@@ -1,0 +1,74 @@
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from dynamic_mcp.system import paths
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="file modes are a POSIX matter")
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_each_kind_of_file_has_a_place_of_its_own() -> None:
+    places = [paths.config_dir(), paths.state_dir(), paths.cache_dir()]
+
+    assert len(set(places)) == len(places)
+    assert all("dynamic-mcp" in place.parts for place in places)
+
+
+def test_what_is_written_replaces_what_was_there_and_leaves_nothing_else(tmp_path: Path) -> None:
+    file = tmp_path / "token.json"
+
+    paths.write_private(file, b"old, and longer")
+    paths.write_private(file, b"new\r\n")
+
+    assert file.read_bytes() == b"new\r\n"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+@posix
+def test_file_and_new_directories_are_for_their_owner_alone(tmp_path: Path) -> None:
+    file = tmp_path / "a" / "b" / "token.json"
+
+    paths.write_private(file, b"x")
+
+    assert [mode(path) for path in (file, file.parent, file.parent.parent)] == [0o600, 0o700, 0o700]
+
+
+@posix
+def test_a_file_that_others_could_read_is_private_afterwards(tmp_path: Path) -> None:
+    file = tmp_path / "token.json"
+    file.touch()
+    file.chmod(0o644)
+
+    paths.write_private(file, b"x")
+
+    assert mode(file) == 0o600
+
+
+@posix
+def test_a_symbolic_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_bytes(b"mine")
+    link = tmp_path / "token.json"
+    link.symlink_to(precious)
+
+    paths.write_private(link, b"x")
+
+    assert precious.read_bytes() == b"mine"
+    assert not link.is_symlink()
+
+
+def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+    target = tmp_path / "directory"
+    (target / "full").mkdir(parents=True)
+
+    with pytest.raises(OSError, match=os.fspath(target)):
+        paths.write_private(target, b"x")
+
+    assert list(tmp_path.iterdir()) == [target]

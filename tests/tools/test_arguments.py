@@ -1,0 +1,253 @@
+"""Arguments are put right where their schema leaves one reading; what fits passes as it came."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from dynamic_mcp.errors import InvalidArguments
+from dynamic_mcp.tools.arguments import Reading, fits, repaired, split_name
+from dynamic_mcp.tools.schema import InputSchema
+
+Json = Any  # whatever JSON a test writes down
+
+TICKET = {
+    "type": "object",
+    "properties": {
+        "title": {"type": "string"},
+        "count": {"type": "integer"},
+        "ratio": {"anyOf": [{"type": "number"}, {"type": "null"}]},
+        "open": {"type": "boolean"},
+        "labels": {"type": "array", "items": {"type": "string"}},
+        "ids": {"type": "array", "items": {"type": "integer"}},
+        "any": {"type": "array"},
+        "either": {"oneOf": [{"type": "integer"}, {"type": "array", "items": {"type": "string"}}]},
+        "inner": {"type": "object", "properties": {"deep": {"type": "boolean"}}},
+    },
+    "required": ["title"],
+}
+FREE: Json = {"type": "object"}
+
+
+def raw(value: Json) -> Raw:
+    return value if isinstance(value, Raw) else Raw(json.dumps(value).encode())
+
+
+def read(args: Json, beside: Json = None, *, schema: Json = None) -> Reading:
+    """Read arguments by a schema; `args` None is not given at all."""
+    stood = {name: raw(value) for name, value in (beside or {}).items()}
+    taken = InputSchema(raw(TICKET if schema is None else schema))
+    return repaired(taken, None if args is None else raw(args), stood, "`create` of group `up`")
+
+
+def refused(args: Json, beside: Json = None, *, schema: Json = None) -> str:
+    with pytest.raises(InvalidArguments) as caught:
+        read(args, beside, schema=schema)
+    return str(caught.value)
+
+
+WHOLE = {"title": "x", "count": 5}
+TEXT = json.dumps(WHOLE)
+
+
+@pytest.mark.parametrize(
+    ("args", "beside"),
+    [
+        (TEXT, None),
+        (json.dumps(TEXT), None),
+        (None, WHOLE),
+        (None, {"arguments": WHOLE}),
+        (None, {"params": TEXT}),
+        ({}, {"arguments": WHOLE}),
+        ({"arguments": WHOLE}, None),
+        ({"params": WHOLE}, None),
+        ({"title": "x"}, {"count": 5}),
+        (None, {"arguments": {"title": "x"}, "count": "5"}),
+        ({"title": "x", "count": "5"}, None),
+        (json.dumps({"title": "x", "count": "5"}), None),
+    ],
+    ids=str,
+)
+def test_arguments_in_another_place_or_form_are_read_and_noted(args: Json, beside: Json) -> None:
+    reading = read(args, beside)
+
+    assert json.loads(bytes(reading.args)) == WHOLE
+    assert reading.notes
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "meant"),
+    [
+        ("count", "5", b"5"),
+        ("count", " 5 ", b"5"),
+        ("count", "1" + "0" * 39, b"1" + b"0" * 39),
+        ("ratio", "1.50", b"1.50"),
+        ("ratio", "null", b"null"),
+        ("open", "true", b"true"),
+        ("open", "False", b"false"),
+        ("labels", "urgent", b'["urgent"]'),
+        ("labels", '["a", "b"]', b'["a", "b"]'),
+        ("ids", 7, b"[7]"),
+        ("ids", "7", b"[7]"),
+        ("ids", ["1", 2], b"[1,2]"),
+        ("any", {"a": 1}, b'[{"a": 1}]'),
+        ("inner", '{"deep": "true"}', b'{"deep":true}'),
+    ],
+    ids=str,
+)
+def test_a_value_of_another_form_becomes_the_one_that_fits(name: str, value: Json, meant: bytes) -> None:
+    reading = read({"title": "x", name: value})
+
+    assert bytes(reading.args) == b'{"title":"x","' + name.encode() + b'":' + meant + b"}"
+    assert all(name in note for note in reading.notes)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"title": 5},
+        {"title": "x", "count": "five"},
+        {"title": "x", "count": "1.5"},
+        {"title": "x", "count": None},
+        {"title": "x", "open": "yes"},
+        {"title": "x", "labels": None},
+        {"title": "x", "either": "5"},
+        {"title": "x", "any": "5"},
+        {"count": 5},
+    ],
+    ids=str,
+)
+def test_what_fits_no_reading_or_two_is_refused(args: Json) -> None:
+    assert "was not called" in refused(args)
+
+
+@pytest.mark.parametrize("args", ["text", "[1]", '"5"', [1], 5, True], ids=str)
+def test_what_is_no_object_is_refused(args: Json) -> None:
+    assert "`args` is not an object" in refused(args)
+
+
+def test_two_readings_that_both_fit_are_none() -> None:
+    assert "more than one way" in refused(None, {"arguments": {"a": 1}}, schema=FREE)
+
+
+def test_what_stands_beside_arguments_that_fit_and_is_no_parameter_changes_nothing() -> None:
+    reading = read({"title": "x"}, {"reason": "why not"})
+
+    assert reading == Reading(raw({"title": "x"}))
+
+
+def test_what_stands_alone_and_is_no_parameter_is_not_dropped_in_silence() -> None:
+    assert "did you mean `count`?" in refused(None, {"title": "x", "countt": 5})
+
+
+def test_a_refusal_says_what_is_wrong_which_names_are_close_and_what_the_schema_is() -> None:
+    told = refused({"titel": "x", "count": "five"})
+
+    assert "`create` of group `up` was not called" in told
+    assert "`title` is missing" in told
+    assert '`count`: "five" is not of type "integer"' in told
+    assert "`titel` is not a declared parameter; did you mean `title`" in told
+    assert json.dumps(TICKET, separators=(",", ":")) in told
+
+
+def test_a_huge_schema_is_not_repeated_whole() -> None:
+    huge = {"properties": {"a": {"type": "integer", "description": "d" * 100_000}}}
+
+    assert len(refused({"a": "x"}, schema=huge)) < 30_000
+
+
+@pytest.mark.timeout(30)
+def test_ten_megabytes_are_read_within_bounds() -> None:
+    big = "x" * 10_000_000
+
+    assert fits(InputSchema(raw(TICKET)), raw({"title": big}))
+    assert len(read(json.dumps({"title": big})).args) > 10_000_000
+    assert len(refused({"title": "x", "count": big})) < 5000
+    assert len(refused({big: 1})) < 5000
+    assert len(refused([1] * 5_000_000)) < 5000
+
+
+def test_control_characters_are_not_repeated() -> None:
+    assert "\x1b" not in refused({"title": "x", "count": "\x1b[2J"})
+
+
+@pytest.mark.parametrize("name", ["git__log", "git.log", "git/log"])
+def test_a_name_may_carry_the_group(name: str) -> None:
+    assert split_name(name, ["git", "gi", "github"]) == [("git", "log")]
+
+
+def test_a_name_that_two_groups_can_explain_is_split_both_ways() -> None:
+    assert split_name("a__b__c", ["a", "a__b"]) == [("a", "b__c"), ("a__b", "c")]
+    assert split_name("git__", ["git"]) == split_name("log", ["git"]) == []
+
+
+# --- properties ------------------------------------------------------------------------------------------
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=10,
+)
+FITTING = st.fixed_dictionaries(
+    {"title": st.text()},
+    optional={
+        "count": st.integers(),
+        "ratio": st.none() | st.floats(allow_nan=False, allow_infinity=False),
+        "open": st.booleans(),
+        "labels": st.lists(st.text(), max_size=3),
+        "ids": st.lists(st.integers(), max_size=3),
+        "any": st.lists(JSON_VALUES, max_size=3),
+        "inner": st.fixed_dictionaries({}, optional={"deep": st.booleans()}),
+        "other": JSON_VALUES,
+    },
+)
+
+
+@given(FITTING, st.sampled_from([None, 2]))
+def test_arguments_that_fit_are_never_changed(args: Json, indent: int | None) -> None:
+    came = Raw(json.dumps(args, indent=indent).encode())
+    schema = InputSchema(raw(TICKET))
+
+    assert fits(schema, came)
+    assert repaired(schema, came, {}, "it") == Reading(came)
+
+
+@given(st.dictionaries(st.sampled_from([*TICKET["properties"], "other"]), JSON_VALUES) | JSON_VALUES)
+def test_whatever_comes_is_put_right_or_refused(args: Json) -> None:
+    schema = InputSchema(raw(TICKET))
+    try:
+        reading = repaired(schema, raw(args), {}, "it")
+    except InvalidArguments:
+        return
+    assert fits(schema, reading.args)
+
+
+@given(st.dictionaries(st.text(max_size=10), JSON_VALUES, max_size=4), JSON_VALUES)
+def test_whatever_stands_beside_is_put_right_or_refused(beside: Json, args: Json) -> None:
+    schema = InputSchema(raw(TICKET))
+    try:
+        reading = repaired(schema, raw(args), {name: raw(value) for name, value in beside.items()}, "it")
+    except InvalidArguments:
+        return
+    assert fits(schema, reading.args)
+
+
+@pytest.mark.parametrize("beside", [{"count": 6}, {"arguments": {"title": "y"}}, {"params": '{"title": "x"}'}])
+def test_what_stands_beside_and_says_otherwise_is_a_second_reading(beside: Json) -> None:
+    assert "more than one way" in refused(WHOLE, beside)
+
+
+@pytest.mark.parametrize("beside", [{"count": 5}, {"count": "many"}, {"arguments": WHOLE}, {"params": {}}])
+def test_what_stands_beside_and_says_the_same_or_does_not_fit_changes_nothing(beside: Json) -> None:
+    assert read(WHOLE, beside) == Reading(raw(WHOLE))
+
+
+def test_a_name_that_an_open_schema_takes_is_not_called_unknown() -> None:
+    assert "declared" not in refused(
+        {"n": "x"}, schema={"type": "object", "additionalProperties": {"type": "integer"}}
+    )

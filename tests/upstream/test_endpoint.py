@@ -1,0 +1,241 @@
+"""Credentials, cookies, proxies, certificates, sockets: how a remote server is reached."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from dynamic_mcp.config.resolved import Remote
+from dynamic_mcp.errors import DynamicMcpError, HttpError, LoginNeeded, NotSent
+from dynamic_mcp.oauth.authorization import Challenge
+from dynamic_mcp.upstream.connections import address, proxy_for, tls
+from dynamic_mcp.upstream.link import Link
+from dynamic_mcp.upstream.open import ClientHello, greet, open_link
+from dynamic_mcp.upstream.remote import connect
+from tests.fakes import Ear, group_config
+from tests.upstream.remote import call, opened, remote, text
+from tests.upstreams.odd_http import Connection, OddHttp
+
+
+class Tokens:
+    """Credentials that a test hands out, one after another; `refusal` is raised when there are no more."""
+
+    def __init__(self, *tokens: str, refusal: DynamicMcpError | None = None) -> None:
+        self.tokens = list(tokens)
+        self.refusal = refusal
+        self.challenges: list[Challenge] = []
+
+    async def header(self) -> str | None:
+        return f"Bearer {self.tokens[0]}" if self.tokens else None
+
+    async def challenged(self, challenge: Challenge) -> bool:
+        self.challenges.append(challenge)
+        self.tokens = self.tokens[1:]
+        if not self.tokens and self.refusal is not None:
+            raise self.refusal
+        return bool(self.tokens)
+
+
+async def _link(server: OddHttp, tokens: Tokens, headers: dict[str, str] | None = None) -> Link:
+    config = remote(server.url, headers=headers)
+    assert isinstance(config.upstream, Remote)
+    return await connect(config, config.upstream, "http", listener=Ear(), home=None, authorization=tokens)
+
+
+async def _opened(server: OddHttp, tokens: Tokens, headers: dict[str, str] | None = None) -> Link:
+    link = await _link(server, tokens, headers)
+    await greet(link, ClientHello(), group_config())
+    return link
+
+
+async def test_a_token_is_sent_with_every_request() -> None:
+    async with OddHttp(wants="Bearer good", get="405") as server:
+        link = await _opened(server, Tokens("good"))
+        assert await text(link, "echo", text="x") == "x"
+        await link.close()
+
+        assert all(request.headers["authorization"] == "Bearer good" for request in server.requests)
+
+
+async def test_a_token_that_expires_in_mid_session_is_renewed_and_the_call_repeated_once() -> None:  # 36
+    async with OddHttp(wants="Bearer one") as server:
+        tokens = Tokens("one", "two")
+        link = await _opened(server, tokens)
+        server.odd.wants = "Bearer two"
+        assert await text(link, "echo", text="x") == "x"
+        await link.close()
+
+        assert tokens.challenges[0] == Challenge(401, ('Bearer scope="mcp"',), "Bearer one")
+        assert len(tokens.challenges) == 1
+
+
+async def test_challenges_are_bounded() -> None:  # 36, 37
+    async with OddHttp(wants="Bearer none of them") as server:
+        tokens = Tokens(*"abcdefgh")
+        link = await _link(server, tokens)
+        with pytest.raises(HttpError, match="401"):
+            await greet(link, ClientHello(), group_config())
+        await link.close()
+
+        assert len(tokens.challenges) == 2
+        assert len(server.requests) == 3
+
+
+async def test_a_login_that_is_needed_is_said() -> None:  # 36
+    async with OddHttp(wants="Bearer good") as server:
+        link = await _link(server, Tokens("bad", refusal=LoginNeeded("far", "dynamic-mcp auth login far")))
+        with pytest.raises(LoginNeeded):
+            await greet(link, ClientHello(), group_config())
+        await link.close()
+
+
+async def test_an_authorization_header_in_the_config_wins() -> None:
+    async with OddHttp(wants="Bearer mine") as server:
+        tokens = Tokens("other")
+        link = await _opened(server, tokens, {"authorization": "Bearer mine"})
+        await link.close()
+
+        assert not tokens.challenges
+
+
+async def test_an_empty_authorization_header_in_the_config_counts_as_none() -> None:
+    async with OddHttp(wants="Bearer good") as server:
+        await (await _opened(server, Tokens("good"), {"Authorization": ""})).close()
+
+
+async def test_credentials_that_are_not_taken_are_to_be_renewed_and_missing_ones_given() -> None:
+    async with OddHttp(wants="Bearer good") as server:
+        for headers, hint in (({}, "Authorization"), ({"Authorization": "Bearer old"}, "renew")):
+            with pytest.raises(HttpError) as raised:
+                await open_link(remote(server.url, headers=headers), Ear(), ClientHello())
+            assert hint in raised.value.hint
+
+
+async def test_a_password_in_the_url_is_sent_and_never_shown() -> None:
+    async with OddHttp(wants="Basic dXNlcjpodW50ZXIyISE=") as server:
+        url = server.url.replace("//", "//user:hunter2!!@")
+        async with opened(remote(url)) as link:
+            with pytest.raises(HttpError) as raised:
+                await call(link, "fault", kind="500")
+
+    assert "hunter2" not in str(raised.value)
+
+
+async def test_cookies_come_back_to_the_server_that_set_them() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = Connection(reader, writer)
+        while True:
+            request = await connection.request()
+            seen.put_nowait(request.headers.get("cookie", ""))
+            body = b'{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{}}}'
+            await connection.respond(200, body, content_type="application/json", set_cookie="node=a1; Path=/")
+
+    seen: asyncio.Queue[str] = asyncio.Queue()
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with opened(remote(f"http://127.0.0.1:{port}/mcp")):
+            assert [await seen.get(), await seen.get()] == ["", "node=a1"]
+
+
+async def test_a_server_behind_a_unix_socket_is_reached(tmp_path: Path) -> None:
+    async with OddHttp() as server:
+        path = tmp_path / "Mcp.sock"
+        behind = await asyncio.start_unix_server(server.take, path)
+        url = f"http+unix://{str(path).replace('/', '%2F')}/mcp"
+        async with behind, opened(remote(url)) as link:
+            assert await text(link, "echo", text="x") == "x"
+
+
+async def test_a_socket_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    url = f"http+unix://{str(tmp_path / 'none').replace('/', '%2F')}/mcp"
+    with pytest.raises(NotSent, match="there is no socket"):
+        await open_link(remote(url), Ear(), ClientHello())
+
+
+async def test_a_name_that_cannot_be_resolved_is_named() -> None:
+    with pytest.raises(NotSent, match=r"`no-such-host\.invalid` cannot be resolved"):
+        await open_link(remote("http://no-such-host.invalid/mcp"), Ear(), ClientHello())
+
+
+async def test_a_port_that_nobody_listens_at_is_named() -> None:
+    async with OddHttp() as server:
+        url = server.url
+    with pytest.raises(NotSent, match="refuses connections"):
+        await open_link(remote(url), Ear(), ClientHello())
+
+
+async def test_a_server_that_speaks_no_tls_is_told_apart() -> None:
+    async with OddHttp() as server:
+        with pytest.raises(NotSent, match="does not speak TLS") as raised:
+            await open_link(remote(server.url.replace("http:", "https:")), Ear(), ClientHello())
+
+        assert "http://" in raised.value.hint
+
+
+async def test_a_certificate_of_nobody_we_know_is_refused_and_one_of_ours_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate, key = await _self_signed(tmp_path)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, key)
+    async with OddHttp() as server:
+        behind = await asyncio.start_server(server.take, "127.0.0.1", 0, ssl=context)
+        url = f"https://localhost:{behind.sockets[0].getsockname()[1]}/mcp"
+        async with behind:
+            tls.cache_clear()
+            with pytest.raises(NotSent, match=r"certificate of `localhost:.*` cannot be verified"):
+                await open_link(remote(url), Ear(), ClientHello())
+            tls.cache_clear()
+            monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+            async with opened(remote(url)) as link:
+                assert await text(link, "echo", text="x") == "x"
+            tls.cache_clear()
+
+
+async def _self_signed(folder: Path) -> Sequence[Path]:
+    certificate, key = folder / "cert.pem", folder / "key.pem"
+    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *subject]
+    process = await asyncio.create_subprocess_exec(
+        *command, "-keyout", key, "-out", certificate, stderr=asyncio.subprocess.DEVNULL
+    )
+    assert await process.wait() == 0
+    return certificate, key
+
+
+async def test_requests_go_through_the_proxy_that_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with OddHttp() as server:
+        monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{server.port}")
+        async with opened(remote("http://far.invalid/mcp")) as link:
+            assert await text(link, "echo", text="x") == "x"
+
+        assert server.requests[0].path == "http://far.invalid/mcp"
+
+
+@pytest.mark.parametrize(
+    ("no_proxy", "host", "expected"),
+    [
+        ("", "a.test", "http://p:1"),
+        ("a.test", "a.test", None),
+        (".test", "a.test", None),
+        ("*", "a.test", None),
+        ("10.0.0.0/8", "10.1.2.3", None),
+        ("10.0.0.0/8", "11.1.2.3", "http://p:1"),
+    ],
+)
+def test_no_proxy_names_what_is_reached_directly(
+    monkeypatch: pytest.MonkeyPatch, no_proxy: str, host: str, expected: str | None
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "p:1")
+    monkeypatch.setenv("NO_PROXY", no_proxy)
+
+    assert proxy_for("https", host, None) == expected
+
+
+def test_the_address_is_the_url_without_its_fragment_and_socket() -> None:
+    assert str(address("https://a.test/mcp?x=1#y")) == "https://a.test/mcp?x=1"
+    assert str(address("http+unix://%2Frun%2Fa.sock/mcp")) == "http://localhost/mcp"
