@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import click
-from dynamic_mcp.states import TRANSITIONS
 
 from dynamic_mcp import errors
 from dynamic_mcp.cli.commands import commands
 from dynamic_mcp.cli.words import SECTIONS
 from dynamic_mcp.config.schema import schema
+from dynamic_mcp.groups.lifecycle import TRANSITIONS
 from dynamic_mcp.importer import locations
 from dynamic_mcp.importer.found import Machine, Scope
 from dynamic_mcp.importer.known import TOOLS

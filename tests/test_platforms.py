@@ -96,7 +96,7 @@ def test_macos_lists_processes_as_ps_does() -> None:
     ("platform", "where"), [("darwin", "Library/Logs/dynamic-mcp"), ("linux", ".local/state/dynamic-mcp/log")]
 )
 def test_each_system_keeps_the_log_where_logs_are_kept(tmp_path: Path, platform: str, where: str) -> None:
-    code = f"import sys; sys.platform = {platform!r}; from dynamic_mcp import paths; print(paths.log_dir())"
+    code = f"import sys; sys.platform = {platform!r}; from dynamic_mcp.system import paths; print(paths.log_dir())"
     environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == str(tmp_path / where)

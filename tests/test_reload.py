@@ -205,7 +205,7 @@ async def test_secrets_among_the_arguments_of_a_new_command_are_masked(caplog: p
 async def test_a_call_that_does_not_end_delays_the_end_of_a_removed_group_for_a_bounded_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("dynamic_mcp.groups.DRAIN_S", 0.01)
+    monkeypatch.setattr("dynamic_mcp.groups.groups.DRAIN_S", 0.01)
     up = FakeUpstream()
     async with scene(Opener(up=[up], stays=[FakeUpstream()]), group_config("up"), group_config("stays")) as it:
         call = asyncio.create_task(it.client.call("up", "echo"))

@@ -147,7 +147,7 @@ async def test_more_calls_than_places_wait_and_more_than_may_wait_fail_clearly()
 
 
 async def test_a_server_that_stops_answering_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dynamic_mcp.group.PING_S", 0.01)
+    monkeypatch.setattr("dynamic_mcp.groups.instance.PING_S", 0.01)
     silent, healthy = FakeUpstream(), FakeUpstream({"tools/call": {"content": []}})
     group, watcher = made(Opener(up=[silent, healthy]), None)
     group.start(ClientHello())

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from dynamic_mcp import proxy as proxy_module
+from dynamic_mcp.proxy import router
 from dynamic_mcp.errors import Unreachable
 from dynamic_mcp.upstream.open import PROTOCOL_VERSIONS
 from tests.fakes import BOUND_S, Client, FakeUpstream, Json, Opener, client_of, settled
@@ -185,7 +185,7 @@ async def test_clients_are_told_when_an_upstream_has_said_what_it_is() -> None:
 
 
 async def test_clients_are_not_told_when_nothing_changed_that_they_see(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proxy_module, "SETTLE_S", 0)
+    monkeypatch.setattr(router, "SETTLE_S", 0)
     upstream = FakeUpstream()
     async with client_of(Opener(up=[upstream])) as client:
         await client.initialize()
@@ -200,7 +200,7 @@ async def test_clients_are_not_told_when_nothing_changed_that_they_see(monkeypat
 
 
 async def test_changes_that_come_together_are_announced_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proxy_module, "SETTLE_S", 0.2)
+    monkeypatch.setattr(router, "SETTLE_S", 0.2)
     async with client_of(Opener(**{f"g{n}": [_described(f"Title {n}")] for n in range(5)})) as client:
         await client.initialize()
 

@@ -128,8 +128,10 @@ async def test_every_kind_of_content_comes_back_as_the_bytes_that_were_sent() ->
         await client.initialize()
         params = {"name": "a__greet", "arguments": {"city": "Köln \ud83d", "style": "odd"}}
         line = await client.exchange("prompts/get", params)
-        hello = json.dumps("Hello Köln \ud83d").encode()
-        assert part(line, "result") == upstream.server.filled(offers.PROMPT, hello=hello, more=offers.ODD_MESSAGE)
+        greeting = json.dumps("Hello Köln \ud83d").encode()
+        assert part(line, "result") == upstream.server.filled(
+            offers.PROMPT, greeting=greeting, more=offers.ODD_MESSAGE
+        )
 
 
 async def test_arguments_and_vendor_fields_reach_the_upstream_as_they_were_written() -> None:

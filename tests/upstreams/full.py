@@ -248,7 +248,7 @@ class Server:
             return
         city = request.arguments.get("city", "nobody")
         more = offers.ODD_MESSAGE if request.arguments.get("style") == "odd" else b""
-        self.answer(request, offers.PROMPT, hello=to_json(f"Hello {city}"), more=more)
+        self.answer(request, offers.PROMPT, greeting=to_json(f"Hello {city}"), more=more)
 
     def _complete(self, request: Request) -> None:
         ref = request.params["ref"]
