@@ -157,7 +157,7 @@ async def test_a_stray_print_cannot_break_the_protocol(tmp_path: Path) -> None:
     config = tmp_path / "c.json"
     config.write_text('{"mcpServers": {}}')
     code = (
-        "import os, dynamic_mcp.proxy as p\n"
+        "import os, dynamic_mcp.proxy.router as p\n"
         "answer = p.Proxy._ping\n"
         "async def chatty(*args):\n"
         "    print('stray', flush=True); os.write(1, b'stray')\n"

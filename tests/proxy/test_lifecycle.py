@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from dynamic_mcp.proxy import router
 from dynamic_mcp.errors import Unreachable
+from dynamic_mcp.proxy import router
 from dynamic_mcp.upstream.open import PROTOCOL_VERSIONS
 from tests.fakes import BOUND_S, Client, FakeUpstream, Json, Opener, client_of, settled
 
