@@ -11,10 +11,10 @@ from dynamic_mcp.cli.running import client, run
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.groups.catalog import Catalog
-from dynamic_mcp.groups.instance import Group
 from dynamic_mcp.importer.found import Scope
 from dynamic_mcp.importer.importing import config_of
 from dynamic_mcp.importer.plan import Action, Item, Plan
+from dynamic_mcp.proxy.client_group import ClientGroup
 from dynamic_mcp.system.text import counted
 
 WITHIN_S = 60.0
@@ -44,11 +44,11 @@ def _is_asked(item: Item) -> bool:
 
 async def _asked(config: Config, out: Output) -> dict[str, str]:
     async with client(config, out, learns_anew=True) as made:
-        texts = await asyncio.gather(*(_text(group, out) for group in made.proxy.groups))
-        return {group.name: text for group, text in zip(made.proxy.groups, texts, strict=True) if text}
+        texts = await asyncio.gather(*(_text(group, out) for group in made.groups))
+        return {group.name: text for group, text in zip(made.groups, texts, strict=True) if text}
 
 
-async def _text(group: Group, out: Output) -> str:
+async def _text(group: ClientGroup, out: Output) -> str:
     try:
         async with asyncio.timeout(WITHIN_S):
             return _of(await group.catalog())

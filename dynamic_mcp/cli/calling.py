@@ -82,7 +82,7 @@ def _stdin() -> bytes:
 
 async def _tools(made: Client, wanted: Wanted) -> Mapping[str, Raw]:
     """Return the group's tools, the wanted one among them. Raises NotFound and UpstreamError."""
-    group = made.proxy.groups[wanted.group]
+    group = made.group(wanted.group)
     tools = (await group.catalog()).tools
     if wanted.tool not in tools:
         tools = (await group.reread()).tools
@@ -105,8 +105,11 @@ def _json_object(data: bytes, where: str) -> Raw:
 
 def _unabridged(config: Config) -> Config:
     """Show results whole, and call by the one verb that fits every tool: nobody's context is to be spared here."""
-    groups = (replace(group, answers=replace(group.answers, limit=NO_LIMIT)) for group in config.groups)
-    return replace(config, groups=tuple(groups), split_calls=False)
+    presentations = {
+        name: replace(shown, answers=replace(shown.answers, limit=NO_LIMIT))
+        for name, shown in config.presentations.items()
+    }
+    return replace(config, presentations=presentations, split_calls=False)
 
 
 def _shown(this: Invocation, result: Raw, wanted: Wanted) -> int:

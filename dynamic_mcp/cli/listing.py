@@ -14,8 +14,8 @@ from dynamic_mcp.cli.running import client, each_group, run
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import DynamicMcpError, UpstreamError
 from dynamic_mcp.groups.catalog import Catalog, ListKind, one_line
-from dynamic_mcp.groups.instance import Group
 from dynamic_mcp.mcp import wire
+from dynamic_mcp.proxy.client_group import ClientGroup
 from dynamic_mcp.tools import meta_tools
 
 _SUMMARY = 200
@@ -87,8 +87,8 @@ async def _asked(config: Config, kinds: Sequence[ListKind], out: Output) -> list
             return await each_group(made, waiting, lambda group: _offered(group, kinds))
 
 
-async def _offered(group: Group, kinds: Sequence[ListKind]) -> Offered:
-    allowed = [kind for kind in kinds if group.config.features.allows(kind.capability)]
+async def _offered(group: ClientGroup, kinds: Sequence[ListKind]) -> Offered:
+    allowed = [kind for kind in kinds if group.offers(kind.capability)]
     try:
         catalog = await group.catalog(ListKind)  # all of it, so that it can be kept
     except DynamicMcpError as exc:

@@ -19,8 +19,8 @@ from dynamic_mcp.cli.tokens import Counter, counter
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import DynamicMcpError, UpstreamError
 from dynamic_mcp.groups.catalog import ListKind
-from dynamic_mcp.groups.instance import Group
 from dynamic_mcp.mcp import wire
+from dynamic_mcp.proxy.client_group import ClientGroup
 from dynamic_mcp.system.text import counted
 from dynamic_mcp.tools.meta_tools import GET
 
@@ -115,13 +115,13 @@ async def _measured(config: Config, out: Output) -> Stats:
         with out.waiting("counting tokens"):
             count = await asyncio.to_thread(counter)
         meter = _Meter(made, count)
-        groups = [await meter.group(group, error) for group, error in zip(made.proxy.groups, errors, strict=True)]
+        groups = [await meter.group(group, error) for group, error in zip(made.groups, errors, strict=True)]
         return Stats(count.name, tuple(groups), await meter.start())
 
 
-async def _learned(group: Group) -> str:
+async def _learned(group: ClientGroup) -> str:
     """Have a group tell what it has; return why it does not."""
-    if not group.config.features.tools:
+    if not group.offers("tools"):
         return ""
     try:
         await group.catalog(ListKind)  # all of it, so that it can be kept
@@ -143,7 +143,7 @@ class _Meter:
         hello = await self._client.ask("initialize", HELLO)
         return self._cost([_given(listed), wire.text(wire.member(hello, "instructions")) or ""])
 
-    async def group(self, group: Group, error: str) -> GroupStats:
+    async def group(self, group: ClientGroup, error: str) -> GroupStats:
         """Measure one group; one that is not known costs nothing, and says why."""
         if error or group.known is None or not group.known.tools:
             return GroupStats(group.name, 0, Cost(), Cost(), Cost(), error)

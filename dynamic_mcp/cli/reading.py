@@ -82,9 +82,9 @@ async def _prompted(this: Invocation, config: Config, name: str, arguments: dict
 
 async def _own_name(made: Client, group: str, name: str) -> str:
     """Return the prompt's name in the group; it may be written as clients see it. Raises NotFound and Disabled."""
-    if not made.proxy.groups[group].config.features.prompts:
+    if not made.group(group).offers("prompts"):
         raise Disabled("prompts", group)
-    prompts = (await made.proxy.groups[group].catalog([ListKind.PROMPTS])).entries(ListKind.PROMPTS)
+    prompts = (await made.group(group).catalog([ListKind.PROMPTS])).entries(ListKind.PROMPTS)
     for own in prompts:
         if name in (own, names.listed_name(group, own)):
             return own

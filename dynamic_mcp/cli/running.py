@@ -23,13 +23,16 @@ from dynamic_mcp.embeddings import SemanticIndex
 from dynamic_mcp.errors import InvalidArguments, UpstreamError
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
-from dynamic_mcp.groups.instance import Group, OpenLink
+from dynamic_mcp.groups.instance import OpenLink
 from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.revisions import NEWEST
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.router import Proxy
+from dynamic_mcp.proxy.client_group import ClientGroup
+from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.session.legacy import Session
 from dynamic_mcp.system import paths
-from dynamic_mcp.upstream.open import PROTOCOL_VERSIONS, open_link
+from dynamic_mcp.upstream.open import open_link
 from dynamic_mcp.upstream.process.child import kill_all, terminate_all
 
 if TYPE_CHECKING:
@@ -39,7 +42,7 @@ T = TypeVar("T")
 
 # Who a command is, as a client.
 HELLO = {
-    "protocolVersion": PROTOCOL_VERSIONS[0],
+    "protocolVersion": NEWEST.name,
     "capabilities": {},
     "clientInfo": {"name": "dynamic-mcp", "title": "dynamic-mcp on the command line", "version": __version__},
 }
@@ -54,7 +57,16 @@ class Client:
     def __init__(self, proxy: Proxy, out: Output) -> None:
         self.proxy = proxy
         self._out = out
-        self._session = proxy.connect(self._told)
+        self._session = Session(self._told, proxy)
+
+    @property
+    def groups(self) -> list[ClientGroup]:
+        """The groups of the config, in its order."""
+        return [ClientGroup(group, self._session) for group in self.proxy.view_for(self._session)]
+
+    def group(self, name: str) -> ClientGroup:
+        """Return the group of this name. Raises NotFound."""
+        return ClientGroup(self.proxy.view_for(self._session)[name], self._session)
 
     async def begin(self) -> None:
         """Greet the proxy, which lets groups begin whose catalog is not known."""
@@ -63,7 +75,7 @@ class Client:
     async def ask(self, method: str, params: Mapping[str, object], *, group: str = "") -> Raw:
         """Return the result of a request. Raises DynamicMcpError, also for an upstream's JSON-RPC error."""
         try:
-            answer = await self.proxy.answer(self._session, Frame(method=method, params=Raw(wire.encode(params))))
+            answer = await self._session.answer(Frame(method=method, params=Raw(wire.encode(params))))
         except wire.Malformed as exc:
             raise InvalidArguments(str(exc)) from exc
         if len(answer.error):
@@ -106,23 +118,23 @@ async def client(
         await made.begin()
         yield made
         if catalog_store is not None:
-            await asyncio.to_thread(_keep, proxy, catalog_store)
+            await asyncio.to_thread(_keep, made, catalog_store)
     finally:
         terminate_all(END_WITHIN_S)
         await proxy.close()
         await known.close()
 
 
-async def each_group(made: Client, waiting: Waiting, ask: Callable[[Group], Awaitable[T]]) -> list[T]:
+async def each_group(made: Client, waiting: Waiting, ask: Callable[[ClientGroup], Awaitable[T]]) -> list[T]:
     """Ask all groups at once, and return the answers in their order."""
 
-    async def asked(group: Group) -> T:
+    async def asked(group: ClientGroup) -> T:
         try:
             return await ask(group)
         finally:
             waiting.done(group.name)
 
-    return await asyncio.gather(*map(asked, made.proxy.groups))
+    return await asyncio.gather(*map(asked, made.groups))
 
 
 def with_timeout(config: Config, text: str | None, kind: Literal["tools_s", "resources_s", "prompts_s"]) -> Config:
@@ -138,11 +150,11 @@ def with_timeout(config: Config, text: str | None, kind: Literal["tools_s", "res
     return replace(config, groups=tuple(groups))
 
 
-def _keep(proxy: Proxy, catalog_store: CatalogStore) -> None:
+def _keep(made: Client, catalog_store: CatalogStore) -> None:
     """Keep what was learnt, for the next command and the next proxy; a group by itself would do so a moment later."""
-    for group in proxy.groups:
-        if group.state is State.READY and group.known is not None and group.known.knows(ListKind):
-            catalog_store.save(group.config, group.known)
+    for group in made.groups:
+        if group.state is State.READY and group.whole is not None and group.whole.knows(ListKind):
+            catalog_store.save(group.config, group.whole)
 
 
 def run(work: Coroutine[object, object, T]) -> T:

@@ -25,7 +25,7 @@ from dynamic_mcp.face.lines import serve as serve_stdio
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.observe import log_output
 from dynamic_mcp.observe.instances import Entry, GroupEntry, InstanceRegistry
-from dynamic_mcp.proxy.router import Proxy
+from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.own_command import command
 from dynamic_mcp.system.text import counted
@@ -134,7 +134,7 @@ class _Reload:
         """Watch the file once the first client has its answer, or soon where none says hello."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_HELLO_WITHIN_S):
-                await self._proxy.begun.wait()
+                await self._proxy.is_greeted.wait()
                 await asyncio.sleep(_SERVERS_FIRST_S)
         try:
             await self.watch.run()
@@ -169,7 +169,7 @@ def _entry(proxy: Proxy, config: Config) -> Entry:
     """Return what `dynamic-mcp status` shows of this proxy."""
     return Entry(
         config=str(config.file.absolute()),
-        clients=[session.client for session in proxy.sessions],
+        clients=[client.hello.name for client in proxy.clients],
         groups=[
             GroupEntry(
                 name=group.name,
@@ -177,8 +177,8 @@ def _entry(proxy: Proxy, config: Config) -> Entry:
                 reason=group.reason,
                 tools=None if group.known is None else len(group.known.tools),
                 in_flight=group.in_flight,
-                calls=group.use.calls,
-                failures=group.use.failures,
+                calls=group.calls,
+                failures=group.failures,
             )
             for group in proxy.groups
         ],

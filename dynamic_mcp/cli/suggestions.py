@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 def complete_group(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer the groups, each with its description."""
     config = _config(ctx)
-    return _items(((group.name, group.description or "") for group in (config.groups if config else ())), incomplete)
+    return _items(
+        ((name, shown.description or "") for name, shown in (config.presentations.items() if config else ())),
+        incomplete,
+    )
 
 
 def complete_any(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -12,9 +12,9 @@ from dynamic_mcp.cli.running import client, each_group, run
 from dynamic_mcp.cli.waiting import Waiting
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import DynamicMcpError, LoginNeeded, TimedOut
-from dynamic_mcp.groups.instance import Group
 from dynamic_mcp.importer.importing import config_of
 from dynamic_mcp.importer.merge import Entry
+from dynamic_mcp.proxy.client_group import ClientGroup
 from dynamic_mcp.system.text import counted
 
 # A first `npx` or `uvx` downloads the server; longer than this nobody waits at a terminal.
@@ -46,10 +46,10 @@ def tried(out: Output, servers: Mapping[str, Entry], file: Path, environment: Ma
 async def _tried(config: Config, out: Output, waiting: Waiting) -> dict[str, Trial]:
     async with client(config, out) as made:
         trials = await each_group(made, waiting, _try)
-        return {group.name: trial for group, trial in zip(made.proxy.groups, trials, strict=True)}
+        return {group.name: trial for group, trial in zip(made.groups, trials, strict=True)}
 
 
-async def _try(group: Group) -> Trial:
+async def _try(group: ClientGroup) -> Trial:
     try:
         async with asyncio.timeout(WITHIN_S):
             count = len((await group.catalog()).tools)

@@ -193,6 +193,12 @@ class Shared(Section, frozen=True):
         IdleTime,
         "Close the connection after so long without use, or `never`. Default: 30min.",
     ] = None
+    share: Annotated[
+        Literal["auto", "session", "user", "all"] | None,
+        "Who shares one running copy of the server: `session` gives each client its own, `user` each person,"
+        " `all` one for everybody. `auto` shares it between clients that would start it identically, until it"
+        " asks one of them something. Default: auto.",
+    ] = None
     concurrency: Annotated[
         Annotated[int, Meta(ge=1, le=1024)] | None,
         "Requests in flight at once; more wait for their turn. Default: 64.",

@@ -12,7 +12,22 @@ from msgspec.structs import replace
 
 from dynamic_mcp.config import form, values
 from dynamic_mcp.config.environment import env_file
-from dynamic_mcp.config.resolved import Answers, Config, Exposure, Features, GroupConfig, Log, Timeouts, ToolFilter
+from dynamic_mcp.config.resolved import (
+    Answers,
+    Broken,
+    Config,
+    Exposure,
+    Features,
+    GroupConfig,
+    Log,
+    Presentation,
+    Program,
+    Remote,
+    Share,
+    Timeouts,
+    ToolFilter,
+)
+from dynamic_mcp.config.stateful import is_stateful
 from dynamic_mcp.config.upstream import Surroundings, embeddings, env_files, upstream, variables_files
 
 T = TypeVar("T")
@@ -26,10 +41,12 @@ def resolve(root: form.Root, file: Path, *, surroundings: Surroundings) -> Confi
     surroundings = replace(surroundings, variables=variables)
     warnings = dict.fromkeys(complaints)
     groups: list[GroupConfig] = []
+    presentations: dict[str, Presentation] = {}
     for name, server in root.servers.items():
         if _first(server.enabled, settings.enabled, default=True):
             group, found = _group(name, server, settings, surroundings=surroundings)
             groups.append(group)
+            presentations[name] = _presentation(server, settings)
             warnings.update(dict.fromkeys(found))
             files.update(dict.fromkeys(env_files(server, settings, surroundings)))
     search, found = embeddings(settings.search, surroundings)
@@ -37,6 +54,7 @@ def resolve(root: form.Root, file: Path, *, surroundings: Surroundings) -> Confi
     return Config(
         file=file,
         groups=tuple(groups),
+        presentations=presentations,
         warnings=tuple(warnings),
         max_message_bytes=_max_message_bytes(settings),
         env_files=tuple(files),
@@ -68,25 +86,37 @@ def _group(
     own, shared = (section.retry or form.Retry() for section in (server, settings))
     group = GroupConfig(
         name=name,
-        description=server.description,
-        features=_features(server, settings),
         timeouts=_timeouts(server, settings),
-        tools=_tools(server, settings),
         eager=_first(server.connect, settings.connect, default="lazy") == "eager",
         idle_after_s=None if idle_s == inf else idle_s,
         attempts=_first(own.attempts, shared.attempts, default=3),
         concurrency=_first(server.concurrency, settings.concurrency, default=64),
         max_message_bytes=_max_message_bytes(settings),
+        upstream=made.upstream,
+        share=_share(server, settings, made.upstream),
+        unset=made.unset,
+        empty=made.empty,
+    )
+    return group, made.warnings
+
+
+def _share(server: form.Server, settings: form.Settings, made: Program | Remote | Broken) -> Share:
+    """Return who shares the server; what is known to keep the state of one conversation is not shared by itself."""
+    share = Share(_first(server.share, settings.share, default="auto"))
+    return Share.SESSION if share is Share.AUTO and is_stateful(made) else share
+
+
+def _presentation(server: form.Server, settings: form.Settings) -> Presentation:
+    return Presentation(
+        description=server.description,
+        features=_features(server, settings),
+        tools=_tools(server, settings),
         exposure=Exposure(
             direct=_first(server.expose, settings.expose, default="group") == "direct",
             pinned=tuple(server.pinned or ()),
         ),
         answers=_answers(server, settings),
-        upstream=made.upstream,
-        unset=made.unset,
-        empty=made.empty,
     )
-    return group, made.warnings
 
 
 def _max_message_bytes(settings: form.Settings) -> int:

@@ -14,13 +14,15 @@ from dynamic_mcp.doctor.schemas import bad_schemas
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.groups.catalog_store import StoredCatalog, redefined
-from dynamic_mcp.groups.instance import Group, OpenLink
+from dynamic_mcp.groups.instance import OpenLink
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.observe import log_output
+from dynamic_mcp.proxy.client_group import ClientGroup
 from dynamic_mcp.system.clock import Clock, LoopClock
 from dynamic_mcp.system.own_command import command
-from dynamic_mcp.upstream.link import Link
-from dynamic_mcp.upstream.open import ClientHello, ServerHello, open_link
+from dynamic_mcp.upstream.handshake import ClientHello, ServerHello
+from dynamic_mcp.upstream.link import Link, Listener
+from dynamic_mcp.upstream.open import open_link
 
 SLOW_S = 10.0
 STDERR_LINES = 20
@@ -42,11 +44,11 @@ class Doctor:
         self._opener = opener
         return self._open
 
-    async def _open(self, config: GroupConfig, group: Group, hello: ClientHello) -> tuple[Link, ServerHello]:
+    async def _open(self, config: GroupConfig, listener: Listener, hello: ClientHello) -> tuple[Link, ServerHello]:
         """Open a link as ever, and remember how that went."""
         began = self._clock.now()
         try:
-            link, welcome = await self._opener(config, group, hello)
+            link, welcome = await self._opener(config, listener, hello)
         finally:
             self._took[config.name] = self._clock.now() - began
         self._welcomes[config.name] = welcome
@@ -58,9 +60,9 @@ class Doctor:
         with self._overheard.attached():
             yield
 
-    async def examine(self, group: Group, kept: StoredCatalog | None) -> Examined:
+    async def examine(self, group: ClientGroup, kept: StoredCatalog | None) -> Examined:
         """Connect to a group and look at what it offers; `kept` is what was known of it before."""
-        kinds = [kind for kind in ListKind if group.config.features.allows(kind.capability)]
+        kinds = [kind for kind in ListKind if group.offers(kind.capability)]
         try:
             catalog = await group.catalog(kinds)
             ping_s = await self._pinged(group)
@@ -75,17 +77,15 @@ class Doctor:
         ]
         return self._examined(group, catalog, ping_s, found)
 
-    async def _pinged(self, group: Group) -> float:
+    async def _pinged(self, group: ClientGroup) -> float:
         began = self._clock.now()
-        await group.request("ping", None, timeout_s=group.config.timeouts.connect_s, what="ping")
+        await group.ping()
         return self._clock.now() - began
 
-    def _examined(self, group: Group, catalog: Catalog, ping_s: float, found: list[Finding]) -> Examined:
+    def _examined(self, group: ClientGroup, catalog: Catalog, ping_s: float, found: list[Finding]) -> Examined:
         welcome = self._welcomes[group.name].result
         info = [wire.text(wire.member(welcome.get("serverInfo", wire.EMPTY_OBJECT), part)) for part in _INFO]
-        counts = {
-            name: len(catalog.entries(kind)) for name, kind in _COUNTED.items() if group.config.features.allows(name)
-        }
+        counts = {name: len(catalog.entries(kind)) for name, kind in _COUNTED.items() if group.offers(name)}
         return Examined(
             group=group.name,
             is_up=True,
@@ -99,7 +99,7 @@ class Doctor:
             **counts,
         )
 
-    def _failed(self, group: Group, error: DynamicMcpError) -> Examined:
+    def _failed(self, group: ClientGroup, error: DynamicMcpError) -> Examined:
         hint = error.hint
         if group.name not in self._welcomes and self._took.get(group.name, 0.0) >= group.config.timeouts.connect_s:
             hint = "is it waiting for a login or a download? `timeout.connect` gives it more time"
@@ -107,7 +107,7 @@ class Doctor:
         found = [Finding(Level.ERROR, group.name, what, hint, error.exit_code), *self._skipped(group.name)]
         return Examined(group=group.name, is_up=False, stderr=self._overheard.said(group.name), findings=found)
 
-    def _speed(self, group: Group) -> Iterator[Finding]:
+    def _speed(self, group: ClientGroup) -> Iterator[Finding]:
         took_s = self._took[group.name]
         if took_s > SLOW_S:
             hint = "`connect: eager` starts it early, `idle_timeout: never` keeps it running"
@@ -166,7 +166,7 @@ class _Overheard(logging.Handler):
                 self._skipped[group] = (count, line)
 
 
-def _complaints(group: Group, kinds: list[ListKind]) -> Iterator[Finding]:
+def _complaints(group: ClientGroup, kinds: list[ListKind]) -> Iterator[Finding]:
     complaint = group.complaint(kinds)
     if complaint:
         yield Finding(Level.WARNING, group.name, complaint, "the rest of the list was read")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from msgspec import Struct
 
 from dynamic_mcp.mcp import lines
-from dynamic_mcp.proxy.router import Proxy
+from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.session.legacy import Session
 from dynamic_mcp.system.pipes import Sink, Source, open_sink, open_source
 from dynamic_mcp.upstream.process.child import terminate_all
@@ -44,6 +44,7 @@ async def serve(proxy: Proxy, stdin: int, stdout: int, max_message_bytes: int, o
         await face.ended.wait()
         began = loop.time()
         await face.session.finish(FINISH_AFTER_SIGNAL_S if signalled() else FINISH_WITHIN_S)
+        face.session.close()
         terminate_all(max(_LAST_CALL_S, EXIT_WITHIN_S - (loop.time() - began)))
         await proxy.close()
         await face.sink.close()
@@ -64,7 +65,7 @@ class StdioFace:
         self.sink = await open_sink(
             stdout, high=_UNREAD_BYTES, full=self._pause, drained=self._resume, ended=self.ended.set
         )
-        self.session = proxy.connect(self.sink.write, lambda: self.sink.unwritten() > _FLOOD_BYTES)
+        self.session = Session(self.sink.write, proxy, lambda: self.sink.unwritten() > _FLOOD_BYTES)
         self._source = await open_source(stdin, self._receive, self._input_ended)
 
     def _receive(self, data: bytes) -> None:

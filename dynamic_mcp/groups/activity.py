@@ -78,11 +78,12 @@ class Activity:
         return await self._limiter.are_empty_within(seconds)
 
     def is_suspicious(self) -> bool:
-        """Tell whether the upstream should be asked if it lives; it counts anew from here."""
-        is_suspicious = self._timeouts >= SUSPICIOUS_TIMEOUTS
-        if is_suspicious:
-            self._timeouts = 0
-        return is_suspicious
+        """Tell whether the upstream has timed out so often that it should be asked if it lives."""
+        return self._timeouts >= SUSPICIOUS_TIMEOUTS
+
+    def clear_suspicion(self) -> None:
+        """Count timeouts anew, because the upstream is being asked."""
+        self._timeouts = 0
 
     def idle_left_s(self) -> float:
         """Return how long until the link is idle, if nothing happens."""

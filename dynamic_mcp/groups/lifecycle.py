@@ -67,12 +67,6 @@ class Lifecycle:
         log.log(level, "group %s %s", self._name, f"{state.value}: {why}" if why else state.value)
         self._changed()
 
-    def advise(self, advice: str) -> None:
-        """Take what is to be said with every failure, and say it once now."""
-        self.advice = advice
-        if advice:
-            log.warning("group %s: %s", self._name, advice)
-
     def attempt_failed(self, error: DynamicMcpError) -> None:
         """Leave CONNECTING without a link."""
         self.error = error
@@ -116,10 +110,13 @@ class Lifecycle:
         """Tell whether somebody has logged in since the group needed it."""
         return self.state is State.NEEDS_LOGIN and isinstance(self.error, LoginNeeded) and self.error.is_done()
 
-    def pause_s(self) -> float:
-        """Return how long to wait before the next attempt, if there is no use; infinity for no attempt by itself."""
+    def next_pause_s(self) -> float:
+        """Return how long to wait before the next attempt if nobody uses the group, and count it as used up.
+
+        Infinity means that there is no next attempt without a use.
+        """
         may_retry = self.state in DOWN and self.state is not State.NEEDS_LOGIN and not self.is_final()
-        return self.attempts.pause_s() if may_retry else math.inf
+        return self.attempts.next_pause_s() if may_retry else math.inf
 
     def look_again_s(self) -> float:
         """Return how long to wait before somebody may have logged in."""

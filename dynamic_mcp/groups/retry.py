@@ -39,6 +39,6 @@ class Attempts:
         """Tell whether the last failure was just now."""
         return now - self._failed_at < COOL_DOWN_S
 
-    def pause_s(self) -> float:
-        """Return how long to wait before the next attempt."""
+    def next_pause_s(self) -> float:
+        """Return how long to wait before the next attempt, and go on to the one after it."""
         return next(self._delays)

@@ -6,7 +6,6 @@ from typing import Literal
 
 from dynamic_mcp.config.resolved import GroupConfig, Remote
 from dynamic_mcp.oauth.authorization import Authorization
-from dynamic_mcp.upstream.call import Caller
 from dynamic_mcp.upstream.endpoint import HttpEndpoint
 from dynamic_mcp.upstream.http import HttpTransport
 from dynamic_mcp.upstream.link import Link, Listener
@@ -22,7 +21,6 @@ async def connect(
     kind: TransportKind,
     *,
     listener: Listener,
-    home: Caller | None,
     authorization: Authorization | None = None,
 ) -> Link:
     """Return a link over this transport, on which nothing was said yet. Raises UpstreamError and LoginNeeded."""
@@ -32,11 +30,11 @@ async def connect(
     site = HttpEndpoint(config.name, remote, connect_s=0.9 * connect_s, authorization=authorization)
     if kind == "http":
         http = HttpTransport(site, config.max_message_bytes)
-        link = Link(config.name, http, listener, home, mask)
+        link = Link(config.name, http, listener, mask)
         http.attach(link)
         return link
     sse = SseTransport(site, config.max_message_bytes)
-    link = Link(config.name, sse, listener, home, mask)
+    link = Link(config.name, sse, listener, mask)
     sse.attach(link)
     try:
         await sse.start(connect_s)

@@ -68,7 +68,7 @@ def test_variables_are_filled_in_wherever_a_program_is_described(read_config: Re
         own=frozenset({"${A}"}),
         withheld=frozenset({"A"}),
     )
-    assert (one(config).name, one(config).description) == ("${A}", "${A}")
+    assert (one(config).name, config.presentations["${A}"].description) == ("${A}", "${A}")
 
 
 def test_variables_are_filled_in_wherever_a_remote_server_is_described(read_config: ReadConfig) -> None:

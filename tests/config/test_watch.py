@@ -277,7 +277,7 @@ async def test_where_nothing_can_be_watched_the_content_is_read_instead(
 async def test_a_config_from_a_pipe_is_not_read_twice(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe.json"
     os.mkfifo(pipe)
-    config = Config(file=pipe, groups=(), warnings=(), max_message_bytes=1)
+    config = Config(file=pipe, groups=(), presentations={}, warnings=(), max_message_bytes=1)
     unheard = Watch(config, {}, take=unexpected, refuse=unexpected)
     async with asyncio.timeout(BOUND_S):
         await unheard.run()

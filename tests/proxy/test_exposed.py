@@ -10,7 +10,7 @@ import pytest
 from dynamic_mcp.config.resolved import Exposure, ToolFilter
 from dynamic_mcp.errors import Unreachable
 from dynamic_mcp.mcp import names
-from dynamic_mcp.proxy.router import Proxy
+from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import Client, FakeUpstream, Json, Opener, client_of, config_of, group_config, settled, text_of, tool
 
 DIRECT = Exposure(direct=True, pinned=())

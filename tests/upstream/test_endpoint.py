@@ -13,8 +13,9 @@ from dynamic_mcp.config.resolved import Remote
 from dynamic_mcp.errors import DynamicMcpError, HttpError, LoginNeeded, NotSent
 from dynamic_mcp.oauth.authorization import Challenge
 from dynamic_mcp.upstream.connections import address, proxy_for, tls
+from dynamic_mcp.upstream.handshake import ClientHello, greet
 from dynamic_mcp.upstream.link import Link
-from dynamic_mcp.upstream.open import ClientHello, greet, open_link
+from dynamic_mcp.upstream.open import open_link
 from dynamic_mcp.upstream.remote import connect
 from tests.fakes import Ear, group_config
 from tests.upstream.remote import call, opened, remote, text
@@ -43,7 +44,7 @@ class Tokens:
 async def _link(server: OddHttp, tokens: Tokens, headers: dict[str, str] | None = None) -> Link:
     config = remote(server.url, headers=headers)
     assert isinstance(config.upstream, Remote)
-    return await connect(config, config.upstream, "http", listener=Ear(), home=None, authorization=tokens)
+    return await connect(config, config.upstream, "http", listener=Ear(), authorization=tokens)
 
 
 async def _opened(server: OddHttp, tokens: Tokens, headers: dict[str, str] | None = None) -> Link:

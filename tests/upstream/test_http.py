@@ -8,7 +8,8 @@ import json
 import pytest
 
 from dynamic_mcp.errors import HttpError, LinkLost, NotSent, ProtocolViolation, TimedOut
-from dynamic_mcp.upstream.open import ClientHello, open_link
+from dynamic_mcp.upstream.handshake import ClientHello
+from dynamic_mcp.upstream.open import open_link
 from tests.fakes import Ear, FakeCaller, frame
 from tests.upstream.remote import Listening, call, opened, remote, text
 from tests.upstreams.odd_http import OddHttp, Request, message_event

@@ -10,7 +10,8 @@ import asyncio
 import pytest
 
 from dynamic_mcp.errors import HttpError, LinkLost, NotSent, ProtocolViolation, TimedOut, UpstreamError
-from dynamic_mcp.upstream.open import ClientHello, open_link
+from dynamic_mcp.upstream.handshake import ClientHello
+from dynamic_mcp.upstream.open import open_link
 from tests.fakes import Ear
 from tests.upstream.remote import call, opened, remote, text
 from tests.upstreams.odd_http import OddHttp
