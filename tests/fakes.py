@@ -297,7 +297,7 @@ class Watcher:
         self.concerned: list[list[audience.Client]] = []
         self._change = asyncio.Event()
 
-    def changed(self, group: Group) -> None:
+    def group_changed(self, group: Group) -> None:
         if not self.states or self.states[-1] != group.state.name:
             self.states.append(group.state.name)
         self._change.set()

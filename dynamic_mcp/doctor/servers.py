@@ -13,7 +13,7 @@ from dynamic_mcp.doctor.findings import Examined, Finding, Level
 from dynamic_mcp.doctor.schemas import bad_schemas
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.groups.catalog import Catalog, ListKind
-from dynamic_mcp.groups.catalog_store import StoredCatalog, redefined
+from dynamic_mcp.groups.catalog_store import StoredCatalog, changed_definitions
 from dynamic_mcp.groups.instance import OpenLink
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.observe import log_output
@@ -177,7 +177,7 @@ def _changes(group: str, catalog: Catalog, kept: StoredCatalog | None) -> Iterat
     hint = f"review them with `{command('tools', group, '--detail', 'full')}`"
     if kept is None:
         return
-    if changed := redefined(kept.catalog, catalog):
+    if changed := changed_definitions(kept.catalog, catalog):
         since = datetime.fromtimestamp(kept.read_at, UTC).date()
         yield Finding(Level.WARNING, group, f"tool definitions changed since {since}: {_named(changed)}", hint)
     if kept.changes:

@@ -69,7 +69,7 @@ class CatalogStore:
     def save(self, config: GroupConfig, catalog: Catalog, *, asks: bool = False) -> list[str]:
         """Keep a catalog; return the tools whose definition is another one than it was. Never raises OSError."""
         before = self.load(config)
-        changed = redefined(before.catalog, catalog) if before else []
+        changed = changed_definitions(before.catalog, catalog) if before else []
         changes = [*(before.changes if before else ()), *(f"{self._now():.0f} {tool}" for tool in changed)]
         asks = asks or (before is not None and before.asks)
         data = _encode(config.name, StoredCatalog(catalog, self._now(), tuple(changes[-MAX_CHANGES:]), asks))
@@ -162,7 +162,7 @@ def _decode(data: bytes) -> StoredCatalog:
     return StoredCatalog(catalog, float(bytes(members["read_at"])), changes, bytes(members["asks"]) == b"true")
 
 
-def redefined(before: Catalog, after: Catalog) -> list[str]:
+def changed_definitions(before: Catalog, after: Catalog) -> list[str]:
     """Return the tools that both have, with another definition."""
 
     def definition(tool: Raw) -> bytes:

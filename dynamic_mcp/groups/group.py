@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 from msgspec import Raw
 
@@ -31,7 +31,7 @@ _BEST_FIRST = (State.READY, State.CONNECTING, State.COLD, State.WAITING, State.N
 class Observer(Protocol):
     """Whoever shows the groups to clients."""
 
-    def changed(self, group: Group) -> None:
+    def group_changed(self, group: Group) -> None:
         """Learn that a group's state or catalog is another one now."""
         ...
 
@@ -47,7 +47,9 @@ class Observer(Protocol):
         """Return a request of the upstream as its client is asked it."""
         ...
 
-    def receive_notification(self, group: Group, instance: Instance, frame: Frame, concerned: Sequence[User]) -> None:
+    def receive_notification(
+        self, group: Group, instance: Instance, frame: Frame, recipients: Sequence[User]
+    ) -> None:
         """Take a notification of an upstream, and those who are to hear of it."""
         ...
 
@@ -165,7 +167,7 @@ class Group:
         instance = self._instance_of.get(client)
         return instance if instance is not None else self._assign(client)
 
-    async def request(
+    def request(
         self,
         method: str,
         params: Mapping[str, Raw] | None,
@@ -173,10 +175,10 @@ class Group:
         timeout_s: float,
         caller: User,
         label: str = "",
-    ) -> Frame:
+    ) -> Coroutine[Any, Any, Frame]:  # Any: as `async def` has it
         """Send a request over the instance of the caller's client. Raises UpstreamError."""
         instance = self._instance_of.get(caller.client) or self._assign(caller.client)
-        return await instance.request(method, params, timeout_s=timeout_s, caller=caller, label=label)
+        return instance.request(method, params, timeout_s=timeout_s, caller=caller, label=label)
 
     def notify(self, client: Client, method: str, params: Raw) -> None:
         """Send a notification of a client to its instance, if there is one."""
@@ -214,7 +216,7 @@ class Group:
         wanted = self._catalog.want(lists)
         for instance in self.instances.values():
             instance.reconfigure(config, wanted)
-        self._observer.changed(self)
+        self._observer.group_changed(self)
 
     def retire(self, successor: Group | None) -> None:
         """Take no more calls: those that come go to the successor, or fail when there is none."""
@@ -236,13 +238,13 @@ class Group:
             instance.stop()
         await asyncio.gather(*(instance.close() for instance in self.instances.values()), self._ending.wait())
         if not self.instances:
-            self._observer.changed(self)
+            self._observer.group_changed(self)
 
     # --- Owner: what an instance says ------------------------------------------------------------------
 
     def instance_changed(self, instance: Instance) -> None:
         """Learn that an instance's state or the catalog has changed."""
-        self._observer.changed(self)
+        self._observer.group_changed(self)
         if instance.state is State.COLD:
             self._end_if_unused(instance)
 
@@ -263,9 +265,9 @@ class Group:
         """Return a request of the upstream as its client is asked it."""
         return self._observer.prepare_question(instance, frame, user)
 
-    def receive_notification(self, instance: Instance, frame: Frame, concerned: Sequence[User]) -> None:
+    def receive_notification(self, instance: Instance, frame: Frame, recipients: Sequence[User]) -> None:
         """Take a notification of the upstream."""
-        self._observer.receive_notification(self, instance, frame, concerned)
+        self._observer.receive_notification(self, instance, frame, recipients)
 
     # --- instances -------------------------------------------------------------------------------------
 

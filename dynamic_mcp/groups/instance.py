@@ -160,7 +160,7 @@ class Instance:
 
     async def drain(self, within_s: float) -> bool:
         """Wait until no call of a retired instance is under way, for `within_s` at most; tell whether none is."""
-        return self._link is None or await self.activity.is_over_within(within_s)
+        return self._link is None or await self.activity.wait_until_idle(within_s)
 
     async def request(
         self,
@@ -189,12 +189,12 @@ class Instance:
         await self.activity.begin_call()
         link = None if self._is_retired else self._link
         try:
-            link = link or await self._connected()
+            link = link or await self._wait_for_link()
             answer = await link.request(method, params, timeout_s=timeout_s, caller=caller, label=label)
-            self.activity.answered(with_error=len(answer.error) > 0)
+            self.activity.note_answer(with_error=len(answer.error) > 0)
             return answer
         except DynamicMcpError as exc:
-            self._failed(exc, link)
+            self._note_failure(exc, link)
             raise
         finally:
             self.activity.end_call()
@@ -215,7 +215,7 @@ class Instance:
                 await self._reader.wait()
                 continue
             try:
-                await self._connected()
+                await self._wait_for_link()
             except Unreachable:
                 successor = self._owner.successor
                 if successor is None:
@@ -226,19 +226,19 @@ class Instance:
     async def reread(self, client: Client, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
         """Read these lists of a connected upstream again, for a name that is not among them."""
         if self._link is None:
-            await self._connected()
+            await self._wait_for_link()
         else:
             self._mark_stale(kinds)
             while self._link is not None and self._reader.is_due(kinds):
                 await self._reader.wait()
         return await self.learn_catalog(client, kinds)
 
-    async def _connected(self) -> Link:
+    async def _wait_for_link(self) -> Link:
         """Wait for the attempt in flight or start one, but not right after one that failed."""
         if self._is_retired:
             raise self._lifecycle.gone()
         self.start()
-        if not self._lifecycle.may_be_tried():
+        if not self._lifecycle.may_connect():
             raise self._lifecycle.failure()
         attempt_over = self._attempt_over
         if self.state is not State.CONNECTING:
@@ -266,8 +266,8 @@ class Instance:
         if frame.method in CHANGED_BY:
             self._mark_stale(CHANGED_BY[frame.method])
         else:
-            concerned = self.users.concerned(callers) if origin is None else [cast(User, origin)]
-            self._owner.receive_notification(self, frame, concerned)
+            recipients = self.users.recipients(callers) if origin is None else [cast(User, origin)]
+            self._owner.receive_notification(self, frame, recipients)
 
     def link_lost(self, link: Link, error: LinkLost | LoginNeeded) -> None:
         """Learn that a link is over; the supervisor closes it."""
@@ -276,7 +276,7 @@ class Instance:
             self._reader.settle()
             # a session that a server has forgotten in the meantime may be begun anew at once
             has_served = self.activity.has_served or isinstance(error, NotSent)
-            self._lifecycle.link_failed(error, has_served=has_served)
+            self._lifecycle.fail_link(error, has_served=has_served)
             self._wake.set()
 
     def _mark_stale(self, kinds: Iterable[ListKind]) -> None:
@@ -289,7 +289,7 @@ class Instance:
         link: Link | None = None
         try:
             while True:
-                await self._until_wanted()
+                await self._wait_until_wanted()
                 link = await self._connect()
                 if link is not None:
                     await self._keep()
@@ -304,11 +304,11 @@ class Instance:
             if link is not None:
                 await asyncio.shield(link.close())
 
-    async def _until_wanted(self) -> None:
+    async def _wait_until_wanted(self) -> None:
         """Wait for a use; between attempts also for the delay to pass."""
         wake_at = self._clock.now() + self._lifecycle.next_pause_s()
         while not self._wanted and self._clock.now() < wake_at and not self._lifecycle.is_logged_in():
-            await self._woken_within(min(wake_at - self._clock.now(), self._lifecycle.look_again_s()))
+            await self._sleep(min(wake_at - self._clock.now(), self._lifecycle.look_again_s()))
 
     async def _connect(self) -> Link | None:
         self._wanted = False
@@ -318,7 +318,7 @@ class Instance:
         try:
             link, catalog = await self._open_and_learn()
         except DynamicMcpError as exc:
-            self._lifecycle.attempt_failed(exc)
+            self._lifecycle.fail_attempt(exc)
             self._end_attempt()
             return None
         self._reader.adopt(catalog)
@@ -359,13 +359,13 @@ class Instance:
             elif self.activity.idle_left_s() <= 0 and not self._link.is_asking():
                 self._went_idle()
             else:
-                await self._woken_within(min(reread_left_s, max(self.activity.idle_left_s(), _LOOK_AGAIN_S)))
+                await self._sleep(min(reread_left_s, max(self.activity.idle_left_s(), _LOOK_AGAIN_S)))
 
     async def _ask(self, link: Link, method: str, params: Mapping[str, Raw]) -> dict[str, Raw]:
         answer = await link.request(method, params or None, timeout_s=self.config.timeouts.for_list(method))
         return result_of(answer, self.config, method)
 
-    async def _woken_within(self, seconds: float) -> None:
+    async def _sleep(self, seconds: float) -> None:
         await set_or_passed(self._wake, seconds, self._clock)
         self._wake.clear()
 
@@ -374,12 +374,12 @@ class Instance:
     def _went_idle(self) -> None:
         self._link = None
         if self.activity.has_served:
-            self._lifecycle.attempts.forget()
+            self._lifecycle.attempts.reset()
         self._reader.settle()
         self._lifecycle.enter(State.COLD, "idle")
 
-    def _failed(self, error: DynamicMcpError, link: Link | None) -> None:
-        self.activity.failed(has_timed_out=isinstance(error, TimedOut))
+    def _note_failure(self, error: DynamicMcpError, link: Link | None) -> None:
+        self.activity.note_failure(has_timed_out=isinstance(error, TimedOut))
         match error:
             case NotSent() if link is not None:
                 self.link_lost(link, error)

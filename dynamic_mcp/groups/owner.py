@@ -39,7 +39,7 @@ class Owner(Protocol):
         """Return a request of the upstream as its client is asked it."""
         ...
 
-    def receive_notification(self, instance: Instance, frame: Frame, concerned: Sequence[User]) -> None:
+    def receive_notification(self, instance: Instance, frame: Frame, recipients: Sequence[User]) -> None:
         """Take a notification of the upstream, and those who are to hear of it."""
         ...
 

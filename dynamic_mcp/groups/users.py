@@ -52,7 +52,7 @@ class Users:
         client = clients[0] if len(clients) == 1 else None
         return (callers[0] if callers else client), client
 
-    def concerned(self, callers: Sequence[Caller]) -> Sequence[User]:
+    def recipients(self, callers: Sequence[Caller]) -> Sequence[User]:
         """Return who is to hear of a notification while `callers`, one for each client, are in flight.
 
         That is the one client that it can be about; all, if nobody has called recently; and otherwise nobody.

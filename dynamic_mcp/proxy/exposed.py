@@ -76,7 +76,7 @@ def _names_of(groups: Sequence[GroupView]) -> dict[str, Tool]:
 
     Whose name it is does not depend on which group has told its tools first: a name must not change its meaning.
     """
-    shown = [(group, tool, _is_plain(group, tool, groups)) for group, tool in _exposed_by(groups)]
+    shown = [(group, tool, _is_plain(group, tool, groups)) for group, tool in _exposed_tools(groups)]
     short = {names.hashed_name(group.name, tool) for group, tool, is_plain in shown if not is_plain}
     found: dict[str, Tool] = {}
     for group, tool, is_plain in shown:
@@ -92,7 +92,7 @@ def _is_plain(group: GroupView, tool: str, groups: Sequence[GroupView]) -> bool:
     return longest == group.name and names.listed_name(group.name, tool) == full
 
 
-def _exposed_by(groups: Sequence[GroupView]) -> Iterator[Tool]:
+def _exposed_tools(groups: Sequence[GroupView]) -> Iterator[Tool]:
     for group in groups:
         for tool in group.known.tools if group.known else ():
             if group.presentation.exposure.shows(tool):

@@ -193,7 +193,7 @@ class Proxy:
 
     # --- Observer: what a group does -------------------------------------------------------------------
 
-    def changed(self, group: Group) -> None:
+    def group_changed(self, group: Group) -> None:
         """Tell the clients if what a list answers is another answer now."""
         self._subscriptions.announce_soon()
         if group.state is State.NEEDS_LOGIN:
@@ -215,10 +215,12 @@ class Proxy:
         self._elicitations.note_request(user.client, frame)
         return self._tasks.with_client_task_id(instance, frame)
 
-    def receive_notification(self, group: Group, instance: Instance, frame: Frame, concerned: Sequence[User]) -> None:
+    def receive_notification(
+        self, group: Group, instance: Instance, frame: Frame, recipients: Sequence[User]
+    ) -> None:
         """Pass a notification of an upstream on to whom it concerns."""
         owner = self._tasks.owner(instance, frame)
-        concerned = [each for each in concerned if each.client.is_greeted] if owner is None else [owner]
+        recipients = [each for each in recipients if each.client.is_greeted] if owner is None else [owner]
         frame = self._tasks.with_client_task_id(instance, frame)
         match frame.method:
             case "notifications/resources/updated":
@@ -228,9 +230,9 @@ class Proxy:
             case _ if frame.method == COMPLETE and self._elicitations.pass_completion_on(frame):
                 pass
             case "notifications/message":
-                self._subscriptions.log(group, instance, frame, concerned)
+                self._subscriptions.log(group, instance, frame, recipients)
             case _:
-                for user in concerned:
+                for user in recipients:
                     user.notify(frame)
 
     def _snapshot(self, view: View) -> Mapping[str, Sequence[object]]:

@@ -105,9 +105,9 @@ class ToolSearch:
         )
         remarks = [
             _HOW_TO_GET_MORE[Detail.BRIEF] if Detail.BRIEF in details and detail is None else "",
-            _cut(len(rows), len(matches)),
+            _cut_remark(len(rows), len(matches)),
             _no_match(request.view, query) if indexes and not matches else "",
-            _unsearched([group for group in groups if group.known is None]),
+            _unsearched_remark([group for group in groups if group.known is None]),
         ]
         return [listing(rows), *filter(None, remarks)]
 
@@ -158,7 +158,7 @@ async def _list_tools(request: Request, group: GroupView, detail: Detail | None)
     remarks = [
         catalog.instructions,
         _HOW_TO_GET_MORE.get(chosen, "") if detail is None else "",
-        _cut(len(rows), len(catalog.tools)),
+        _cut_remark(len(rows), len(catalog.tools)),
     ]
     return [listing(rows), *filter(None, remarks)]
 
@@ -185,13 +185,13 @@ def _within(limit: int, rows: Iterable[str]) -> list[str]:
     return taken
 
 
-def _cut(count: int, total: int) -> str:
+def _cut_remark(count: int, total: int) -> str:
     if count == total:
         return ""
     return f"Only the first {count} of {total} tools are shown. To find others, describe one step in `query`."
 
 
-def _unsearched(groups: list[GroupView]) -> str:
+def _unsearched_remark(groups: list[GroupView]) -> str:
     if not groups:
         return ""
     told = ", ".join(f"`{group.name}`" + (f" ({group.reason})" if group.reason else "") for group in groups)

@@ -90,11 +90,11 @@ class Subscriptions:
         levels = [self._levels[client] for client in instance.users if client in self._levels]
         return LEVELS[min(levels)] if levels else None
 
-    def log(self, group: Group, instance: Instance, frame: Frame, concerned: Sequence[User]) -> None:
+    def log(self, group: Group, instance: Instance, frame: Frame, recipients: Sequence[User]) -> None:
         """Send a log message of an upstream to those whom it concerns and who want it."""
         level = _level_of(frame)
         has_level = self.level_for(instance) is not None
-        for caller in concerned:
+        for caller in recipients:
             client = caller.client
             lowest = self._levels.get(client, _UNNAMED if has_level else 0)
             if level >= lowest and client.has_room(frame):

@@ -36,7 +36,7 @@ async def open_link(
     """
     match config.upstream:
         case Program() as program:
-            return await _greeted(await _start(config, program, listener), config, hello)
+            return await _greet_or_close(await _start(config, program, listener), config, hello)
         case Remote(kind=kind) as remote:
             authorization = logins.authorization(config.name, remote) if logins is not None else None
             open_as = partial(_open_remote, config, remote, listener, hello, authorization)
@@ -45,7 +45,7 @@ async def open_link(
             raise Unreachable(config.name, reason, final=True)
 
 
-async def _greeted(link: Link, config: GroupConfig, hello: ClientHello) -> tuple[Link, ServerHello]:
+async def _greet_or_close(link: Link, config: GroupConfig, hello: ClientHello) -> tuple[Link, ServerHello]:
     try:
         return link, await greet(link, hello, config)
     except BaseException:
@@ -96,4 +96,4 @@ async def _open_remote(
     from dynamic_mcp.upstream.remote import connect
 
     link = await connect(config, remote, kind, listener=listener, authorization=authorization)
-    return await _greeted(link, config, hello)
+    return await _greet_or_close(link, config, hello)

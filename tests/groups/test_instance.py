@@ -123,7 +123,7 @@ class EveryState(Watcher):
         super().__init__()
         self.seen: list[State] = []
 
-    def changed(self, group: Group) -> None:
-        super().changed(group)
+    def group_changed(self, group: Group) -> None:
+        super().group_changed(group)
         if not self.seen or self.seen[-1] is not group.state:
             self.seen.append(group.state)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dynamic_mcp.errors import Busy, TimedOut
-from dynamic_mcp.groups.activity import LEARNT_S, MAX_QUEUED
+from dynamic_mcp.groups.activity import MAX_QUEUED, UNUSED_IDLE_S
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.groups.catalog_reader import RETRY_S
 from dynamic_mcp.groups.catalog_store import CatalogStore
@@ -117,7 +117,7 @@ async def test_a_group_that_connected_only_to_learn_is_let_go_after_a_minute(tmp
     await watcher.until(lambda: group.state is State.READY)
     await settled()
 
-    await clock.pass_(LEARNT_S)
+    await clock.pass_(UNUSED_IDLE_S)
     await watcher.until(lambda: group.state is State.COLD)
 
     await group.close()

@@ -283,9 +283,7 @@ async def test_one_instance_that_dies_costs_the_other_nothing() -> None:
         assert on.group.state is State.READY
 
 
-async def test_a_client_that_calls_before_it_says_hello_keeps_its_instance_for_reconnecting_as_itself() -> (
-    None
-):
+async def test_a_client_that_calls_before_it_says_hello_keeps_its_instance_for_reconnecting_as_itself() -> None:
     first, second = serving(), serving()
     async with scene(first, second) as on:
         client = FakeCaller()
