@@ -120,7 +120,7 @@ async def _login(group: _Group, *, is_named: bool, open_browser: bool, ask_token
         group.out.words(f"{group.name}: already logged in")
         return
     if group.remote.oauth.is_client_credentials:
-        await group.bearer.header()
+        await group.bearer.get_header()
         group.out.words(f"{group.name}: the configured client gets its tokens by itself")
         return
     login = await _pasted_token(group) if ask_token else await _browsed(group, known, open_browser=open_browser)

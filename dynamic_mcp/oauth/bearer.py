@@ -70,7 +70,7 @@ class Bearer:
 
     # --- Authorization ---------------------------------------------------------------------------------
 
-    async def header(self) -> str | None:
+    async def get_header(self) -> str | None:
         """Return the header to send now, renewed if it must be. Raises Unreachable."""
         login = await self.login()
         token = login.token if login else None
@@ -85,7 +85,7 @@ class Bearer:
                 self._begin_renewal(token.access)  # this one will do meanwhile
         return None if token is None else _header(token)
 
-    async def challenged(self, challenge: Challenge) -> bool:
+    async def handle_challenge(self, challenge: Challenge) -> bool:
         """Return whether there is another header to send now. Raises LoginNeeded and Unreachable."""
         wanted = demand(challenge.www_authenticate)
         is_step_up = challenge.status == 403 and wanted.error == "insufficient_scope"

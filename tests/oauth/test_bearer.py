@@ -27,9 +27,9 @@ async def test_without_a_login_nothing_is_sent_and_a_refusal_names_the_command(
 ) -> None:
     credentials = bearer(remote(server.mcp_url), tmp_path)
 
-    assert await credentials.header() is None
+    assert await credentials.get_header() is None
     with pytest.raises(LoginNeeded) as raised:
-        await credentials.challenged(refused(None))
+        await credentials.handle_challenge(refused(None))
     assert COMMAND in str(raised.value)
     assert not raised.value.is_done()
 
@@ -40,7 +40,7 @@ async def test_a_good_token_is_sent_as_it_is(server: AuthServer, tmp_path: Path)
     keep(tmp_path, config, login)
 
     assert login.token is not None
-    assert await bearer(config, tmp_path).header() == f"Bearer {login.token.access}"
+    assert await bearer(config, tmp_path).get_header() == f"Bearer {login.token.access}"
     assert server.requests == []
 
 
@@ -50,7 +50,7 @@ async def test_an_expired_token_is_renewed_with_the_resource_and_the_new_refresh
     config = remote(server.mcp_url)
     store = keep(tmp_path, config, issued(server, age_s=4000))
 
-    header = await bearer(config, tmp_path).header()
+    header = await bearer(config, tmp_path).get_header()
 
     kept = store.load()
     assert kept is not None
@@ -59,7 +59,7 @@ async def test_an_expired_token_is_renewed_with_the_resource_and_the_new_refresh
     (asked,) = server.asked("/token")
     assert asked.form["resource"] == server.mcp_url
     assert kept.token.refresh != asked.form["refresh_token"]
-    assert await bearer(config, tmp_path).header() == header  # and it is good for the next start
+    assert await bearer(config, tmp_path).get_header() == header  # and it is good for the next start
 
 
 async def test_five_minutes_before_its_end_a_token_is_renewed_without_making_anybody_wait(
@@ -71,10 +71,10 @@ async def test_five_minutes_before_its_end_a_token_is_renewed_without_making_any
     credentials = bearer(config, tmp_path)
 
     assert login.token is not None
-    assert await credentials.header() == f"Bearer {login.token.access}"
+    assert await credentials.get_header() == f"Bearer {login.token.access}"
     await credentials.close()
     assert server.refreshes() == 1
-    assert await credentials.header() != f"Bearer {login.token.access}"
+    assert await credentials.get_header() != f"Bearer {login.token.access}"
 
 
 async def test_five_minutes_and_a_second_before_its_end_it_is_not(server: AuthServer, tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ async def test_five_minutes_and_a_second_before_its_end_it_is_not(server: AuthSe
     keep(tmp_path, config, issued(server, age_s=3600 - 301))
     credentials = bearer(config, tmp_path)
 
-    await credentials.header()
+    await credentials.get_header()
     await credentials.close()
     assert server.refreshes() == 0
 
@@ -92,7 +92,7 @@ async def test_many_requests_share_one_renewal(server: AuthServer, tmp_path: Pat
     keep(tmp_path, config, issued(server, age_s=4000))
     credentials = bearer(config, tmp_path)
 
-    headers = await asyncio.gather(*(credentials.header() for _ in range(20)))
+    headers = await asyncio.gather(*(credentials.get_header() for _ in range(20)))
 
     assert len(set(headers)) == 1
     assert server.refreshes() == 1
@@ -103,7 +103,7 @@ async def test_a_caller_that_goes_away_does_not_end_the_renewal(server: AuthServ
     config = remote(server.mcp_url)
     store = keep(tmp_path, config, issued(server, age_s=4000))
     credentials = bearer(config, tmp_path)
-    caller = asyncio.create_task(credentials.header())
+    caller = asyncio.create_task(credentials.get_header())
     await server.is_asked("/token")
 
     caller.cancel()
@@ -119,11 +119,11 @@ async def test_a_token_that_is_refused_before_its_time_is_renewed_once(server: A
     config = remote(server.mcp_url)
     keep(tmp_path, config, issued(server))
     credentials = bearer(config, tmp_path)
-    sent = await credentials.header()
+    sent = await credentials.get_header()
 
-    assert all(await asyncio.gather(*(credentials.challenged(refused(sent)) for _ in range(5))))
+    assert all(await asyncio.gather(*(credentials.handle_challenge(refused(sent)) for _ in range(5))))
     assert server.refreshes() == 1
-    assert await credentials.header() != sent
+    assert await credentials.get_header() != sent
 
 
 async def test_a_new_token_that_is_refused_too_needs_a_login_and_is_not_renewed_for_ever(
@@ -132,10 +132,10 @@ async def test_a_new_token_that_is_refused_too_needs_a_login_and_is_not_renewed_
     config = remote(server.mcp_url)
     keep(tmp_path, config, issued(server))
     credentials = bearer(config, tmp_path)
-    assert await credentials.challenged(refused(await credentials.header()))
+    assert await credentials.handle_challenge(refused(await credentials.get_header()))
 
     with pytest.raises(LoginNeeded):
-        await credentials.challenged(refused(await credentials.header()))
+        await credentials.handle_challenge(refused(await credentials.get_header()))
     assert server.refreshes() == 1
 
 
@@ -146,11 +146,11 @@ async def test_a_revoked_refresh_token_is_shown_once_and_then_needs_a_login(
     store = keep(tmp_path, config, issued(server))
     server.revoke_all()
     credentials = bearer(config, tmp_path)
-    sent = await credentials.header()
+    sent = await credentials.get_header()
 
     for _ in range(3):
         with pytest.raises(LoginNeeded):
-            await credentials.challenged(refused(sent))
+            await credentials.handle_challenge(refused(sent))
     assert server.refreshes() == 1
     kept = store.load()
     assert kept is not None
@@ -167,10 +167,10 @@ async def test_a_server_that_cannot_be_asked_is_no_reason_to_log_in_again(server
     credentials = bearer(config, tmp_path)
 
     with pytest.raises(Unreachable, match="HTTP 503"):
-        await credentials.header()
+        await credentials.get_header()
 
     server.manners.overrides.clear()
-    assert await credentials.header() is not None
+    assert await credentials.get_header() is not None
     assert store.load() is not None
 
 
@@ -181,7 +181,7 @@ async def test_while_the_token_is_good_a_failed_renewal_stops_nothing(server: Au
     credentials = bearer(config, tmp_path)
 
     for _ in range(3):
-        assert await credentials.header() is not None
+        assert await credentials.get_header() is not None
         await credentials.close()
     assert server.refreshes() == 1
 
@@ -195,9 +195,9 @@ async def test_a_token_without_an_end_and_without_a_refresh_token_is_used_until_
     keep(tmp_path, config, replace(login, token=Token(login.token.access, time.time())))
     credentials = bearer(config, tmp_path)
 
-    sent = await credentials.header()
+    sent = await credentials.get_header()
     with pytest.raises(LoginNeeded):
-        await credentials.challenged(refused(sent))
+        await credentials.handle_challenge(refused(sent))
     assert server.refreshes() == 0
 
 
@@ -253,14 +253,14 @@ async def test_two_processes_with_rotating_tokens_renew_once_and_both_go_on(
 async def test_a_login_of_another_process_counts_at_once(server: AuthServer, tmp_path: Path) -> None:
     config = remote(server.mcp_url)
     credentials = bearer(config, tmp_path)
-    assert await credentials.header() is None
+    assert await credentials.get_header() is None
     with pytest.raises(LoginNeeded) as raised:
-        await credentials.challenged(refused(None))
+        await credentials.handle_challenge(refused(None))
 
     keep(tmp_path, config, issued(server))
 
     assert raised.value.is_done()
-    assert await credentials.header() is not None
+    assert await credentials.get_header() is not None
 
 
 async def test_a_killed_holder_of_the_lock_stops_nobody(server: AuthServer, tmp_path: Path) -> None:
@@ -275,7 +275,7 @@ async def test_a_killed_holder_of_the_lock_stops_nobody(server: AuthServer, tmp_
         await process.wait()
 
     server.manners.token_delay_s = 0
-    assert await bearer(config, tmp_path).header() is not None
+    assert await bearer(config, tmp_path).get_header() is not None
 
 
 # --- what cannot be kept, or read ------------------------------------------------------------------------
@@ -293,10 +293,10 @@ async def test_what_cannot_be_saved_is_used_from_memory_and_said(
     (tmp_path / "logins").unlink()
     (tmp_path / "logins").write_text("a file where the folder was")
 
-    header = await credentials.header()
+    header = await credentials.get_header()
 
     assert header is not None
-    assert await credentials.header() == header
+    assert await credentials.get_header() == header
     assert server.refreshes() == 1
     assert "is not saved" in caplog.text
     assert store.stamp() is None
@@ -317,11 +317,11 @@ async def test_a_token_of_the_reference_is_taken_over_and_renewed_as_the_configs
     old.write_text(json.dumps(kept))
     config = remote(server.mcp_url, client_id="mine")
 
-    header = await bearer(config, tmp_path / "logins").header()
+    header = await bearer(config, tmp_path / "logins").get_header()
 
     assert header is not None
     assert server.refreshes() == 1
-    assert await bearer(config, tmp_path / "logins").header() == header
+    assert await bearer(config, tmp_path / "logins").get_header() == header
     assert json.loads(old.read_text()) == kept
     assert Store(tmp_path / "logins", config).load() is not None
 
@@ -338,5 +338,5 @@ async def test_a_token_of_the_reference_goes_to_no_other_authorization_server(
     server.manners.metadata = {"issuer": elsewhere}
 
     with pytest.raises(LoginNeeded):
-        await bearer(remote(server.mcp_url, client_id="mine"), tmp_path / "logins").header()
+        await bearer(remote(server.mcp_url, client_id="mine"), tmp_path / "logins").get_header()
     assert server.asked("/token") == []

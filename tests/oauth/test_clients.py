@@ -19,14 +19,14 @@ async def test_client_credentials_need_nobody(server: AuthServer, tmp_path: Path
     )
     credentials = bearer(config, tmp_path)
 
-    header = await credentials.header()
+    header = await credentials.get_header()
 
     assert header is not None
     (asked,) = server.asked("/token")
     assert asked.form["resource"] == server.mcp_url
     server.expire()
-    assert await bearer(config, tmp_path).challenged(refused(header))
-    assert await credentials.header() != header
+    assert await bearer(config, tmp_path).handle_challenge(refused(header))
+    assert await credentials.get_header() != header
 
 
 @pytest.mark.parametrize(("kind", "alg"), [("rsa", "RS256"), ("ec", "ES256")])
@@ -40,7 +40,7 @@ async def test_a_private_key_signs_for_the_issuer(server: AuthServer, tmp_path: 
         server.mcp_url, client_id="robot", private_key_file=str(tmp_path / "key.pem"), is_client_credentials=True
     )
 
-    assert await bearer(config, tmp_path / "logins").header() is not None
+    assert await bearer(config, tmp_path / "logins").get_header() is not None
 
     (asked,) = server.asked("/token")
     assert asked.form["client_assertion_type"] == "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
@@ -61,7 +61,7 @@ async def test_a_key_that_is_not_there_is_named(server: AuthServer, tmp_path: Pa
     config = remote(server.mcp_url, client_id="robot", private_key_file=str(file), is_client_credentials=True)
 
     with pytest.raises(Unreachable, match=r"key\.pem"):
-        await bearer(config, tmp_path / "logins").header()
+        await bearer(config, tmp_path / "logins").get_header()
     assert server.asked("/token") == []
 
 
@@ -75,7 +75,7 @@ async def test_the_secret_goes_to_no_other_host_unless_the_config_names_it(
     facts: dict[str, Any] = {"client_id": "robot", "client_secret": "s", "is_client_credentials": True}
 
     with pytest.raises(Unreachable, match=r"oauth\.issuer"):
-        await bearer(remote(server.mcp_url, **facts), tmp_path).header()
+        await bearer(remote(server.mcp_url, **facts), tmp_path).get_header()
     assert server.asked("/token") == []
 
-    assert await bearer(remote(server.mcp_url, issuer=elsewhere, **facts), tmp_path).header() is not None
+    assert await bearer(remote(server.mcp_url, issuer=elsewhere, **facts), tmp_path).get_header() is not None

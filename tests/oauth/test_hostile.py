@@ -241,7 +241,7 @@ async def test_a_scope_loop_ends(server: AuthServer, tmp_path: Path) -> None:
     tries = 0
     for n in range(20):
         says = f'Bearer error="insufficient_scope", scope="more-{n}"'
-        if not await credentials.challenged(refused(await credentials.header(), says, status=403)):
+        if not await credentials.handle_challenge(refused(await credentials.get_header(), says, status=403)):
             break
         tries += 1
 
@@ -258,10 +258,10 @@ async def test_step_up_asks_for_what_there_was_and_what_is_wanted(server: AuthSe
     server.manners.scope = "tools admin"
     credentials = bearer(config, tmp_path)
     says = 'Bearer error="insufficient_scope", scope="admin"'
-    challenge = refused(await credentials.header(), says, status=403)
+    challenge = refused(await credentials.get_header(), says, status=403)
     for _ in range(5):  # calls that come meanwhile are no further tries
         with pytest.raises(LoginNeeded):
-            await credentials.challenged(challenge)
+            await credentials.handle_challenge(challenge)
 
     again, _ = await log_in(config, store.load())
 

@@ -31,7 +31,7 @@ async def test_a_login_is_discovered_registered_allowed_and_exchanged(server: Au
     assert attempt.warnings == []
     keep(tmp_path, config, login)
     async with httpx2.AsyncClient() as client:
-        header = await bearer(config, tmp_path).header()
+        header = await bearer(config, tmp_path).get_header()
         answer = await client.post(
             server.mcp_url, json={"id": 1, "method": "tools/list"}, headers={"Authorization": header or ""}
         )
@@ -43,7 +43,7 @@ async def test_the_resource_is_in_authorize_token_and_refresh(server: AuthServer
     login, _ = await log_in(config)
     keep(tmp_path, config, login)
     credentials = bearer(config, tmp_path)
-    assert await credentials.challenged(refused(await credentials.header()))
+    assert await credentials.handle_challenge(refused(await credentials.get_header()))
 
     requests = [*server.asked("/authorize"), *server.asked("/token")]
     assert len(requests) == 3

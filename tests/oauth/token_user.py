@@ -15,8 +15,8 @@ async def main(url: str, folder: str) -> None:
     for line in sys.stdin:
         word, _, sent = line.strip().partition(" ")
         if word == "refused":
-            await credentials.challenged(refused(sent))
-        print(await credentials.header(), flush=True)
+            await credentials.handle_challenge(refused(sent))
+        print(await credentials.get_header(), flush=True)
 
 
 if __name__ == "__main__":

@@ -91,8 +91,8 @@ async def works(program: Program, group: str) -> None:
         ("big_body", "max_message_bytes"),
         ("bad_json", "does not answer the request"),
         ("bad_utf8", "does not answer the request"),
-        ("empty", "sent nothing"),
-        ("accepted", "sent nothing"),
+        ("empty", "sent an empty answer"),
+        ("accepted", "with an empty body"),
         ("wrong_id", "does not answer the request"),
         ("drop", "may have run"),  # 45
         ("half_event", "may have run"),

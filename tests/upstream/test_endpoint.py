@@ -12,7 +12,7 @@ import pytest
 from dynamic_mcp.config.resolved import Remote
 from dynamic_mcp.errors import DynamicMcpError, HttpError, LoginNeeded, NotSent
 from dynamic_mcp.oauth.authorization import Challenge
-from dynamic_mcp.upstream.connections import address, proxy_for, tls
+from dynamic_mcp.upstream.connections import find_proxy, request_url, tls_context
 from dynamic_mcp.upstream.link import Link
 from dynamic_mcp.upstream.open import ClientHello, greet, open_link
 from dynamic_mcp.upstream.remote import connect
@@ -29,10 +29,10 @@ class Tokens:
         self.refusal = refusal
         self.challenges: list[Challenge] = []
 
-    async def header(self) -> str | None:
+    async def get_header(self) -> str | None:
         return f"Bearer {self.tokens[0]}" if self.tokens else None
 
-    async def challenged(self, challenge: Challenge) -> bool:
+    async def handle_challenge(self, challenge: Challenge) -> bool:
         self.challenges.append(challenge)
         self.tokens = self.tokens[1:]
         if not self.tokens and self.refusal is not None:
@@ -186,14 +186,14 @@ async def test_a_certificate_of_nobody_we_know_is_refused_and_one_of_ours_is_tak
         behind = await asyncio.start_server(server.take, "127.0.0.1", 0, ssl=context)
         url = f"https://localhost:{behind.sockets[0].getsockname()[1]}/mcp"
         async with behind:
-            tls.cache_clear()
+            tls_context.cache_clear()
             with pytest.raises(NotSent, match=r"certificate of `localhost:.*` cannot be verified"):
                 await open_link(remote(url), Ear(), ClientHello())
-            tls.cache_clear()
+            tls_context.cache_clear()
             monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
             async with opened(remote(url)) as link:
                 assert await text(link, "echo", text="x") == "x"
-            tls.cache_clear()
+            tls_context.cache_clear()
 
 
 async def _self_signed(folder: Path) -> Sequence[Path]:
@@ -233,9 +233,9 @@ def test_no_proxy_names_what_is_reached_directly(
     monkeypatch.setenv("HTTPS_PROXY", "p:1")
     monkeypatch.setenv("NO_PROXY", no_proxy)
 
-    assert proxy_for("https", host, None) == expected
+    assert find_proxy("https", host, None) == expected
 
 
 def test_the_address_is_the_url_without_its_fragment_and_socket() -> None:
-    assert str(address("https://a.test/mcp?x=1#y")) == "https://a.test/mcp?x=1"
-    assert str(address("http+unix://%2Frun%2Fa.sock/mcp")) == "http://localhost/mcp"
+    assert str(request_url("https://a.test/mcp?x=1#y")) == "https://a.test/mcp?x=1"
+    assert str(request_url("http+unix://%2Frun%2Fa.sock/mcp")) == "http://localhost/mcp"

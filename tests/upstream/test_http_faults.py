@@ -92,9 +92,9 @@ async def test_a_status_that_is_no_answer_fails_its_call(kind: str, said: str) -
         ("bad_json", "sent JSON that does not answer the request"),
         ("bad_utf8", "sent JSON that does not answer the request"),
         ("wrong_id", "sent JSON that does not answer the request"),
-        ("empty", "sent nothing as the answer"),
-        ("accepted", "answered 202 and sent nothing"),
-        ("no_content", "answered 204 and sent nothing"),
+        ("empty", "sent an empty answer"),
+        ("accepted", "answered 202 with an empty body"),
+        ("no_content", "answered 204 with an empty body"),
     ],
 )
 async def test_content_that_is_no_answer_fails_its_call(kind: str, said: str) -> None:
@@ -188,7 +188,7 @@ async def test_a_redirect_within_the_origin_keeps_method_body_and_credentials() 
         ("html", "text/html"),
         ("close", "closed the connection"),
         ("redirect_302", "redirect"),
-        ("empty", "sent nothing"),
+        ("empty", "sent an empty answer"),
     ],
 )
 async def test_a_server_that_fails_the_handshake_is_named_with_the_reason(kind: str, said: str) -> None:
