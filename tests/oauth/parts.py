@@ -10,7 +10,7 @@ from typing import Any
 from dynamic_mcp.config.resolved import OAuth, Remote
 from dynamic_mcp.oauth.authorization import Challenge
 from dynamic_mcp.oauth.bearer import Bearer
-from dynamic_mcp.oauth.records import Client, Login, Token
+from dynamic_mcp.oauth.credentials import Client, Login, Token
 from dynamic_mcp.oauth.store import Store
 from tests.upstreams.auth_server import AuthServer
 

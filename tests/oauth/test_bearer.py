@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.errors import LoginNeeded, Unreachable
-from dynamic_mcp.oauth.records import Token
+from dynamic_mcp.oauth.credentials import Token
 from dynamic_mcp.oauth.store import Store
 from tests.oauth.parts import COMMAND, bearer, issued, keep, refused, remote
 from tests.upstreams.auth_server import Answer, AuthServer
@@ -289,7 +289,7 @@ async def test_what_cannot_be_saved_is_used_from_memory_and_said(
     (tmp_path / "logins").rename(tmp_path / "moved")
     (tmp_path / "logins").symlink_to(tmp_path / "moved")
     credentials = bearer(config, tmp_path / "logins")
-    await credentials.login()
+    await credentials.load_login()
     (tmp_path / "logins").unlink()
     (tmp_path / "logins").write_text("a file where the folder was")
 

@@ -38,13 +38,13 @@ async def raw(callback: Callback, data: bytes) -> bytes:
 async def is_waiting(callback: Callback) -> bool:
     """Tell whether the right answer still counts."""
     page = await get(callback, code="c", state=STATE)
-    return page.status_code == 200 and (await callback.answer()).code == "c"
+    return page.status_code == 200 and (await callback.wait_for_response()).code == "c"
 
 
 async def test_the_right_answer_is_taken_and_the_person_told(callback: Callback) -> None:
     page = await get(callback, code="c", state=STATE, iss="https://as.test")
 
-    found = await callback.answer()
+    found = await callback.wait_for_response()
     assert (found.code, found.iss, found.error) == ("c", "https://as.test", None)
     assert page.status_code == 200
     assert "close this window" in page.text
@@ -71,7 +71,7 @@ async def test_a_parameter_that_is_there_twice_changes_nothing(callback: Callbac
 async def test_a_replay_is_refused(callback: Callback) -> None:
     assert await is_waiting(callback)
     assert (await get(callback, code="d", state=STATE)).status_code == 400
-    assert (await callback.answer()).code == "c"
+    assert (await callback.wait_for_response()).code == "c"
 
 
 async def test_an_error_is_shown_escaped_and_runs_nothing(callback: Callback) -> None:
@@ -81,7 +81,7 @@ async def test_an_error_is_shown_escaped_and_runs_nothing(callback: Callback) ->
     assert "&lt;script&gt;" in page.text
     assert "default-src 'none'" in page.headers["content-security-policy"]
     assert page.headers["referrer-policy"] == "no-referrer"
-    assert (await callback.answer()).error == "<script>alert(1)</script>"
+    assert (await callback.wait_for_response()).error == "<script>alert(1)</script>"
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from dynamic_mcp.oauth.challenges import Demand
-from dynamic_mcp.oauth.login import NoClient, Stopped, begun
-from dynamic_mcp.oauth.reach import Forbidden, Reach
+from dynamic_mcp.oauth.address_policy import AddressPolicy, ForbiddenUrl
+from dynamic_mcp.oauth.challenges import BearerChallenge
+from dynamic_mcp.oauth.login import LoginAborted, NoClient, begin_login
 from tests.oauth.parts import bearer, keep, refused, remote
 from tests.oauth.visits import all_written, log_in, stopped
 from tests.upstreams.auth_server import Answer, AuthServer
@@ -73,10 +73,10 @@ async def test_a_public_server_leads_into_no_private_network(url: str) -> None:
     async def resolve(host: str, port: int) -> list[str]:
         return ["127.0.0.1"] if host.endswith("localhost") else await to_documentation(host, port)
 
-    with pytest.raises(Forbidden, match=r"leads into|not https"):
-        await Reach("https://mcp.example.com/mcp", resolve).addresses(url)
+    with pytest.raises(ForbiddenUrl, match=r"leads into|not https"):
+        await AddressPolicy("https://mcp.example.com/mcp", resolve).resolve(url)
     config = remote("https://mcp.example.com/mcp")
-    assert await stopped(config, resolve=resolve, wanted=Demand(resource_metadata=url))
+    assert await stopped(config, resolve=resolve, wanted=BearerChallenge(resource_metadata=url))
 
 
 @pytest.mark.parametrize("host", ["0x7f000001", "2130706433", "127.1", "017700000001"])
@@ -87,8 +87,8 @@ async def test_an_address_in_another_notation_is_the_same_address(host: str) -> 
         found = await asyncio.get_running_loop().getaddrinfo(name, port)
         return [str(address[0]) for *_, address in found]
 
-    with pytest.raises(Forbidden, match="leads into this machine"):
-        await Reach("https://mcp.example.com/mcp", resolve).addresses(f"https://{host}/")
+    with pytest.raises(ForbiddenUrl, match="leads into this machine"):
+        await AddressPolicy("https://mcp.example.com/mcp", resolve).resolve(f"https://{host}/")
 
 
 async def test_even_a_local_server_leads_to_no_metadata_service(server: AuthServer) -> None:
@@ -104,12 +104,12 @@ async def test_a_name_is_connected_to_at_the_address_that_was_looked_at(server: 
         return next(answers)
 
     config = remote(server.mcp_url)
-    reach = Reach(config.url, rebinding)
-    first = await reach.addresses(f"http://localhost:{server.port}/")
+    policy = AddressPolicy(config.url, rebinding)
+    first = await policy.resolve(f"http://localhost:{server.port}/")
     assert first == ["127.0.0.1"]
-    public = Reach("https://mcp.example.com/", _always("93.184.215.14", then="127.0.0.1"))
-    with pytest.raises(Forbidden, match="leads into this machine"):
-        await public.addresses("https://as.example.com/")
+    public = AddressPolicy("https://mcp.example.com/", _always("93.184.215.14", then="127.0.0.1"))
+    with pytest.raises(ForbiddenUrl, match="leads into this machine"):
+        await public.resolve("https://as.example.com/")
 
 
 def _always(own: str, *, then: str) -> Any:
@@ -137,7 +137,7 @@ async def test_a_redirect_of_the_token_endpoint_is_not_followed(server: AuthServ
     async with AuthServer() as evil:
         server.manners.overrides["/token"] = lambda request: Answer(307, headers={"Location": f"{evil.url}/token"})
 
-        with pytest.raises(Stopped, match="redirect"):
+        with pytest.raises(LoginAborted, match="redirect"):
             await log_in(remote(server.mcp_url))
         assert evil.requests == []
 
@@ -171,7 +171,7 @@ async def test_an_answer_of_another_issuer_is_not_exchanged_and_its_words_are_no
     server.manners.iss = iss
     config = remote(server.mcp_url)
 
-    with pytest.raises(Stopped) as raised:
+    with pytest.raises(LoginAborted) as raised:
         await log_in(config)
 
     assert "evil" not in str(raised.value)
@@ -197,7 +197,7 @@ async def test_an_answer_of_another_issuer_is_not_exchanged_and_its_words_are_no
 async def test_a_token_endpoint_that_answers_nonsense_gives_a_reason(server: AuthServer, answer: Answer) -> None:
     server.manners.overrides["/token"] = lambda request: answer
 
-    with pytest.raises(Stopped) as raised:
+    with pytest.raises(LoginAborted) as raised:
         await log_in(remote(server.mcp_url))
 
     assert "/token" in str(raised.value)
@@ -215,14 +215,14 @@ async def test_metadata_that_is_nonsense_never_breaks_anything(server: AuthServe
     server.manners.overrides[path] = lambda request: Answer(200, body)
     config = remote(server.mcp_url)
 
-    with contextlib.suppress(Stopped):
+    with contextlib.suppress(LoginAborted):
         await log_in(config)
 
 
 async def test_where_no_client_can_be_had_that_is_said(server: AuthServer) -> None:
     server.manners.registers = False
     with pytest.raises(NoClient):
-        async with begun(remote(server.mcp_url), Reach(server.mcp_url), Demand(), None):
+        async with begin_login(remote(server.mcp_url), AddressPolicy(server.mcp_url), BearerChallenge(), None):
             pass
 
 
@@ -230,7 +230,7 @@ async def test_where_no_client_can_be_had_that_is_said(server: AuthServer) -> No
 async def test_a_registration_that_is_refused_is_no_client(server: AuthServer, status: int) -> None:
     server.manners.overrides["/register"] = lambda request: Answer(status, {"error": "invalid_redirect_uri"})
     with pytest.raises(NoClient):
-        async with begun(remote(server.mcp_url), Reach(server.mcp_url), Demand(), None):
+        async with begin_login(remote(server.mcp_url), AddressPolicy(server.mcp_url), BearerChallenge(), None):
             pass
 
 

@@ -10,10 +10,10 @@ from urllib.parse import parse_qsl, urlsplit
 import httpx2
 import pytest
 
-from dynamic_mcp.oauth.callback import NotOurs
-from dynamic_mcp.oauth.challenges import Demand
-from dynamic_mcp.oauth.login import Stopped, begun
-from dynamic_mcp.oauth.reach import Reach
+from dynamic_mcp.oauth.address_policy import AddressPolicy
+from dynamic_mcp.oauth.callback import UnexpectedResponse
+from dynamic_mcp.oauth.challenges import BearerChallenge
+from dynamic_mcp.oauth.login import LoginAborted, begin_login
 from tests.oauth.parts import bearer, keep, refused, remote
 from tests.oauth.visits import all_written, asks, browse, free_port, log_in, sent, stopped
 from tests.upstreams.auth_server import Answer, AuthServer
@@ -234,7 +234,7 @@ async def test_the_least_scope_that_the_server_asks_for_is_asked_for(
     server.manners.metadata = {"scopes_supported": ["everything"]}
     config = remote(server.mcp_url)
 
-    async with begun(config, Reach(config.url), Demand(scope=says or None), None) as attempt:
+    async with begin_login(config, AddressPolicy(config.url), BearerChallenge(scope=says or None), None) as attempt:
         asked = dict(parse_qsl(urlsplit(attempt.url).query))
 
     assert asked.get("scope") == expected
@@ -259,21 +259,21 @@ async def test_more_scope_than_was_asked_for_is_warned_of(server: AuthServer) ->
 
 async def test_over_ssh_the_address_that_the_browser_ended_at_is_pasted(server: AuthServer) -> None:
     config = remote(server.mcp_url)
-    async with begun(config, Reach(config.url), await asks(config), None) as attempt:
+    async with begin_login(config, AddressPolicy(config.url), await asks(config), None) as attempt:
         async with httpx2.AsyncClient() as elsewhere:
             redirect = (await elsewhere.get(attempt.url)).headers["location"]
         attempt.paste(f"  {redirect}\n")
-        login = await attempt.finished()
+        login = await attempt.finish()
 
     assert login.token is not None
 
 
 async def test_when_nobody_comes_the_login_ends_and_the_listener_closes(server: AuthServer) -> None:
     config = remote(server.mcp_url)
-    async with begun(config, Reach(config.url), await asks(config), None) as attempt:
+    async with begin_login(config, AddressPolicy(config.url), await asks(config), None) as attempt:
         asked = dict(parse_qsl(urlsplit(attempt.url).query))
-        with pytest.raises(Stopped, match="nobody"):
-            await attempt.finished(within_s=0)
+        with pytest.raises(LoginAborted, match="nobody"):
+            await attempt.finish(within_s=0)
 
     with pytest.raises(httpx2.ConnectError):
         await browse(asked["redirect_uri"])
@@ -283,10 +283,10 @@ async def test_a_pasted_address_of_another_login_is_refused_and_the_right_one_st
     server: AuthServer,
 ) -> None:
     config = remote(server.mcp_url)
-    async with begun(config, Reach(config.url), await asks(config), None) as attempt:
+    async with begin_login(config, AddressPolicy(config.url), await asks(config), None) as attempt:
         for text in ("", "x", "http://127.0.0.1/callback?code=a&state=b", "http://127.0.0.1/callback?code=a"):
-            with pytest.raises(NotOurs):
+            with pytest.raises(UnexpectedResponse):
                 attempt.paste(text)
         assert server.asked("/token") == []
-        login, _ = await asyncio.gather(attempt.finished(), browse(attempt.url))
+        login, _ = await asyncio.gather(attempt.finish(), browse(attempt.url))
     assert login.token is not None

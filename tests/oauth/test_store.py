@@ -13,7 +13,7 @@ import pytest
 from keyring.backend import KeyringBackend
 from keyring.errors import PasswordDeleteError
 
-from dynamic_mcp.oauth.records import Client, Login, Token
+from dynamic_mcp.oauth.credentials import Client, Login, Token
 from dynamic_mcp.oauth.store import Store, key
 from dynamic_mcp.system.paths import FileLock
 from tests.oauth.parts import remote

@@ -10,10 +10,10 @@ import httpx2
 import pytest
 
 from dynamic_mcp.config.resolved import Remote
-from dynamic_mcp.oauth.challenges import Demand, demand
-from dynamic_mcp.oauth.login import Attempt, Stopped, begun
-from dynamic_mcp.oauth.reach import Reach
-from dynamic_mcp.oauth.records import Login
+from dynamic_mcp.oauth.address_policy import AddressPolicy
+from dynamic_mcp.oauth.challenges import BearerChallenge, parse_challenge
+from dynamic_mcp.oauth.credentials import Login
+from dynamic_mcp.oauth.login import Attempt, LoginAborted, begin_login
 from tests.upstreams.auth_server import Request
 
 
@@ -23,18 +23,20 @@ async def browse(url: str) -> httpx2.Response:
         return await browser.get(url)
 
 
-async def asks(config: Remote) -> Demand:
+async def asks(config: Remote) -> BearerChallenge:
     """Return what a server says when nobody is logged in."""
     async with httpx2.AsyncClient() as client:
         answer = await client.post(config.url, json={})
-    return demand(answer.headers.get_list("www-authenticate"))
+    return parse_challenge(answer.headers.get_list("www-authenticate"))
 
 
-async def log_in(config: Remote, known: Login | None = None, reach: Reach | None = None) -> tuple[Login, Attempt]:
+async def log_in(
+    config: Remote, known: Login | None = None, policy: AddressPolicy | None = None
+) -> tuple[Login, Attempt]:
     """Log in as a person would."""
-    reach = reach or Reach(config.url)
-    async with begun(config, reach, await asks(config), known) as attempt:
-        login, page = await asyncio.gather(attempt.finished(), browse(attempt.url))
+    policy = policy or AddressPolicy(config.url)
+    async with begin_login(config, policy, await asks(config), known) as attempt:
+        login, page = await asyncio.gather(attempt.finish(), browse(attempt.url))
     assert page.status_code == 200
     return login, attempt
 
@@ -56,9 +58,9 @@ async def free_port() -> int:
     return port
 
 
-async def stopped(config: Remote, *, resolve: Any = None, wanted: Demand | None = None) -> str:
+async def stopped(config: Remote, *, resolve: Any = None, wanted: BearerChallenge | None = None) -> str:
     """Try to log in, and return why that was stopped before a person was sent anywhere."""
-    with pytest.raises(Stopped) as raised:
-        async with begun(config, Reach(config.url, resolve), wanted or await asks(config), None):
+    with pytest.raises(LoginAborted) as raised:
+        async with begin_login(config, AddressPolicy(config.url, resolve), wanted or await asks(config), None):
             pytest.fail("the login went on")
     return str(raised.value)
