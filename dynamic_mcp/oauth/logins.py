@@ -21,20 +21,20 @@ log = logging.getLogger(__name__)
 CLOSE_S = 2.0
 
 
-class Pending:
+class PendingLogin:
     """A login in progress; any number of tasks may wait for it."""
 
     def __init__(self, url: asyncio.Future[str], end: asyncio.Task[bool]) -> None:
         self._url = url
         self.end = end
 
-    async def url(self) -> str | None:
+    async def wait_for_url(self) -> str | None:
         """Return the URL to send the user to; None if the login could not be started."""
         first: set[asyncio.Future[str] | asyncio.Future[bool]] = {self._url, self.end}
         await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
         return self._url.result() if self._url.done() else None
 
-    async def is_done(self) -> bool:
+    async def wait_for_end(self) -> bool:
         """Wait for the end of the login; return whether somebody has logged in."""
         return await asyncio.shield(self.end)
 
@@ -50,7 +50,7 @@ class Logins:
         self._command = command
         self._environment = environment
         self._bearers: dict[str, Bearer] = {}
-        self._pending: dict[str, Pending] = {}
+        self._pending: dict[str, PendingLogin] = {}
         self._groups_with_browser: set[str] = set()
         self._browser_tasks: set[asyncio.Task[None]] = set()
         self._browser_lock = asyncio.Lock()
@@ -64,7 +64,7 @@ class Logins:
             known = self._bearers[group] = Bearer(group, remote, self._folder, self._command(group))
         return known
 
-    def begin(self, group: str) -> Pending | None:
+    def begin(self, group: str) -> PendingLogin | None:
         """Start a login in the background, or join the one in progress; None for a group that has no logins."""
         bearer = self._bearers.get(group)
         if bearer is None or bearer.remote.oauth.is_client_credentials:
@@ -73,7 +73,7 @@ class Logins:
         if pending is None or pending.end.done():
             url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
             end = asyncio.create_task(_log_in(bearer, url), name=f"login of {group}")
-            pending = self._pending[group] = Pending(url, end)
+            pending = self._pending[group] = PendingLogin(url, end)
         return pending
 
     def open_browser(self, group: str) -> None:
@@ -112,11 +112,11 @@ class Logins:
                 log.debug("group %s: other proxies may open a browser, too", group)
             try:
                 pending = self.begin(group)
-                url = await pending.url() if pending else None
+                url = await pending.wait_for_url() if pending else None
                 if pending is not None and url is not None:
                     log.info("group %s needs a login: opening a browser", group)
                     if await open_link(url):
-                        await pending.is_done()
+                        await pending.wait_for_end()
             finally:
                 lock.leave()
 
