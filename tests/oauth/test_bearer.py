@@ -16,7 +16,7 @@ import pytest
 from dynamic_mcp.errors import LoginNeeded, Unreachable
 from dynamic_mcp.oauth.credentials import Token
 from dynamic_mcp.oauth.store import Store
-from tests.oauth.parts import COMMAND, bearer, issued, keep, refused, remote
+from tests.oauth.parts import COMMAND, bearer, issue_login, refusal, remote, store_login
 from tests.upstreams.auth_server import Answer, AuthServer
 
 ROOT = Path(__file__).parents[2]
@@ -29,15 +29,15 @@ async def test_without_a_login_nothing_is_sent_and_a_refusal_names_the_command(
 
     assert await credentials.get_header() is None
     with pytest.raises(LoginNeeded) as raised:
-        await credentials.handle_challenge(refused(None))
+        await credentials.handle_challenge(refusal(None))
     assert COMMAND in str(raised.value)
     assert not raised.value.is_done()
 
 
 async def test_a_good_token_is_sent_as_it_is(server: AuthServer, tmp_path: Path) -> None:
     config = remote(server.mcp_url)
-    login = issued(server)
-    keep(tmp_path, config, login)
+    login = issue_login(server)
+    store_login(tmp_path, config, login)
 
     assert login.token is not None
     assert await bearer(config, tmp_path).get_header() == f"Bearer {login.token.access}"
@@ -48,7 +48,7 @@ async def test_an_expired_token_is_renewed_with_the_resource_and_the_new_refresh
     server: AuthServer, tmp_path: Path
 ) -> None:
     config = remote(server.mcp_url)
-    store = keep(tmp_path, config, issued(server, age_s=4000))
+    store = store_login(tmp_path, config, issue_login(server, age_s=4000))
 
     header = await bearer(config, tmp_path).get_header()
 
@@ -56,7 +56,7 @@ async def test_an_expired_token_is_renewed_with_the_resource_and_the_new_refresh
     assert kept is not None
     assert kept.token is not None
     assert header == f"Bearer {kept.token.access}"
-    (asked,) = server.asked("/token")
+    (asked,) = server.requests_to("/token")
     assert asked.form["resource"] == server.mcp_url
     assert kept.token.refresh != asked.form["refresh_token"]
     assert await bearer(config, tmp_path).get_header() == header  # and it is good for the next start
@@ -66,45 +66,45 @@ async def test_five_minutes_before_its_end_a_token_is_renewed_without_making_any
     server: AuthServer, tmp_path: Path
 ) -> None:
     config = remote(server.mcp_url)
-    login = issued(server, age_s=3600 - 299)
-    keep(tmp_path, config, login)
+    login = issue_login(server, age_s=3600 - 299)
+    store_login(tmp_path, config, login)
     credentials = bearer(config, tmp_path)
 
     assert login.token is not None
     assert await credentials.get_header() == f"Bearer {login.token.access}"
     await credentials.close()
-    assert server.refreshes() == 1
+    assert server.count_refreshes() == 1
     assert await credentials.get_header() != f"Bearer {login.token.access}"
 
 
 async def test_five_minutes_and_a_second_before_its_end_it_is_not(server: AuthServer, tmp_path: Path) -> None:
     config = remote(server.mcp_url)
-    keep(tmp_path, config, issued(server, age_s=3600 - 301))
+    store_login(tmp_path, config, issue_login(server, age_s=3600 - 301))
     credentials = bearer(config, tmp_path)
 
     await credentials.get_header()
     await credentials.close()
-    assert server.refreshes() == 0
+    assert server.count_refreshes() == 0
 
 
 async def test_many_requests_share_one_renewal(server: AuthServer, tmp_path: Path) -> None:
     config = remote(server.mcp_url)
-    keep(tmp_path, config, issued(server, age_s=4000))
+    store_login(tmp_path, config, issue_login(server, age_s=4000))
     credentials = bearer(config, tmp_path)
 
     headers = await asyncio.gather(*(credentials.get_header() for _ in range(20)))
 
     assert len(set(headers)) == 1
-    assert server.refreshes() == 1
+    assert server.count_refreshes() == 1
 
 
 async def test_a_caller_that_goes_away_does_not_end_the_renewal(server: AuthServer, tmp_path: Path) -> None:
     server.manners.token_delay_s = 0.2
     config = remote(server.mcp_url)
-    store = keep(tmp_path, config, issued(server, age_s=4000))
+    store = store_login(tmp_path, config, issue_login(server, age_s=4000))
     credentials = bearer(config, tmp_path)
     caller = asyncio.create_task(credentials.get_header())
-    await server.is_asked("/token")
+    await server.wait_for_request("/token")
 
     caller.cancel()
     await credentials.close()
@@ -117,12 +117,12 @@ async def test_a_caller_that_goes_away_does_not_end_the_renewal(server: AuthServ
 
 async def test_a_token_that_is_refused_before_its_time_is_renewed_once(server: AuthServer, tmp_path: Path) -> None:
     config = remote(server.mcp_url)
-    keep(tmp_path, config, issued(server))
+    store_login(tmp_path, config, issue_login(server))
     credentials = bearer(config, tmp_path)
     sent = await credentials.get_header()
 
-    assert all(await asyncio.gather(*(credentials.handle_challenge(refused(sent)) for _ in range(5))))
-    assert server.refreshes() == 1
+    assert all(await asyncio.gather(*(credentials.handle_challenge(refusal(sent)) for _ in range(5))))
+    assert server.count_refreshes() == 1
     assert await credentials.get_header() != sent
 
 
@@ -130,28 +130,28 @@ async def test_a_new_token_that_is_refused_too_needs_a_login_and_is_not_renewed_
     server: AuthServer, tmp_path: Path
 ) -> None:
     config = remote(server.mcp_url)
-    keep(tmp_path, config, issued(server))
+    store_login(tmp_path, config, issue_login(server))
     credentials = bearer(config, tmp_path)
-    assert await credentials.handle_challenge(refused(await credentials.get_header()))
+    assert await credentials.handle_challenge(refusal(await credentials.get_header()))
 
     with pytest.raises(LoginNeeded):
-        await credentials.handle_challenge(refused(await credentials.get_header()))
-    assert server.refreshes() == 1
+        await credentials.handle_challenge(refusal(await credentials.get_header()))
+    assert server.count_refreshes() == 1
 
 
 async def test_a_revoked_refresh_token_is_shown_once_and_then_needs_a_login(
     server: AuthServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = remote(server.mcp_url)
-    store = keep(tmp_path, config, issued(server))
+    store = store_login(tmp_path, config, issue_login(server))
     server.revoke_all()
     credentials = bearer(config, tmp_path)
     sent = await credentials.get_header()
 
     for _ in range(3):
         with pytest.raises(LoginNeeded):
-            await credentials.handle_challenge(refused(sent))
-    assert server.refreshes() == 1
+            await credentials.handle_challenge(refusal(sent))
+    assert server.count_refreshes() == 1
     kept = store.load()
     assert kept is not None
     assert kept.token is not None
@@ -163,7 +163,7 @@ async def test_a_revoked_refresh_token_is_shown_once_and_then_needs_a_login(
 async def test_a_server_that_cannot_be_asked_is_no_reason_to_log_in_again(server: AuthServer, tmp_path: Path) -> None:
     server.manners.overrides["/token"] = lambda request: Answer(503, {})
     config = remote(server.mcp_url)
-    store = keep(tmp_path, config, issued(server, age_s=4000))
+    store = store_login(tmp_path, config, issue_login(server, age_s=4000))
     credentials = bearer(config, tmp_path)
 
     with pytest.raises(Unreachable, match="HTTP 503"):
@@ -177,28 +177,28 @@ async def test_a_server_that_cannot_be_asked_is_no_reason_to_log_in_again(server
 async def test_while_the_token_is_good_a_failed_renewal_stops_nothing(server: AuthServer, tmp_path: Path) -> None:
     server.manners.overrides["/token"] = lambda request: Answer(503, {})
     config = remote(server.mcp_url)
-    keep(tmp_path, config, issued(server, age_s=3600 - 60))
+    store_login(tmp_path, config, issue_login(server, age_s=3600 - 60))
     credentials = bearer(config, tmp_path)
 
     for _ in range(3):
         assert await credentials.get_header() is not None
         await credentials.close()
-    assert server.refreshes() == 1
+    assert server.count_refreshes() == 1
 
 
 async def test_a_token_without_an_end_and_without_a_refresh_token_is_used_until_it_is_refused(
     server: AuthServer, tmp_path: Path
 ) -> None:
     config = remote(server.mcp_url)
-    login = issued(server)
+    login = issue_login(server)
     assert login.token is not None
-    keep(tmp_path, config, replace(login, token=Token(login.token.access, time.time())))
+    store_login(tmp_path, config, replace(login, token=Token(login.token.access, time.time())))
     credentials = bearer(config, tmp_path)
 
     sent = await credentials.get_header()
     with pytest.raises(LoginNeeded):
-        await credentials.handle_challenge(refused(sent))
-    assert server.refreshes() == 0
+        await credentials.handle_challenge(refusal(sent))
+    assert server.count_refreshes() == 0
 
 
 # --- other processes -------------------------------------------------------------------------------------
@@ -237,8 +237,8 @@ async def test_two_processes_with_rotating_tokens_renew_once_and_both_go_on(
 ) -> None:
     server.manners.token_delay_s = 0.1
     config = remote(server.mcp_url)
-    login = issued(server, age_s=age_s)
-    keep(tmp_path, config, login)
+    login = issue_login(server, age_s=age_s)
+    store_login(tmp_path, config, login)
     assert login.token is not None
     word = "use" if age_s else f"refused Bearer {login.token.access}"
     async with user(server.mcp_url, tmp_path) as one, user(server.mcp_url, tmp_path) as other:
@@ -247,7 +247,7 @@ async def test_two_processes_with_rotating_tokens_renew_once_and_both_go_on(
 
     assert len({*headers, *again}) == 1
     assert headers[0] not in ("", f"Bearer {login.token.access}")
-    assert server.refreshes() == 1
+    assert server.count_refreshes() == 1
 
 
 async def test_a_login_of_another_process_counts_at_once(server: AuthServer, tmp_path: Path) -> None:
@@ -255,9 +255,9 @@ async def test_a_login_of_another_process_counts_at_once(server: AuthServer, tmp
     credentials = bearer(config, tmp_path)
     assert await credentials.get_header() is None
     with pytest.raises(LoginNeeded) as raised:
-        await credentials.handle_challenge(refused(None))
+        await credentials.handle_challenge(refusal(None))
 
-    keep(tmp_path, config, issued(server))
+    store_login(tmp_path, config, issue_login(server))
 
     assert raised.value.is_done()
     assert await credentials.get_header() is not None
@@ -266,11 +266,11 @@ async def test_a_login_of_another_process_counts_at_once(server: AuthServer, tmp
 async def test_a_killed_holder_of_the_lock_stops_nobody(server: AuthServer, tmp_path: Path) -> None:
     server.manners.token_delay_s = 30
     config = remote(server.mcp_url)
-    keep(tmp_path, config, issued(server, age_s=4000))
+    store_login(tmp_path, config, issue_login(server, age_s=4000))
     async with user(server.mcp_url, tmp_path) as process:
         assert process.stdin is not None
         process.stdin.write(b"use\n")
-        await server.is_asked("/token")
+        await server.wait_for_request("/token")
         process.kill()
         await process.wait()
 
@@ -285,7 +285,7 @@ async def test_what_cannot_be_saved_is_used_from_memory_and_said(
     server: AuthServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = remote(server.mcp_url)
-    store = keep(tmp_path / "logins", config, issued(server, age_s=4000))
+    store = store_login(tmp_path / "logins", config, issue_login(server, age_s=4000))
     (tmp_path / "logins").rename(tmp_path / "moved")
     (tmp_path / "logins").symlink_to(tmp_path / "moved")
     credentials = bearer(config, tmp_path / "logins")
@@ -297,7 +297,7 @@ async def test_what_cannot_be_saved_is_used_from_memory_and_said(
 
     assert header is not None
     assert await credentials.get_header() == header
-    assert server.refreshes() == 1
+    assert server.count_refreshes() == 1
     assert "is not saved" in caplog.text
     assert store.stamp() is None
 
@@ -320,7 +320,7 @@ async def test_a_token_of_the_reference_is_taken_over_and_renewed_as_the_configs
     header = await bearer(config, tmp_path / "logins").get_header()
 
     assert header is not None
-    assert server.refreshes() == 1
+    assert server.count_refreshes() == 1
     assert await bearer(config, tmp_path / "logins").get_header() == header
     assert json.loads(old.read_text()) == kept
     assert Store(tmp_path / "logins", config).load() is not None
@@ -339,4 +339,4 @@ async def test_a_token_of_the_reference_goes_to_no_other_authorization_server(
 
     with pytest.raises(LoginNeeded):
         await bearer(remote(server.mcp_url, client_id="mine"), tmp_path / "logins").get_header()
-    assert server.asked("/token") == []
+    assert server.requests_to("/token") == []

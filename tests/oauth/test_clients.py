@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dynamic_mcp.errors import Unreachable
-from tests.oauth.parts import bearer, refused, remote
+from tests.oauth.parts import bearer, refusal, remote
 from tests.upstreams.auth_server import AuthServer
 
 
@@ -22,10 +22,10 @@ async def test_client_credentials_need_nobody(server: AuthServer, tmp_path: Path
     header = await credentials.get_header()
 
     assert header is not None
-    (asked,) = server.asked("/token")
+    (asked,) = server.requests_to("/token")
     assert asked.form["resource"] == server.mcp_url
     server.expire()
-    assert await bearer(config, tmp_path).handle_challenge(refused(header))
+    assert await bearer(config, tmp_path).handle_challenge(refusal(header))
     assert await credentials.get_header() != header
 
 
@@ -42,7 +42,7 @@ async def test_a_private_key_signs_for_the_issuer(server: AuthServer, tmp_path: 
 
     assert await bearer(config, tmp_path / "logins").get_header() is not None
 
-    (asked,) = server.asked("/token")
+    (asked,) = server.requests_to("/token")
     assert asked.form["client_assertion_type"] == "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
     signed = jwt.decode(asked.form["client_assertion"], key, algorithms=[alg])
     assert {name: signed.claims[name] for name in ("iss", "sub", "aud")} == {
@@ -62,7 +62,7 @@ async def test_a_key_that_is_not_there_is_named(server: AuthServer, tmp_path: Pa
 
     with pytest.raises(Unreachable, match=r"key\.pem"):
         await bearer(config, tmp_path / "logins").get_header()
-    assert server.asked("/token") == []
+    assert server.requests_to("/token") == []
 
 
 async def test_the_secret_goes_to_no_other_host_unless_the_config_names_it(
@@ -76,6 +76,6 @@ async def test_the_secret_goes_to_no_other_host_unless_the_config_names_it(
 
     with pytest.raises(Unreachable, match=r"oauth\.issuer"):
         await bearer(remote(server.mcp_url, **facts), tmp_path).get_header()
-    assert server.asked("/token") == []
+    assert server.requests_to("/token") == []
 
     assert await bearer(remote(server.mcp_url, issuer=elsewhere, **facts), tmp_path).get_header() is not None

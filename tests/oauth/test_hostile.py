@@ -13,8 +13,8 @@ import pytest
 from dynamic_mcp.oauth.address_policy import AddressPolicy, ForbiddenUrl
 from dynamic_mcp.oauth.challenges import BearerChallenge
 from dynamic_mcp.oauth.login import LoginAborted, NoClient, begin_login
-from tests.oauth.parts import bearer, keep, refused, remote
-from tests.oauth.visits import all_written, log_in, stopped
+from tests.oauth.parts import bearer, refusal, remote, store_login
+from tests.oauth.visits import abort_reason, log_in, read_all
 from tests.upstreams.auth_server import Answer, AuthServer
 
 
@@ -40,9 +40,9 @@ async def test_an_authorization_endpoint_that_is_no_plain_link_is_refused(
     monkeypatch.chdir(tmp_path)
     server.manners.metadata = {"authorization_endpoint": endpoint}
 
-    assert named in await stopped(remote(server.mcp_url))
-    assert server.asked("/register") == []
-    assert not all_written(tmp_path)
+    assert named in await abort_reason(remote(server.mcp_url))
+    assert server.requests_to("/register") == []
+    assert not read_all(tmp_path)
 
 
 async def to_documentation(host: str, port: int) -> list[str]:
@@ -76,7 +76,7 @@ async def test_a_public_server_leads_into_no_private_network(url: str) -> None:
     with pytest.raises(ForbiddenUrl, match=r"leads into|not https"):
         await AddressPolicy("https://mcp.example.com/mcp", resolve).resolve(url)
     config = remote("https://mcp.example.com/mcp")
-    assert await stopped(config, resolve=resolve, wanted=BearerChallenge(resource_metadata=url))
+    assert await abort_reason(config, resolve=resolve, challenge=BearerChallenge(resource_metadata=url))
 
 
 @pytest.mark.parametrize("host", ["0x7f000001", "2130706433", "127.1", "017700000001"])
@@ -94,7 +94,7 @@ async def test_an_address_in_another_notation_is_the_same_address(host: str) -> 
 async def test_even_a_local_server_leads_to_no_metadata_service(server: AuthServer) -> None:
     server.manners.prm = {"authorization_servers": ["https://169.254.169.254"]}
 
-    assert "169.254.169.254" in await stopped(remote(server.mcp_url))
+    assert "169.254.169.254" in await abort_reason(remote(server.mcp_url))
 
 
 async def test_a_name_is_connected_to_at_the_address_that_was_looked_at(server: AuthServer) -> None:
@@ -126,7 +126,7 @@ async def test_redirects_of_metadata_are_not_followed(server: AuthServer, path: 
     async with AuthServer() as evil:
         server.manners.overrides[path] = lambda request: Answer(307, headers={"Location": f"{evil.url}{path}"})
         if "authorization" in path:
-            await stopped(remote(server.mcp_url))
+            await abort_reason(remote(server.mcp_url))
         else:
             await log_in(remote(server.mcp_url))  # the server is its own authorization server then
 
@@ -145,8 +145,8 @@ async def test_a_redirect_of_the_token_endpoint_is_not_followed(server: AuthServ
 async def test_metadata_of_another_resource_stops_the_login(server: AuthServer) -> None:
     server.manners.prm = {"resource": "https://other.example.com/mcp"}
 
-    assert "other.example.com" in await stopped(remote(server.mcp_url))
-    assert server.asked("/.well-known/oauth-authorization-server") == []
+    assert "other.example.com" in await abort_reason(remote(server.mcp_url))
+    assert server.requests_to("/.well-known/oauth-authorization-server") == []
 
 
 @pytest.mark.parametrize("methods", [None, [], ["plain"]])
@@ -155,13 +155,13 @@ async def test_an_authorization_server_without_pkce_stops_the_login(
 ) -> None:
     server.manners.metadata = {"code_challenge_methods_supported": methods}
 
-    assert "PKCE" in await stopped(remote(server.mcp_url))
+    assert "PKCE" in await abort_reason(remote(server.mcp_url))
 
 
 async def test_metadata_of_another_issuer_stops_the_login(server: AuthServer) -> None:
     server.manners.metadata = {"issuer": "https://other.example.com"}
 
-    assert "another issuer" in await stopped(remote(server.mcp_url))
+    assert "another issuer" in await abort_reason(remote(server.mcp_url))
 
 
 @pytest.mark.parametrize("iss", ["https://evil.example.com", None])
@@ -175,7 +175,7 @@ async def test_an_answer_of_another_issuer_is_not_exchanged_and_its_words_are_no
         await log_in(config)
 
     assert "evil" not in str(raised.value)
-    assert server.asked("/token") == []
+    assert server.requests_to("/token") == []
 
 
 @pytest.mark.parametrize(
@@ -241,12 +241,12 @@ async def test_a_scope_loop_ends(server: AuthServer, tmp_path: Path) -> None:
     tries = 0
     for n in range(20):
         says = f'Bearer error="insufficient_scope", scope="more-{n}"'
-        if not await credentials.handle_challenge(refused(await credentials.get_header(), says, status=403)):
+        if not await credentials.handle_challenge(refusal(await credentials.get_header(), says, status=403)):
             break
         tries += 1
 
     assert tries == 3
-    assert len(server.asked("/token")) == 4
+    assert len(server.requests_to("/token")) == 4
 
 
 async def test_step_up_asks_for_what_there_was_and_what_is_wanted(server: AuthServer, tmp_path: Path) -> None:
@@ -254,11 +254,11 @@ async def test_step_up_asks_for_what_there_was_and_what_is_wanted(server: AuthSe
 
     config = remote(server.mcp_url)
     login, _ = await log_in(config)
-    store = keep(tmp_path, config, login)
+    store = store_login(tmp_path, config, login)
     server.manners.scope = "tools admin"
     credentials = bearer(config, tmp_path)
     says = 'Bearer error="insufficient_scope", scope="admin"'
-    challenge = refused(await credentials.get_header(), says, status=403)
+    challenge = refusal(await credentials.get_header(), says, status=403)
     for _ in range(5):  # calls that come meanwhile are no further tries
         with pytest.raises(LoginNeeded):
             await credentials.handle_challenge(challenge)

@@ -14,8 +14,8 @@ from dynamic_mcp.oauth.address_policy import AddressPolicy
 from dynamic_mcp.oauth.callback import UnexpectedResponse
 from dynamic_mcp.oauth.challenges import BearerChallenge
 from dynamic_mcp.oauth.login import LoginAborted, begin_login
-from tests.oauth.parts import bearer, keep, refused, remote
-from tests.oauth.visits import all_written, asks, browse, free_port, log_in, sent, stopped
+from tests.oauth.parts import bearer, refusal, remote, store_login
+from tests.oauth.visits import abort_reason, browse, fetch_challenge, free_port, log_in, parameters, read_all
 from tests.upstreams.auth_server import Answer, AuthServer
 
 
@@ -29,7 +29,7 @@ async def test_a_login_is_discovered_registered_allowed_and_exchanged(server: Au
     assert login.token.scope == "tools"
     assert login.token.refresh is not None
     assert attempt.warnings == []
-    keep(tmp_path, config, login)
+    store_login(tmp_path, config, login)
     async with httpx2.AsyncClient() as client:
         header = await bearer(config, tmp_path).get_header()
         answer = await client.post(
@@ -41,13 +41,13 @@ async def test_a_login_is_discovered_registered_allowed_and_exchanged(server: Au
 async def test_the_resource_is_in_authorize_token_and_refresh(server: AuthServer, tmp_path: Path) -> None:
     config = remote(server.mcp_url)
     login, _ = await log_in(config)
-    keep(tmp_path, config, login)
+    store_login(tmp_path, config, login)
     credentials = bearer(config, tmp_path)
-    assert await credentials.handle_challenge(refused(await credentials.get_header()))
+    assert await credentials.handle_challenge(refusal(await credentials.get_header()))
 
-    requests = [*server.asked("/authorize"), *server.asked("/token")]
+    requests = [*server.requests_to("/authorize"), *server.requests_to("/token")]
     assert len(requests) == 3
-    assert {sent(request)["resource"] for request in requests} == {server.mcp_url}
+    assert {parameters(request)["resource"] for request in requests} == {server.mcp_url}
 
 
 async def test_pkce_and_state_are_new_each_time_and_long(server: AuthServer) -> None:
@@ -55,7 +55,7 @@ async def test_pkce_and_state_are_new_each_time_and_long(server: AuthServer) -> 
     await log_in(config)
     await log_in(config)
 
-    one, other = (request.query for request in server.asked("/authorize"))
+    one, other = (request.query for request in server.requests_to("/authorize"))
     assert one["code_challenge_method"] == "S256"
     assert one["code_challenge"] != other["code_challenge"]
     assert one["state"] != other["state"]
@@ -125,7 +125,7 @@ async def test_a_server_of_2025_03_may_name_an_issuer_of_its_own_origin_and_no_o
     assert login.issuer == f"{server.url}/oauth"
 
     server.manners.metadata = {"issuer": f"http://localhost:{server.port}"}
-    assert "another issuer" in await stopped(remote(server.mcp_url))
+    assert "another issuer" in await abort_reason(remote(server.mcp_url))
 
 
 async def test_the_configs_metadata_url_is_used_where_the_server_names_none(server: AuthServer) -> None:
@@ -146,7 +146,7 @@ async def test_a_registered_client_proves_itself_as_the_server_wants(server: Aut
 
     assert login.client is not None
     assert login.client.auth_method == method
-    (asked,) = server.asked("/token")
+    (asked,) = server.requests_to("/token")
     assert ("authorization" in asked.headers) == (method == "client_secret_basic")
     assert ("client_secret" in asked.form) == (method == "client_secret_post")
 
@@ -162,11 +162,11 @@ async def test_the_configs_client_is_used_and_its_secret_encoded_and_not_kept(
 
     login, _ = await log_in(config)
 
-    assert server.asked("/register") == []
-    pair = base64.b64decode(server.asked("/token")[0].headers["authorization"].removeprefix("Basic ")).decode()
+    assert server.requests_to("/register") == []
+    pair = base64.b64decode(server.requests_to("/token")[0].headers["authorization"].removeprefix("Basic ")).decode()
     assert pair == "me%3A1:s%25cret%2B"
-    keep(tmp_path, config, login)
-    assert b"s%cret+" not in all_written(tmp_path)
+    store_login(tmp_path, config, login)
+    assert b"s%cret+" not in read_all(tmp_path)
 
 
 async def test_a_client_metadata_document_goes_before_registration(server: AuthServer) -> None:
@@ -177,7 +177,7 @@ async def test_a_client_metadata_document_goes_before_registration(server: AuthS
 
     login, _ = await log_in(remote(server.mcp_url, client_metadata_url=document, redirect_port=port))
 
-    assert server.asked("/register") == []
+    assert server.requests_to("/register") == []
     assert login.client is not None
     assert login.client.id == document
 
@@ -188,7 +188,7 @@ async def test_a_registration_and_its_port_are_used_again(server: AuthServer) ->
 
     again, _ = await log_in(config, login)
 
-    assert len(server.asked("/register")) == 1
+    assert len(server.requests_to("/register")) == 1
     assert again.client == login.client
 
 
@@ -202,7 +202,7 @@ async def test_where_its_port_is_taken_another_client_is_registered(server: Auth
     again, _ = await log_in(config, login)
 
     holder.close()
-    assert len(server.asked("/register")) == 2
+    assert len(server.requests_to("/register")) == 2
     assert again.client != login.client
 
 
@@ -217,7 +217,7 @@ async def test_another_authorization_server_gets_another_registration_and_no_old
         login, _ = await log_in(config, old)
 
         assert login.issuer == other.url
-        assert len(other.asked("/register")) == 1
+        assert len(other.requests_to("/register")) == 1
         assert not any(old.client.secret.encode() in request.body for request in other.requests)
         assert old.token is not None
         assert not any((old.token.refresh or "").encode() in request.body for request in other.requests)
@@ -259,7 +259,7 @@ async def test_more_scope_than_was_asked_for_is_warned_of(server: AuthServer) ->
 
 async def test_over_ssh_the_address_that_the_browser_ended_at_is_pasted(server: AuthServer) -> None:
     config = remote(server.mcp_url)
-    async with begin_login(config, AddressPolicy(config.url), await asks(config), None) as attempt:
+    async with begin_login(config, AddressPolicy(config.url), await fetch_challenge(config), None) as attempt:
         async with httpx2.AsyncClient() as elsewhere:
             redirect = (await elsewhere.get(attempt.url)).headers["location"]
         attempt.paste(f"  {redirect}\n")
@@ -270,7 +270,7 @@ async def test_over_ssh_the_address_that_the_browser_ended_at_is_pasted(server: 
 
 async def test_when_nobody_comes_the_login_ends_and_the_listener_closes(server: AuthServer) -> None:
     config = remote(server.mcp_url)
-    async with begin_login(config, AddressPolicy(config.url), await asks(config), None) as attempt:
+    async with begin_login(config, AddressPolicy(config.url), await fetch_challenge(config), None) as attempt:
         asked = dict(parse_qsl(urlsplit(attempt.url).query))
         with pytest.raises(LoginAborted, match="nobody"):
             await attempt.finish(within_s=0)
@@ -283,10 +283,10 @@ async def test_a_pasted_address_of_another_login_is_refused_and_the_right_one_st
     server: AuthServer,
 ) -> None:
     config = remote(server.mcp_url)
-    async with begin_login(config, AddressPolicy(config.url), await asks(config), None) as attempt:
+    async with begin_login(config, AddressPolicy(config.url), await fetch_challenge(config), None) as attempt:
         for text in ("", "x", "http://127.0.0.1/callback?code=a&state=b", "http://127.0.0.1/callback?code=a"):
             with pytest.raises(UnexpectedResponse):
                 attempt.paste(text)
-        assert server.asked("/token") == []
+        assert server.requests_to("/token") == []
         login, _ = await asyncio.gather(attempt.finish(), browse(attempt.url))
     assert login.token is not None

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from tests.oauth.parts import bearer, refused, remote
+from tests.oauth.parts import bearer, refusal, remote
 
 
 async def main(url: str, folder: str) -> None:
@@ -15,7 +15,7 @@ async def main(url: str, folder: str) -> None:
     for line in sys.stdin:
         word, _, sent = line.strip().partition(" ")
         if word == "refused":
-            await credentials.handle_challenge(refused(sent))
+            await credentials.handle_challenge(refusal(sent))
         print(await credentials.get_header(), flush=True)
 
 

@@ -17,7 +17,7 @@ from dynamic_mcp.upstream.link import Link
 from dynamic_mcp.upstream.open import ClientHello, greet, open_link
 from dynamic_mcp.upstream.remote import connect
 from tests.fakes import Ear, group_config
-from tests.upstream.remote import call, opened, remote, text
+from tests.upstream.remote import call, open_remote, remote, text
 from tests.upstreams.odd_http import Connection, OddHttp
 
 
@@ -46,7 +46,7 @@ async def _link(server: OddHttp, tokens: Tokens, headers: dict[str, str] | None 
     return await connect(config, config.upstream, "http", listener=Ear(), home=None, authorization=tokens)
 
 
-async def _opened(server: OddHttp, tokens: Tokens, headers: dict[str, str] | None = None) -> Link:
+async def _open(server: OddHttp, tokens: Tokens, headers: dict[str, str] | None = None) -> Link:
     link = await _link(server, tokens, headers)
     await greet(link, ClientHello(), group_config())
     return link
@@ -54,7 +54,7 @@ async def _opened(server: OddHttp, tokens: Tokens, headers: dict[str, str] | Non
 
 async def test_a_token_is_sent_with_every_request() -> None:
     async with OddHttp(wants="Bearer good", get="405") as server:
-        link = await _opened(server, Tokens("good"))
+        link = await _open(server, Tokens("good"))
         assert await text(link, "echo", text="x") == "x"
         await link.close()
 
@@ -64,7 +64,7 @@ async def test_a_token_is_sent_with_every_request() -> None:
 async def test_a_token_that_expires_in_mid_session_is_renewed_and_the_call_repeated_once() -> None:  # 36
     async with OddHttp(wants="Bearer one") as server:
         tokens = Tokens("one", "two")
-        link = await _opened(server, tokens)
+        link = await _open(server, tokens)
         server.odd.wants = "Bearer two"
         assert await text(link, "echo", text="x") == "x"
         await link.close()
@@ -96,7 +96,7 @@ async def test_a_login_that_is_needed_is_said() -> None:  # 36
 async def test_an_authorization_header_in_the_config_wins() -> None:
     async with OddHttp(wants="Bearer mine") as server:
         tokens = Tokens("other")
-        link = await _opened(server, tokens, {"authorization": "Bearer mine"})
+        link = await _open(server, tokens, {"authorization": "Bearer mine"})
         await link.close()
 
         assert not tokens.challenges
@@ -104,7 +104,7 @@ async def test_an_authorization_header_in_the_config_wins() -> None:
 
 async def test_an_empty_authorization_header_in_the_config_counts_as_none() -> None:
     async with OddHttp(wants="Bearer good") as server:
-        await (await _opened(server, Tokens("good"), {"Authorization": ""})).close()
+        await (await _open(server, Tokens("good"), {"Authorization": ""})).close()
 
 
 async def test_credentials_that_are_not_taken_are_to_be_renewed_and_missing_ones_given() -> None:
@@ -118,7 +118,7 @@ async def test_credentials_that_are_not_taken_are_to_be_renewed_and_missing_ones
 async def test_a_password_in_the_url_is_sent_and_never_shown() -> None:
     async with OddHttp(wants="Basic dXNlcjpodW50ZXIyISE=") as server:
         url = server.url.replace("//", "//user:hunter2!!@")
-        async with opened(remote(url)) as link:
+        async with open_remote(remote(url)) as link:
             with pytest.raises(HttpError) as raised:
                 await call(link, "fault", kind="500")
 
@@ -137,7 +137,7 @@ async def test_cookies_come_back_to_the_server_that_set_them() -> None:
     seen: asyncio.Queue[str] = asyncio.Queue()
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        async with opened(remote(f"http://127.0.0.1:{port}/mcp")):
+        async with open_remote(remote(f"http://127.0.0.1:{port}/mcp")):
             assert [await seen.get(), await seen.get()] == ["", "node=a1"]
 
 
@@ -146,7 +146,7 @@ async def test_a_server_behind_a_unix_socket_is_reached(tmp_path: Path) -> None:
         path = tmp_path / "Mcp.sock"
         behind = await asyncio.start_unix_server(server.take, path)
         url = f"http+unix://{str(path).replace('/', '%2F')}/mcp"
-        async with behind, opened(remote(url)) as link:
+        async with behind, open_remote(remote(url)) as link:
             assert await text(link, "echo", text="x") == "x"
 
 
@@ -191,7 +191,7 @@ async def test_a_certificate_of_nobody_we_know_is_refused_and_one_of_ours_is_tak
                 await open_link(remote(url), Ear(), ClientHello())
             tls_context.cache_clear()
             monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-            async with opened(remote(url)) as link:
+            async with open_remote(remote(url)) as link:
                 assert await text(link, "echo", text="x") == "x"
             tls_context.cache_clear()
 
@@ -210,7 +210,7 @@ async def _self_signed(folder: Path) -> Sequence[Path]:
 async def test_requests_go_through_the_proxy_that_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:
     async with OddHttp() as server:
         monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{server.port}")
-        async with opened(remote("http://far.invalid/mcp")) as link:
+        async with open_remote(remote("http://far.invalid/mcp")) as link:
             assert await text(link, "echo", text="x") == "x"
 
         assert server.requests[0].path == "http://far.invalid/mcp"

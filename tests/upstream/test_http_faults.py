@@ -12,7 +12,7 @@ import pytest
 from dynamic_mcp.errors import HttpError, LinkLost, NotSent, ProtocolViolation, TimedOut, UpstreamError
 from dynamic_mcp.upstream.open import ClientHello, open_link
 from tests.fakes import Ear
-from tests.upstream.remote import call, opened, remote, text
+from tests.upstream.remote import call, open_remote, remote, text
 from tests.upstreams.odd_http import OddHttp
 from tests.upstreams.odd_http_faults import SECRET
 
@@ -20,7 +20,7 @@ from tests.upstreams.odd_http_faults import SECRET
 async def fails(server: OddHttp, kind: str, *, timeout_s: float = 5) -> UpstreamError:
     """Make a call that fails so, beside others that do not, and return why."""
     headers = {"X-Api-Key": SECRET}
-    async with opened(remote(server.url, headers=headers, max_message_bytes=1 << 20)) as link:
+    async with open_remote(remote(server.url, headers=headers, max_message_bytes=1 << 20)) as link:
         faulty = asyncio.create_task(call(link, "fault", kind=kind, timeout_s=timeout_s))
         for n in range(5):
             assert await text(link, "echo", text=f"nonce {n}") == f"nonce {n}"
@@ -53,7 +53,7 @@ async def fails(server: OddHttp, kind: str, *, timeout_s: float = 5) -> Upstream
     ],
 )
 async def test_an_answer_that_only_comes_oddly_arrives(kind: str, said: str) -> None:
-    async with OddHttp() as server, opened(remote(server.url)) as link:
+    async with OddHttp() as server, open_remote(remote(server.url)) as link:
         assert await text(link, "fault", kind=kind) == said
         assert await text(link, "echo", text="after") == "after"
 
@@ -116,7 +116,7 @@ async def test_a_connection_that_breaks_fails_its_call_which_may_have_run(kind: 
         assert isinstance(error, LinkLost)
         assert not isinstance(error, NotSent)
         assert "may have run" in error.hint
-        assert len(server.heard(lambda request: request.body != b"" and request.kind == kind)) == 1
+        assert len(server.matching_requests(lambda request: request.body != b"" and request.kind == kind)) == 1
 
 
 @pytest.mark.parametrize("kind", ["slow_headers", "slow_body", "comments"])  # 42
@@ -131,20 +131,20 @@ async def test_an_event_over_the_bound_fails_the_call_that_it_answers() -> None:
 
 
 async def test_a_json_rpc_error_beside_a_status_arrives_as_it_is() -> None:
-    async with OddHttp() as server, opened(remote(server.url)) as link:
+    async with OddHttp() as server, open_remote(remote(server.url)) as link:
         answer = await call(link, "fault", kind="rpc_error_400")
 
         assert answer["error"] == {"code": -32099, "message": "not like this", "data": {"x": 1}}
 
 
 async def test_who_is_asked_to_wait_too_long_is_told_so_and_does_not_ask_again() -> None:  # 39
-    async with OddHttp() as server, opened(remote(server.url)) as link:
+    async with OddHttp() as server, open_remote(remote(server.url)) as link:
         with pytest.raises(HttpError, match="429"):
             await call(link, "fault", kind="429_long")
         with pytest.raises(HttpError, match="asks to wait 3"):
             await call(link, "echo", text="x")
 
-        assert len(server.heard(lambda request: b"tools/call" in request.body)) == 1
+        assert len(server.matching_requests(lambda request: b"tools/call" in request.body)) == 1
 
 
 async def test_a_missing_scope_is_named() -> None:  # 37
@@ -173,7 +173,7 @@ async def test_a_redirect_within_the_origin_keeps_method_body_and_credentials() 
     headers = {"Authorization": "Bearer t"}
     async with (
         OddHttp(redirect="/moved", wants="Bearer t") as server,
-        opened(remote(server.url, headers=headers)) as link,
+        open_remote(remote(server.url, headers=headers)) as link,
     ):
         assert await text(link, "echo", text="x") == "x"
 
@@ -201,5 +201,5 @@ async def test_a_server_that_fails_the_handshake_is_named_with_the_reason(kind: 
 
 
 async def test_a_handshake_that_is_asked_to_wait_waits() -> None:  # 39
-    async with OddHttp(on_initialize="503") as server, opened(remote(server.url)):
-        assert len(server.heard(lambda request: b'"initialize"' in request.body)) == 2
+    async with OddHttp(on_initialize="503") as server, open_remote(remote(server.url)):
+        assert len(server.matching_requests(lambda request: b'"initialize"' in request.body)) == 2

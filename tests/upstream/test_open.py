@@ -58,10 +58,10 @@ async def test_the_welcome_is_what_the_upstream_said_of_itself() -> None:
         serverInfo={"name": "n", "title": "The Title"},
     )
 
-    welcome = await greet(link_to(upstream), ClientHello(), group_config())
+    hello = await greet(link_to(upstream), ClientHello(), group_config())
 
-    assert bytes(welcome.capabilities["tools"]) == b'{"listChanged": true}'
-    assert (welcome.instructions, welcome.title) == ("Be kind.", "The Title")
+    assert bytes(hello.capabilities["tools"]) == b'{"listChanged": true}'
+    assert (hello.instructions, hello.title) == ("Be kind.", "The Title")
 
 
 @pytest.mark.parametrize(
@@ -74,9 +74,9 @@ async def test_the_welcome_is_what_the_upstream_said_of_itself() -> None:
     ],
 )
 def test_a_poor_welcome_is_an_empty_one(result: Json) -> None:
-    welcome = ServerHello({key: Raw(json.dumps(value).encode()) for key, value in result.items()})
+    hello = ServerHello({key: Raw(json.dumps(value).encode()) for key, value in result.items()})
 
-    assert (welcome.capabilities, welcome.instructions, welcome.title) == ({}, "", "")
+    assert (hello.capabilities, hello.instructions, hello.title) == ({}, "", "")
 
 
 async def test_an_upstream_that_answers_with_an_error_has_refused() -> None:

@@ -137,7 +137,7 @@ async def _asks(server: OddHttp, request: Request, to: Connection) -> None:
     params = {"message": request.message["params"]["arguments"]["text"]}
     await to.events()
     await to.event(message_event({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": params}))
-    said = await server.hears(lambda each: each.body != b"" and each.message.get("id") == id)
+    said = await server.wait_for_request(lambda each: each.body != b"" and each.message.get("id") == id)
     await to.event(message_event(text_result(request.message["id"], json.dumps(said.message.get("result")))))
     await to.end_events()
 
