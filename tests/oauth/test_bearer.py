@@ -1,4 +1,4 @@
-"""Credentials: renewed in time and once, by one of many; what cannot be renewed needs a login."""
+"""Credentials: renewed in time, and only once however many use them; if that fails, a login is needed."""
 
 from __future__ import annotations
 
@@ -160,7 +160,9 @@ async def test_a_revoked_refresh_token_is_shown_once_and_then_needs_a_login(
     assert "invalid_grant" in caplog.text
 
 
-async def test_a_server_that_cannot_be_asked_is_no_reason_to_log_in_again(server: AuthServer, tmp_path: Path) -> None:
+async def test_an_unavailable_authorization_server_is_no_reason_to_log_in_again(
+    server: AuthServer, tmp_path: Path
+) -> None:
     server.manners.overrides["/token"] = lambda request: Answer(503, {})
     config = remote(server.mcp_url)
     store = store_login(tmp_path, config, issue_login(server, age_s=4000))
@@ -263,7 +265,9 @@ async def test_a_login_of_another_process_counts_at_once(server: AuthServer, tmp
     assert await credentials.get_header() is not None
 
 
-async def test_a_killed_holder_of_the_lock_stops_nobody(server: AuthServer, tmp_path: Path) -> None:
+async def test_a_process_that_is_killed_while_it_holds_the_lock_stops_nobody(
+    server: AuthServer, tmp_path: Path
+) -> None:
     server.manners.token_delay_s = 30
     config = remote(server.mcp_url)
     store_login(tmp_path, config, issue_login(server, age_s=4000))
@@ -278,10 +282,10 @@ async def test_a_killed_holder_of_the_lock_stops_nobody(server: AuthServer, tmp_
     assert await bearer(config, tmp_path).get_header() is not None
 
 
-# --- what cannot be kept, or read ------------------------------------------------------------------------
+# --- tokens that cannot be saved or read ------------------------------------------------------------------------
 
 
-async def test_what_cannot_be_saved_is_used_from_memory_and_said(
+async def test_a_token_that_cannot_be_saved_is_used_from_memory_with_a_warning(
     server: AuthServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = remote(server.mcp_url)
@@ -302,7 +306,7 @@ async def test_what_cannot_be_saved_is_used_from_memory_and_said(
     assert store.stamp() is None
 
 
-async def test_a_token_of_the_reference_is_taken_over_and_renewed_as_the_configs_client(
+async def test_a_token_of_the_predecessor_is_taken_over_and_renewed_as_the_configs_client(
     server: AuthServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -326,7 +330,7 @@ async def test_a_token_of_the_reference_is_taken_over_and_renewed_as_the_configs
     assert Store(tmp_path / "logins", config).load() is not None
 
 
-async def test_a_token_of_the_reference_goes_to_no_other_authorization_server(
+async def test_a_token_of_the_predecessor_goes_to_no_other_authorization_server(
     server: AuthServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))

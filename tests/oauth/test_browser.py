@@ -1,4 +1,4 @@
-"""Whether there is somebody at a screen, and where tokens are made by hand."""
+"""Whether a browser would be seen, and where to create tokens by hand."""
 
 import pytest
 

@@ -219,7 +219,7 @@ async def test_metadata_that_is_nonsense_never_breaks_anything(server: AuthServe
         await log_in(config)
 
 
-async def test_where_no_client_can_be_had_that_is_said(server: AuthServer) -> None:
+async def test_a_server_that_registers_no_clients_is_named(server: AuthServer) -> None:
     server.manners.registers = False
     with pytest.raises(NoClient):
         async with begin_login(remote(server.mcp_url), AddressPolicy(server.mcp_url), BearerChallenge(), None):

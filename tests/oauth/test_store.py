@@ -166,7 +166,7 @@ def test_with_a_keychain_the_file_holds_no_secret(tmp_path: Path, keychain: Keyc
     assert keychain.kept == {}
 
 
-def test_a_keychain_that_does_not_open_is_said(tmp_path: Path, keychain: Keychain) -> None:
+def test_a_keychain_that_does_not_open_is_an_error(tmp_path: Path, keychain: Keychain) -> None:
     keychain.is_locked = True
 
     with pytest.raises(OSError, match="locked"):

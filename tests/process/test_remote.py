@@ -114,7 +114,7 @@ async def test_a_fault_costs_its_call_alone(tmp_path: Path, kind: str, said: str
     [
         ("redirect_same", "/hop/3"),  # 43
         ("429", "fine"),  # 39
-        ("pretty", "fine"),  # 44
+        ("indented", "fine"),  # 44
         ("drop_resumable", "resumed"),  # 45
         ("never_ends", "fine"),
         ("flood", "fine"),

@@ -61,7 +61,7 @@ async def test_a_token_is_sent_with_every_request() -> None:
         assert all(request.headers["authorization"] == "Bearer good" for request in server.requests)
 
 
-async def test_a_token_that_expires_in_mid_session_is_renewed_and_the_call_repeated_once() -> None:  # 36
+async def test_a_token_that_expires_during_a_session_is_renewed_and_the_call_repeated_once() -> None:  # 36
     async with OddHttp(wants="Bearer one") as server:
         tokens = Tokens("one", "two")
         link = await _open(server, tokens)
@@ -85,7 +85,7 @@ async def test_challenges_are_bounded() -> None:  # 36, 37
         assert len(server.requests) == 3
 
 
-async def test_a_login_that_is_needed_is_said() -> None:  # 36
+async def test_a_login_that_is_needed_is_raised() -> None:  # 36
     async with OddHttp(wants="Bearer good") as server:
         link = await _link(server, Tokens("bad", refusal=LoginNeeded("far", "dynamic-mcp auth login far")))
         with pytest.raises(LoginNeeded):
@@ -107,7 +107,7 @@ async def test_an_empty_authorization_header_in_the_config_counts_as_none() -> N
         await (await _open(server, Tokens("good"), {"Authorization": ""})).close()
 
 
-async def test_credentials_that_are_not_taken_are_to_be_renewed_and_missing_ones_given() -> None:
+async def test_the_hint_is_to_renew_rejected_credentials_and_to_add_missing_ones() -> None:
     async with OddHttp(wants="Bearer good") as server:
         for headers, hint in (({}, "Authorization"), ({"Authorization": "Bearer old"}, "renew")):
             with pytest.raises(HttpError) as raised:
@@ -161,7 +161,7 @@ async def test_a_name_that_cannot_be_resolved_is_named() -> None:
         await open_link(remote("http://no-such-host.invalid/mcp"), Ear(), ClientHello())
 
 
-async def test_a_port_that_nobody_listens_at_is_named() -> None:
+async def test_a_port_without_a_listener_is_named() -> None:
     async with OddHttp() as server:
         url = server.url
     with pytest.raises(NotSent, match="refuses connections"):
@@ -176,7 +176,7 @@ async def test_a_server_that_speaks_no_tls_is_told_apart() -> None:
         assert "http://" in raised.value.hint
 
 
-async def test_a_certificate_of_nobody_we_know_is_refused_and_one_of_ours_is_taken(
+async def test_an_unknown_certificate_is_rejected_and_one_from_ssl_cert_file_is_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     certificate, key = await _self_signed(tmp_path)

@@ -1,4 +1,4 @@
-"""Streamable HTTP as it should be: sessions, headers, both kinds of answers, and whose request is whose."""
+"""Streamable HTTP with a correct server: sessions, headers, both kinds of answers, and who gets a request."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_a_session_id_that_is_not_visible_ascii_is_never_sent_back(session
         assert len(server.requests) == 1
 
 
-async def test_nothing_is_asked_before_the_server_has_taken_the_greeting() -> None:
+async def test_no_request_is_sent_before_the_server_has_accepted_initialized() -> None:
     async with OddHttp() as server, open_remote(remote(server.url)) as link:
         await text(link, "echo", text="x")
 
@@ -178,10 +178,10 @@ async def test_a_404_without_a_session_is_just_an_error() -> None:
         assert await text(link, "echo", text="x") == "x"
 
 
-# --- what nobody asked for (row 46) --------------------------------------------------------------------------
+# --- the stream for notifications (row 46) --------------------------------------------------------------------------
 
 
-async def test_what_the_server_says_without_being_asked_is_heard() -> None:
+async def test_notifications_that_belong_to_no_request_arrive() -> None:
     ear = WaitingEar()
     async with OddHttp(get="events") as server, open_remote(remote(server.url), listener=ear):
         await server.wait_for_request(lambda request: request.method == "GET")
@@ -211,7 +211,7 @@ async def test_a_stream_that_ends_at_once_is_not_opened_again_at_once() -> None:
         assert len(_gets(server)) <= 2
 
 
-async def test_a_server_that_is_not_there_any_more_ends_the_link() -> None:  # row 41
+async def test_a_server_that_has_stopped_ends_the_link() -> None:  # row 41
     ear = WaitingEar()
     async with OddHttp() as server, open_remote(remote(server.url), listener=ear) as link:
         await server.stop()

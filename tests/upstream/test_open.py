@@ -1,4 +1,4 @@
-"""Opening a link: the handshake, and what is said of an upstream that fails it."""
+"""Opening a link: the handshake, and the errors of upstreams that fail it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_a_version_that_the_proxy_does_not_speak_is_a_violation(version: J
     assert upstream.heard("notifications/initialized") == []
 
 
-async def test_the_welcome_is_what_the_upstream_said_of_itself() -> None:
+async def test_the_server_hello_is_what_the_upstream_says_about_itself() -> None:
     upstream = _upstream(
         capabilities={"tools": {"listChanged": True}, "x": 1},
         instructions="Be kind.",
