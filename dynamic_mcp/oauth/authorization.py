@@ -8,11 +8,11 @@ from msgspec import Struct
 
 
 class Challenge(Struct, frozen=True):
-    """A response with status 401 or 403; `sent` is the Authorization header that the request carried."""
+    """A response with status 401 or 403; `authorization` is the header that the request carried."""
 
     status: int
     www_authenticate: tuple[str, ...]
-    sent: str | None
+    authorization: str | None
 
 
 class Authorization(Protocol):

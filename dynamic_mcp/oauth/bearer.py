@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 # After a renewal has failed while the token is still valid, the next attempt waits this long.
-PAUSE_S = 30.0
+RETRY_AFTER_S = 30.0
 # If the server rejects a token this soon after it was issued, another one would not help.
 FRESH_S = 5.0
 # How often in an hour a login with more scope is requested.
@@ -65,7 +65,7 @@ class Bearer:
         self._version = 0
         self._renewal: asyncio.Task[Token | None] | None = None
         self._replacement = ""
-        self._pause_until = float("-inf")
+        self._retry_at = float("-inf")
         self._step_ups: list[float] = []
 
     # --- Authorization ---------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ class Bearer:
         elif token.is_due(self._now()) and self._is_renewable(login):
             if token.is_expired(self._now()):
                 token = await self._share_renewal(token.access) or token
-            elif self._now() >= self._pause_until:
+            elif self._now() >= self._retry_at:
                 self._begin_renewal(token.access)  # until then, the current token is good enough
         return None if token is None else _header(token)
 
@@ -94,13 +94,13 @@ class Bearer:
         self.challenge = wanted
         login = await self.load_login()
         token = login.token if login else None
-        if token is not None and _header(token) != challenge.sent:
+        if token is not None and _header(token) != challenge.authorization:
             return True
         if is_step_up:
             return await self._step_up(login, wanted)
         if token is not None and self._is_renewable(login) and not self._is_fresh(token):
             renewed = await self._share_renewal(token.access)
-            if renewed is not None and _header(renewed) != challenge.sent:
+            if renewed is not None and _header(renewed) != challenge.authorization:
                 self._replacement = renewed.access
                 return True
         if self.remote.oauth.is_client_credentials:
@@ -196,7 +196,7 @@ class Bearer:
             try:
                 renewed = await self._fetch_login(login)
             except Unreachable:
-                self._pause_until = self._now() + PAUSE_S
+                self._retry_at = self._now() + RETRY_AFTER_S
                 raise
             if renewed is None or renewed.token is None:
                 return None
@@ -208,18 +208,18 @@ class Bearer:
         await asyncio.to_thread(importlib.import_module, "dynamic_mcp.oauth.tokens")
         from dynamic_mcp.oauth.tokens import TokenDenied, TokenEndpoint, TokenRequestFailed
 
-        login = await self._complete(login)
+        login = await self._with_endpoints(login)
         endpoint = TokenEndpoint(self.policy, login, self.remote.oauth)
         try:
             return replace(login, token=await self._fetch_token(endpoint, login))
         except TokenDenied as exc:
             if self.remote.oauth.is_client_credentials:
-                raise self._unreachable(login, exc) from exc
+                raise self._unreachable_error(login, exc) from exc
             log.warning("group %s: its login cannot be renewed: `%s` %s", self.group, login.token_endpoint, exc)
             await self.save_login(_without_refresh(login, exc.code))
             return None
         except TokenRequestFailed as exc:
-            raise self._unreachable(login, exc) from exc
+            raise self._unreachable_error(login, exc) from exc
 
     async def _fetch_token(self, endpoint: TokenEndpoint, login: Login) -> Token:
         if self.remote.oauth.is_client_credentials:
@@ -227,7 +227,7 @@ class Bearer:
         assert login.token is not None
         return await endpoint.refresh(login.token)
 
-    async def _complete(self, login: Login | None) -> Login:
+    async def _with_endpoints(self, login: Login | None) -> Login:
         """Return a login with endpoints, which are missing from another program's login and from a client's first."""
         if login is not None and login.token_endpoint is not None and login.client is not None:
             return login
@@ -262,7 +262,7 @@ class Bearer:
             raise self.login_needed_error()
         return target, client
 
-    def _unreachable(self, login: Login, exc: Exception) -> Unreachable:
+    def _unreachable_error(self, login: Login, exc: Exception) -> Unreachable:
         return Unreachable(self.group, f"its login could not be renewed: `{login.token_endpoint}` {exc}")
 
     # --- more scope ------------------------------------------------------------------------------------

@@ -233,9 +233,13 @@ class Discovery:
         return document if isinstance(document, dict) else None
 
 
+def printable(text: str, limit: int = 100) -> str:
+    """Return the beginning of text from a server in a form that is safe to show between backticks."""
+    return "".join(c if c.isprintable() and c != "`" else "\ufffd" for c in text[:limit])
+
+
 def _quote(url: str) -> str:
-    """Return a foreign URL in a form that is safe to show."""
-    return "`" + "".join(c if c.isprintable() and c != "`" else "\ufffd" for c in url[:200]) + "`"
+    return f"`{printable(url, 200)}`"
 
 
 def _is_same_origin(url: str, origin: str) -> bool:

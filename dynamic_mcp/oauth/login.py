@@ -21,7 +21,7 @@ from dynamic_mcp.oauth.address_policy import AddressPolicy
 from dynamic_mcp.oauth.callback import AuthorizationResponse, Callback, parse_response
 from dynamic_mcp.oauth.challenges import BearerChallenge
 from dynamic_mcp.oauth.credentials import Client, Login, covers, union
-from dynamic_mcp.oauth.discovery import Discovery, DiscoveryResult, LoginAborted
+from dynamic_mcp.oauth.discovery import Discovery, DiscoveryResult, LoginAborted, printable
 from dynamic_mcp.oauth.registration import NoClient, obtain_client
 from dynamic_mcp.oauth.tokens import TokenDenied, TokenEndpoint, TokenRequestFailed
 from dynamic_mcp.oauth.web import create_client
@@ -100,7 +100,7 @@ class Attempt:
     async def _exchange(self, response: AuthorizationResponse) -> Login:
         self._check_issuer(response)
         if response.error is not None or response.code is None:
-            raise LoginAborted(f"`{self._target.issuer}` refused: `{_printable(response.error)}`")
+            raise LoginAborted(f"`{self._target.issuer}` refused: `{printable(response.error or '')}`")
         login = Login(
             self._remote.url,
             self._target.issuer,
@@ -117,7 +117,7 @@ class Attempt:
         scope = self._request.scope
         if scope is not None and not covers(scope, token.scope):
             more = " ".join(sorted(set((token.scope or "").split()) - set(scope.split())))
-            self.warnings.append(f"the server granted more than was asked for: {_printable(more)}")
+            self.warnings.append(f"the server granted more than was asked for: {printable(more)}")
         return replace(login, token=replace(token, scope=token.scope or scope))
 
     def _check_issuer(self, response: AuthorizationResponse) -> None:
@@ -149,21 +149,17 @@ async def _create_callback(remote: Remote, target: DiscoveryResult, known: Login
     port = remote.oauth.redirect_port
     if port is None and known is not None and known.issuer == target.issuer and known.client is not None:
         port = urlsplit(known.client.redirect_uri or "").port
-        if port is not None and not await _is_free(port):
+        if port is not None and not await _try_port(port):
             port = None  # then another client is registered
-    elif port is not None and not await _is_free(port):
+    elif port is not None and not await _try_port(port):
         raise LoginAborted(f"the port {port} of `oauth.redirect_port` is in use by another program")
     return Callback(port, state)
 
 
-async def _is_free(port: int) -> bool:
+async def _try_port(port: int) -> bool:
+    """Listen on a port for a moment; return whether that worked."""
     try:
         async with Callback(port, ""):
             return True
     except OSError:
         return False
-
-
-def _printable(text: str | None) -> str:
-    """Return text from a server in a form that is safe to show."""
-    return "".join(c if c.isprintable() and c != "`" else "\ufffd" for c in (text or "")[:100])

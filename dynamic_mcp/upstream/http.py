@@ -96,7 +96,7 @@ class HttpTransport:
         headers, left_s = _POST + self._session_headers(), partial(self._link.left_s, id)
         try:
             async with self._endpoint.exchange("POST", headers, body, left_s=left_s) as response:
-                await self._check(response, id, method)
+                await self._check_status(response, id, method)
                 await self._read_answer(response, id, stream)
         except NotSent:
             raise
@@ -124,7 +124,7 @@ class HttpTransport:
 
     # --- an answer -------------------------------------------------------------------------------------
 
-    async def _check(self, response: httpx2.Response, id: bytes, method: str) -> None:
+    async def _check_status(self, response: httpx2.Response, id: bytes, method: str) -> None:
         """Take the session id from the answer to `initialize`; raise the error that a status stands for."""
         status = response.status_code
         if 200 <= status < 300:

@@ -56,16 +56,16 @@ def kill_all() -> None:
 
 
 def _terminate(before: int) -> None:
-    for process in _started(before):
+    for process in _children(before):
         process.signal_group(signal.SIGTERM)
 
 
 def _kill_all(before: int) -> None:
-    for process in _started(before):
+    for process in _children(before):
         process.kill_group()
 
 
-def _started(before: int) -> list[Process]:
+def _children(before: int) -> list[Process]:
     return [process for process in _live if process.number < before]
 
 
