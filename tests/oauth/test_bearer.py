@@ -34,7 +34,7 @@ async def test_without_a_login_nothing_is_sent_and_a_refusal_names_the_command(
     assert not raised.value.is_done()
 
 
-async def test_a_good_token_is_sent_as_it_is(server: AuthServer, tmp_path: Path) -> None:
+async def test_a_valid_token_is_sent_without_a_renewal(server: AuthServer, tmp_path: Path) -> None:
     config = remote(server.mcp_url)
     login = issue_login(server)
     store_login(tmp_path, config, login)
@@ -62,7 +62,7 @@ async def test_an_expired_token_is_renewed_with_the_resource_and_the_new_refresh
     assert await bearer(config, tmp_path).get_header() == header  # and it is good for the next start
 
 
-async def test_five_minutes_before_its_end_a_token_is_renewed_without_making_anybody_wait(
+async def test_five_minutes_before_it_expires_a_token_is_renewed_in_the_background(
     server: AuthServer, tmp_path: Path
 ) -> None:
     config = remote(server.mcp_url)
@@ -77,7 +77,9 @@ async def test_five_minutes_before_its_end_a_token_is_renewed_without_making_any
     assert await credentials.get_header() != f"Bearer {login.token.access}"
 
 
-async def test_five_minutes_and_a_second_before_its_end_it_is_not(server: AuthServer, tmp_path: Path) -> None:
+async def test_more_than_five_minutes_before_it_expires_a_token_is_not_renewed(
+    server: AuthServer, tmp_path: Path
+) -> None:
     config = remote(server.mcp_url)
     store_login(tmp_path, config, issue_login(server, age_s=3600 - 301))
     credentials = bearer(config, tmp_path)
@@ -98,7 +100,7 @@ async def test_many_requests_share_one_renewal(server: AuthServer, tmp_path: Pat
     assert server.count_refreshes() == 1
 
 
-async def test_a_caller_that_goes_away_does_not_end_the_renewal(server: AuthServer, tmp_path: Path) -> None:
+async def test_cancelling_a_caller_does_not_end_the_renewal(server: AuthServer, tmp_path: Path) -> None:
     server.manners.token_delay_s = 0.2
     config = remote(server.mcp_url)
     store = store_login(tmp_path, config, issue_login(server, age_s=4000))
@@ -115,7 +117,7 @@ async def test_a_caller_that_goes_away_does_not_end_the_renewal(server: AuthServ
     assert not kept.token.is_expired(time.time())
 
 
-async def test_a_token_that_is_refused_before_its_time_is_renewed_once(server: AuthServer, tmp_path: Path) -> None:
+async def test_a_token_that_is_rejected_before_it_expires_is_renewed_once(server: AuthServer, tmp_path: Path) -> None:
     config = remote(server.mcp_url)
     store_login(tmp_path, config, issue_login(server))
     credentials = bearer(config, tmp_path)
@@ -126,9 +128,7 @@ async def test_a_token_that_is_refused_before_its_time_is_renewed_once(server: A
     assert await credentials.get_header() != sent
 
 
-async def test_a_new_token_that_is_refused_too_needs_a_login_and_is_not_renewed_for_ever(
-    server: AuthServer, tmp_path: Path
-) -> None:
+async def test_if_the_new_token_is_rejected_too_a_login_is_needed(server: AuthServer, tmp_path: Path) -> None:
     config = remote(server.mcp_url)
     store_login(tmp_path, config, issue_login(server))
     credentials = bearer(config, tmp_path)
@@ -139,7 +139,7 @@ async def test_a_new_token_that_is_refused_too_needs_a_login_and_is_not_renewed_
     assert server.count_refreshes() == 1
 
 
-async def test_a_revoked_refresh_token_is_shown_once_and_then_needs_a_login(
+async def test_a_revoked_refresh_token_is_used_once_and_then_a_login_is_needed(
     server: AuthServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = remote(server.mcp_url)
@@ -176,7 +176,7 @@ async def test_an_unavailable_authorization_server_is_no_reason_to_log_in_again(
     assert store.load() is not None
 
 
-async def test_while_the_token_is_good_a_failed_renewal_stops_nothing(server: AuthServer, tmp_path: Path) -> None:
+async def test_a_failed_renewal_of_a_valid_token_stops_nothing(server: AuthServer, tmp_path: Path) -> None:
     server.manners.overrides["/token"] = lambda request: Answer(503, {})
     config = remote(server.mcp_url)
     store_login(tmp_path, config, issue_login(server, age_s=3600 - 60))
@@ -188,7 +188,7 @@ async def test_while_the_token_is_good_a_failed_renewal_stops_nothing(server: Au
     assert server.count_refreshes() == 1
 
 
-async def test_a_token_without_an_end_and_without_a_refresh_token_is_used_until_it_is_refused(
+async def test_a_token_without_expiry_and_refresh_token_is_used_until_it_is_rejected(
     server: AuthServer, tmp_path: Path
 ) -> None:
     config = remote(server.mcp_url)
@@ -234,7 +234,7 @@ async def says(process: asyncio.subprocess.Process, word: str) -> str:
 
 
 @pytest.mark.parametrize("age_s", [0, 4000])
-async def test_two_processes_with_rotating_tokens_renew_once_and_both_go_on(
+async def test_two_processes_with_rotating_tokens_renew_once_and_both_continue(
     server: AuthServer, tmp_path: Path, age_s: float
 ) -> None:
     server.manners.token_delay_s = 0.1

@@ -24,10 +24,10 @@ from dynamic_mcp.oauth.challenges import BearerChallenge, parse_challenge
         (['Bearer x_scope="no"'], BearerChallenge()),
     ],
 )
-def test_the_bearer_challenge_alone_is_read(headers: list[str], expected: BearerChallenge) -> None:
+def test_only_the_bearer_challenge_is_read(headers: list[str], expected: BearerChallenge) -> None:
     assert parse_challenge(headers) == expected
 
 
 @given(st.lists(st.text()))
-def test_nothing_breaks_it(headers: list[str]) -> None:
+def test_any_header_can_be_parsed(headers: list[str]) -> None:
     parse_challenge(headers)

@@ -54,7 +54,7 @@ async def test_a_private_key_signs_for_the_issuer(server: AuthServer, tmp_path: 
 
 
 @pytest.mark.parametrize("content", [None, "no key"])
-async def test_a_key_that_is_not_there_is_named(server: AuthServer, tmp_path: Path, content: str | None) -> None:
+async def test_a_key_that_cannot_be_read_is_named(server: AuthServer, tmp_path: Path, content: str | None) -> None:
     file = tmp_path / "key.pem"
     if content is not None:
         file.write_text(content)

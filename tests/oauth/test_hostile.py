@@ -34,7 +34,7 @@ from tests.upstreams.auth_server import Answer, AuthServer
         ("https://a b/", "not a URL"),
     ],
 )
-async def test_an_authorization_endpoint_that_is_no_plain_link_is_refused(
+async def test_an_authorization_endpoint_that_is_not_a_plain_link_is_refused(
     server: AuthServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endpoint: str, named: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -97,7 +97,7 @@ async def test_even_a_local_server_leads_to_no_metadata_service(server: AuthServ
     assert "169.254.169.254" in await abort_reason(remote(server.mcp_url))
 
 
-async def test_a_name_is_connected_to_at_the_address_that_was_looked_at(server: AuthServer) -> None:
+async def test_the_connection_goes_to_the_address_that_was_checked(server: AuthServer) -> None:
     answers = iter([["127.0.0.1"], ["10.0.0.1"]])
 
     async def rebinding(host: str, port: int) -> list[str]:
@@ -165,7 +165,7 @@ async def test_metadata_of_another_issuer_stops_the_login(server: AuthServer) ->
 
 
 @pytest.mark.parametrize("iss", ["https://evil.example.com", None])
-async def test_an_answer_of_another_issuer_is_not_exchanged_and_its_words_are_not_shown(
+async def test_a_response_of_another_issuer_is_not_exchanged_and_its_text_is_not_shown(
     server: AuthServer, iss: str | None
 ) -> None:
     server.manners.iss = iss
@@ -194,7 +194,9 @@ async def test_an_answer_of_another_issuer_is_not_exchanged_and_its_words_are_no
         Answer(400, {"error": {"a": 1}}),
     ],
 )
-async def test_a_token_endpoint_that_answers_nonsense_gives_a_reason(server: AuthServer, answer: Answer) -> None:
+async def test_nonsense_from_a_token_endpoint_ends_the_login_with_a_reason(
+    server: AuthServer, answer: Answer
+) -> None:
     server.manners.overrides["/token"] = lambda request: answer
 
     with pytest.raises(LoginAborted) as raised:
@@ -227,7 +229,7 @@ async def test_a_server_that_registers_no_clients_is_named(server: AuthServer) -
 
 
 @pytest.mark.parametrize("status", [400, 403, 404, 500])
-async def test_a_registration_that_is_refused_is_no_client(server: AuthServer, status: int) -> None:
+async def test_a_refused_registration_raises_no_client(server: AuthServer, status: int) -> None:
     server.manners.overrides["/register"] = lambda request: Answer(status, {"error": "invalid_redirect_uri"})
     with pytest.raises(NoClient):
         async with begin_login(remote(server.mcp_url), AddressPolicy(server.mcp_url), BearerChallenge(), None):
@@ -249,7 +251,7 @@ async def test_a_scope_loop_ends(server: AuthServer, tmp_path: Path) -> None:
     assert len(server.requests_to("/token")) == 4
 
 
-async def test_step_up_asks_for_what_there_was_and_what_is_wanted(server: AuthServer, tmp_path: Path) -> None:
+async def test_a_step_up_asks_for_the_old_scopes_and_the_new_ones(server: AuthServer, tmp_path: Path) -> None:
     from dynamic_mcp.errors import LoginNeeded
 
     config = remote(server.mcp_url)

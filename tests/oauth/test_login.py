@@ -63,7 +63,7 @@ async def test_pkce_and_state_are_new_each_time_and_long(server: AuthServer) -> 
 
 
 @pytest.mark.parametrize("challenges", [True, False])
-async def test_the_metadata_is_found_with_and_without_a_word_of_the_server(challenges: bool) -> None:
+async def test_the_metadata_is_found_with_and_without_a_url_in_the_challenge(challenges: bool) -> None:
     async with AuthServer() as server:
         server.manners.challenges = challenges
         login, _ = await log_in(remote(server.mcp_url))
@@ -139,7 +139,7 @@ async def test_the_configs_metadata_url_is_used_where_the_server_names_none(serv
 
 
 @pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post", "none"])
-async def test_a_registered_client_proves_itself_as_the_server_wants(server: AuthServer, method: str) -> None:
+async def test_a_registered_client_authenticates_with_a_method_of_the_server(server: AuthServer, method: str) -> None:
     server.manners.metadata = {"token_endpoint_auth_methods_supported": [method]}
 
     login, _ = await log_in(remote(server.mcp_url))
@@ -169,7 +169,7 @@ async def test_the_configs_client_is_used_and_its_secret_encoded_and_not_kept(
     assert b"s%cret+" not in read_all(tmp_path)
 
 
-async def test_a_client_metadata_document_goes_before_registration(server: AuthServer) -> None:
+async def test_a_client_metadata_document_is_preferred_to_registration(server: AuthServer) -> None:
     document = "https://example.com/client.json"
     server.manners.metadata = {"client_id_metadata_document_supported": True}
     port = await free_port()
@@ -182,7 +182,7 @@ async def test_a_client_metadata_document_goes_before_registration(server: AuthS
     assert login.client.id == document
 
 
-async def test_a_registration_and_its_port_are_used_again(server: AuthServer) -> None:
+async def test_a_registration_and_its_port_are_reused(server: AuthServer) -> None:
     config = remote(server.mcp_url)
     login, _ = await log_in(config)
 
@@ -192,7 +192,7 @@ async def test_a_registration_and_its_port_are_used_again(server: AuthServer) ->
     assert again.client == login.client
 
 
-async def test_where_its_port_is_taken_another_client_is_registered(server: AuthServer) -> None:
+async def test_if_its_port_is_taken_another_client_is_registered(server: AuthServer) -> None:
     config = remote(server.mcp_url)
     login, _ = await log_in(config)
     assert login.client is not None
@@ -227,7 +227,7 @@ async def test_another_authorization_server_gets_another_registration_and_no_old
     ("says", "supported", "expected"),
     [("tools", ["tools", "more"], "tools"), ("", ["tools", "more"], "tools more"), ("", None, None)],
 )
-async def test_the_least_scope_that_the_server_asks_for_is_asked_for(
+async def test_only_the_scope_that_the_server_asks_for_is_requested(
     server: AuthServer, says: str, supported: list[str] | None, expected: str | None
 ) -> None:
     server.manners.scopes_supported = supported
@@ -249,7 +249,7 @@ async def test_the_configs_scopes_win(server: AuthServer) -> None:
     assert login.token.scope == "tools mine"
 
 
-async def test_more_scope_than_was_asked_for_is_warned_of(server: AuthServer) -> None:
+async def test_more_scope_than_requested_causes_a_warning(server: AuthServer) -> None:
     server.manners.granted = "tools admin"
 
     _, attempt = await log_in(remote(server.mcp_url))
@@ -257,7 +257,7 @@ async def test_more_scope_than_was_asked_for_is_warned_of(server: AuthServer) ->
     assert ["admin" in warning for warning in attempt.warnings] == [True]
 
 
-async def test_over_ssh_the_address_that_the_browser_ended_at_is_pasted(server: AuthServer) -> None:
+async def test_over_ssh_the_address_of_the_browser_can_be_pasted(server: AuthServer) -> None:
     config = remote(server.mcp_url)
     async with begin_login(config, AddressPolicy(config.url), await fetch_challenge(config), None) as attempt:
         async with httpx2.AsyncClient() as elsewhere:
@@ -268,7 +268,7 @@ async def test_over_ssh_the_address_that_the_browser_ended_at_is_pasted(server: 
     assert login.token is not None
 
 
-async def test_when_nobody_comes_the_login_ends_and_the_listener_closes(server: AuthServer) -> None:
+async def test_if_nobody_logs_in_the_login_ends_and_the_listener_closes(server: AuthServer) -> None:
     config = remote(server.mcp_url)
     async with begin_login(config, AddressPolicy(config.url), await fetch_challenge(config), None) as attempt:
         asked = dict(parse_qsl(urlsplit(attempt.url).query))
@@ -279,7 +279,7 @@ async def test_when_nobody_comes_the_login_ends_and_the_listener_closes(server: 
         await browse(asked["redirect_uri"])
 
 
-async def test_a_pasted_address_of_another_login_is_refused_and_the_right_one_still_counts(
+async def test_a_pasted_address_of_another_login_is_refused_and_the_right_one_still_works(
     server: AuthServer,
 ) -> None:
     config = remote(server.mcp_url)

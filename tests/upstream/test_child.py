@@ -81,7 +81,7 @@ async def run(script: str) -> AsyncIterator[Child]:
         child.process.close_pipes()
 
 
-async def test_children_that_start_after_the_end_of_all_others_are_not_ended_with_them() -> None:
+async def test_ending_all_children_does_not_end_those_that_start_later() -> None:
     async with run(STUBBORN) as before:
         terminate_all(0.1)
         async with run(STUBBORN) as after:
@@ -94,7 +94,7 @@ async def test_children_that_start_after_the_end_of_all_others_are_not_ended_wit
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="only Linux shows who has left a process group")
-async def test_what_a_child_leaves_behind_is_asked_to_end_although_an_earlier_child_was_killed() -> None:
+async def test_strays_of_a_child_get_sigterm_even_after_an_earlier_child_was_killed() -> None:
     async with run(STUBBORN) as before:
         terminate_all(0.1)
         assert await before.process.wait_for_end(BOUND_S)
@@ -107,7 +107,7 @@ async def test_what_a_child_leaves_behind_is_asked_to_end_although_an_earlier_ch
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="only Linux shows who has left a process group")
-async def test_what_a_killed_child_leaves_behind_gets_no_grace() -> None:
+async def test_strays_of_a_killed_child_are_killed() -> None:
     async with run(DAEMON) as child:
         terminate_all(0.0)
         assert await child.process.wait_for_end(BOUND_S)

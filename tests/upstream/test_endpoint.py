@@ -168,7 +168,7 @@ async def test_a_port_without_a_listener_is_named() -> None:
         await open_link(remote(url), Ear(), ClientHello())
 
 
-async def test_a_server_that_speaks_no_tls_is_told_apart() -> None:
+async def test_a_server_without_tls_has_a_message_of_its_own() -> None:
     async with OddHttp() as server:
         with pytest.raises(NotSent, match="does not speak TLS") as raised:
             await open_link(remote(server.url.replace("http:", "https:")), Ear(), ClientHello())
@@ -207,7 +207,7 @@ async def _self_signed(folder: Path) -> Sequence[Path]:
     return certificate, key
 
 
-async def test_requests_go_through_the_proxy_that_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_requests_go_through_the_proxy_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     async with OddHttp() as server:
         monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{server.port}")
         async with open_remote(remote("http://far.invalid/mcp")) as link:
@@ -227,7 +227,7 @@ async def test_requests_go_through_the_proxy_that_the_environment_names(monkeypa
         ("10.0.0.0/8", "11.1.2.3", "http://p:1"),
     ],
 )
-def test_no_proxy_names_what_is_reached_directly(
+def test_hosts_in_no_proxy_are_reached_directly(
     monkeypatch: pytest.MonkeyPatch, no_proxy: str, host: str, expected: str | None
 ) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "p:1")
@@ -236,6 +236,6 @@ def test_no_proxy_names_what_is_reached_directly(
     assert find_proxy("https", host, None) == expected
 
 
-def test_the_address_is_the_url_without_its_fragment_and_socket() -> None:
+def test_the_request_url_has_no_fragment_and_no_socket() -> None:
     assert str(request_url("https://a.test/mcp?x=1#y")) == "https://a.test/mcp?x=1"
     assert str(request_url("http+unix://%2Frun%2Fa.sock/mcp")) == "http://localhost/mcp"

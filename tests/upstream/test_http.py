@@ -141,7 +141,7 @@ async def test_a_timeout_ends_a_call_and_the_server_is_told() -> None:
         assert await text(link, "echo", text="x") == "x"
 
 
-async def test_a_server_that_does_not_take_a_notification_costs_nothing() -> None:
+async def test_a_notification_that_the_server_rejects_affects_nothing_else() -> None:
     async with OddHttp() as server, open_remote(remote(server.url)) as link:
         server.sessions, known = {}, server.sessions
         server.odd.forgets = ["500"]
@@ -203,7 +203,7 @@ async def test_a_server_without_a_stream_is_not_asked_for_it_again(status: str) 
         assert link.loss is None
 
 
-async def test_a_stream_that_ends_at_once_is_not_opened_again_at_once() -> None:
+async def test_a_stream_that_ends_at_once_is_reopened_only_after_a_delay() -> None:
     async with OddHttp(get="storm") as server, open_remote(remote(server.url)) as link:
         for n in range(100):
             assert await text(link, "echo", text=str(n)) == str(n)

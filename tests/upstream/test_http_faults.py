@@ -52,7 +52,7 @@ async def fails(server: OddHttp, kind: str, *, timeout_s: float = 5) -> Upstream
         ("flood", "fine"),
     ],
 )
-async def test_an_answer_that_only_comes_oddly_arrives(kind: str, said: str) -> None:
+async def test_an_unusual_but_valid_answer_arrives(kind: str, said: str) -> None:
     async with OddHttp() as server, open_remote(remote(server.url)) as link:
         assert await text(link, "fault", kind=kind) == said
         assert await text(link, "echo", text="after") == "after"
@@ -73,7 +73,7 @@ async def test_an_answer_that_only_comes_oddly_arrives(kind: str, said: str) -> 
         ("redirect_bare", "a redirect to ``"),
     ],
 )
-async def test_a_status_that_is_no_answer_fails_its_call(kind: str, said: str) -> None:
+async def test_an_error_status_fails_its_call(kind: str, said: str) -> None:
     async with OddHttp() as server:
         error = await fails(server, kind)
 
@@ -97,7 +97,7 @@ async def test_a_status_that_is_no_answer_fails_its_call(kind: str, said: str) -
         ("no_content", "answered 204 with an empty body"),
     ],
 )
-async def test_content_that_is_no_answer_fails_its_call(kind: str, said: str) -> None:
+async def test_content_that_does_not_answer_fails_its_call(kind: str, said: str) -> None:
     async with OddHttp() as server:
         error = await fails(server, kind)
 
@@ -120,7 +120,7 @@ async def test_a_connection_that_breaks_fails_its_call_which_may_have_run(kind: 
 
 
 @pytest.mark.parametrize("kind", ["slow_headers", "slow_body", "comments"])  # 42
-async def test_a_server_that_drips_for_ever_is_cut_by_the_timeout(kind: str) -> None:
+async def test_a_server_that_never_stops_sending_is_cut_off_by_the_timeout(kind: str) -> None:
     async with OddHttp() as server:
         assert isinstance(await fails(server, kind, timeout_s=0.3), TimedOut)
 
@@ -130,14 +130,16 @@ async def test_an_event_over_the_bound_fails_the_call_that_it_answers() -> None:
         assert "over `max_message_bytes`" in (await fails(server, "big_event")).reason
 
 
-async def test_a_json_rpc_error_beside_a_status_arrives_as_it_is() -> None:
+async def test_a_json_rpc_error_with_an_error_status_arrives_unchanged() -> None:
     async with OddHttp() as server, open_remote(remote(server.url)) as link:
         answer = await call(link, "fault", kind="rpc_error_400")
 
         assert answer["error"] == {"code": -32099, "message": "not like this", "data": {"x": 1}}
 
 
-async def test_who_is_asked_to_wait_too_long_is_told_so_and_does_not_ask_again() -> None:  # 39
+async def test_a_call_without_the_time_that_a_busy_server_asks_for_fails_at_once_and_is_not_sent_again() -> (
+    None
+):  # 39
     async with OddHttp() as server, open_remote(remote(server.url)) as link:
         with pytest.raises(HttpError, match="429"):
             await call(link, "fault", kind="429_long")
@@ -161,7 +163,7 @@ async def test_a_quoted_page_is_short_and_shows_no_control_characters() -> None:
         assert "\x1b" not in reason
 
 
-async def test_what_is_not_followed_gets_no_credentials() -> None:  # 43
+async def test_a_redirect_that_is_not_followed_gets_no_credentials() -> None:  # 43
     async with OddHttp() as other, OddHttp(redirect=f"http://127.0.0.1:{other.port}/mcp") as server:
         with pytest.raises(HttpError, match="redirect"):
             await open_link(remote(server.url, headers={"Authorization": f"Bearer {SECRET}"}), Ear(), ClientHello())

@@ -20,7 +20,7 @@ def _upstream(**initialize: Json) -> FakeUpstream:
     return FakeUpstream({"initialize": {"protocolVersion": "2025-06-18", "capabilities": {}, **initialize}})
 
 
-async def test_an_upstream_is_greeted_with_our_name_and_what_the_client_can_do() -> None:
+async def test_initialize_names_us_and_the_capabilities_of_the_client() -> None:
     upstream = _upstream()
     hello = ClientHello(version="2025-06-18", capabilities=Raw(b'{"sampling":{}}'))
 
@@ -73,7 +73,7 @@ async def test_the_server_hello_is_what_the_upstream_says_about_itself() -> None
         {"serverInfo": {"name": "n", "title": []}},
     ],
 )
-def test_a_poor_welcome_is_an_empty_one(result: Json) -> None:
+def test_a_malformed_server_hello_counts_as_empty(result: Json) -> None:
     hello = ServerHello({key: Raw(json.dumps(value).encode()) for key, value in result.items()})
 
     assert (hello.capabilities, hello.instructions, hello.title) == ({}, "", "")
@@ -91,7 +91,7 @@ async def test_an_upstream_that_answers_with_an_error_has_refused() -> None:
         await greeted
 
 
-async def test_a_result_that_is_no_object_is_a_violation() -> None:
+async def test_a_result_that_is_not_an_object_is_a_violation() -> None:
     with pytest.raises(ProtocolViolation):
         await greet(link_to(FakeUpstream({"initialize": []})), ClientHello(), group_config())
 
@@ -139,7 +139,7 @@ async def test_a_command_that_does_not_exist_is_named() -> None:
             await open_link(group_config(upstream=program), Ear(), ClientHello())
 
 
-def test_a_greeting_offers_the_newest_version_unless_told_otherwise() -> None:
+def test_a_client_hello_has_the_newest_version_by_default() -> None:
     assert ClientHello().version == max(PROTOCOL_VERSIONS)
     assert bytes(ClientHello().capabilities) == b"{}"
 
