@@ -21,8 +21,8 @@ from dynamic_mcp.config.keys import path
 from dynamic_mcp.config.resolved import Config, GroupConfig, Remote
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, LoginFailed, LoginNeeded
 from dynamic_mcp.oauth.bearer import Bearer
-from dynamic_mcp.oauth.callback import NotOurs
-from dynamic_mcp.oauth.records import Login, Token
+from dynamic_mcp.oauth.callback import UnexpectedResponse
+from dynamic_mcp.oauth.credentials import Login, Token
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.own_command import command
 
@@ -109,7 +109,7 @@ def _group(config: GroupConfig, root: Config, out: Output) -> _Group:
 
 
 async def _login(group: _Group, *, is_named: bool, open_browser: bool, ask_token: bool) -> None:
-    known = await group.bearer.login()
+    known = await group.bearer.load_login()
     if group.unset:
         group.out.words(f"{group.name}: a header in the config cannot be used: {group.unset}")
         return
@@ -120,7 +120,7 @@ async def _login(group: _Group, *, is_named: bool, open_browser: bool, ask_token
         group.out.words(f"{group.name}: already logged in")
         return
     if group.remote.oauth.is_client_credentials:
-        await group.bearer.header()
+        await group.bearer.get_header()
         group.out.words(f"{group.name}: the configured client gets its tokens by itself")
         return
     login = await _pasted_token(group) if ask_token else await _browsed(group, known, open_browser=open_browser)
@@ -133,27 +133,27 @@ async def _login(group: _Group, *, is_named: bool, open_browser: bool, ask_token
 
 async def _browsed(group: _Group, known: Login | None, *, open_browser: bool) -> Login | None:
     """Log in by a browser; by a pasted token where no client can be had. None where no login is asked for."""
-    from dynamic_mcp.oauth.login import NoClient, Stopped, begun
-    from dynamic_mcp.oauth.probe import probed
+    from dynamic_mcp.oauth.login import LoginAborted, NoClient, begin_login
+    from dynamic_mcp.oauth.probe import probe
 
-    asked = await probed(group.remote)
+    asked = await probe(group.remote)
     if asked.status is None:
-        raise LoginFailed(group.name, asked.why, hint="check the `url`, and the network or VPN")
+        raise LoginFailed(group.name, asked.reason, hint="check the `url`, and the network or VPN")
     try:
-        async with begun(group.remote, group.bearer.reach, asked.demand, known) as attempt:
+        async with begin_login(group.remote, group.bearer.policy, asked.challenge, known) as attempt:
             if asked.is_open() and attempt.is_assumed():
                 _no_login(group)
                 return None
             await _show(group.out, attempt.url, open_browser=open_browser)
             _take_pasted(group.out, attempt.paste)
-            login = await attempt.finished()
+            login = await attempt.finish()
     except NoClient as exc:
         if asked.is_open():
             _no_login(group)
             return None
         group.out.words(f"{group.name}: {exc}")
         return await _pasted_token(group)
-    except Stopped as exc:
+    except LoginAborted as exc:
         raise LoginFailed(group.name, str(exc)) from exc
     for warning in attempt.warnings:
         group.out.words(f"warning: {group.name}: {warning}")
@@ -181,7 +181,7 @@ def _take_pasted(out: Output, paste: Callable[[str], None]) -> None:
     def take(line: str) -> None:
         try:
             paste(line)
-        except NotOurs as exc:
+        except UnexpectedResponse as exc:
             out.words(f"not usable: {exc}")
 
     def read() -> None:
@@ -205,7 +205,7 @@ def _read_some() -> bytes:
 
 async def _pasted_token(group: _Group) -> Login:
     """Ask for a token that a person has made, and try it. Raises LoginFailed."""
-    from dynamic_mcp.oauth.probe import probed
+    from dynamic_mcp.oauth.probe import probe
     from dynamic_mcp.oauth.services import token_hint
 
     group.out.words(f"{group.name}: create a token ({token_hint(group.remote.url)})")
@@ -213,7 +213,7 @@ async def _pasted_token(group: _Group) -> Login:
     if not text or not text.isascii() or not text.isprintable() or " " in text:
         hint = f"pipe it in: `… | {command('auth', 'login', '--token', group.name)}`"
         raise LoginFailed(group.name, "no token was given", hint=hint)
-    tried = await probed(group.remote, text)
+    tried = await probe(group.remote, text)
     if tried.status in (401, 403):
         raise LoginFailed(group.name, f"the server does not accept this token (HTTP {tried.status})")
     return Login(group.remote.url, token=Token(text, time.time()))
@@ -230,16 +230,16 @@ def _typed_token() -> str:
 
 
 async def _logout(group: _Group) -> None:
-    known = await group.bearer.login()
+    known = await group.bearer.load_login()
     if known is None or known.token is None:
         group.out.words(f"{group.name}: not logged in")
         return
     if known.revocation_endpoint is not None and known.client is not None:
-        from dynamic_mcp.oauth.tokens import Denied, Failed, Tokens
+        from dynamic_mcp.oauth.tokens import TokenDenied, TokenEndpoint, TokenRequestFailed
 
         try:
-            await Tokens(group.bearer.reach, known, group.remote.oauth).revoke(known.token)
-        except (Denied, Failed) as exc:
+            await TokenEndpoint(group.bearer.policy, known, group.remote.oauth).revoke(known.token)
+        except (TokenDenied, TokenRequestFailed) as exc:
             why = f"`{known.revocation_endpoint}` {exc}"
             group.out.words(f"warning: {group.name}: the token was deleted here, but not revoked: {why}")
     try:
@@ -259,7 +259,7 @@ async def _row(group: _Group) -> dict[str, str | None]:
         return {**row, "state": group.unset}
     if group.is_static():
         return {**row, "state": "authorized by the config"}
-    login = await group.bearer.login()
+    login = await group.bearer.load_login()
     token = login.token if login else None
     if group.remote.oauth.is_client_credentials:
         state = "logs in by itself"

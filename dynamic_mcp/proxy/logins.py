@@ -15,7 +15,7 @@ from msgspec import Raw
 from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.oauth.logins import Logins, Pending
+from dynamic_mcp.oauth.logins import Logins, PendingLogin
 from dynamic_mcp.proxy.request import Request
 
 log = logging.getLogger(__name__)
@@ -59,8 +59,8 @@ class LoginOffers:
         for task in self._asking.values():
             task.cancel()
 
-    async def _ask(self, request: Request, group: str, pending: Pending) -> bool:
-        url = await pending.url()
+    async def _ask(self, request: Request, group: str, pending: PendingLogin) -> bool:
+        url = await pending.wait_for_url()
         if url is None:
             return False
         id = secrets.token_urlsafe(16)
@@ -72,7 +72,7 @@ class LoginOffers:
             self._declined.add((request.client, group))
             log.info("group %s: the client does not want to log in", group)
             return False
-        is_done = await pending.is_done()
+        is_done = await pending.wait_for_end()
         if is_done:
             over = Raw(wire.encode({"elicitationId": id}))
             request.notify(Frame(method="notifications/elicitation/complete", params=over))

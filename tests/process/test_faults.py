@@ -30,7 +30,7 @@ QUICK: dict[str, Json] = {"settings": {"timeout": {"tools": "2s"}}}
         "crlf",
         "bom",
         "pieces",
-        "pretty",
+        "indented",
         "batch",
         "big_int",
         "stderr_flood",

@@ -29,7 +29,7 @@ def remote(
 
 
 @contextlib.asynccontextmanager
-async def opened(
+async def open_remote(
     config: GroupConfig, *, listener: Listener | None = None, home: Caller | None = None
 ) -> AsyncIterator[Link]:
     """Open a link and close it in the end."""
@@ -40,31 +40,31 @@ async def opened(
         await link.close()
 
 
-class Listening(Ear):
+class WaitingEar(Ear):
     """An ear whose owner can wait for what it hears."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._heard = asyncio.Event()
-        self._lost = asyncio.Event()
+        self._frame_arrival = asyncio.Event()
+        self._loss = asyncio.Event()
 
     def receive_notification(self, frame: Frame, origin: Caller | None, callers: Sequence[Caller]) -> None:
         super().receive_notification(frame, origin, callers)
-        self._heard.set()
+        self._frame_arrival.set()
 
     def link_lost(self, link: Link, error: LinkLost) -> None:
         super().link_lost(link, error)
-        self._lost.set()
+        self._loss.set()
 
-    async def hears_frame(self) -> None:
+    async def wait_for_frame(self) -> None:
         """Wait for a frame that belongs to no call."""
         async with asyncio.timeout(BOUND_S):
-            await self._heard.wait()
+            await self._frame_arrival.wait()
 
-    async def hears_of_loss(self) -> None:
+    async def wait_for_loss(self) -> None:
         """Wait for the end of the link."""
         async with asyncio.timeout(BOUND_S):
-            await self._lost.wait()
+            await self._loss.wait()
 
 
 async def call(
@@ -78,5 +78,5 @@ async def call(
 
 async def text(link: Link, name: str, **arguments: Json) -> str:
     """Call a tool and return the text of its result."""
-    said: str = (await call(link, name, **arguments))["content"][0]["text"]
-    return said
+    content: str = (await call(link, name, **arguments))["content"][0]["text"]
+    return content

@@ -264,7 +264,7 @@ async def test_a_bad_item_in_a_batch_costs_the_others_nothing(bad: bytes) -> Non
     assert await result_of(request) == "own"
 
 
-async def test_pretty_printed_answers_are_taken() -> None:
+async def test_answers_over_several_lines_are_accepted() -> None:
     upstream = FakeUpstream()
     link = link_to(upstream)
     request = begin(link)

@@ -1,4 +1,4 @@
-"""Opening a link: the handshake, and what is said of an upstream that fails it."""
+"""Opening a link: the handshake, and the errors of upstreams that fail it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _upstream(**initialize: Json) -> FakeUpstream:
     return FakeUpstream({"initialize": {"protocolVersion": "2025-06-18", "capabilities": {}, **initialize}})
 
 
-async def test_an_upstream_is_greeted_with_our_name_and_what_the_client_can_do() -> None:
+async def test_initialize_names_us_and_the_capabilities_of_the_client() -> None:
     upstream = _upstream()
     hello = ClientHello(revisions.negotiate("2025-06-18"), capabilities=Raw(b'{"sampling":{}}'))
 
@@ -80,17 +80,17 @@ async def test_an_empty_answer_to_initialize_is_served() -> None:
     assert set(server.capabilities) == {"tools", "resources", "prompts"}
 
 
-async def test_the_welcome_is_what_the_upstream_said_of_itself() -> None:
+async def test_the_server_hello_is_what_the_upstream_says_about_itself() -> None:
     upstream = _upstream(
         capabilities={"tools": {"listChanged": True}, "x": 1},
         instructions="Be kind.",
         serverInfo={"name": "n", "title": "The Title"},
     )
 
-    welcome = await greet(link_to(upstream), ClientHello(), group_config())
+    hello = await greet(link_to(upstream), ClientHello(), group_config())
 
-    assert bytes(welcome.capabilities["tools"]) == b'{"listChanged": true}'
-    assert (welcome.instructions, welcome.title) == ("Be kind.", "The Title")
+    assert bytes(hello.capabilities["tools"]) == b'{"listChanged": true}'
+    assert (hello.instructions, hello.title) == ("Be kind.", "The Title")
 
 
 @pytest.mark.parametrize(
@@ -102,10 +102,10 @@ async def test_the_welcome_is_what_the_upstream_said_of_itself() -> None:
         {"capabilities": {}, "serverInfo": {"name": "n", "title": []}},
     ],
 )
-def test_a_poor_welcome_is_an_empty_one(result: Json) -> None:
-    welcome = ServerHello({key: Raw(json.dumps(value).encode()) for key, value in result.items()})
+def test_a_malformed_server_hello_counts_as_empty(result: Json) -> None:
+    hello = ServerHello({key: Raw(json.dumps(value).encode()) for key, value in result.items()})
 
-    assert (welcome.capabilities, welcome.instructions, welcome.title) == ({}, "", "")
+    assert (hello.capabilities, hello.instructions, hello.title) == ({}, "", "")
 
 
 async def test_an_upstream_that_answers_with_an_error_has_refused() -> None:
@@ -120,7 +120,7 @@ async def test_an_upstream_that_answers_with_an_error_has_refused() -> None:
         await greeted
 
 
-async def test_a_result_that_is_no_object_is_a_violation() -> None:
+async def test_a_result_that_is_not_an_object_is_a_violation() -> None:
     with pytest.raises(ProtocolViolation):
         await greet(link_to(FakeUpstream({"initialize": []})), ClientHello(), group_config())
 
@@ -168,7 +168,7 @@ async def test_a_command_that_does_not_exist_is_named() -> None:
             await open_link(group_config(upstream=program), Ear(), ClientHello())
 
 
-def test_a_greeting_offers_the_newest_version_unless_told_otherwise() -> None:
+def test_a_client_hello_has_the_newest_version_by_default() -> None:
     assert ClientHello().revision.name == max(revision.name for revision in REVISIONS)
     assert bytes(ClientHello().capabilities) == b"{}"
 
