@@ -94,7 +94,7 @@ def _write(file: Path, before: str | None, after: str) -> None:
     """Write a config that was this text before, or was not there. Raises ConfigError and FileError."""
     names_in(after, file)
     try:
-        paths.make_private(file.parent)
+        paths.make_private_dir(file.parent)
     except OSError as exc:
         raise ConfigError(str(file), "", f"cannot be written: {(exc.strerror or str(exc)).lower()}") from exc
     expected = None if before is None else before.encode()

@@ -86,7 +86,7 @@ async def _own_name(made: Client, group: str, name: str) -> str:
         raise Disabled("prompts", group)
     prompts = (await made.proxy.groups[group].catalog([ListKind.PROMPTS])).entries(ListKind.PROMPTS)
     for own in prompts:
-        if name in (own, names.listed_name(group, own)):
+        if name in (own, names.qualified_name(group, own)):
             return own
     hint = f"`{command('prompts', group)}` lists them"
     raise NotFound(f"prompt of group `{group}`", name, closest(name, list(prompts)), hint=hint)

@@ -28,7 +28,7 @@ from dynamic_mcp.observe.instances import Entry, GroupEntry, InstanceRegistry
 from dynamic_mcp.proxy.router import Proxy
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.own_command import command
-from dynamic_mcp.system.text import counted
+from dynamic_mcp.system.text import pluralize
 from dynamic_mcp.upstream.process.child import kill_all
 
 log = logging.getLogger("dynamic_mcp")
@@ -62,7 +62,7 @@ def serve(argument: str | None, options: LogOptions) -> None:
         logs.take(config.log)
         _warn(config, known=())
         if sys.stdin.isatty():
-            words = _ON_A_TERMINAL.format(command=command(file), count=counted(len(config.groups), "group"))
+            words = _ON_A_TERMINAL.format(command=command(file), count=pluralize(len(config.groups), "group"))
             print(log_output.escaped(words, keep="\n"), file=sys.stderr)  # noqa: T201
         stdout = _stdout_to_ourselves()
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
@@ -75,7 +75,7 @@ def serve(argument: str | None, options: LogOptions) -> None:
 
 
 async def _serve(config: Config, stdout: int, logs: _Logs) -> None:
-    log.info("serving %s: %s", config.file, counted(len(config.groups), "group"))
+    log.info("serving %s: %s", config.file, pluralize(len(config.groups), "group"))
     gc.freeze()  # what is there now stays to the end, and need not be looked through for garbage again and again
     gc.enable()
     known = logins(config.file, may_open_browser=True)
@@ -143,7 +143,7 @@ class _Reload:
 
     def _take(self, config: Config) -> None:
         self._logs.take(config.log)
-        log.info("%s has changed: %s", config.file, counted(len(config.groups), "group"))
+        log.info("%s has changed: %s", config.file, pluralize(len(config.groups), "group"))
         _warn(config, known=(*self.config.distrust, *self.config.warnings))
         self.config = config
         self._proxy.apply(config)

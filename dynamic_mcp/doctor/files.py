@@ -16,7 +16,7 @@ from dynamic_mcp.config.secrets import plain_secrets
 from dynamic_mcp.doctor.findings import Finding, Level, of_config
 from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.system.own_command import quoted
-from dynamic_mcp.system.text import counted
+from dynamic_mcp.system.text import pluralize
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _OTHERS_READ = stat.S_IRGRP | stat.S_IROTH
@@ -42,7 +42,7 @@ def check(file: Path, environment: Mapping[str, str]) -> tuple[Config | None, li
 def _counted(config: Config) -> str:
     off = disabled(config.file)
     switched_off = f", {len(off)} disabled" if off else ""
-    return f"valid: {counted(len(config.groups), 'group')}{switched_off}"
+    return f"valid: {pluralize(len(config.groups), 'group')}{switched_off}"
 
 
 def _access(file: Path, *, has_secrets: bool) -> Iterator[Finding]:

@@ -24,8 +24,8 @@ from dynamic_mcp.groups.lifecycle import Lifecycle, State
 from dynamic_mcp.groups.live_catalog import LiveCatalog
 from dynamic_mcp.groups.retry import Attempts
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.system.clock import Clock, LoopClock, set_or_passed
-from dynamic_mcp.system.text import counted
+from dynamic_mcp.system.clock import Clock, LoopClock, wait_for_event
+from dynamic_mcp.system.text import pluralize
 from dynamic_mcp.upstream.call import Caller
 from dynamic_mcp.upstream.link import Link
 from dynamic_mcp.upstream.open import ClientHello, ServerHello, open_link, result_of
@@ -333,7 +333,7 @@ class Group:
         self._link, self._lifecycle.error = link, None
         self.use.begin()
         took = f"after {self._clock.now() - began:.1f} s"
-        self._lifecycle.enter(State.READY, f"{counted(len(catalog.tools), 'tool')}, {took}")
+        self._lifecycle.enter(State.READY, f"{pluralize(len(catalog.tools), 'tool')}, {took}")
         self._observer.opened(self)  # before those who wait for the link send over it
         self._end_attempt()
         return link
@@ -372,7 +372,7 @@ class Group:
         return result_of(answer, self.config, method)
 
     async def _woken_within(self, seconds: float) -> None:
-        await set_or_passed(self._wake, seconds, self._clock)
+        await wait_for_event(self._wake, seconds, self._clock)
         self._wake.clear()
 
     # --- state changes: no await below this line ---------------------------------------------------------

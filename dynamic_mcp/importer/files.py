@@ -98,7 +98,7 @@ def _made(directory: Path) -> list[Path]:
     is_ours = any(directory.is_relative_to(own) for own in (paths.config_dir(), paths.state_dir()))
     try:
         if is_ours:
-            paths.make_private(directory)
+            paths.make_private_dir(directory)
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
         raise FileError(directory, f"cannot be made: {_reason(exc)}") from exc

@@ -141,7 +141,7 @@ class Journal:
         number = max((int(folder.name) for folder in self._folders()), default=0) + 1
         folder = self._folder / str(number)
         try:
-            paths.make_private(self._folder)
+            paths.make_private_dir(self._folder)
             folder.mkdir(mode=0o700)
             for place, change in enumerate(changes):
                 if change.before is not None:

@@ -27,24 +27,24 @@ class Lines:
     def feed(self, data: bytes) -> list[bytes]:
         """Return the lines that `data` completes, without their ends."""
         if b"\n" not in data:
-            self._keep(data)
+            self._append(data)
             return []
         first, *lines, rest = data.split(b"\n")
         if len(data) > self._limit:
-            lines = [self._bounded(line) for line in lines]
-        self._keep(first)
-        lines.insert(0, self.rest())
-        self._keep(rest)
+            lines = [self._truncate(line) for line in lines]
+        self._append(first)
+        lines.insert(0, self.take_rest())
+        self._append(rest)
         return lines
 
-    def rest(self) -> bytes:
+    def take_rest(self) -> bytes:
         """Return what came after the last line end, and forget it."""
         line, size, head = b"".join(self._parts), self._size, self._head
         self._parts.clear()
         self._size, self._head = 0, b""
-        return self._bounded(line, size, head)
+        return self._truncate(line, size, head)
 
-    def _keep(self, data: bytes) -> None:
+    def _append(self, data: bytes) -> None:
         if not data:
             return
         self._parts.append(data)
@@ -54,7 +54,7 @@ class Lines:
             self._head = self._head or kept[:_EDGE]
             self._parts[:] = [kept[-_EDGE:]]
 
-    def _bounded(self, line: bytes, size: int = 0, head: bytes = b"") -> bytes:
+    def _truncate(self, line: bytes, size: int = 0, head: bytes = b"") -> bytes:
         size = max(size, len(line))
         if size <= self._limit:
             return line
@@ -96,12 +96,12 @@ _ANSWER = rb'"(?:result|error)"\s*:'
 _METHOD = rb'"method"\s*:\s*"[^"\\]{0,200}"'
 
 
-def answered_id(line: bytes) -> Raw | None:
+def find_response_id(line: bytes) -> Raw | None:
     """Find the id of an answer that cannot be parsed, so that its request can fail."""
     return _find_id(line, rb'"id"\s*:\s*' + _ID + rb"\s*,\s*" + _ANSWER, _ANSWER)
 
 
-def asked_id(line: bytes) -> Raw | None:
+def find_request_id(line: bytes) -> Raw | None:
     """Find the id of a request that cannot be parsed, so that it can be answered."""
     either = rb'(?:"id"\s*:\s*' + _ID + rb"\s*,\s*" + _METHOD + rb"|" + _METHOD + rb'\s*,\s*"id"\s*:\s*' + _ID + rb")"
     return _find_id(line, either, _METHOD)

@@ -13,7 +13,7 @@ _DIGEST = 8
 _SCHEME = "dynamic-mcp://"
 
 
-def listed_name(group: str, name: str) -> str:
+def qualified_name(group: str, name: str) -> str:
     """Return `<group>__<name>`, or where clients do not take that, a shortened form that is always the same."""
     full = f"{group}__{name}"
     return full if _ALLOWED.fullmatch(full) else hashed_name(group, name)

@@ -16,7 +16,7 @@ from msgspec import Raw
 from dynamic_mcp.errors import INVALID_REQUEST, PARSE_ERROR
 
 ABSENT = Raw()
-_LONGEST_COMPARED = 1 << 20
+_MAX_DUPLICATE_SEARCH_BYTES = 1 << 20
 NULL = Raw(b"null")
 EMPTY_OBJECT = Raw(b"{}")
 EMPTY_ARRAY = Raw(b"[]")
@@ -54,7 +54,7 @@ _decode_elements = msgspec.json.Decoder(list[Raw]).decode
 _decode_text = msgspec.json.Decoder(str).decode
 encode = msgspec.json.Encoder().encode
 # What msgspec raises for what it does not take; not all of it is refused by JSON, so a slower look follows.
-_NOT_TAKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 # --- reading -----------------------------------------------------------------------------------------
@@ -70,8 +70,8 @@ def parse(line: bytes) -> Frame:
         line = _valid_utf8(line)
     try:
         return _decode(line)
-    except _NOT_TAKEN:
-        return _frame_of(members(line))
+    except _DECODE_ERRORS:
+        return _build_frame(members(line))
 
 
 def is_batch(line: bytes) -> bool:
@@ -83,7 +83,7 @@ def members(data: bytes | Raw) -> dict[str, Raw]:
     """Split a JSON object into its members, each value's bytes untouched. Raises Malformed."""
     try:
         return _decode_members(data)
-    except _NOT_TAKEN:
+    except _DECODE_ERRORS:
         found = _split(bytes(data))
         if not isinstance(found, dict):
             raise Malformed("not a JSON object", INVALID_REQUEST) from None
@@ -113,7 +113,7 @@ def elements(data: bytes | Raw) -> list[Raw]:
     """Split a JSON array into its elements, each one's bytes untouched. Raises Malformed."""
     try:
         return _decode_elements(data)
-    except _NOT_TAKEN:
+    except _DECODE_ERRORS:
         found = _split(bytes(data))
         if not isinstance(found, list):
             raise Malformed("not a JSON array", INVALID_REQUEST) from None
@@ -126,7 +126,7 @@ def text(data: Raw | None) -> str | None:
         return None
     try:
         return _decode_text(data)
-    except _NOT_TAKEN:
+    except _DECODE_ERRORS:
         try:
             value = json.loads(bytes(data))
         except (ValueError, RecursionError):
@@ -139,48 +139,52 @@ def value(data: Raw) -> object:
     """Return what `data` holds as Python values; None where it is too deep or too odd to be read."""
     try:
         return msgspec.json.decode(data)
-    except _NOT_TAKEN:
+    except _DECODE_ERRORS:
         try:
             return json.loads(bytes(data))
         except (ValueError, RecursionError):
             return None
 
 
-def said_twice(data: bytes | Raw, *, is_flat: bool = False) -> str | None:
+def find_duplicate_name(data: bytes | Raw, *, is_flat: bool = False) -> str | None:
     """Return a name that an object gives twice, this one or, unless `is_flat`, one inside of it; None for none.
 
     What is longer than 1 MiB is not looked through.
     """
     source = bytes(data)
-    if source.count(b":") < 2 or len(source) > _LONGEST_COMPARED or _adds_up(source, is_flat=is_flat):
+    if (
+        source.count(b":") < 2
+        or len(source) > _MAX_DUPLICATE_SEARCH_BYTES
+        or _is_certainly_unique(source, is_flat=is_flat)
+    ):
         return None
     found: list[str | None] = []  # for each object, the outermost last
     try:
-        json.loads(source, object_pairs_hook=lambda pairs: found.append(_twice(pairs)), parse_int=str)
+        json.loads(source, object_pairs_hook=lambda pairs: found.append(_first_duplicate(pairs)), parse_int=str)
     except (ValueError, RecursionError):
         return None
     return found[-1] if is_flat else next((name for name in found if name is not None), None)
 
 
-def are_all(kept: Mapping[str, Raw], source: bytes | Raw) -> bool:
+def has_unique_names(members: Mapping[str, Raw], source: bytes | Raw) -> bool:
     """Tell, cheaply, that these members are all that an object without white space has: it names none twice.
 
     False says nothing.
     """
-    return len(source) == 1 + sum(len(name) + len(value) + 4 for name, value in kept.items())
+    return len(source) == 1 + sum(len(name) + len(value) + 4 for name, value in members.items())
 
 
-def _adds_up(source: bytes, *, is_flat: bool) -> bool:
+def _is_certainly_unique(source: bytes, *, is_flat: bool) -> bool:
     try:
         plain = msgspec.json.format(source, indent=-1)
         if not is_flat and plain.find(b"{", 1) >= 0:
             return False
-        return are_all(_decode_members(plain), plain)
-    except _NOT_TAKEN:
+        return has_unique_names(_decode_members(plain), plain)
+    except _DECODE_ERRORS:
         return False
 
 
-def _twice(pairs: list[tuple[str, object]]) -> str | None:
+def _first_duplicate(pairs: list[tuple[str, object]]) -> str | None:
     names: set[str] = set()
     for name, _ in pairs:
         if name in names:
@@ -205,19 +209,19 @@ def _valid_utf8(line: bytes) -> bytes:
     return line.removeprefix(b"\xef\xbb\xbf")
 
 
-def _frame_of(found: dict[str, Raw]) -> Frame:
+def _build_frame(members: dict[str, Raw]) -> Frame:
     """Build a frame from members among which are unknown ones, or known ones of the wrong type."""
-    id = found.pop("id", ABSENT)
-    frame = VendorFrame(id=id, jsonrpc=text(found.pop("jsonrpc", None)) or "")
-    if "method" in found:
-        method = text(found.pop("method"))
+    id = members.pop("id", ABSENT)
+    frame = VendorFrame(id=id, jsonrpc=text(members.pop("jsonrpc", None)) or "")
+    if "method" in members:
+        method = text(members.pop("method"))
         if not method:
             raise Malformed("`method` is not a string", INVALID_REQUEST, id if is_request_id(id) else NULL)
         frame.method = method
-    frame.params = found.pop("params", ABSENT)
-    frame.result = found.pop("result", ABSENT)
-    frame.error = found.pop("error", ABSENT)
-    frame.extra = found
+    frame.params = members.pop("params", ABSENT)
+    frame.result = members.pop("result", ABSENT)
+    frame.error = members.pop("error", ABSENT)
+    frame.extra = members
     return frame
 
 
@@ -321,10 +325,10 @@ def answer_line(id: Raw, answer: Frame) -> bytes:
     kind, payload = (b',"result":', answer.result) if len(answer.result) else (b',"error":', answer.error)
     if type(answer) is Frame:
         return b"".join((b'{"jsonrpc":"2.0","id":', id, kind, payload, b"}\n"))
-    return b"".join((b'{"jsonrpc":"2.0","id":', id, kind, payload, _extra(answer), b"}\n"))
+    return b"".join((b'{"jsonrpc":"2.0","id":', id, kind, payload, _extra_members(answer), b"}\n"))
 
 
-def _extra(frame: Frame) -> bytes:
+def _extra_members(frame: Frame) -> bytes:
     if not isinstance(frame, VendorFrame) or not frame.extra:
         return b""
     return b"," + encode(frame.extra)[1:-1]
@@ -347,10 +351,10 @@ def compact(data: Raw) -> bytes:
     """Take the white space out of a JSON text and change nothing else: no number, no order, no escape."""
     try:
         return msgspec.json.format(bytes(data), indent=-1)
-    except _NOT_TAKEN:
+    except _DECODE_ERRORS:
         return bytes(data)
 
 
-def joined(lines: Iterable[bytes]) -> bytes:
+def join_batch(lines: Iterable[bytes]) -> bytes:
     """Write answers as one batch, the array of protocol 2025-03-26."""
     return b"[" + b",".join(line.rstrip(b"\n") for line in lines) + b"]\n"

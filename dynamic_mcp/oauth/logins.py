@@ -106,7 +106,7 @@ class Logins:
         async with self._one_at_a_time:
             lock = FileLock(self._folder / f"{key(remote)}.browser")
             try:
-                if not lock.take():
+                if not lock.try_acquire():
                     return  # another proxy has asked the same person
             except OSError:
                 log.debug("group %s: other proxies may open a browser too", group)
@@ -118,7 +118,7 @@ class Logins:
                     if await open_link(url):
                         await pending.is_done()
             finally:
-                lock.leave()
+                lock.release()
 
 
 async def _log_in(bearer: Bearer, shown: asyncio.Future[str]) -> bool:

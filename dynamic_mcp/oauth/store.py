@@ -92,12 +92,12 @@ class Store:
             try:
                 yield
             finally:
-                self._lock.leave()
+                self._lock.release()
 
     async def _wait_for_lock(self) -> None:
         until = time.monotonic() + LOCK_S
         try:
-            while not self._lock.take():
+            while not self._lock.try_acquire():
                 if time.monotonic() > until:
                     log.warning("%s is locked by another process for too long: continuing without it", self._folder)
                     return

@@ -119,7 +119,7 @@ class LogFile:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
-        paths.make_private(self._path.parent)
+        paths.make_private_dir(self._path.parent)
         self._descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     def _has_moved(self) -> bool:

@@ -211,7 +211,7 @@ def own_arguments(params: Mapping[str, Raw]) -> dict[str, Raw]:
         found = wire.members(given)
     except wire.Malformed:
         raise InvalidArguments("`arguments` is not an object") from None
-    if not wire.are_all(found, given):
+    if not wire.has_unique_names(found, given):
         arguments.refuse_twice(given, is_flat=True)
     return found
 

@@ -51,7 +51,7 @@ class Prompts:
             return found[0]
         if not found:
             raise self._unknown(name, groups)
-        candidates = " or ".join(f"`{names.listed_name(group.name, own)}`" for group, own in found)
+        candidates = " or ".join(f"`{names.qualified_name(group.name, own)}`" for group, own in found)
         raise InvalidArguments(f"more than one group has a prompt named `{name}`", hint=f"ask for {candidates}")
 
     def _unknown(self, name: str, groups: list[Group]) -> DynamicMcpError:
@@ -71,7 +71,7 @@ class Prompts:
         found: dict[str, tuple[Group, str]] = {}
         for group in groups:
             for own in group.known.entries(ListKind.PROMPTS) if group.known else ():
-                name = names.listed_name(group.name, own)
+                name = names.qualified_name(group.name, own)
                 found[name if name not in found else names.hashed_name(group.name, own)] = (group, own)
         return found
 

@@ -41,7 +41,7 @@ def delays(first_s: float, longest_s: float, jitter: Callable[[], float]) -> Ite
         delay_s = min(delay_s * 2, longest_s)
 
 
-async def set_or_passed(event: asyncio.Event, seconds: float, clock: Clock) -> None:
+async def wait_for_event(event: asyncio.Event, seconds: float, clock: Clock) -> None:
     """Wait until an event is set, for so many seconds at most; infinity is no bound."""
     if seconds == math.inf:
         await event.wait()

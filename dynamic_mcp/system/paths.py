@@ -29,10 +29,10 @@ def log_dir() -> Path:
     return platformdirs.user_log_path(_APP, appauthor=False)
 
 
-def make_private(directory: Path) -> None:
+def make_private_dir(directory: Path) -> None:
     """Make a directory, and those above it, for the owner alone; what is there stays as it is."""
     if not directory.is_dir():
-        make_private(directory.parent)
+        make_private_dir(directory.parent)
         directory.mkdir(mode=0o700, exist_ok=True)
 
 
@@ -42,13 +42,13 @@ def write_private(path: Path, data: bytes, *, durable: bool = True) -> None:
     A symbolic link at `path` is replaced, not followed. What is not `durable` may be lost when the machine stops.
     Raises OSError and then leaves nothing behind.
     """
-    make_private(path.parent)
+    make_private_dir(path.parent)
     _replace(path, data, durable=durable)
 
 
 def _replace(path: Path, data: bytes, *, durable: bool) -> None:
     written = path.with_name(f".new-{os.urandom(8).hex()}")
-    opened = open(written, "xb", opener=_privately)  # noqa: SIM115 - `Path.open` takes no opener; closed below
+    opened = open(written, "xb", opener=_open_private)  # noqa: SIM115 - `Path.open` takes no opener; closed below
     try:
         with opened as file:
             file.write(data)
@@ -61,7 +61,7 @@ def _replace(path: Path, data: bytes, *, durable: bool) -> None:
         raise
 
 
-def _privately(path: str, flags: int) -> int:
+def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
@@ -72,12 +72,12 @@ class FileLock:
         self._path = path
         self._descriptor: int | None = None
 
-    def take(self) -> bool:
+    def try_acquire(self) -> bool:
         """Take the lock if it is free, and tell whether it was. Raises OSError when the file cannot be opened."""
-        make_private(self._path.parent)
+        make_private_dir(self._path.parent)
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
         try:
-            if not _locked(descriptor):
+            if not _try_lock(descriptor):
                 os.close(descriptor)
                 return False
         except BaseException:
@@ -86,14 +86,14 @@ class FileLock:
         self._descriptor = descriptor
         return True
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Give the lock back. The file stays: removing it could give two holders a lock each."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
 
-def _locked(descriptor: int) -> bool:
+def _try_lock(descriptor: int) -> bool:
     if sys.platform == "win32":
         import msvcrt
 

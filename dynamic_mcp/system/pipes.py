@@ -42,7 +42,7 @@ class Sink(Protocol):
         """Take all of `data`."""
         ...
 
-    def unwritten(self) -> int:
+    def buffered_bytes(self) -> int:
         """How many bytes the other side has not taken yet."""
         ...
 
@@ -55,17 +55,17 @@ class Sink(Protocol):
         ...
 
 
-async def open_source(fd: int, receive: Callable[[bytes], None], ended: Callable[[], None]) -> Source:
+async def open_source(fd: int, receive: Callable[[bytes], None], on_end: Callable[[], None]) -> Source:
     """Read `fd`, which is closed in the end: every chunk goes to `receive`, then `ended` is called once."""
     if not _can_be_awaited(fd):
-        return _ThreadSource(fd, receive, ended)
-    reader = _Reader(receive, ended)
+        return _ThreadSource(fd, receive, on_end)
+    reader = _Reader(receive, on_end)
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: reader, _file(fd, "rb"))
     return transport
 
 
 async def open_sink(
-    fd: int, *, high: int, full: Callable[[], None], drained: Callable[[], None], ended: Callable[[], None]
+    fd: int, *, high: int, on_full: Callable[[], None], on_drain: Callable[[], None], on_end: Callable[[], None]
 ) -> Sink:
     """Write `fd`, which is closed in the end.
 
@@ -74,7 +74,7 @@ async def open_sink(
     """
     if not _can_be_awaited(fd):
         return _ThreadSink(fd)
-    writer = _Writer(high, full, drained, ended)
+    writer = _Writer(high, on_full, on_drain, on_end)
     await asyncio.get_running_loop().connect_write_pipe(lambda: writer, _file(fd, "wb"))
     return writer
 
@@ -93,13 +93,13 @@ def _can_be_awaited(fd: int) -> bool:
 class _Reader(asyncio.Protocol):
     def __init__(self, receive: Callable[[bytes], None], ended: Callable[[], None]) -> None:
         self._receive = receive
-        self._ended = ended
+        self._on_end = ended
 
     def data_received(self, data: bytes) -> None:
         self._receive(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._ended()
+        self._on_end()
 
 
 class _Writer(asyncio.BaseProtocol):
@@ -107,11 +107,11 @@ class _Writer(asyncio.BaseProtocol):
         self, high: int, full: Callable[[], None], drained: Callable[[], None], ended: Callable[[], None]
     ) -> None:
         self._high = high
-        self._ended = ended
+        self._on_end = ended
         self._closed = asyncio.Event()
         self._pipe: asyncio.WriteTransport
-        self._full = full
-        self._drained = drained
+        self._on_full = full
+        self._on_drain = drained
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._pipe = cast(asyncio.WriteTransport, transport)  # uvloop's own class is one by its methods only
@@ -119,19 +119,19 @@ class _Writer(asyncio.BaseProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed.set()
-        self._ended()
+        self._on_end()
 
     def pause_writing(self) -> None:
-        self._full()
+        self._on_full()
 
     def resume_writing(self) -> None:
-        self._drained()
+        self._on_drain()
 
     def write(self, data: bytes) -> None:
         if not self._pipe.is_closing():  # uvloop's own raises once the other side has gone
             self._pipe.write(data)
 
-    def unwritten(self) -> int:
+    def buffered_bytes(self) -> int:
         return self._pipe.get_write_buffer_size()
 
     def is_closing(self) -> bool:
@@ -152,7 +152,7 @@ class _ThreadSource:
     def __init__(self, fd: int, receive: Callable[[bytes], None], ended: Callable[[], None]) -> None:
         self._fd = fd
         self._receive = receive
-        self._ended = ended
+        self._on_end = ended
         self._loop = asyncio.get_running_loop()
         self._may_read = threading.Event()
         self._may_read.set()
@@ -177,7 +177,7 @@ class _ThreadSource:
                     self._loop.call_soon_threadsafe(self._take, chunk, taken)
                     taken.wait()
                     self._may_read.wait()
-            self._loop.call_soon_threadsafe(self._ended)
+            self._loop.call_soon_threadsafe(self._on_end)
 
     def _take(self, chunk: bytes, taken: threading.Event) -> None:
         if not self._closed:
@@ -192,18 +192,18 @@ class _ThreadSink:
         self._fd = fd
         self._loop = asyncio.get_running_loop()
         self._queue: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        self._unwritten = 0
+        self._buffered = 0
         self._closing = False
         self._closed = asyncio.Event()
         threading.Thread(target=self._write, daemon=True).start()
 
     def write(self, data: bytes) -> None:
         if not self._closing:
-            self._unwritten += len(data)
+            self._buffered += len(data)
             self._queue.put(data)
 
-    def unwritten(self) -> int:
-        return self._unwritten
+    def buffered_bytes(self) -> int:
+        return self._buffered
 
     def is_closing(self) -> bool:
         return self._closing
@@ -221,7 +221,7 @@ class _ThreadSink:
                 view = memoryview(data)
                 while view:
                     view = view[os.write(self._fd, view) :]
-                self._unwritten -= len(data)
+                self._buffered -= len(data)
         with contextlib.suppress(OSError):
             os.close(self._fd)
         with contextlib.suppress(RuntimeError):

@@ -56,7 +56,7 @@ def fits(schema: InputSchema, args: Raw) -> bool:
     if memoryview(args)[0] != _BRACE or not schema.takes(args):
         return False
     # a reader may take the first of two values, and the other was judged
-    return schema.asks_nothing or wire.said_twice(args) is None
+    return schema.asks_nothing or wire.find_duplicate_name(args) is None
 
 
 def repaired(schema: InputSchema, args: Raw | None, beside: Mapping[str, Raw], tool: str) -> Reading:
@@ -154,7 +154,7 @@ def _object(args: Raw | None) -> Reading | None:
 
 def refuse_twice(data: Raw, *, is_flat: bool = False) -> None:
     """Raise InvalidArguments where an object gives a name twice: which of the values counts, nobody says."""
-    name = wire.said_twice(data, is_flat=is_flat)
+    name = wire.find_duplicate_name(data, is_flat=is_flat)
     if name is not None:
         raise InvalidArguments(f"`{name[:100]}` is given twice, so nothing was called", hint="give each name once")
 

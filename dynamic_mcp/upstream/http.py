@@ -184,7 +184,7 @@ class HttpTransport:
                         self._take(event, id)
                     if end.when() is None and not self._link.awaits(id):
                         end.reschedule(asyncio.get_running_loop().time() + _END_WITHIN_S)
-        rest = stream.rest()
+        rest = stream.take_rest()
         if rest is not None:
             with contextlib.suppress(wire.Malformed):  # half a message says nothing
                 wire.parse(rest.data)
@@ -204,7 +204,7 @@ class HttpTransport:
 
     async def _is_resumed(self, id: bytes, stream: EventStream) -> bool:
         headers = (*self.headers_of_get(), (b"last-event-id", stream.last_id))
-        stream.reconnected()
+        stream.restart()
         patience = partial(self._link.left_s, id)
         is_there = False
         with contextlib.suppress(LinkLost):

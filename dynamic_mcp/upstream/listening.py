@@ -62,7 +62,7 @@ class Listening:
         headers = self._headers()
         if self._stream.last_id:
             headers += ((b"last-event-id", self._stream.last_id),)
-        self._stream.reconnected()
+        self._stream.restart()
         async with self._site.exchange("GET", headers) as response:
             if response.status_code != 200 or media_type(response) != "text/event-stream":
                 raise await self._site.refusal(response)

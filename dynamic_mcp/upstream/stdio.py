@@ -98,7 +98,7 @@ class StdioTransport:
         stdin = self._process.stdin
         if self._is_ending or stdin.is_closing():
             raise NotSent(self.group, self.ending(), hint=self._hint())
-        if stdin.unwritten() > self._max_unread:
+        if stdin.buffered_bytes() > self._max_unread:
             raise NotSent(self.group, "the server has stopped reading its input")
         stdin.write(line)
 
@@ -146,7 +146,7 @@ class StdioTransport:
 
     def _stdout_ended(self) -> None:
         """Treat the end of stdout as the end of the link; a last message without its line end still counts."""
-        rest = self._lines.rest()
+        rest = self._lines.take_rest()
         with contextlib.suppress(wire.Malformed):  # half a message says less than how the server ended
             wire.parse(rest)
             self.receive(rest)
@@ -158,7 +158,7 @@ class StdioTransport:
         self._loop.call_later(_DRAIN_S, self._over)
 
     def _over(self) -> None:
-        self._said(self._stderr.rest())
+        self._said(self._stderr.take_rest())
         self.lost(LinkLost(self.group, self.ending(), hint=self._hint()))
 
     def _hint(self) -> str:

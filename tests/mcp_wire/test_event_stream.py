@@ -61,7 +61,7 @@ def test_the_id_of_an_event_counts_once_the_event_is_whole() -> None:
     stream.feed(b"id: 1\ndata: a\n\nid: 2\ndata: b")
     assert stream.last_id == b"1"
 
-    stream.reconnected()
+    stream.restart()
     assert stream.feed(b"data: c\n\n") == [Event("message", b"c")]
     assert stream.last_id == b"1"
 
@@ -104,5 +104,5 @@ def test_what_stands_at_the_end_without_an_empty_line_can_be_had() -> None:
     stream = EventStream(100)
     stream.feed(b"data: a\ndata: b")
 
-    assert stream.rest() == Event("message", b"a\nb")
-    assert stream.rest() is None
+    assert stream.take_rest() == Event("message", b"a\nb")
+    assert stream.take_rest() is None

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from dynamic_mcp.mcp.lines import Lines, MultilineJoiner, Oversized, answered_id, asked_id
+from dynamic_mcp.mcp.lines import Lines, MultilineJoiner, Oversized, find_request_id, find_response_id
 
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -31,7 +31,7 @@ unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow]
     ],
 )
 def test_the_id_of_a_broken_message_is_found_where_writers_put_it(line: bytes, id: bytes | None) -> None:
-    found = answered_id(line)
+    found = find_response_id(line)
 
     assert (None if found is None else bytes(found)) == id
 
@@ -41,7 +41,7 @@ def test_the_id_of_a_broken_message_is_found_where_writers_put_it(line: bytes, i
 
 def _fed(lines: Lines, chunks: list[bytes]) -> list[bytes]:
     cut = [line for chunk in chunks for line in lines.feed(chunk)]
-    return [*cut, lines.rest()]
+    return [*cut, lines.take_rest()]
 
 
 @unhurried
@@ -79,7 +79,7 @@ def test_a_line_that_never_ends_is_not_kept() -> None:
     for _ in range(1000):
         assert lines.feed(b"x" * 1000) == []
 
-    rest = lines.rest()
+    rest = lines.take_rest()
     assert isinstance(rest, Oversized)
     assert rest.size == 1_000_000
     assert len(rest) < 10_000
@@ -141,7 +141,7 @@ def test_a_brace_without_an_end_is_given_up_at_the_limit() -> None:
     ],
 )
 def test_the_id_of_a_broken_request_is_not_taken_for_that_of_an_answer(line: bytes, id: bytes | None) -> None:
-    found = asked_id(line)
+    found = find_request_id(line)
 
     assert (None if found is None else bytes(found)) == id
-    assert (answered_id(line) is None) == (id is not None)
+    assert (find_response_id(line) is None) == (id is not None)

@@ -287,7 +287,7 @@ def test_messages_of_our_own_are_one_line_of_json() -> None:
 def test_a_batch_is_the_array_of_its_answers() -> None:
     lines = [wire.answer_line(Raw(b"1"), wire.result_frame(b"{}")), wire.notification_line("n")]
 
-    assert wire.joined(lines) == b'[{"jsonrpc":"2.0","id":1,"result":{}},{"jsonrpc":"2.0","method":"n"}]\n'
+    assert wire.join_batch(lines) == b'[{"jsonrpc":"2.0","id":1,"result":{}},{"jsonrpc":"2.0","method":"n"}]\n'
 
 
 def test_an_error_carries_code_message_and_data() -> None:
@@ -311,5 +311,5 @@ def test_an_error_carries_code_message_and_data() -> None:
     ],
 )
 def test_a_name_that_an_object_gives_twice_is_found(data: bytes, name: str | None, flat: str | None) -> None:
-    assert wire.said_twice(data) == name
-    assert wire.said_twice(data, is_flat=True) == flat
+    assert wire.find_duplicate_name(data) == name
+    assert wire.find_duplicate_name(data, is_flat=True) == flat

@@ -108,7 +108,9 @@ class Process:
         """Begin to read what the child writes, and to wait for its end; `stdin_ended` tells that it reads no more."""
         ours = self._launched
         self._watch(exited)
-        self.stdin = await open_sink(ours.stdin, high=1 << 20, full=_nothing, drained=_nothing, ended=stdin_ended)
+        self.stdin = await open_sink(
+            ours.stdin, high=1 << 20, on_full=_nothing, on_drain=_nothing, on_end=stdin_ended
+        )
         self._sources.append(await open_source(ours.stderr, receive_stderr, _nothing))
         self._sources.append(await open_source(ours.stdout, receive_stdout, stdout_ended))
 
