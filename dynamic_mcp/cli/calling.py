@@ -17,8 +17,8 @@ from dynamic_mcp.config.values import NO_LIMIT
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, NotFound, UpstreamError
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.names import closest
-from dynamic_mcp.system.own_command import command
-from dynamic_mcp.system.whole_files import LARGEST_BYTES
+from dynamic_mcp.system.file_reader import LARGEST_BYTES
+from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.tools import meta_tools
 
 _ERROR_CODE = UpstreamError.exit_code
@@ -87,7 +87,7 @@ async def _tools(made: Client, wanted: Wanted) -> Mapping[str, Raw]:
     if wanted.tool not in tools:
         tools = (await group.reread()).tools
     if wanted.tool not in tools:
-        hint = f"`{command('tools', group.name)}` lists them"
+        hint = f"`{format_command('tools', group.name)}` lists them"
         raise NotFound(f"tool of group `{group.name}`", wanted.tool, closest(wanted.tool, list(tools)), hint=hint)
     return tools
 

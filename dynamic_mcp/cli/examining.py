@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dynamic_mcp.cli.invocation import Invocation, without_groups
 from dynamic_mcp.cli.output import Output
-from dynamic_mcp.config.keys import path
+from dynamic_mcp.config.keys import format_path
 from dynamic_mcp.doctor.files import check as check_file
 from dynamic_mcp.doctor.findings import Examined, Finding, Level, exit_code
 from dynamic_mcp.system.text import pluralize
@@ -88,7 +88,7 @@ def _concerns(finding: Finding, group: str) -> bool:
 
 def _is_of(finding: Finding, group: str) -> bool:
     """Tell whether something stands in the entry of a group."""
-    entry = path(("mcpServers", group))
+    entry = format_path(("mcpServers", group))
     return finding.where == entry or finding.where.startswith((f"{entry}.", f"{entry}["))
 
 

@@ -12,7 +12,7 @@ from dynamic_mcp.cli.importing import journal, machine_of, now, write
 from dynamic_mcp.cli.installing import tell_limits
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.cli.own_program import own_program
-from dynamic_mcp.config.needs import needs
+from dynamic_mcp.config.needs import find_required_variables
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.importer import describe, locations
 from dynamic_mcp.importer.adapter import Adapter
@@ -142,7 +142,7 @@ def carried_out(setup: Setup, out: Output) -> list[str]:
     """Write the config and the tools' files; return the ids of what can be undone, the first first."""
     machine = machine_of(None)
     deeds = [write(setup.plan, setup.memories)]
-    needed = needs(setup.file, os.environ)
+    needed = find_required_variables(setup.file, os.environ)
     program, remark = own_program()
     for tool in setup.tools:
         wanted = replacing(

@@ -60,12 +60,12 @@ class Invocation:
 
 def without_groups(file: Path) -> str:
     """Say that a config has no groups, and how to get some."""
-    from dynamic_mcp.config.read import disabled
-    from dynamic_mcp.system.own_command import command
+    from dynamic_mcp.config.read import list_disabled
+    from dynamic_mcp.system.shell import format_command
 
-    off = disabled(file)
+    off = list_disabled(file)
     if off:
-        hint = f"`{command('enable', off[0])}` enables one"
+        hint = f"`{format_command('enable', off[0])}` enables one"
         return f"every server in `{file}` is disabled\nhint: {hint}"
     hint = "`dynamic-mcp add NAME -- COMMAND` adds one, `dynamic-mcp import` brings in those of your AI tools"
     return f"`{file}` has no groups yet\nhint: {hint}"
@@ -91,14 +91,14 @@ def invocation(named: str | None, *, quiet: bool, verbose: int, as_json: bool) -
 
 
 def _no_group(name: str, config: Config) -> Exception:
-    from dynamic_mcp.config.read import disabled
+    from dynamic_mcp.config.read import list_disabled
     from dynamic_mcp.errors import NotFound
     from dynamic_mcp.mcp.names import closest
-    from dynamic_mcp.system.own_command import command
+    from dynamic_mcp.system.shell import format_command
 
     names = [group.name for group in config.groups]
-    if name in disabled(config.file):
-        return NotFound("enabled group", name, hint=f"`{command('enable', name)}` enables it")
+    if name in list_disabled(config.file):
+        return NotFound("enabled group", name, hint=f"`{format_command('enable', name)}` enables it")
     listed = ", ".join(f"`{each}`" for each in names)
     hint = f"the groups of `{config.file}` are {listed}" if names else f"`{config.file}` has no groups"
     return NotFound("group", name, closest(name, names), hint=hint)

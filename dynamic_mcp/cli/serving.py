@@ -17,7 +17,7 @@ from dynamic_mcp.cli.invocation import config_file
 from dynamic_mcp.cli.running import loop_factory
 from dynamic_mcp.config.read import read
 from dynamic_mcp.config.resolved import Config, Log
-from dynamic_mcp.config.watch import Watch
+from dynamic_mcp.config.watch import ConfigWatcher
 from dynamic_mcp.embeddings import SemanticIndex
 from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.face.lines import OnSignal
@@ -27,7 +27,7 @@ from dynamic_mcp.observe import log_output
 from dynamic_mcp.observe.instances import Entry, GroupEntry, InstanceRegistry
 from dynamic_mcp.proxy.router import Proxy
 from dynamic_mcp.system import paths
-from dynamic_mcp.system.own_command import command
+from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.system.text import pluralize
 from dynamic_mcp.upstream.process.child import kill_all
 
@@ -62,7 +62,7 @@ def serve(argument: str | None, options: LogOptions) -> None:
         logs.take(config.log)
         _warn(config, known=())
         if sys.stdin.isatty():
-            words = _ON_A_TERMINAL.format(command=command(file), count=pluralize(len(config.groups), "group"))
+            words = _ON_A_TERMINAL.format(command=format_command(file), count=pluralize(len(config.groups), "group"))
             print(log_output.escaped(words, keep="\n"), file=sys.stderr)  # noqa: T201
         stdout = _stdout_to_ourselves()
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
@@ -125,7 +125,7 @@ class _Reload:
     """Puts what the config file becomes into the proxy."""
 
     def __init__(self, proxy: Proxy, config: Config, logs: _Logs) -> None:
-        self.watch = Watch(config, os.environ, take=self._take, refuse=self._refuse)
+        self.watch = ConfigWatcher(config, os.environ, on_config=self._take, on_error=self._refuse)
         self.config = config
         self._proxy = proxy
         self._logs = logs

@@ -32,43 +32,43 @@ class Client:
     names: tuple[str, ...]
     habit: str
     source: str
-    kept: frozenset[str] = frozenset()
-    dropped: tuple[str, ...] = ("*",)
-    listed: str = ""
+    always_passed: frozenset[str] = frozenset()
+    withheld: tuple[str, ...] = ("*",)
+    names_field: str = ""
     reference: str = ""
-    empties: bool = False
-    judges: bool = False
+    passes_empty: bool = False
+    inspects_values: bool = False
 
-    def passes(self, name: str) -> bool:
+    def passes_on(self, name: str) -> bool:
         """Tell whether a variable reaches a server without being asked for."""
-        return name in self.kept or not any(fnmatchcase(name, glob) for glob in self.dropped)
+        return name in self.always_passed or not any(fnmatchcase(name, glob) for glob in self.withheld)
 
     @property
     def can_be_asked(self) -> bool:
         """Tell whether an entry can ask for more."""
-        return bool(self.listed or self.reference)
+        return bool(self.names_field or self.reference)
 
-    def withheld(self, names: Iterable[str], entry: Mapping[str, object] | None = None) -> list[str]:
+    def list_withheld(self, names: Iterable[str], entry: Mapping[str, object] | None = None) -> list[str]:
         """Return which of these variables do not reach a server that has this entry."""
-        named = _named(entry or {}, self.listed)
-        return [name for name in names if name not in named and not self.passes(name)]
+        named = _requested_names(entry or {}, self.names_field)
+        return [name for name in names if name not in named and not self.passes_on(name)]
 
-    def asking(self, names: Iterable[str]) -> dict[str, object]:
+    def request_fields(self, names: Iterable[str]) -> dict[str, object]:
         """Return the field of an entry that asks for these variables; nothing where the tool cannot be asked."""
         names = list(names)
         if not names or not self.can_be_asked:
             return {}
-        if self.listed:
-            return {self.listed: names}
+        if self.names_field:
+            return {self.names_field: names}
         return {"env": {name: self.reference.replace("NAME", name) for name in names}}
 
 
-def client_of(tool: str) -> Client | None:
+def find_client(tool: str) -> Client | None:
     """Return what is known of a tool that withholds variables."""
     return next((client for client in CLIENTS if client.tool == tool), None)
 
 
-def client_named(name: str) -> Client | None:
+def find_client_by_name(name: str) -> Client | None:
     """Return the tool that calls itself so in `initialize`."""
     return next((client for client in CLIENTS if any(fnmatchcase(name, glob) for glob in client.names)), None)
 
@@ -78,13 +78,13 @@ def advice(unset: Iterable[str], empty: Iterable[str], name: str) -> str:
 
     An `empty` one counts where the client passes on nothing for what it does not have. Empty where all is well.
     """
-    client = client_named(name)
-    names = [*unset, *(empty if client is not None and client.empties else ())]
+    client = find_client_by_name(name)
+    names = [*unset, *(empty if client is not None and client.passes_empty else ())]
     if not names:
         return ""
     shown = ", ".join(f"`{each}`" for each in names)
     said = f"{shown} {'is' if len(names) == 1 else 'are'} not set for dynamic-mcp"
-    withheld = client.withheld(names) if client is not None else []
+    withheld = client.list_withheld(names) if client is not None else []
     if client is None or not withheld:
         return f"{said}: set {_it(names)} where the AI tool starts"
     if not client.can_be_asked:
@@ -96,9 +96,9 @@ def _it(names: list[str]) -> str:
     return "it" if len(names) == 1 else "them"
 
 
-def _named(entry: Mapping[str, object], listed: str) -> set[str]:
+def _requested_names(entry: Mapping[str, object], names_field: str) -> set[str]:
     """Return the variables that an entry sets or asks for."""
-    env, names = entry.get("env"), entry.get(listed) if listed else None
+    env, names = entry.get("env"), entry.get(names_field) if names_field else None
     found = set(env) if isinstance(env, Mapping) else set()
     for each in names if isinstance(names, list) else ():
         name = each.get("name") if isinstance(each, Mapping) else each
@@ -142,8 +142,8 @@ CLIENTS = (
         ("codex-mcp-client",),
         _ONLY_A_FEW,
         "https://developers.openai.com/codex/mcp",
-        kept=_SDK_NAMES | {"LANG", "LC_ALL", "TMPDIR", "TZ"} | _CERTIFICATES,
-        listed="env_vars",
+        always_passed=_SDK_NAMES | {"LANG", "LC_ALL", "TMPDIR", "TZ"} | _CERTIFICATES,
+        names_field="env_vars",
     ),
     Client(
         "gemini",
@@ -151,10 +151,10 @@ CLIENTS = (
         ("gemini-cli-mcp-client*",),
         "keeps variables that look like secrets to itself, but for those that its entry names",
         "https://geminicli.com/docs/tools/mcp-server/",
-        kept=_SDK_NAMES | {"LANG", "TMPDIR", "TMP", "COLORTERM"} | _NOT_FOR_GEMINI,
+        always_passed=_SDK_NAMES | {"LANG", "TMPDIR", "TMP", "COLORTERM"} | _NOT_FOR_GEMINI,
         reference="$NAME",
-        empties=True,
-        judges=True,
+        passes_empty=True,
+        inspects_values=True,
     ),
     Client(
         "roo-code",
@@ -162,7 +162,7 @@ CLIENTS = (
         ("Roo Code",),
         _ONLY_A_FEW,
         "https://docs.roocode.com/features/mcp/using-mcp-in-roo",
-        kept=_SDK_NAMES,
+        always_passed=_SDK_NAMES,
         reference="${env:NAME}",
     ),
     Client(
@@ -171,7 +171,7 @@ CLIENTS = (
         ("@librechat/api-client",),
         _ONLY_A_FEW,
         "https://www.librechat.ai/docs/configuration/librechat_yaml/object_structure/mcp_servers",
-        kept=_SDK_NAMES,
+        always_passed=_SDK_NAMES,
         reference="${NAME}",
     ),
     Client(
@@ -180,7 +180,7 @@ CLIENTS = (
         ("hermes*",),
         _ONLY_A_FEW,
         "https://hermes-agent.nousresearch.com/docs/user-guide/features/mcp",
-        kept=_SDK_NAMES - {"LOGNAME"} | {"LANG", "LC_ALL", "TMPDIR"},
+        always_passed=_SDK_NAMES - {"LOGNAME"} | {"LANG", "LC_ALL", "TMPDIR"},
         reference="${NAME}",
     ),
     Client(
@@ -189,7 +189,7 @@ CLIENTS = (
         ("continue-client", "continue-cli-client"),
         "passes on a few variables only",
         "https://docs.continue.dev/customize/deep-dives/mcp",
-        kept=_SDK_NAMES,
+        always_passed=_SDK_NAMES,
     ),
     Client(
         "claude-desktop",
@@ -197,7 +197,7 @@ CLIENTS = (
         ("claude-ai",),
         "passes on a few variables only",
         "https://modelcontextprotocol.io/docs/tools/debugging",
-        kept=_SDK_NAMES,
+        always_passed=_SDK_NAMES,
     ),
     Client(
         "mistral-vibe",
@@ -205,7 +205,7 @@ CLIENTS = (
         (),  # it says the name of its SDK
         "passes on a few variables only",
         "https://docs.mistral.ai/mistral-vibe/introduction/configuration",
-        kept=_SDK_NAMES,
+        always_passed=_SDK_NAMES,
     ),
     Client(
         "copilot-cli",
@@ -213,6 +213,6 @@ CLIENTS = (
         ("copilot-cli", "github-copilot-developer"),
         "keeps the variables of its own logins to itself",
         "https://docs.github.com/en/copilot/how-tos/copilot-cli/customize-copilot/add-mcp-servers",
-        dropped=_TAKEN_BY_COPILOT,
+        withheld=_TAKEN_BY_COPILOT,
     ),
 )

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from dynamic_mcp.config import jsonc
 from dynamic_mcp.config.keys import Keys
-from dynamic_mcp.config.keys import path as shown
+from dynamic_mcp.config.keys import format_path as shown
 from dynamic_mcp.config.source import Source
 
 _BOM = "\ufeff"
@@ -31,17 +31,17 @@ def put(text: str, path: Keys, value: object, *, order: Sequence[str] = ()) -> s
     way counts as missing; a number may be the length of its list. Raises JSONDecodeError,
     jsonc.DuplicateKeyError or NoPlaceError.
     """
-    bom, text = _parted(text)
-    depth, there = _way(text, path)
+    bom, text = _split_bom(text)
+    depth, there = _locate(text, path)
     if depth == len(path):
-        return bom + _changed(text, path, there, value)
-    key, inside = path[depth], _nested(path[depth + 1 :], value)
+        return bom + _replace(text, path, there, value)
+    key, inside = path[depth], _nest(path[depth + 1 :], value)
     if isinstance(there, dict) and isinstance(key, str):
         return bom + Source(text).insert(path[:depth], key, inside, at=_index(list(there), key, order))
     if isinstance(there, list) and key == len(there):
         return bom + Source(text).insert(path[:depth], key, inside)
     if there is None:
-        return bom + Source(text).replace(path[:depth], _nested((key,), inside))
+        return bom + Source(text).replace(path[:depth], _nest((key,), inside))
     raise NoPlaceError(path[:depth])
 
 
@@ -50,18 +50,18 @@ def drop(text: str, path: Keys) -> str:
 
     Where there is no such value the text stays as it is. Raises JSONDecodeError or jsonc.DuplicateKeyError.
     """
-    bom, text = _parted(text)
-    depth, _ = _way(text, path)
+    bom, text = _split_bom(text)
+    depth, _ = _locate(text, path)
     if not path or depth < len(path):
         return bom + text
     return bom + Source(text).drop(path)
 
 
-def _parted(text: str) -> tuple[str, str]:
+def _split_bom(text: str) -> tuple[str, str]:
     return (_BOM, text[1:]) if text.startswith(_BOM) else ("", text)
 
 
-def _way(text: str, path: Keys) -> tuple[int, object]:
+def _locate(text: str, path: Keys) -> tuple[int, object]:
     """Return how much of the path is there, and the value where it ends."""
     there = jsonc.loads(text)
     for depth, key in enumerate(path):
@@ -88,20 +88,20 @@ def _index(keys: list[str], key: str, order: Sequence[str]) -> int:
     return len(keys)
 
 
-def _nested(path: Keys, value: object) -> object:
+def _nest(path: Keys, value: object) -> object:
     for key in reversed(path):
         value = [value] if isinstance(key, int) else {key: value}
     return value
 
 
-def _changed(text: str, path: Keys, old: object, new: object) -> str:
+def _replace(text: str, path: Keys, old: object, new: object) -> str:
     if not (isinstance(old, dict) and isinstance(new, dict)):
         return text if _is_same(old, new) else Source(text).replace(path, new)
     for key in [key for key in old if key not in new]:
         text = Source(text).drop((*path, key))
     for key, value in new.items():
         here = (*path, key)
-        text = _changed(text, here, old[key], value) if key in old else Source(text).insert(path, key, value)
+        text = _replace(text, here, old[key], value) if key in old else Source(text).insert(path, key, value)
     return text
 
 

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from dynamic_mcp.config.values import Inherit
-from dynamic_mcp.system.whole_files import read_bytes
+from dynamic_mcp.system.file_reader import read_bytes
 
 _SAFE_NAMES = """
 HOME PATH USER LOGNAME SHELL TERM COLORTERM TZ TMPDIR TEMP TMP LANG LANGUAGE
@@ -25,7 +25,7 @@ PROCESSOR_ARCHITECTURE NUMBER_OF_PROCESSORS PSMODULEPATH
 _SAFE_PREFIXES = ("LC_", "XDG_")
 
 
-def inherited(environment: Mapping[str, str], choice: Inherit, *, platform: str) -> dict[str, str]:
+def inherit_variables(environment: Mapping[str, str], choice: Inherit, *, platform: str) -> dict[str, str]:
     """The variables that a program gets from ours; names in `choice` are globs, beside the safe ones.
 
     A glob after `!` holds back what the others pass on, whatever its case; the safe ones are always passed on.
@@ -46,7 +46,7 @@ def inherited(environment: Mapping[str, str], choice: Inherit, *, platform: str)
     return {n: value for n, value in environment.items() if may_inherit(fold(n)) and not value.startswith("()")}
 
 
-def merged(layers: Iterable[Mapping[str, str]], *, platform: str) -> dict[str, str]:
+def merge(layers: Iterable[Mapping[str, str]], *, platform: str) -> dict[str, str]:
     """All layers in one, later ones first; Windows does not tell `Path` from `PATH`."""
     if platform != "win32":
         return {name: value for layer in layers for name, value in layer.items()}
@@ -54,7 +54,7 @@ def merged(layers: Iterable[Mapping[str, str]], *, platform: str) -> dict[str, s
     return dict(folded.values())
 
 
-def env_file(path: Path) -> dict[str, str]:
+def read_env_file(path: Path) -> dict[str, str]:
     """The variables of an env file, taken literally. Raises OSError, or ValueError when it is not UTF-8."""
     from io import StringIO
 
@@ -65,7 +65,7 @@ def env_file(path: Path) -> dict[str, str]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def place(text: str, environment: Mapping[str, str], *, base: Path) -> Path:
+def resolve_path(text: str, environment: Mapping[str, str], *, base: Path) -> Path:
     """The path that a person wrote: `~` is their home, anything relative starts at `base`."""
     head, tail = text[:1], text[1:]
     home = environment.get("HOME") or environment.get("USERPROFILE")

@@ -22,15 +22,15 @@ _KIND = "x-kind"
 # The objects whose keys are names, in which `x-` means nothing.
 _MAPS = ("env", "headers", "mcpServers")
 
-Duration = Annotated[str | float | None, values.duration]
-IdleTime = Annotated[str | float | None, values.idle_time]
-Size = Annotated[str | int | None, values.limit]
-InheritEnv = Annotated[str | list[str] | None, values.inherit]
-EnvFiles = Annotated[str | list[str] | None, values.one_or_many]
-Variables = Annotated[dict[str, str], values.variables]
-Headers = Annotated[dict[str, str], values.headers]
-Url = Annotated[str, values.literal_url]
-Name = Annotated[str, values.group_name]
+Duration = Annotated[str | float | None, values.parse_duration]
+IdleTime = Annotated[str | float | None, values.parse_idle_time]
+Size = Annotated[str | int | None, values.parse_limit]
+InheritEnv = Annotated[str | list[str] | None, values.parse_inherit]
+EnvFiles = Annotated[str | list[str] | None, values.parse_list]
+Variables = Annotated[dict[str, str], values.check_variables]
+Headers = Annotated[dict[str, str], values.check_headers]
+Url = Annotated[str, values.check_literal_url]
+Name = Annotated[str, values.check_group_name]
 
 
 def root(tree: object) -> "Root":
@@ -338,4 +338,4 @@ class Root(Section, frozen=True, kw_only=True):
         """Judge the names of the servers too. Raises FlawError."""
         super().__post_init__()
         for name in self.servers:
-            values.group_name(name)
+            values.check_group_name(name)

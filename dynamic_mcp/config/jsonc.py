@@ -44,20 +44,20 @@ def parse(text: str) -> tuple[object, list[Keys]]:
     try:
         return _parse(text)
     except JSONDecodeError:
-        return _parse(blanked(text))
+        return _parse(blank_extensions(text))
 
 
-def blanked(text: str) -> str:
+def blank_extensions(text: str) -> str:
     """The text with spaces in the place of comments and trailing commas; lines and columns stay."""
-    return re.sub(_COMMA, _without_comma, uncommented(text))
+    return re.sub(_COMMA, _blank_comma, blank_comments(text))
 
 
-def uncommented(text: str) -> str:
+def blank_comments(text: str) -> str:
     """The text with spaces in the place of comments. Raises JSONDecodeError for one that does not end."""
-    return re.sub(_COMMENT, _without_comment, text)
+    return re.sub(_COMMENT, _blank_comment, text)
 
 
-def _without_comment(match: re.Match[str]) -> str:
+def _blank_comment(match: re.Match[str]) -> str:
     if match["block"] is not None and not match["end"]:
         raise JSONDecodeError("Unterminated comment", match.string, match.start())
     if match["block"] is None and match["line"] is None:
@@ -65,7 +65,7 @@ def _without_comment(match: re.Match[str]) -> str:
     return re.sub(r"[^\r\n]", " ", match[0])
 
 
-def _without_comma(match: re.Match[str]) -> str:
+def _blank_comma(match: re.Match[str]) -> str:
     return " " if match["trailing"] else match[0]
 
 
@@ -87,18 +87,18 @@ def _parse(text: str) -> tuple[object, list[Keys]]:
         value: object = json.loads(text, object_pairs_hook=build, parse_constant=refuse, parse_int=_integer)
     except RecursionError:
         raise JSONDecodeError("Nested too deeply", text, 0) from None
-    _refuse_half_characters(text)
-    return value, _paths(value, doubled) if doubled else []
+    _refuse_lone_surrogates(text)
+    return value, _find_paths(value, doubled) if doubled else []
 
 
-def _paths(root: object, doubled: list[tuple[object, str]]) -> list[Keys]:
+def _find_paths(root: object, doubled: list[tuple[object, str]]) -> list[Keys]:
     keys_of: dict[int, list[str]] = {}
     for value, key in doubled:
         keys_of.setdefault(id(value), []).append(key)
     return [(*path, key) for value, path in _walk(root) for key in keys_of.get(id(value), ())]
 
 
-def _refuse_half_characters(text: str) -> None:
+def _refuse_lone_surrogates(text: str) -> None:
     # json takes one half of a surrogate pair, and no program, file or terminal does
     for escape in re.finditer(_HALF, text) if "\\u" in text else ():
         if escape["half"]:

@@ -6,7 +6,7 @@ import re
 Keys = tuple[str | int, ...]
 
 
-def path(keys: Keys) -> str:
+def format_path(keys: Keys) -> str:
     """The keys as text: `mcpServers.github.args[0]`, `mcpServers["a b"].url`."""
     return "".join(map(_step, keys)).removeprefix(".")
 

@@ -65,7 +65,7 @@ def _type(annotation: Any) -> Any:  # Any: types are values here
     if origin is Annotated:
         judges = (each for each in parts[1:] if callable(each))
         bounds = [_bounds(each) for each in parts[1:] if isinstance(each, Meta)]
-        judged = next((_JUDGED[each] for each in judges), None)
+        judged = next((_TYPES_BY_FUNCTION[each] for each in judges), None)
         return judged if judged is not None else Annotated[(_type(parts[0]), *bounds)] if bounds else _type(parts[0])
     if origin in (Union, UnionType):
         return Union[tuple(map(_type, parts))]  # noqa: UP007 - its members are found here
@@ -79,20 +79,20 @@ def _bounds(meta: Meta) -> Any:
 
 
 # What pydantic is told of a type that a function judges.
-_JUDGED: dict[object, Any] = {
-    values.duration: Annotated[
+_TYPES_BY_FUNCTION: dict[object, Any] = {
+    values.parse_duration: Annotated[
         float | None,
-        PlainValidator(values.duration),
+        PlainValidator(values.parse_duration),
         WithJsonSchema({"anyOf": [_SECONDS, {"type": "string", "pattern": rf"^\s*{_LENGTH}\s*$"}, _NULL]}),
     ],
-    values.idle_time: Annotated[
+    values.parse_idle_time: Annotated[
         float | None,
-        PlainValidator(values.idle_time),
+        PlainValidator(values.parse_idle_time),
         WithJsonSchema({"anyOf": [_SECONDS, {"type": "string", "pattern": rf"^\s*({_LENGTH}|{_NEVER})\s*$"}, _NULL]}),
     ],
-    values.limit: Annotated[
+    values.parse_limit: Annotated[
         int | None,
-        PlainValidator(values.limit),
+        PlainValidator(values.parse_limit),
         WithJsonSchema(
             {
                 "anyOf": [
@@ -103,32 +103,32 @@ _JUDGED: dict[object, Any] = {
             }
         ),
     ],
-    values.inherit: Annotated[
+    values.parse_inherit: Annotated[
         values.Inherit | None,
-        PlainValidator(values.inherit),
+        PlainValidator(values.parse_inherit),
         WithJsonSchema({"anyOf": [{"enum": ["safe", "all"]}, _STRINGS, _NULL]}),
     ],
-    values.one_or_many: Annotated[
+    values.parse_list: Annotated[
         list[str] | None,
-        BeforeValidator(values.one_or_many),
+        BeforeValidator(values.parse_list),
         WithJsonSchema({"anyOf": [{"type": "string"}, _STRINGS, _NULL]}),
     ],
-    values.variables: Annotated[
+    values.check_variables: Annotated[
         dict[str, str],
-        AfterValidator(values.variables),
+        AfterValidator(values.check_variables),
         Field(json_schema_extra={"propertyNames": {"pattern": values.VARIABLE_NAME}}),
     ],
-    values.headers: Annotated[
+    values.check_headers: Annotated[
         dict[str, str],
-        AfterValidator(values.headers),
+        AfterValidator(values.check_headers),
         Field(json_schema_extra={"propertyNames": {"pattern": values.HEADER_NAME}}),
     ],
-    values.literal_url: Annotated[str, AfterValidator(values.literal_url)],
-    values.group_name: Annotated[
-        str, AfterValidator(values.group_name), Field(min_length=1, max_length=values.NAME_LENGTH)
+    values.check_literal_url: Annotated[str, AfterValidator(values.check_literal_url)],
+    values.check_group_name: Annotated[
+        str, AfterValidator(values.check_group_name), Field(min_length=1, max_length=values.NAME_LENGTH)
     ],
 }
-_JUDGED[form.kind] = Annotated[
+_TYPES_BY_FUNCTION[form.kind] = Annotated[
     Annotated[model(form.Program), Tag("stdio")] | Annotated[model(form.Remote), Tag("remote")],
     Discriminator(form.kind),
 ]

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from dynamic_mcp.config import form
-from dynamic_mcp.config.keys import Keys, path
+from dynamic_mcp.config.keys import Keys, format_path
 from dynamic_mcp.config.model import Root
 from dynamic_mcp.errors import ConfigError
 
@@ -50,21 +50,21 @@ class Problem:
     hint: str = ""
 
 
-def problems(tree: object) -> list[Problem]:
+def find_problems(tree: object) -> list[Problem]:
     """What the model finds wrong in a config, server by server."""
     try:
         Root.model_validate(tree)
     except ValidationError as exc:
-        return [_problem(details) for details in exc.errors(include_url=False, include_input=False)]
+        return [_to_problem(details) for details in exc.errors(include_url=False, include_input=False)]
     return []
 
 
-def duplicates(paths: Sequence[Keys]) -> list[Problem]:
+def duplicate_problems(paths: Sequence[Keys]) -> list[Problem]:
     """The keys that an object has twice."""
-    return [Problem(path(keys), "appears more than once", "rename or remove all but one") for keys in paths]
+    return [Problem(format_path(keys), "appears more than once", "rename or remove all but one") for keys in paths]
 
 
-def failure(file: Path, found: Sequence[Problem]) -> ConfigError:
+def to_error(file: Path, found: Sequence[Problem]) -> ConfigError:
     """All problems as one error: the first with its place, each of the others on a line of its own."""
     first, *others = found
     if not others:
@@ -77,9 +77,9 @@ def _with_hint(problem: Problem) -> str:
     return f"{problem.message} ({problem.hint})" if problem.hint else problem.message
 
 
-def _problem(details: ErrorDetails) -> Problem:
+def _to_problem(details: ErrorDetails) -> Problem:
     keys = details["loc"]
-    where = path(_in_file(keys))
+    where = format_path(_path_in_file(keys))
     context = details.get("ctx", {})
     match details["type"]:
         case "value_error":
@@ -101,21 +101,21 @@ def _problem(details: ErrorDetails) -> Problem:
             return Problem(where, _MESSAGES.get(kind) or details["msg"].lower())
 
 
-def _in_file(keys: Keys) -> Keys:
+def _path_in_file(keys: Keys) -> Keys:
     # below a server's name stands the tag of its kind, or a mark that the name itself is wrong
     return keys[:2] + keys[3:] if keys[:1] == ("mcpServers",) else keys
 
 
 def _unknown_field(keys: Keys) -> Problem:
     name = str(keys[-1])
-    fields = _fields(_section(keys[:-1]))
+    fields = _field_names(_section(keys[:-1]))
     near = get_close_matches(name, fields, 1)
     hint = "the fields here are " + ", ".join(f"`{field}`" for field in fields)
-    if len(keys) == 4 and keys[0] == "mcpServers" and any(name in _fields(kind) for kind in _KINDS.values()):
+    if len(keys) == 4 and keys[0] == "mcpServers" and any(name in _field_names(kind) for kind in _KINDS.values()):
         hint = f"{_KIND_HINT}; {hint}"
     elif near:
         hint = f"did you mean `{near[0]}`? {hint}"
-    return Problem(path(_in_file(keys)), "is an unknown field", hint)
+    return Problem(format_path(_path_in_file(keys)), "is an unknown field", hint)
 
 
 def _section(keys: Keys) -> type[form.Section]:
@@ -126,5 +126,5 @@ def _section(keys: Keys) -> type[form.Section]:
     return _SECTIONS[str(keys[-1])]
 
 
-def _fields(section: type[form.Section]) -> list[str]:
+def _field_names(section: type[form.Section]) -> list[str]:
     return [field.encode_name for field in structs.fields(section)]

@@ -22,7 +22,7 @@ class Expansion(Struct, frozen=True):
     text: str
     undefined: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
-    demanded: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
     empty: tuple[str, ...] = ()
 
 
@@ -36,17 +36,17 @@ def expand(text: str, environment: Mapping[str, str]) -> Expansion:
     found: list[Expansion] = []
 
     def fill(match: re.Match[str]) -> str:
-        found.append(_filled(match, environment))
+        found.append(_expand_reference(match, environment))
         return found[-1].text
 
     # a reference ends with a brace, so what follows the last one needs no search
     end = text.rfind("}") + 1
     return Expansion(
         text=re.sub(_REFERENCE, fill, text[:end]) + text[end:].replace("$${", "${"),
-        undefined=_once(name for part in found for name in part.undefined),
-        failures=_once(failure for part in found for failure in part.failures),
-        demanded=_once(name for part in found for name in part.demanded),
-        empty=_once(name for part in found for name in part.empty),
+        undefined=_unique(name for part in found for name in part.undefined),
+        failures=_unique(failure for part in found for failure in part.failures),
+        required=_unique(name for part in found for name in part.required),
+        empty=_unique(name for part in found for name in part.empty),
     )
 
 
@@ -60,7 +60,7 @@ def references(text: str, environment: Mapping[str, str]) -> Iterator[str]:
             yield name
 
 
-def _filled(reference: re.Match[str], environment: Mapping[str, str]) -> Expansion:
+def _expand_reference(reference: re.Match[str], environment: Mapping[str, str]) -> Expansion:
     name, sign, rest = reference["name"], reference["sign"], reference["rest"]
     if name is None:
         return Expansion("${")
@@ -73,10 +73,10 @@ def _filled(reference: re.Match[str], environment: Mapping[str, str]) -> Expansi
         return expand(rest, environment)
     if sign == "?":
         return Expansion(
-            reference[0], failures=(f"`${{{name}}}` is not set" + (f": {rest}" if rest else ""),), demanded=(name,)
+            reference[0], failures=(f"`${{{name}}}` is not set" + (f": {rest}" if rest else ""),), required=(name,)
         )
     return Expansion(reference[0], undefined=(name,))
 
 
-def _once(texts: Iterable[str]) -> tuple[str, ...]:
+def _unique(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(texts))

@@ -33,10 +33,10 @@ class FlawError(ValueError):
         self.hint = hint
 
 
-def seconds(value: object) -> float:
+def parse_seconds(value: object) -> float:
     """The seconds in a duration: `500ms`, `30s`, `1.5s`, `2m`, `2min`, `1h`, or a number of seconds."""
     if isinstance(value, str):
-        amount = _amount(value)
+        amount = _parse_amount(value)
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         amount = value
     else:
@@ -48,7 +48,7 @@ def seconds(value: object) -> float:
     return float(amount)
 
 
-def size(value: object) -> int:
+def parse_size(value: object) -> int:
     """The bytes in a size: `100kB`, `1.5 MB`, `64KiB`, or a number of bytes."""
     if isinstance(value, int) and not isinstance(value, bool):
         amount = value
@@ -61,28 +61,28 @@ def size(value: object) -> int:
     return amount
 
 
-def duration(value: object) -> float | None:
+def parse_duration(value: object) -> float | None:
     """The seconds in a duration, as `seconds` takes it; an empty text is None, as if it were left out."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
-    return seconds(value)
+    return parse_seconds(value)
 
 
-def idle_time(value: object) -> float | None:
+def parse_idle_time(value: object) -> float | None:
     """The seconds in a duration, or infinity for `never`."""
     is_never = isinstance(value, str) and value.strip().lower() == "never"
-    return math.inf if is_never else duration(value)
+    return math.inf if is_never else parse_duration(value)
 
 
-def limit(value: object) -> int | None:
+def parse_limit(value: object) -> int | None:
     """The bytes in a size, or `NO_LIMIT` for `off`."""
     if value is None:
         return None
     is_off = isinstance(value, str) and value.strip() == "off"
-    return NO_LIMIT if is_off else size(value)
+    return NO_LIMIT if is_off else parse_size(value)
 
 
-def inherit(value: object) -> Inherit | None:
+def parse_inherit(value: object) -> Inherit | None:
     """Which variables a program inherits: `safe`, `all`, or the names that it gets beside the safe ones."""
     match value:
         case None | "safe" | "all":
@@ -92,46 +92,46 @@ def inherit(value: object) -> Inherit | None:
     raise FlawError("must be `safe`, `all` or a list of names of variables")
 
 
-def one_or_many(value: object) -> object:
+def parse_list(value: object) -> object:
     """A list, also where the file has one text alone."""
     if value is not None and not isinstance(value, (str, list)):
         raise FlawError("must be a string or a list of strings")
     return [value] if isinstance(value, str) else value
 
 
-def literal_url(text: str) -> str:
+def check_literal_url(text: str) -> str:
     """A URL, or a text with variables in it that can only be judged once they are filled in."""
-    return text if "${" in text else url(text)
+    return text if "${" in text else check_url(text)
 
 
-def url(text: str) -> str:
+def check_url(text: str) -> str:
     """An `http`, `https` or `http+unix` URL with a host."""
     if not _is_url(text):
-        raise FlawError(f"is not a URL: `{_shown(_without_secrets(text))}`", hint=_url_hint(text))
+        raise FlawError(f"is not a URL: `{_printable(_redact(text))}`", hint=_url_hint(text))
     return text
 
 
-def group_name(text: str) -> str:
+def check_group_name(text: str) -> str:
     """A name that can be shown to a model: no control or invisible characters, and not too long."""
     if not text.strip() or not text.isprintable() or len(text) > NAME_LENGTH:
         raise FlawError(f"the name of a server must be 1 to {NAME_LENGTH} printable characters")
     return text
 
 
-def variables(env: Mapping[str, str]) -> Mapping[str, str]:
+def check_variables(env: Mapping[str, str]) -> Mapping[str, str]:
     """Environment variables that an operating system takes."""
-    return _named(env, VARIABLE_NAME, "the name of a variable must not be empty or have `=` in it")
+    return _check_names(env, VARIABLE_NAME, "the name of a variable must not be empty or have `=` in it")
 
 
-def headers(fields: Mapping[str, str]) -> Mapping[str, str]:
+def check_headers(fields: Mapping[str, str]) -> Mapping[str, str]:
     """HTTP headers with the names that RFC 9110, section 5.1 allows."""
-    return _named(fields, HEADER_NAME, "the name of a header must be letters, digits and hyphens")
+    return _check_names(fields, HEADER_NAME, "the name of a header must be letters, digits and hyphens")
 
 
-def _amount(text: str) -> float:
+def _parse_amount(text: str) -> float:
     match = re.fullmatch(_DURATION, text.strip().lower())
     if match is None:
-        raise FlawError(f"is not a duration: `{_shown(text)}`", hint=_DURATION_HINT)
+        raise FlawError(f"is not a duration: `{_printable(text)}`", hint=_DURATION_HINT)
     return float(match[1]) * _UNITS[match[2] or "s"]
 
 
@@ -147,18 +147,18 @@ def _is_url(text: str) -> bool:
         return False
 
 
-def _without_secrets(text: str) -> str:
+def _redact(text: str) -> str:
     return re.sub(r"//[^/@]*@", "//…@", re.split(r"[?#]", text)[0])
 
 
 def _url_hint(text: str) -> str:
-    near = [guess for guess in _near_urls(_without_secrets(text)) if _is_url(guess)]
+    near = [guess for guess in _suggest_urls(_redact(text)) if _is_url(guess)]
     if not near:
         return "write `https://host/path` or `http://host/path`"
-    return "did you mean " + " or ".join(f"`{_shown(guess)}`" for guess in near) + "?"
+    return "did you mean " + " or ".join(f"`{_printable(guess)}`" for guess in near) + "?"
 
 
-def _near_urls(text: str) -> list[str]:
+def _suggest_urls(text: str) -> list[str]:
     from difflib import get_close_matches
 
     if parts := re.fullmatch(r"([A-Za-z]+)(?::/*|//+)(.+)", text):
@@ -171,11 +171,11 @@ def _near_urls(text: str) -> list[str]:
     return [f"https://{text}"] if "." in text and "://" not in text else []
 
 
-def _shown(text: str) -> str:
+def _printable(text: str) -> str:
     return "".join(character if character.isprintable() else "\ufffd" for character in text[:200])
 
 
-def _named(values: Mapping[str, str], pattern: str, message: str) -> Mapping[str, str]:
+def _check_names(values: Mapping[str, str], pattern: str, message: str) -> Mapping[str, str]:
     for name in values:
         if not re.fullmatch(pattern, name):
             raise FlawError(message)  # the name itself may be a secret in the wrong place

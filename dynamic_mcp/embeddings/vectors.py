@@ -13,7 +13,7 @@ import msgspec
 
 from dynamic_mcp.embeddings.endpoint import Vector
 from dynamic_mcp.system import paths
-from dynamic_mcp.system.whole_files import read_bytes
+from dynamic_mcp.system.file_reader import read_bytes
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from dynamic_mcp.errors import DynamicMcpError
-from dynamic_mcp.system import paths, whole_files
+from dynamic_mcp.system import file_reader, paths
 
 
 class FileError(DynamicMcpError):
@@ -22,7 +22,7 @@ class FileError(DynamicMcpError):
 def read_bytes(file: Path) -> bytes | None:
     """Return what is in a file, None where there is none. Raises FileError."""
     try:
-        return whole_files.read_bytes(file)
+        return file_reader.read_bytes(file)
     except FileNotFoundError:
         return None
     except OSError as exc:

@@ -17,7 +17,7 @@ from dynamic_mcp.errors import DynamicMcpError, NotFound, NothingToUndo
 from dynamic_mcp.importer import files
 from dynamic_mcp.importer.tree import NOTHING
 from dynamic_mcp.system import paths
-from dynamic_mcp.system.whole_files import read_bytes
+from dynamic_mcp.system.file_reader import read_bytes
 
 FORM = 1
 MOST_DEEDS = 200

@@ -27,7 +27,7 @@ from dynamic_mcp.config.resolved import OAuth
 from dynamic_mcp.oauth.reach import Forbidden, Reach
 from dynamic_mcp.oauth.records import Client, Login, Token
 from dynamic_mcp.oauth.web import TIMEOUT_S, GuardedTransport, explained
-from dynamic_mcp.system.whole_files import read_bytes
+from dynamic_mcp.system.file_reader import read_bytes
 
 ASSERTION_S = 300
 _TOKEN = re.compile(r"[\x21-\x7e]{1,65536}")

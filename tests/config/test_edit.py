@@ -81,7 +81,7 @@ def same(one: object, other: object) -> bool:
 
 
 def comments(text: str) -> str:
-    return re.sub(r"\s", "", "".join(c for c, p in zip(text, jsonc.uncommented(text), strict=True) if c != p))
+    return re.sub(r"\s", "", "".join(c for c, p in zip(text, jsonc.blank_comments(text), strict=True) if c != p))
 
 
 @given(written(), JSON, st.data())

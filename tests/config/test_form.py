@@ -10,7 +10,7 @@ from msgspec import Struct, ValidationError
 from msgspec.structs import fields
 
 from dynamic_mcp.config import form
-from dynamic_mcp.config.problems import problems
+from dynamic_mcp.config.problems import find_problems
 
 Wrap = Callable[[dict[str, object]], dict[str, object]]
 
@@ -71,9 +71,9 @@ def is_taken(tree: object) -> bool:
     try:
         form.root(tree)
     except ValidationError:
-        assert problems(tree) != [], f"refused without words: {tree}"
+        assert find_problems(tree) != [], f"refused without words: {tree}"
         return False
-    assert problems(tree) == [], f"taken, though it is wrong: {tree}"
+    assert find_problems(tree) == [], f"taken, though it is wrong: {tree}"
     return True
 
 
@@ -127,4 +127,4 @@ def test_a_config_that_is_nested_without_sense_has_an_end(depth: int, key: str) 
         assert not taken
     else:
         assert taken
-    assert bool(problems({"mcpServers": {"a": server}})) is not taken
+    assert bool(find_problems({"mcpServers": {"a": server}})) is not taken

@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
-from dynamic_mcp.config.needs import Needs, needs
+from dynamic_mcp.config.needs import RequiredVariables, find_required_variables
 
 
-def of(tmp_path: Path, servers: dict[str, Any], settings: dict[str, Any] | None = None, **environment: str) -> Needs:
+def of(
+    tmp_path: Path, servers: dict[str, Any], settings: dict[str, Any] | None = None, **environment: str
+) -> RequiredVariables:
     file = tmp_path / "dynamic-mcp.json"
     file.write_text(json.dumps({"mcpServers": servers, "settings": settings or {}}))
-    return needs(file, environment)
+    return find_required_variables(file, environment)
 
 
 @pytest.mark.parametrize(
@@ -67,4 +69,4 @@ def test_what_inherit_env_names_is_needed_where_it_is_set_and_not_set_by_the_con
 
 def test_servers_that_want_everything_are_named(tmp_path: Path) -> None:
     servers = {"a": {"command": "x"}, "b": {"command": "x", "inherit_env": "safe"}, "c": {"url": "https://a.example"}}
-    assert of(tmp_path, servers, {"inherit_env": "all"}) == Needs((), {"a": frozenset()})
+    assert of(tmp_path, servers, {"inherit_env": "all"}) == RequiredVariables((), {"a": frozenset()})

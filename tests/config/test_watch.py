@@ -16,7 +16,7 @@ import pytest
 from dynamic_mcp.config import watch
 from dynamic_mcp.config.read import read
 from dynamic_mcp.config.resolved import Config, Program
-from dynamic_mcp.config.watch import Watch, directories
+from dynamic_mcp.config.watch import ConfigWatcher, directories_of
 from dynamic_mcp.errors import ConfigError
 
 BOUND_S = 15.0
@@ -30,7 +30,7 @@ class Heard:
         self.file = file
         self.taken: list[Config] = []
         self.refused: list[ConfigError] = []
-        self.watch = Watch(read(file, {}), {}, take=self._take, refuse=self._refuse)
+        self.watch = ConfigWatcher(read(file, {}), {}, on_config=self._take, on_error=self._refuse)
         self._change = asyncio.Event()
 
     async def takes(self, name: str) -> Config:
@@ -260,12 +260,12 @@ async def test_what_was_saved_before_the_watch_began_is_taken(file: Path) -> Non
 async def test_where_nothing_can_be_watched_the_content_is_read_instead(
     file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from dynamic_mcp.config import observer
+    from dynamic_mcp.config import directory_watcher
 
     def no_more(self: object, directories: object) -> bool:
         raise OSError(28, "inotify watch limit reached")
 
-    monkeypatch.setattr(observer.Directories, "watch", no_more)
+    monkeypatch.setattr(directory_watcher.DirectoryWatcher, "watch", no_more)
     monkeypatch.setattr(watch, "POLL_S", 0.05)
     async with watching(file) as heard:
         for name in ("second", "third"):
@@ -278,7 +278,7 @@ async def test_a_config_from_a_pipe_is_not_read_twice(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe.json"
     os.mkfifo(pipe)
     config = Config(file=pipe, groups=(), warnings=(), max_message_bytes=1)
-    unheard = Watch(config, {}, take=unexpected, refuse=unexpected)
+    unheard = ConfigWatcher(config, {}, on_config=unexpected, on_error=unexpected)
     async with asyncio.timeout(BOUND_S):
         await unheard.run()
 
@@ -297,7 +297,7 @@ def test_every_link_on_the_way_has_its_directory_watched(tmp_path: Path) -> None
     (real / "b" / "dir").symlink_to("../c")
     (real / "a" / "config").symlink_to(real / "b" / "dir" / "config")
 
-    assert directories([real / "a" / "config"]) == {real / "a", real / "b", real / "c"}
+    assert directories_of([real / "a" / "config"]) == {real / "a", real / "b", real / "c"}
 
 
 def unexpected(what: object) -> None:

@@ -32,11 +32,11 @@ _WRITING: list[type[FileSystemEvent]] = [
 ]
 
 
-class Directories:
+class DirectoryWatcher:
     """Directories that are watched; `happened` is called from another thread."""
 
-    def __init__(self, happened: Callable[[], None]) -> None:
-        self._handler = _Handler(happened)
+    def __init__(self, on_change: Callable[[], None]) -> None:
+        self._handler = _Handler(on_change)
         self._observer = Observer()
         self._observer.daemon = True
         self._watches: dict[tuple[Path, int], ObservedWatch] = {}
@@ -47,7 +47,7 @@ class Directories:
 
         Raises OSError when the system does not watch any more.
         """
-        wanted = {(path, path.stat().st_ino) for path in map(_nearest, directories)}
+        wanted = {(path, path.stat().st_ino) for path in map(_nearest_directory, directories)}
         for gone in self._watches.keys() - wanted:
             with contextlib.suppress(KeyError, OSError):  # the directory may have ended its watch itself
                 self._observer.unschedule(self._watches[gone])
@@ -64,11 +64,11 @@ class Directories:
 
 class _Handler(FileSystemEventHandler):
     def __init__(self, happened: Callable[[], None]) -> None:
-        self._happened = happened
+        self._on_change = happened
 
     def on_any_event(self, event: FileSystemEvent) -> None:
-        self._happened()
+        self._on_change()
 
 
-def _nearest(path: Path) -> Path:
+def _nearest_directory(path: Path) -> Path:
     return next((each for each in (path, *path.parents) if each.is_dir()), Path(path.anchor or "."))

@@ -13,7 +13,7 @@ LARGEST_BYTES = 64 << 20
 _OPEN_ALREADY = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
 
 
-class UnfitError(OSError):
+class UnsuitableFileError(OSError):
     """Something that is not read as a file: a device, a pipe, or one that is too large. `strerror` says which."""
 
 
@@ -23,10 +23,12 @@ def read_bytes(file: Path, *, may_be_piped: bool = False, most: int = LARGEST_BY
     With `may_be_piped` it may also be a pipe that the shell has opened, as `/dev/stdin` or what `<(…)` gives, and
     the null device is an empty file.
     """
-    return read(file, may_be_piped=may_be_piped, most=most)[0]
+    return read_with_status(file, may_be_piped=may_be_piped, most=most)[0]
 
 
-def read(file: Path, *, may_be_piped: bool = False, most: int = LARGEST_BYTES) -> tuple[bytes, os.stat_result]:
+def read_with_status(
+    file: Path, *, may_be_piped: bool = False, most: int = LARGEST_BYTES
+) -> tuple[bytes, os.stat_result]:
     """Return what is in a file as `read_bytes` does, and the status of the file that was read. Raises OSError."""
     is_piped = may_be_piped and os.path.abspath(file).startswith(_OPEN_ALREADY)  # noqa: PTH100 - a link stays one
     try:
@@ -41,7 +43,7 @@ def read(file: Path, *, may_be_piped: bool = False, most: int = LARGEST_BYTES) -
         _refuse_special(file, status, may_be_piped=may_be_piped, is_piped=is_piped)
         data = opened.read(most + 1)
     if len(data) > most:
-        raise UnfitError(errno.EFBIG, f"larger than {most >> 20} MiB", str(file))
+        raise UnsuitableFileError(errno.EFBIG, f"larger than {most >> 20} MiB", str(file))
     return data, status
 
 
@@ -51,7 +53,7 @@ def _refuse_special(file: Path, status: os.stat_result, *, may_be_piped: bool, i
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(file))
     is_pipe = is_piped and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode))
     if not (stat.S_ISREG(mode) or is_pipe or (may_be_piped and _is_null_device(status))):
-        raise UnfitError(errno.EINVAL, "not a regular file", str(file))
+        raise UnsuitableFileError(errno.EINVAL, "not a regular file", str(file))
 
 
 def _is_null_device(status: os.stat_result) -> bool:
