@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from dynamic_mcp.search import MAX_RESULTS, GroupIndex, Match, rank, summary
-from dynamic_mcp.search.ranking import Closeness
+from dynamic_mcp.search import MAX_RESULTS, GroupIndex, Match, rank, summarize
+from dynamic_mcp.search.ranking import Similarities
 from dynamic_mcp.search.synonyms import synonyms
-from dynamic_mcp.search.words import stem, words
+from dynamic_mcp.search.words import split_words, stem
 
 
 def part(group: str, description: str = "", **tools: Any) -> GroupIndex:  # Any: a description, or members of a tool
@@ -274,7 +274,7 @@ def test_words_count_beside_meaning() -> None:
 
 
 def test_a_tool_of_unknown_meaning_is_found_by_its_words() -> None:
-    similarity: list[Closeness] = [[None] * 6, [0.1, 0.9, 0.1], [None] * 4]
+    similarity: list[Similarities] = [[None] * 6, [0.1, 0.9, 0.1], [None] * 4]
 
     assert rank(ALL, "delete branch", similarity=similarity)[0].name == "delete_branch"
 
@@ -308,7 +308,7 @@ def test_every_tool_is_first_for_its_own_name(tools: dict[str, str]) -> None:
 
 @given(st.text(max_size=100))
 def test_words_are_lower_case_and_bounded(text: str) -> None:
-    for word in words(text):
+    for word in split_words(text):
         assert word
         assert len(word) <= 256
         assert stem(word)
@@ -324,4 +324,4 @@ def test_synonyms_go_both_ways_and_never_lead_to_the_word_itself() -> None:
 def test_a_summary_says_the_name_the_description_and_the_parameters() -> None:
     tool = {"description": "Open an issue.", **schema(title={}, body={})}
 
-    assert summary("createIssue", Raw(json.dumps(tool).encode())) == "create Issue. Open an issue. (title, body)"
+    assert summarize("createIssue", Raw(json.dumps(tool).encode())) == "create Issue. Open an issue. (title, body)"

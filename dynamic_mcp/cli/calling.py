@@ -140,13 +140,13 @@ def _show_selected(this: Invocation, result: Raw, wanted: Wanted) -> int:
     assert wanted.select is not None
     structured = wire.members(result).get("structuredContent")
     try:
-        data = results.data_of(structured, filter(None, contents.texts(result)))
-        this.out.json(selection.written(selection.value(wanted.select, data)).encode())
+        data = results.parse_data(structured, filter(None, contents.texts(result)))
+        this.out.json(selection.write_json(selection.select_value(wanted.select, data)).encode())
         return 0
     except selection.BadPath as exc:
         why = f"`{wanted.select}` cannot be applied to its result: {exc}"
     except LookupError:
-        why = f"nothing matches `{wanted.select}` in {selection.shape(data)}"
+        why = f"nothing matches `{wanted.select}` in {selection.describe_shape(data)}"
     except ValueError:
         why = "its result is not JSON"
     saved = contents.saved(bytes(result), ".json", wanted.save)

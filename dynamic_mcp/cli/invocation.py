@@ -85,7 +85,7 @@ def config_file(named: str | None, *, may_be_new: bool = False) -> Path:
 def invocation(named: str | None, *, quiet: bool, verbose: int, as_json: bool) -> Invocation:
     """Begin a command: its log goes to stderr, errors only unless it is to say more."""
     levels = ("error", "info", "debug")
-    log_output.to_terminal("error" if quiet else levels[min(verbose, 2)], sys.stderr)
+    log_output.log_to_terminal("error" if quiet else levels[min(verbose, 2)], sys.stderr)
     out = Output(sys.stdout, sys.stderr, os.environ, as_json=as_json, is_quiet=quiet, is_plain=verbose > 0)
     return Invocation(named, out, verbose)
 

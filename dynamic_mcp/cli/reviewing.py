@@ -75,7 +75,7 @@ def logs(this: Invocation, wanted: Wanted, *, is_following: bool) -> int:
 
 
 def _lines(folder: Path, *, is_following: bool) -> Iterator[str]:
-    for file in log_output.files(folder):
+    for file in log_output.find_log_files(folder):
         if file.name != log_output.FILE_NAME:
             yield from _all(file)
     yield from (_followed if is_following else _all)(folder / log_output.FILE_NAME)

@@ -24,7 +24,7 @@ from dynamic_mcp.face.lines import OnSignal
 from dynamic_mcp.face.lines import serve as serve_stdio
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.observe import log_output
-from dynamic_mcp.observe.instances import Entry, GroupEntry, InstanceRegistry
+from dynamic_mcp.observe.instances import GroupStatus, InstanceRegistry, InstanceStatus
 from dynamic_mcp.proxy.router import Proxy
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.shell import format_command
@@ -89,7 +89,7 @@ async def _serve(config: Config, stdout: int, logs: _Logs) -> None:
     reload = _Reload(proxy, config, logs)
     registry = InstanceRegistry(paths.state_dir() / "running")
     try:
-        async with _beside(reload.run(), registry.keep(lambda: _entry(proxy, reload.config))):
+        async with _beside(reload.run(), registry.publish(lambda: _entry(proxy, reload.config))):
             on_signal = OnSignal(reload.watch.reload, _exit_now)
             await serve_stdio(proxy, sys.stdin.fileno(), stdout, config.max_message_bytes, on_signal)
     finally:
@@ -103,7 +103,7 @@ class _Logs:
     def __init__(self, options: LogOptions) -> None:
         self.config = ""  # the file that is served, once it is known
         self._options = options
-        self._serving = log_output.Serving(options.level or Log().level, options.form or Log().form)
+        self._serving = log_output.ServerLog(options.level or Log().level, options.form or Log().form)
 
     def take(self, config: Log) -> None:
         """Log as the config says, where nothing else does."""
@@ -114,7 +114,7 @@ class _Logs:
     def tell_the_file(self, error: ConfigError) -> None:
         """Write down why there is no proxy; stderr hears of it from the command line."""
         self.close()
-        log_output.note(paths.log_dir(), f"did not start: {error}", config=self.config)
+        log_output.append_error(paths.log_dir(), f"did not start: {error}", config=self.config)
 
     def close(self) -> None:
         """Write what waits."""
@@ -165,13 +165,13 @@ async def _beside(*works: Coroutine[object, object, None]) -> AsyncIterator[None
         await asyncio.wait(tasks)
 
 
-def _entry(proxy: Proxy, config: Config) -> Entry:
+def _entry(proxy: Proxy, config: Config) -> InstanceStatus:
     """Return what `dynamic-mcp status` shows of this proxy."""
-    return Entry(
+    return InstanceStatus(
         config=str(config.file.absolute()),
         clients=[session.client for session in proxy.sessions],
         groups=[
-            GroupEntry(
+            GroupStatus(
                 name=group.name,
                 state=group.state.value,
                 reason=group.reason,

@@ -21,7 +21,7 @@ Vector: TypeAlias = "array[float]"
 HTTP_OK = 200
 
 
-class NoAnswerError(Exception):
+class EndpointError(Exception):
     """The endpoint is slow, away or not what it should be; the message says which."""
 
 
@@ -49,13 +49,13 @@ class Endpoint:
             async with asyncio.timeout(within_s):
                 return await self._embed(texts)
         except TimeoutError:
-            raise NoAnswerError(f"no answer within {within_s:g} s") from None
+            raise EndpointError(f"no answer within {within_s:g} s") from None
 
     async def open(self) -> AsyncClient:
         """Make ready, once, which may take longer than a query has time."""
         async with self._opening:
             if self._client is None:
-                self._client = await asyncio.to_thread(self._made)
+                self._client = await asyncio.to_thread(self._create_client)
             return self._client
 
     async def close(self) -> None:
@@ -72,12 +72,12 @@ class Endpoint:
         try:
             answer = await client.post(self._url, json=body)
         except (HTTPError, InvalidURL) as exc:
-            raise NoAnswerError(f"{type(exc).__name__}: {exc}") from exc
+            raise EndpointError(f"{type(exc).__name__}: {exc}") from exc
         if answer.status_code != HTTP_OK:
-            raise NoAnswerError(f"HTTP status {answer.status_code}")
-        return _vectors(answer.content, len(texts))
+            raise EndpointError(f"HTTP status {answer.status_code}")
+        return _parse_vectors(answer.content, len(texts))
 
-    def _made(self) -> AsyncClient:
+    def _create_client(self) -> AsyncClient:
         from httpx2 import AsyncClient
 
         key = self._config.api_key
@@ -106,21 +106,21 @@ def _is_local(url: str) -> bool:
         return False
 
 
-def _vectors(content: bytes, count: int) -> list[Vector]:
+def _parse_vectors(content: bytes, count: int) -> list[Vector]:
     try:
         items = msgspec.json.decode(content, type=_Answer).data
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        raise NoAnswerError(f"not an answer of an embeddings endpoint: {exc}") from exc
+        raise EndpointError(f"not an answer of an embeddings endpoint: {exc}") from exc
     if all(item.index is not None for item in items):
         items.sort(key=lambda item: item.index or 0)
     lengths = {len(item.embedding) for item in items}
     if len(items) != count or len(lengths) != 1 or 0 in lengths:
-        raise NoAnswerError(f"{len(items)} vectors of {sorted(lengths)} numbers for {count} texts")
-    return [_of_length_one(item.embedding) for item in items]
+        raise EndpointError(f"{len(items)} vectors of {sorted(lengths)} numbers for {count} texts")
+    return [_normalize(item.embedding) for item in items]
 
 
-def _of_length_one(numbers: list[float]) -> Vector:
+def _normalize(numbers: list[float]) -> Vector:
     length = math.hypot(*numbers)
     if not 0 < length < math.inf:
-        raise NoAnswerError("a vector that points nowhere")
+        raise EndpointError("a vector that points nowhere")
     return array("f", [number / length for number in numbers])

@@ -29,7 +29,7 @@ class _Head(msgspec.Struct, forbid_unknown_fields=True):
     form: int = 1
 
 
-class Vectors:
+class VectorStore:
     """The vectors of one model, on disk in a folder."""
 
     def __init__(self, folder: Path, model: str) -> None:
@@ -64,7 +64,7 @@ class Vectors:
             log.warning("vectors are not cached: `%s` cannot be written: %s", self._file.parent, exc.strerror or exc)
 
 
-def key_of(text: str) -> bytes:
+def text_key(text: str) -> bytes:
     """Return what a text is known by."""
     return sha256(text.encode("utf-8", "replace")).digest()[:_KEY]
 

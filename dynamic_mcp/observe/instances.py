@@ -23,13 +23,13 @@ from dynamic_mcp.system.file_reader import read_bytes
 log = logging.getLogger(__name__)
 
 # How often a proxy looks whether there is something new to tell, and says at least that it lives.
-LOOK_S = 2.0
-BEAT_S = 10.0
+CHECK_EVERY_S = 2.0
+HEARTBEAT_S = 10.0
 # A proxy that has not said so for this long is stopped, or gone.
-SILENT_S = 3 * BEAT_S
+SILENT_S = 3 * HEARTBEAT_S
 
 
-class GroupEntry(msgspec.Struct, frozen=True, kw_only=True):
+class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One group; `tools` is None while they are not known. `failures` are calls without a result."""
 
     name: str
@@ -41,21 +41,21 @@ class GroupEntry(msgspec.Struct, frozen=True, kw_only=True):
     failures: int
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):
     """How a proxy is: the config that it serves, who its clients are, and its groups."""
 
     config: str
     clients: list[str]
-    groups: list[GroupEntry]
+    groups: list[GroupStatus]
 
 
-class Running(msgspec.Struct, frozen=True, kw_only=True):
+class Instance(msgspec.Struct, frozen=True, kw_only=True):
     """One proxy on the roster; times are seconds since 1970."""
 
     pid: int
     version: str
     started_at: float
-    entry: Entry
+    status: InstanceStatus = msgspec.field(name="entry")  # its name in the file, which other versions read too
     silent_s: float = 0.0
 
 
@@ -66,18 +66,18 @@ class InstanceRegistry:
         self._folder = folder
         self._now = now
 
-    async def keep(self, entry: Callable[[], Entry]) -> None:
+    async def publish(self, status: Callable[[], InstanceStatus]) -> None:
         """Keep this process on the roster until cancelled; what cannot be written is said once."""
         file = self._folder / f"{os.getpid()}.json"
         started_at, beaten_at, written = self._now(), float("-inf"), None
         try:
             while True:
-                now, current = self._now(), entry()
-                if current != written or not 0 <= now - beaten_at < BEAT_S:
-                    running = Running(pid=os.getpid(), version=__version__, started_at=started_at, entry=current)
-                    await asyncio.to_thread(paths.write_private, file, _written(running), durable=False)
+                now, current = self._now(), status()
+                if current != written or not 0 <= now - beaten_at < HEARTBEAT_S:
+                    running = Instance(pid=os.getpid(), version=__version__, started_at=started_at, status=current)
+                    await asyncio.to_thread(paths.write_private, file, _encode(running), durable=False)
                     written, beaten_at = current, now
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(CHECK_EVERY_S)
         except OSError as exc:
             log.warning(
                 "`dynamic-mcp status` will not show this proxy: `%s` cannot be written: %s", file, exc.strerror
@@ -86,7 +86,7 @@ class InstanceRegistry:
             with contextlib.suppress(OSError):
                 file.unlink(missing_ok=True)
 
-    def running(self) -> list[Running]:
+    def list_instances(self) -> list[Instance]:
         """Return the proxies that run, longest first; files of those that are gone are removed."""
         found = [each for file in self._files() if (each := self._read(file)) is not None]
         return sorted(found, key=lambda each: each.started_at)
@@ -97,20 +97,20 @@ class InstanceRegistry:
         except OSError:
             return []
 
-    def _read(self, file: Path) -> Running | None:
+    def _read(self, file: Path) -> Instance | None:
         try:
             silent_s = max(0.0, self._now() - file.stat().st_mtime)
-            running = msgspec.json.decode(read_bytes(file), type=Running)
+            running = msgspec.json.decode(read_bytes(file), type=Instance)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):  # just removed, or of another version
             return None
-        if not _lives(running.pid, silent_s):
+        if not _is_alive(running.pid, silent_s):
             with contextlib.suppress(OSError):
                 file.unlink()
             return None
         return msgspec.structs.replace(running, silent_s=silent_s if silent_s > SILENT_S else 0.0)
 
 
-def _lives(pid: int, silent_s: float) -> bool:
+def _is_alive(pid: int, silent_s: float) -> bool:
     if sys.platform == "win32":  # there, signal 0 would end the process
         return silent_s < SILENT_S
     try:
@@ -122,11 +122,11 @@ def _lives(pid: int, silent_s: float) -> bool:
     return silent_s < 100 * SILENT_S  # a number may come again
 
 
-def _written(running: Running) -> bytes:
+def _encode(running: Instance) -> bytes:
     try:
         return msgspec.json.encode(running)
     except UnicodeEncodeError:  # a config whose path is not UTF-8, of which the odd bytes show as escapes
-        config = running.entry.config.encode("utf-8", "backslashreplace").decode()
+        config = running.status.config.encode("utf-8", "backslashreplace").decode()
         return msgspec.json.encode(
-            msgspec.structs.replace(running, entry=msgspec.structs.replace(running.entry, config=config))
+            msgspec.structs.replace(running, status=msgspec.structs.replace(running.status, config=config))
         )

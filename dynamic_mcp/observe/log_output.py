@@ -27,15 +27,15 @@ STDOUT = "dynamic_mcp.stdout"
 
 FILE_NAME = "dynamic-mcp.log"
 MAX_FILE_BYTES = 2 << 20
-KEPT_FILES = 3
+MAX_ROTATED_FILES = 3
 # Records that wait for a slow reader; what comes on top is counted and dropped.
-MAX_WAITING = 2000
+MAX_QUEUED_RECORDS = 2000
 # Lines of one server's stderr that go to the file: so many at once, and so many a second in the long run.
 STDERR_BURST = 200
 STDERR_A_SECOND = 20
 
 LEVELS = ("debug", "info", "warning", "error")
-FORMS = ("text", "json")
+FORMATS = ("text", "json")
 
 log = logging.getLogger("dynamic_mcp")
 
@@ -53,20 +53,20 @@ def group_of(record: logging.LogRecord) -> str | None:
     return str(record.args[0]) if is_about_one and record.args and isinstance(record.args, tuple) else None
 
 
-def to_terminal(level: str, stream: TextIO) -> None:
+def log_to_terminal(level: str, stream: TextIO) -> None:
     """Log for a command: straight to its stderr, nothing to the file."""
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(_Text("dynamic-mcp: "))
+    handler.setFormatter(_TextFormatter("dynamic-mcp: "))
     _replace_handlers([handler])
     _set_levels(handler, level)
 
 
-class Serving:
+class ServerLog:
     """The log of a serving proxy: stderr at a level and in a form, and the file; all can change while it runs."""
 
     def __init__(self, level: str, form: str, *, stderr: int = 2) -> None:
-        self._console = _InBackground(Descriptor(stderr), name="log to stderr")
-        self._file: _InBackground | None = None
+        self._console = _BackgroundHandler(Descriptor(stderr), name="log to stderr")
+        self._file: _BackgroundHandler | None = None
         self.configure(level, form)
 
     def configure(self, level: str, form: str, *, folder: Path | None = None, config: str = "") -> None:
@@ -74,10 +74,10 @@ class Serving:
 
         Records in the file name the `config` that is served.
         """
-        self._console.setFormatter(_Json() if form == "json" else _Text("dynamic-mcp: "))
+        self._console.setFormatter(_JsonFormatter() if form == "json" else _TextFormatter("dynamic-mcp: "))
         if folder is not None and self._file is None:
-            self._file = _InBackground(LogFile(folder), name="log to the file")
-            self._file.setFormatter(_Json(config))
+            self._file = _BackgroundHandler(LogFile(folder), name="log to the file")
+            self._file.setFormatter(_JsonFormatter(config))
             self._file.addFilter(StderrRateLimit())
         elif folder is None and self._file is not None:
             self._file.close()
@@ -92,10 +92,10 @@ class Serving:
                 handler.finish(within_s)
 
 
-def note(folder: Path, words: str, *, config: str = "") -> None:
+def append_error(folder: Path, words: str, *, config: str = "") -> None:
     """Write one error to the file at once, for a proxy that does not start."""
     record = log.makeRecord(log.name, logging.ERROR, __file__, 0, words, (), None)
-    LogFile(folder).write(_Json(config).format(record) + "\n")
+    LogFile(folder).write(_JsonFormatter(config).format(record) + "\n")
 
 
 class LogFile:
@@ -132,24 +132,28 @@ class LogFile:
 
     def _rotate(self) -> None:
         assert self._descriptor is not None
-        with _locked(self._descriptor):
+        with _lock_file(self._descriptor):
             if self._has_moved():
                 return
-            for number in range(KEPT_FILES - 1, 0, -1):
+            for number in range(MAX_ROTATED_FILES - 1, 0, -1):
                 with contextlib.suppress(FileNotFoundError):
-                    numbered(self._path, number).replace(numbered(self._path, number + 1))
-            self._path.replace(numbered(self._path, 1))
+                    rotated_path(self._path, number).replace(rotated_path(self._path, number + 1))
+            self._path.replace(rotated_path(self._path, 1))
 
 
-def numbered(path: Path, number: int) -> Path:
+def rotated_path(path: Path, number: int) -> Path:
     """Return where the file is kept after so many rotations."""
     return path.with_name(f"{path.name}.{number}")
 
 
-def files(folder: Path) -> list[Path]:
+def find_log_files(folder: Path) -> list[Path]:
     """Return the log files that there are, oldest first."""
     newest = folder / FILE_NAME
-    return [path for path in (*(numbered(newest, n) for n in range(KEPT_FILES, 0, -1)), newest) if path.is_file()]
+    return [
+        path
+        for path in (*(rotated_path(newest, n) for n in range(MAX_ROTATED_FILES, 0, -1)), newest)
+        if path.is_file()
+    ]
 
 
 # --- handlers --------------------------------------------------------------------------------------------------
@@ -172,13 +176,13 @@ class Descriptor:
                 data = data[os.write(self._number, data) :]
 
 
-class _InBackground(logging.Handler):
+class _BackgroundHandler(logging.Handler):
     """Formats a record here and writes it in a thread of its own; when too many wait, they are counted only."""
 
     def __init__(self, sink: Descriptor | LogFile, name: str) -> None:
         super().__init__()
         self._sink = sink
-        self._waiting: queue.Queue[str | None] = queue.Queue(MAX_WAITING)
+        self._queue: queue.Queue[str | None] = queue.Queue(MAX_QUEUED_RECORDS)
         self._dropped = 0
         self._thread = threading.Thread(target=self._write, name=name, daemon=True)
         self._thread.start()
@@ -188,9 +192,9 @@ class _InBackground(logging.Handler):
         try:
             line = self.format(record) + "\n"
             if self._dropped:
-                self._waiting.put_nowait(self._missing())
+                self._queue.put_nowait(self._format_loss())
                 self._dropped = 0
-            self._waiting.put_nowait(line)
+            self._queue.put_nowait(line)
         except queue.Full:
             self._dropped += 1
         except Exception:  # noqa: BLE001 - a record that cannot be written must not stop what it is about
@@ -199,21 +203,21 @@ class _InBackground(logging.Handler):
     def finish(self, within_s: float) -> None:
         """Let the thread write what waits."""
         with contextlib.suppress(queue.Full):
-            self._waiting.put_nowait(None)
+            self._queue.put_nowait(None)
             self._thread.join(within_s)
 
     def close(self) -> None:
         """End the thread, without waiting for it."""
         with contextlib.suppress(queue.Full):
-            self._waiting.put_nowait(None)
+            self._queue.put_nowait(None)
         super().close()
 
-    def _missing(self) -> str:
+    def _format_loss(self) -> str:
         words = ("%d lines are missing here: they came faster than they could be written", (self._dropped,))
         return self.format(log.makeRecord(log.name, logging.WARNING, __file__, 0, *words, None)) + "\n"
 
     def _write(self) -> None:
-        while (line := self._waiting.get()) is not None:
+        while (line := self._queue.get()) is not None:
             self._sink.write(line)
 
 
@@ -235,7 +239,7 @@ class StderrRateLimit(logging.Filter):
         return left >= 1
 
 
-class _Text(logging.Formatter):
+class _TextFormatter(logging.Formatter):
     def __init__(self, prefix: str) -> None:
         super().__init__()
         self._prefix = prefix
@@ -248,7 +252,7 @@ class _Text(logging.Formatter):
         return "\n".join(lines)
 
 
-class _Json(logging.Formatter):
+class _JsonFormatter(logging.Formatter):
     def __init__(self, config: str = "") -> None:
         super().__init__()
         self._config = config or None
@@ -285,7 +289,7 @@ def _set_levels(console: logging.Handler, level: str, file: logging.Handler | No
 
 
 @contextlib.contextmanager
-def _locked(descriptor: int) -> Iterator[None]:
+def _lock_file(descriptor: int) -> Iterator[None]:
     """Keep other proxies from rotating the same file; on Windows one may, and a few lines go to the older file."""
     if sys.platform == "win32":
         yield

@@ -139,7 +139,7 @@ class Calling:
             # what a tool was yesterday, on disk, is no leave to call it today
             _check_verb(wanted, catalog if group.state is State.READY else await group.reread())
         args, notes = EMPTY_OBJECT if wanted.args is None else wanted.args, wanted.notes
-        if wanted.extra_arguments or not arguments.fits(_schema(wanted, catalog), args):
+        if wanted.extra_arguments or not arguments.is_valid(_schema(wanted, catalog), args):
             args, notes = await _put_right(wanted, catalog)
         answer = await group.request(
             "tools/call",
@@ -155,10 +155,10 @@ class Calling:
         if memoryview(answer.result)[0] != _BRACE:
             raise ProtocolViolation(group.name, f"answered `{wanted.name}` with a result that is not an object")
         if group.advice:
-            answer = structs.replace(answer, result=results.explained(answer.result, f"[{group.advice}]"))
+            answer = structs.replace(answer, result=results.add_to_error(answer.result, f"[{group.advice}]"))
         if "task" in params:
             return self._tasks.began(session, group, answer)
-        if not wanted.select and not notes and results.passes(answer.result, group.config.answers):
+        if not wanted.select and not notes and results.can_pass_unchanged(answer.result, group.config.answers):
             return answer
         return await self._fitting(session, wanted, answer, notes)
 
@@ -185,9 +185,9 @@ class Calling:
         answers = wanted.group.config.answers
         result = answer.result
         if wanted.select:
-            result = await asyncio.to_thread(results.selected, result, wanted.select, self._kept.keeper(session))
-        if not results.passes(result, answers):
-            result = results.shaped(
+            result = await asyncio.to_thread(results.select, result, wanted.select, self._kept.keeper(session))
+        if not results.can_pass_unchanged(result, answers):
+            result = results.shape(
                 result,
                 answers,
                 self._kept.keeper(session),
@@ -212,7 +212,7 @@ def own_arguments(params: Mapping[str, Raw]) -> dict[str, Raw]:
     except wire.Malformed:
         raise InvalidArguments("`arguments` is not an object") from None
     if not wire.has_unique_names(found, given):
-        arguments.refuse_twice(given, is_flat=True)
+        arguments.refuse_duplicates(given, is_flat=True)
     return found
 
 
@@ -247,8 +247,8 @@ async def _put_right(wanted: ToolCall, catalog: Catalog) -> tuple[Raw, tuple[str
     return reading.args, (*wanted.notes, *reading.notes)
 
 
-def _repaired(wanted: ToolCall, catalog: Catalog) -> arguments.Reading:
-    return arguments.repaired(_schema(wanted, catalog), wanted.args, wanted.extra_arguments, wanted.what)
+def _repaired(wanted: ToolCall, catalog: Catalog) -> arguments.Interpretation:
+    return arguments.repair(_schema(wanted, catalog), wanted.args, wanted.extra_arguments, wanted.what)
 
 
 def _check_verb(wanted: ToolCall, catalog: Catalog) -> None:

@@ -66,7 +66,7 @@ class Proxy:
         self._logins = LoginOffers(logins, self._sessions)
         self._tasks = Tasks(self.groups)
         self._semantic_index = semantic_index or SemanticIndex()
-        self._semantic_index.use(config.embeddings)
+        self._semantic_index.configure(config.embeddings)
         self._finding = ToolSearch(self.groups, self._semantic_index)
         kept = ResultStore()
         self._tools = Tools(self.groups, self._tasks, self._finding, kept, split_calls=config.split_calls)
@@ -95,7 +95,7 @@ class Proxy:
         """Serve another config from now on; the sessions hear of the lists that this changes."""
         self.groups.apply(config)
         self._tools.split_calls = config.split_calls
-        self._semantic_index.use(config.embeddings)
+        self._semantic_index.configure(config.embeddings)
         self._finding.learn()
         self._announce_soon()
 

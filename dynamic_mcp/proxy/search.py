@@ -23,7 +23,7 @@ from dynamic_mcp.mcp.wire import NULL, Frame
 from dynamic_mcp.proxy.calls import own_arguments
 from dynamic_mcp.proxy.lists import WAIT_S, learned
 from dynamic_mcp.tools import results
-from dynamic_mcp.tools.detail import Detail, listing, shown
+from dynamic_mcp.tools.detail import Detail, format_tool, format_tools
 
 if TYPE_CHECKING:
     from dynamic_mcp.search import (
@@ -49,9 +49,9 @@ class _Known(Struct, frozen=True, dict=True):
     @cached_property
     def summaries(self) -> list[str]:
         """What each tool is for, in the order of the part."""
-        from dynamic_mcp.search import summary
+        from dynamic_mcp.search import summarize
 
-        return [summary(name, tool) for name, tool in self.tools.items()]
+        return [summarize(name, tool) for name, tool in self.tools.items()]
 
 
 class ToolSearch:
@@ -80,7 +80,7 @@ class ToolSearch:
 
     def learn(self) -> None:
         """Let the meanings of all known tools be learnt in the background, where the config asks for that."""
-        self._semantic_index.learn(self._summaries)
+        self._semantic_index.update(self._summaries)
 
     # --- searching -------------------------------------------------------------------------------------
 
@@ -97,7 +97,7 @@ class ToolSearch:
         rows = _within(
             max(group.config.answers.limit for group in groups),
             (
-                shown(match.name, tools[match.group][match.name], each, group=None if is_one else match.group)
+                format_tool(match.name, tools[match.group][match.name], each, group=None if is_one else match.group)
                 for match, each in zip(matches, details, strict=True)
             ),
         )
@@ -107,7 +107,7 @@ class ToolSearch:
             self._nothing(query) if parts and not matches else "",
             _unsearched([group for group in groups if group.known is None]),
         ]
-        return [listing(rows), *filter(None, remarks)]
+        return [format_tools(rows), *filter(None, remarks)]
 
     async def _parts(self, groups: list[Group]) -> list[_Known]:
         """Return what can be searched of these groups; what has not changed since the last time is used again."""
@@ -127,7 +127,7 @@ class ToolSearch:
         return made
 
     async def _similarity(self, known: list[_Known], query: str) -> list[list[float | None]]:
-        if not self._semantic_index.is_on:
+        if not self._semantic_index.is_enabled:
             return []
         self.learn()
         return await self._semantic_index.similarity(query, [each.summaries for each in known])
@@ -167,7 +167,7 @@ async def _tools_of(group: Group, detail: Detail | None) -> list[str]:
         _HOW_TO_GET_MORE.get(chosen, "") if detail is None else "",
         _cut(len(rows), len(catalog.tools)),
     ]
-    return [listing(rows), *filter(None, remarks)]
+    return [format_tools(rows), *filter(None, remarks)]
 
 
 def _fitting(tools: Mapping[str, Raw], limit: int, detail: Detail | None) -> tuple[Detail, list[str]]:
@@ -175,7 +175,7 @@ def _fitting(tools: Mapping[str, Raw], limit: int, detail: Detail | None) -> tup
     in_order = (Detail.FULL, Detail.BRIEF, Detail.NAMES)
     choices = (detail,) if detail else in_order[len(tools) > MAX_IN_FULL :]
     for chosen in choices:
-        rows = _within(limit, (shown(name, tool, chosen) for name, tool in tools.items()))
+        rows = _within(limit, (format_tool(name, tool, chosen) for name, tool in tools.items()))
         if len(rows) == len(tools):
             break
     return chosen, rows

@@ -52,15 +52,15 @@ class Tools:
         with_tasks = any(
             group.known and group.known.may("tasks", "requests", "tools", "call") for group in self._groups
         )
-        own = meta_tools.tools(self._rows(), with_tasks=with_tasks, split=self.split_calls)
+        own = meta_tools.build_tools(self._rows(), with_tasks=with_tasks, split=self.split_calls)
         return [*(Raw(wire.encode(tool)) for tool in own), *self._direct.entries()]
 
     def instructions(self) -> str:
         """Return what a model is told about the tools at the start."""
-        said = meta_tools.direct_instructions(self._direct.instructions())
+        said = meta_tools.build_direct_instructions(self._direct.instructions())
         if self._direct.is_all():
             return said
-        return "\n\n".join(filter(None, [meta_tools.instructions(self._rows(), split=self.split_calls), said]))
+        return "\n\n".join(filter(None, [meta_tools.build_instructions(self._rows(), split=self.split_calls), said]))
 
     def _rows(self) -> list[Row]:
         """Return the groups as a model sees them, without those whose tools it sees by themselves."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from msgspec import Raw
 
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.search.words import name_words
+from dynamic_mcp.search.words import split_name
 
 MAX_TEXT = 2000
 MAX_NODES = 500
@@ -19,7 +19,7 @@ _SINGLE = ("items", "additionalProperties")
 
 
 @dataclass
-class Texts:
+class ToolTexts:
     """The texts of one tool, by field."""
 
     name: str
@@ -30,27 +30,27 @@ class Texts:
     values: list[str] = field(default_factory=list)
 
 
-def texts(name: str, tool: Raw) -> Texts:
+def extract_texts(name: str, tool: Raw) -> ToolTexts:
     """Return the texts of a tool."""
     decoded = wire.value(tool)
     found = decoded if isinstance(decoded, dict) else {}
-    made = Texts(name, _cut(found.get("title")), _cut(found.get("description")))
+    made = ToolTexts(name, _cut(found.get("title")), _cut(found.get("description")))
     annotations = found.get("annotations")
     if not made.title and isinstance(annotations, dict):
         made.title = _cut(annotations.get("title"))
-    for schema in _schemas(found.get("inputSchema")):
-        _add(made, schema)
+    for schema in _walk_schemas(found.get("inputSchema")):
+        _add_schema(made, schema)
     return made
 
 
-def summary(name: str, tool: Raw) -> str:
+def summarize(name: str, tool: Raw) -> str:
     """Return what a tool is for in one short text, for those who compare meanings."""
-    found = texts(name, tool)
-    said = ". ".join(filter(None, [" ".join(name_words(name)), found.title, found.description]))
+    found = extract_texts(name, tool)
+    said = ". ".join(filter(None, [" ".join(split_name(name)), found.title, found.description]))
     return f"{said} ({', '.join(found.parameters)})"[:MAX_SUMMARY] if found.parameters else said[:MAX_SUMMARY]
 
 
-def _schemas(root: object) -> Iterator[Mapping[str, object]]:
+def _walk_schemas(root: object) -> Iterator[Mapping[str, object]]:
     """Walk a schema and all inside it, the outermost first, as far as MAX_NODES."""
     waiting = [root]
     for at in range(MAX_NODES):
@@ -58,12 +58,12 @@ def _schemas(root: object) -> Iterator[Mapping[str, object]]:
             return
         schema = waiting[at]
         if isinstance(schema, dict) and len(waiting) <= MAX_NODES:
-            waiting += _inside(schema)
+            waiting += _subschemas(schema)
         if isinstance(schema, dict):
             yield schema
 
 
-def _inside(schema: Mapping[str, object]) -> Iterator[object]:
+def _subschemas(schema: Mapping[str, object]) -> Iterator[object]:
     for key in _INNER:
         inner = schema.get(key)
         if isinstance(inner, dict):
@@ -77,7 +77,7 @@ def _inside(schema: Mapping[str, object]) -> Iterator[object]:
             yield schema[key]
 
 
-def _add(made: Texts, schema: Mapping[str, object]) -> None:
+def _add_schema(made: ToolTexts, schema: Mapping[str, object]) -> None:
     properties = schema.get("properties")
     if isinstance(properties, dict):
         made.parameters += list(properties)[:MAX_NODES]

@@ -10,15 +10,15 @@ from functools import cached_property
 
 from msgspec import Raw
 
-from dynamic_mcp.search.fields import Texts, texts
-from dynamic_mcp.search.words import grams, name_key, stem, words
+from dynamic_mcp.search.fields import ToolTexts, extract_texts
+from dynamic_mcp.search.words import name_key, split_words, stem, trigrams
 
 MAX_WORDS = 1000
 EXACT = "="  # stands before a word itself, to tell it from a stem
 # Words of fewer letters are not compared by their spelling, nor are others less like each other than this.
-SHORT = 4
-NEAR_FROM = 0.55
-NEAR_FROM_INSIDE = 0.65  # with another first letter, which slips of the pen seldom are
+MIN_FUZZY_LENGTH = 4
+MIN_LIKENESS = 0.55
+MIN_LIKENESS_OTHER_START = 0.65  # with another first letter, which slips of the pen seldom are
 
 
 @dataclass(frozen=True)
@@ -51,26 +51,26 @@ class Tuning:
     coverage: float = 0.4
 
 
-TUNED = Tuning()
+DEFAULT_TUNING = Tuning()
 
 
 class GroupIndex:
     """The tools of a group, by number: their names, and for each term where it stands and how much it says there."""
 
     def __init__(
-        self, group: str, tools: Mapping[str, Raw], description: str = "", *, tuning: Tuning = TUNED
+        self, group: str, tools: Mapping[str, Raw], description: str = "", *, tuning: Tuning = DEFAULT_TUNING
     ) -> None:
         self.group = group
         self.names = tuple(tools)
         self._numbers = {name: number for number, name in enumerate(self.names)}
-        self._by_key = _by_key(name_key(group), self.names)
+        self._by_key = _index_keys(name_key(group), self.names)
         self._starts = array("I", [0])
         self._tools = array("I")
         self._weights = array("f")
-        about = [(tuning.group, words(group)), (tuning.group_description, words(description[:500]))]
+        about = [(tuning.group, split_words(group)), (tuning.group_description, split_words(description[:500]))]
         found: dict[str, list[tuple[int, float]]] = {}
         for number, (name, tool) in enumerate(tools.items()):
-            for term, weight in _weighted(texts(name, tool), about, tuning).items():
+            for term, weight in _weigh_terms(extract_texts(name, tool), about, tuning).items():
                 found.setdefault(term, []).append((number, weight))
         self._terms = {term: at for at, term in enumerate(found)}
         for places in found.values():
@@ -81,15 +81,15 @@ class GroupIndex:
     def __len__(self) -> int:
         return len(self.names)
 
-    def number(self, name: str) -> int | None:
+    def tool_number(self, name: str) -> int | None:
         """Return the tool of this name."""
         return self._numbers.get(name)
 
-    def spelt(self, key: str) -> Iterable[int]:
+    def numbers_by_key(self, key: str) -> Iterable[int]:
         """Return the tools whose names, alone or after the group's, have this `name_key`."""
         return self._by_key.get(key, ())
 
-    def places(self, term: str) -> Iterable[tuple[int, float]]:
+    def postings(self, term: str) -> Iterable[tuple[int, float]]:
         """Return the tools that have a term, and what it says of each (0 to 1)."""
         at = self._terms.get(term)
         if at is None:
@@ -97,31 +97,31 @@ class GroupIndex:
         start, end = self._starts[at], self._starts[at + 1]
         return zip(self._tools[start:end], self._weights[start:end], strict=True)
 
-    def count(self, term: str) -> int:
+    def document_frequency(self, term: str) -> int:
         """Return how many tools have a term."""
         at = self._terms.get(term)
         return 0 if at is None else self._starts[at + 1] - self._starts[at]
 
-    def near(self, word: str) -> Iterator[tuple[str, float]]:
+    def similar_words(self, word: str) -> Iterator[tuple[str, float]]:
         """Return words of the tools that are spelt much like this one, with how much (0 to 1)."""
-        own = grams(word)
+        own = trigrams(word)
         shared = Counter(other for gram in own for other in self._by_gram.get(gram, ()))
         for other, count in shared.items():
             likeness = 2 * count / (len(own) + len(other))
-            if likeness >= (NEAR_FROM if other[0] == word[0] else NEAR_FROM_INSIDE):
+            if likeness >= (MIN_LIKENESS if other[0] == word[0] else MIN_LIKENESS_OTHER_START):
                 yield other, likeness
 
     @cached_property
     def _by_gram(self) -> dict[str, list[str]]:
         table: dict[str, list[str]] = {}
         for term in self._terms:
-            if term.startswith(EXACT) and len(term) > SHORT:
-                for gram in dict.fromkeys(grams(term[1:])):
+            if term.startswith(EXACT) and len(term) > MIN_FUZZY_LENGTH:
+                for gram in dict.fromkeys(trigrams(term[1:])):
                     table.setdefault(gram, []).append(term[1:])
         return table
 
 
-def _by_key(group: str, names: Iterable[str]) -> dict[str, list[int]]:
+def _index_keys(group: str, names: Iterable[str]) -> dict[str, list[int]]:
     table: dict[str, list[int]] = {}
     for number, key in enumerate(map(name_key, names)):
         for each in {key, group + key} if key else ():
@@ -129,15 +129,15 @@ def _by_key(group: str, names: Iterable[str]) -> dict[str, list[int]]:
     return table
 
 
-def _weighted(tool: Texts, about: Iterable[tuple[Field, list[str]]], tuning: Tuning) -> dict[str, float]:
+def _weigh_terms(tool: ToolTexts, about: Iterable[tuple[Field, list[str]]], tuning: Tuning) -> dict[str, float]:
     """Weigh each term of a tool over all fields: BM25F (Zaragoza and others, TREC 2004), but for rareness."""
     fields = [
-        (tuning.name, words(tool.name)),
-        (tuning.title, words(tool.title)),
-        (tuning.description, words(tool.description)),
-        (tuning.parameters, _all_words(tool.parameters)),
-        (tuning.parameter_descriptions, _all_words(tool.parameter_descriptions)),
-        (tuning.values, _all_words(tool.values)),
+        (tuning.name, split_words(tool.name)),
+        (tuning.title, split_words(tool.title)),
+        (tuning.description, split_words(tool.description)),
+        (tuning.parameters, _split_all(tool.parameters)),
+        (tuning.parameter_descriptions, _split_all(tool.parameter_descriptions)),
+        (tuning.values, _split_all(tool.values)),
         *about,
     ]
     sums: dict[str, float] = {}
@@ -152,10 +152,10 @@ def _weighted(tool: Texts, about: Iterable[tuple[Field, list[str]]], tuning: Tun
     return {term: said / (said + tuning.saturation) for term, said in sums.items()}
 
 
-def _all_words(several: list[str]) -> list[str]:
+def _split_all(several: list[str]) -> list[str]:
     found: list[str] = []
     for text in several:
-        found += words(text)
+        found += split_words(text)
         if len(found) > MAX_WORDS:
             break
     return found

@@ -40,17 +40,19 @@ _JOINT = re.compile(
 _own = threading.local()
 
 
-def words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Return the words of a text, lower case; a joined one gives its parts and then itself."""
-    return [word for run in _WORD.findall(text if text.isascii() else _unaccented(text)) for word in _split(run)]
+    return [
+        word for run in _WORD.findall(text if text.isascii() else _strip_accents(text)) for word in _split_run(run)
+    ]
 
 
 def name_key(text: str) -> str:
     """Return what two spellings of a name have in common: `createIssue`, `create-issue`, `Create Issue`."""
-    return "".join(_WORD.findall(_unaccented(text))).casefold()
+    return "".join(_WORD.findall(_strip_accents(text))).casefold()
 
 
-def name_words(name: str) -> list[str]:
+def split_name(name: str) -> list[str]:
     """Return the parts of a name as they are written."""
     return [part for run in _WORD.findall(name) for part in _JOINT.split(run[:MAX_WORD])]
 
@@ -61,13 +63,13 @@ def stem(word: str) -> str:
     return _stemmer()(word) if word.isascii() else word
 
 
-def grams(word: str) -> list[str]:
+def trigrams(word: str) -> list[str]:
     """Return the groups of three letters in a word, with its ends marked."""
     marked = f" {word} "
     return [marked[at : at + 3] for at in range(len(marked) - 2)]
 
 
-def _unaccented(text: str) -> str:
+def _strip_accents(text: str) -> str:
     """Drop accents and vowel points, and make wide and joined forms plain."""
     apart = unicodedata.normalize("NFKD", text)
     return unicodedata.normalize("NFC", "".join(c for c in apart if not _is_accent(c)))
@@ -79,20 +81,20 @@ def _is_accent(character: str) -> bool:
     return place >= 200 or 10 <= place <= 35
 
 
-def _split(run: str) -> Iterator[str]:
+def _split_run(run: str) -> Iterator[str]:
     if run.isascii():
-        yield from _parts(run)
+        yield from _split_compound(run)
         return
     for at, part in enumerate(_UNSPACED.split(run)):
         if at % 2 == 0:
-            yield from _parts(part)
+            yield from _split_compound(part)
         elif len(part) == 1:
             yield part
         else:
             yield from (part[i : i + 2] for i in range(len(part) - 1))
 
 
-def _parts(word: str) -> Iterator[str]:
+def _split_compound(word: str) -> Iterator[str]:
     if not word:
         return
     parts = _JOINT.split(word[:MAX_WORD])

@@ -30,15 +30,15 @@ _AS_JSON = "was JSON in a string"
 _IN_A_LIST = "was one value and is now a list"
 
 
-class Reading(Struct, frozen=True):
+class Interpretation(Struct, frozen=True):
     """Arguments as they may be meant, and what had to be done to what came."""
 
     args: Raw
     notes: tuple[str, ...] = ()
 
-    def noted(self, note: str, args: Raw) -> Reading:
+    def with_note(self, note: str, args: Raw) -> Interpretation:
         """Return a further reading of this one."""
-        return Reading(args, (*self.notes, note))
+        return Interpretation(args, (*self.notes, note))
 
 
 def split_name(name: str, groups: Iterable[str]) -> list[tuple[str, str]]:
@@ -51,91 +51,99 @@ def split_name(name: str, groups: Iterable[str]) -> list[tuple[str, str]]:
     ]
 
 
-def fits(schema: InputSchema, args: Raw) -> bool:
+def is_valid(schema: InputSchema, args: Raw) -> bool:
     """Tell whether arguments are an object that the schema takes."""
-    if memoryview(args)[0] != _BRACE or not schema.takes(args):
+    if memoryview(args)[0] != _BRACE or not schema.accepts(args):
         return False
     # a reader may take the first of two values, and the other was judged
-    return schema.asks_nothing or wire.find_duplicate_name(args) is None
+    return schema.accepts_any_object or wire.find_duplicate_name(args) is None
 
 
-def repaired(schema: InputSchema, args: Raw | None, beside: Mapping[str, Raw], tool: str) -> Reading:
+def repair(schema: InputSchema, args: Raw | None, extra_arguments: Mapping[str, Raw], tool: str) -> Interpretation:
     """Return the one reading of the arguments that fits the schema.
 
     `beside` is what stood beside `args`. `tool` is for messages. Raises InvalidArguments, with all that is wrong.
     """
-    readings = list(_readings(schema, args, beside))
-    valid = {bytes(good.args): good for each in readings if (good := _coerced(schema, each)) is not None}
+    readings = list(_interpret(schema, args, extra_arguments))
+    valid = {bytes(good.args): good for each in readings if (good := _coerce(schema, each)) is not None}
     if len(valid) == 1:
         return next(iter(valid.values()))
     if valid:
         raise _refusal(schema, tool, ["they can be read in more than one way"])
     if not readings:
         raise _refusal(schema, tool, ["`args` is not an object"])
-    flaws = schema.flaws(readings[0].args)
+    flaws = schema.find_flaws(readings[0].args)
     more = [f"and {len(flaws) - _MOST_SHOWN} more"] if len(flaws) > _MOST_SHOWN else []
     shown = [*map(str, flaws[:_MOST_SHOWN]), *more]
-    raise _refusal(schema, tool, [*shown, *_misnamed(schema, readings[0].args, flaws)])
+    raise _refusal(schema, tool, [*shown, *_suggest_names(schema, readings[0].args, flaws)])
 
 
 # --- readings --------------------------------------------------------------------------------------------
 
 
-def _readings(schema: InputSchema, args: Raw | None, beside: Mapping[str, Raw]) -> Iterator[Reading]:
+def _interpret(schema: InputSchema, args: Raw | None, extra_arguments: Mapping[str, Raw]) -> Iterator[Interpretation]:
     """Yield what may be meant, by what is given where; the first is the plainest."""
-    given = _object(args)
+    given = _parse_object(args)
     if given is None:
         return
     inside = wire.members(given.args)
-    if not inside and (args is None or _is_null(args) or any(name in _WRAPPERS for name in beside)):
-        yield from _from_beside(schema, given, beside)
+    if not inside and (args is None or _is_null(args) or any(name in _WRAPPERS for name in extra_arguments)):
+        yield from _interpret_extra(schema, given, extra_arguments)
         return
-    known = {name: beside[name] for name in beside if name in schema.parameters}
+    known = {name: extra_arguments[name] for name in extra_arguments if name in schema.parameters}
     missing = {name: known[name] for name in known if name not in inside}
-    whole = given.noted(_stood_beside(missing), _joined({**inside, **missing})) if missing else given
+    whole = given.with_note(_extra_note(missing), _to_object({**inside, **missing})) if missing else given
     yield whole
     others = {name: known[name] for name in known if name in inside and not _are_same(inside[name], known[name])}
     if others:
-        yield whole.noted(_stood_beside(others), _joined({**inside, **known}))
-    for name in beside:
-        inner = _object(beside[name]) if name in _WRAPPERS and name not in schema.parameters else None
+        yield whole.with_note(_extra_note(others), _to_object({**inside, **known}))
+    for name in extra_arguments:
+        inner = _parse_object(extra_arguments[name]) if name in _WRAPPERS and name not in schema.parameters else None
         if inner and wire.members(inner.args) and not _are_same(inner.args, given.args):
-            yield inner.noted(f"the arguments were under `{name}`", inner.args)
+            yield inner.with_note(f"the arguments were under `{name}`", inner.args)
     if missing:
         return
     for name in _WRAPPERS:
-        if list(inside) == [name] and name not in schema.parameters and (inner := _object(inside[name])):
-            yield given.noted(f"the arguments were under `{name}`", inner.args)
+        if list(inside) == [name] and name not in schema.parameters and (inner := _parse_object(inside[name])):
+            yield given.with_note(f"the arguments were under `{name}`", inner.args)
 
 
-def _from_beside(schema: InputSchema, given: Reading, beside: Mapping[str, Raw]) -> Iterator[Reading]:
+def _interpret_extra(
+    schema: InputSchema, given: Interpretation, extra_arguments: Mapping[str, Raw]
+) -> Iterator[Interpretation]:
     """Yield readings of what stands beside `args`, where that itself holds nothing."""
-    if not beside:
+    if not extra_arguments:
         yield given
         return
-    if all(schema.knows(name) for name in beside) or not any(name in _WRAPPERS for name in beside):
-        yield given.noted(_stood_beside(beside), _joined(beside))
+    if all(schema.allows_parameter(name) for name in extra_arguments) or not any(
+        name in _WRAPPERS for name in extra_arguments
+    ):
+        yield given.with_note(_extra_note(extra_arguments), _to_object(extra_arguments))
     for name in _WRAPPERS:
-        inner = _object(beside[name]) if name in beside and name not in schema.parameters else None
+        inner = (
+            _parse_object(extra_arguments[name])
+            if name in extra_arguments and name not in schema.parameters
+            else None
+        )
         if inner is not None:
-            found = inner.noted(f"the arguments were under `{name}`", inner.args)
-            rest = {key: value for key, value in beside.items() if key in schema.parameters}
-            both = _joined({**rest, **wire.members(inner.args)})
-            yield found.noted(_stood_beside(rest), both) if rest else found
+            found = inner.with_note(f"the arguments were under `{name}`", inner.args)
+            rest = {key: value for key, value in extra_arguments.items() if key in schema.parameters}
+            both = _to_object({**rest, **wire.members(inner.args)})
+            yield found.with_note(_extra_note(rest), both) if rest else found
 
 
 def _are_same(one: Raw, other: Raw) -> bool:
     return wire.compact(one) == wire.compact(other)
 
 
-def _stood_beside(names: Iterable[str]) -> str:
+def _extra_note(names: Iterable[str]) -> str:
     return f"{', '.join(f'`{name}`' for name in names)} stood beside `args`"
 
 
-def _object(args: Raw | None) -> Reading | None:
+def _parse_object(args: Raw | None) -> Interpretation | None:
     """Return what came as an object: nothing is an empty one, and texts are decoded."""
     if args is None or _is_null(args):
-        return Reading(wire.EMPTY_OBJECT)
+        return Interpretation(wire.EMPTY_OBJECT)
     value, notes = args, tuple[str, ...]()
     for _ in range(_MOST_ENCODINGS):
         if memoryview(value)[0] != _QUOTE:
@@ -148,80 +156,83 @@ def _object(args: Raw | None) -> Reading | None:
         wire.members(value)
     except wire.Malformed:
         return None
-    refuse_twice(value)
-    return Reading(value, notes)
+    refuse_duplicates(value)
+    return Interpretation(value, notes)
 
 
-def refuse_twice(data: Raw, *, is_flat: bool = False) -> None:
+def refuse_duplicates(data: Raw, *, is_flat: bool = False) -> None:
     """Raise InvalidArguments where an object gives a name twice: which of the values counts, nobody says."""
     name = wire.find_duplicate_name(data, is_flat=is_flat)
     if name is not None:
         raise InvalidArguments(f"`{name[:100]}` is given twice, so nothing was called", hint="give each name once")
 
 
-def _joined(members: Mapping[str, Raw]) -> Raw:
+def _to_object(members: Mapping[str, Raw]) -> Raw:
     return Raw(wire.encode(members))
 
 
 # --- values ----------------------------------------------------------------------------------------------
 
 
-def _coerced(schema: InputSchema, reading: Reading) -> Reading | None:
+def _coerce(schema: InputSchema, reading: Interpretation) -> Interpretation | None:
     """Return the reading with each value that does not fit put right, or None where one cannot be."""
-    if not _is_sayable(schema, reading):
+    if not _has_known_names(schema, reading):
         return None
     if len(reading.args) > _LONGEST_REPAIRED:
-        return reading if schema.takes(reading.args) else None
+        return reading if schema.accepts(reading.args) else None
     repairs = 0
     for _ in range(_MOST_ROUNDS):
-        if schema.takes(reading.args):
+        if schema.accepts(reading.args):
             return reading
         before = reading
-        for flaw in schema.flaws(reading.args):
-            better = _mended(schema, reading, flaw.path) if flaw.path and repairs < _MOST_REPAIRS else None
+        for flaw in schema.find_flaws(reading.args):
+            better = _repair_value(schema, reading, flaw.path) if flaw.path and repairs < _MOST_REPAIRS else None
             reading, repairs = better or reading, repairs + 1
         if reading is before:
             break
     return None
 
 
-def _is_sayable(schema: InputSchema, reading: Reading) -> bool:
+def _has_known_names(schema: InputSchema, reading: Interpretation) -> bool:
     """Tell whether a reading that moves things about gives the tool only parameters that it has."""
     return (
         not reading.notes
         or reading.notes == (f"`args` {_AS_JSON}",)
-        or all(map(schema.knows, wire.members(reading.args)))
+        or all(map(schema.allows_parameter, wire.members(reading.args)))
     )
 
 
-def _mended(schema: InputSchema, reading: Reading, path: Path) -> Reading | None:
+def _repair_value(schema: InputSchema, reading: Interpretation, path: Path) -> Interpretation | None:
     """Return the reading with the one value at `path` that fits in the place of the one that does not."""
-    value = _at(reading.args, path)
+    value = _value_at(reading.args, path)
     if value is None:
         return None
     name = ".".join(map(str, path))
-    others = [reading.noted(f"`{name}` {note}", _with(reading.args, path, other)) for other, note in _others(value)]
-    flawed = [[flaw.path for flaw in schema.flaws(other.args)] for other in others]
+    others = [
+        reading.with_note(f"`{name}` {note}", _replace_at(reading.args, path, other))
+        for other, note in _alternatives(value)
+    ]
+    flawed = [[flaw.path for flaw in schema.find_flaws(other.args)] for other in others]
     whole = [other for other, paths in zip(others, flawed, strict=True) if all(p[: len(path)] != path for p in paths)]
     # what is still wrong inside of the value is for the next round
     fitting = whole or [other for other, paths in zip(others, flawed, strict=True) if path not in paths]
     return fitting[0] if len(fitting) == 1 else None
 
 
-def _others(value: Raw) -> Iterator[tuple[Raw, str]]:
+def _alternatives(value: Raw) -> Iterator[tuple[Raw, str]]:
     """Yield what a value may have been meant as: the JSON that it is a text of, or a list of it."""
-    decoded = _decoded(value)
+    decoded = _decode_text(value)
     if decoded is not None:
         yield decoded, _AS_JSON
         if memoryview(decoded)[0] in (_BRACE, _BRACKET):
             return  # nobody means the text of a list by a list of one text
     if memoryview(value)[0] != _BRACKET and not _is_null(value):
-        yield _listed(value), _IN_A_LIST
+        yield _wrap_in_list(value), _IN_A_LIST
         if decoded is not None:
-            yield _listed(decoded), f"{_AS_JSON}, {_IN_A_LIST}"
+            yield _wrap_in_list(decoded), f"{_AS_JSON}, {_IN_A_LIST}"
 
 
-def _decoded(value: Raw) -> Raw | None:
+def _decode_text(value: Raw) -> Raw | None:
     """Return the JSON in a text, unless that is a text again."""
     text = (wire.text(value) or "").strip()
     text = {"True": "true", "False": "false"}.get(text, text)
@@ -238,11 +249,11 @@ def _is_null(value: Raw) -> bool:
     return len(value) == 4 and bytes(value) == b"null"
 
 
-def _listed(value: Raw) -> Raw:
+def _wrap_in_list(value: Raw) -> Raw:
     return Raw(b"[" + bytes(value) + b"]")
 
 
-def _at(data: Raw, path: Path) -> Raw | None:
+def _value_at(data: Raw, path: Path) -> Raw | None:
     for step in path:
         try:
             data = wire.elements(data)[step] if isinstance(step, int) else wire.members(data)[step]
@@ -251,23 +262,23 @@ def _at(data: Raw, path: Path) -> Raw | None:
     return data
 
 
-def _with(data: Raw, path: Path, value: Raw) -> Raw:
+def _replace_at(data: Raw, path: Path, value: Raw) -> Raw:
     """Return the JSON with another value at a path; all else keeps its bytes."""
     if not path:
         return value
     step, *deeper = path
     if isinstance(step, int):
         items = wire.elements(data)
-        items[step] = _with(items[step], tuple(deeper), value)
+        items[step] = _replace_at(items[step], tuple(deeper), value)
         return Raw(wire.encode(items))
     members = wire.members(data)
-    return _joined({**members, step: _with(members[step], tuple(deeper), value)})
+    return _to_object({**members, step: _replace_at(members[step], tuple(deeper), value)})
 
 
 # --- what is said ----------------------------------------------------------------------------------------
 
 
-def _misnamed(schema: InputSchema, args: Raw, flaws: Sequence[Flaw]) -> Iterator[str]:
+def _suggest_names(schema: InputSchema, args: Raw, flaws: Sequence[Flaw]) -> Iterator[str]:
     """Yield a guess for each name that no parameter has."""
     from difflib import get_close_matches  # only when somebody got a name wrong
 
@@ -278,7 +289,7 @@ def _misnamed(schema: InputSchema, args: Raw, flaws: Sequence[Flaw]) -> Iterator
         near = get_close_matches(name[:100].casefold(), [each.casefold() for each in left], n=3, cutoff=0.6)
         close = [each for folded in near for each in left if each.casefold() == folded]
         guess = "did you mean " + " or ".join(f"`{each}`" for each in close) + "?" if close else ""
-        if guess or not (name in told or schema.knows(name)):
+        if guess or not (name in told or schema.allows_parameter(name)):
             words = f"`{name[:100]}` is not a declared parameter"
             yield f"{words}; {guess}" if guess else words
 

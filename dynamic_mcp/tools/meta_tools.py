@@ -26,20 +26,21 @@ class Row(Struct, frozen=True):
     reason: str = ""
 
 
-def tools(rows: Sequence[Row], *, with_tasks: bool = False, split: bool = False) -> list[dict[str, object]]:
+def build_tools(rows: Sequence[Row], *, with_tasks: bool = False, split: bool = False) -> list[dict[str, object]]:
     """Return our tools as they are listed.
 
     `with_tasks` where a call may be made as a task of MCP 2025-11-25; `split` for a call tool that reads and one
     that writes.
     """
-    calls = [_call_read(rows), _call_write(rows)] if split else [_call(rows)]
+    calls = [_build_call_read(rows), _build_call_write(rows)] if split else [_build_call(rows)]
     execution = {"execution": {"taskSupport": "optional"}} if with_tasks else {}
     return [
-        {**tool, **_ALWAYS_LOADED} for tool in (_get(rows, split=split), *({**call, **execution} for call in calls))
+        {**tool, **_ALWAYS_LOADED}
+        for tool in (_build_get(rows, split=split), *({**call, **execution} for call in calls))
     ]
 
 
-def instructions(rows: Sequence[Row], *, split: bool = False) -> str:
+def build_instructions(rows: Sequence[Row], *, split: bool = False) -> str:
     """Tell a model how to use our tools, and which groups there are."""
     if not rows:
         return "No MCP server is configured here yet, so there are no tools to call."
@@ -47,38 +48,39 @@ def instructions(rows: Sequence[Row], *, split: bool = False) -> str:
     return (
         f"The tools of several MCP servers are here in groups: {names}. "
         f"Before you say that something cannot be done, look for a tool: `{GET}` finds tools by a `query` for "
-        f"one step (`create issue`), or shows a `group`; {_callers(split=split)} runs one."
+        f"one step (`create issue`), or shows a `group`; {_call_tool_names(split=split)} runs one."
     )
 
 
-def direct_instructions(said: Mapping[str, str]) -> str:
+def build_direct_instructions(instructions: Mapping[str, str]) -> str:
     """Pass on what servers say, by group, whose tools are listed by themselves."""
-    return "\n\n".join(f"Tools that begin with `{group}__`: {words}" for group, words in said.items())
+    return "\n\n".join(f"Tools that begin with `{group}__`: {words}" for group, words in instructions.items())
 
 
-def _callers(*, split: bool) -> str:
+def _call_tool_names(*, split: bool) -> str:
     return f"`{CALL_READ}` or `{CALL_WRITE}`" if split else f"`{CALL}`"
 
 
-def _get(rows: Sequence[Row], *, split: bool) -> dict[str, object]:
+def _build_get(rows: Sequence[Row], *, split: bool) -> dict[str, object]:
     properties: dict[str, object] = {
-        "group": _group(rows),
+        "group": _group_schema(rows),
         "query": {"type": "string", "description": "One step, as `create issue`; not the whole task"},
         "detail": {"type": "string", "enum": ["names", "brief", "full"], "description": "full: with input schemas"},
     }
     return {
         "name": GET,
         "description": "Find tools by `query`, in one group (an MCP server) or in all, or list a `group`. Search for "
-        f"each step of a task by itself: verb and object, best first. Run a tool with {_callers(split=split)}."
-        f"{_listed(rows)}",
-        "inputSchema": _schema(properties, []),
+        f"each step of a task by itself: verb and object, best first. "
+        f"Run a tool with {_call_tool_names(split=split)}."
+        f"{_format_groups(rows)}",
+        "inputSchema": _object_schema(properties, []),
         "annotations": {"readOnlyHint": True, "openWorldHint": False},
     }
 
 
-def _call(rows: Sequence[Row]) -> dict[str, object]:
+def _build_call(rows: Sequence[Row]) -> dict[str, object]:
     properties: dict[str, object] = {
-        "group": _group(rows),
+        "group": _group_schema(rows),
         "name": {"type": "string"},
         "args": {
             "type": "object",
@@ -90,31 +92,31 @@ def _call(rows: Sequence[Row]) -> dict[str, object]:
     return {
         "name": CALL,
         "description": f"Run a tool and return its result. Look up its input schema with {GET} first.",
-        "inputSchema": _schema(properties, ["group", "name"]),
+        "inputSchema": _object_schema(properties, ["group", "name"]),
     }
 
 
-def _call_read(rows: Sequence[Row]) -> dict[str, object]:
+def _build_call_read(rows: Sequence[Row]) -> dict[str, object]:
     words = f"Run a tool whose annotations say readOnlyHint, as {GET} shows."
-    return {**_call(rows), "name": CALL_READ, "description": words, "annotations": {"readOnlyHint": True}}
+    return {**_build_call(rows), "name": CALL_READ, "description": words, "annotations": {"readOnlyHint": True}}
 
 
-def _call_write(rows: Sequence[Row]) -> dict[str, object]:
+def _build_call_write(rows: Sequence[Row]) -> dict[str, object]:
     words = "Run any other tool: one that may change something."
     annotations = {"readOnlyHint": False, "destructiveHint": True}
-    return {**_call(rows), "name": CALL_WRITE, "description": words, "annotations": annotations}
+    return {**_build_call(rows), "name": CALL_WRITE, "description": words, "annotations": annotations}
 
 
-def _schema(properties: dict[str, object], required: list[str]) -> dict[str, object]:
+def _object_schema(properties: dict[str, object], required: list[str]) -> dict[str, object]:
     return {"type": "object", "properties": properties, **({"required": required} if required else {})}
 
 
-def _group(rows: Sequence[Row]) -> dict[str, object]:
+def _group_schema(rows: Sequence[Row]) -> dict[str, object]:
     names = [row.name for row in rows]
     return {"type": "string", "enum": names} if names else {"type": "string"}
 
 
-def _listed(rows: Sequence[Row]) -> str:
+def _format_groups(rows: Sequence[Row]) -> str:
     up = [f"\n- {row.name}: {row.description}" for row in rows if not row.reason]
     down = [f"\n- {row.name}: {row.description} (Error: {row.reason})" for row in rows if row.reason]
     listed = "\n\nAvailable groups:" + "".join(up) if up else ""

@@ -22,10 +22,10 @@ ANNOTATIONS = frozenset({"title", "description", "$schema", "$id", "$comment", "
 _OF_OBJECT = ANNOTATIONS | {"type", "properties", "required", "additionalProperties"}
 _OF_PARAMETER = ANNOTATIONS | {"type"}
 
-Fits = Callable[[object], bool]
+Predicate = Callable[[object], bool]
 
 
-def plain(schema: Mapping[str, Any]) -> Fits | None:  # Any: JSON
+def compile_plain(schema: Mapping[str, Any]) -> Predicate | None:  # Any: JSON
     """Return what tells that a value certainly fits; None for a schema that asks for more than types."""
     properties, required = schema.get("properties", {}), schema.get("required", [])
     is_open = schema.get("additionalProperties", True)
@@ -33,7 +33,7 @@ def plain(schema: Mapping[str, Any]) -> Fits | None:  # Any: JSON
         return None
     if not isinstance(properties, dict) or not isinstance(required, list) or not all(map(_is_text, required)):
         return None
-    types = {name: _types(each) for name, each in properties.items()}
+    types = {name: _parse_types(each) for name, each in properties.items()}
     if None in types.values():
         return None
     names, wanted = (None if is_open else types.keys()), frozenset(required)
@@ -50,7 +50,7 @@ def plain(schema: Mapping[str, Any]) -> Fits | None:  # Any: JSON
     return fits
 
 
-def _types(parameter: object) -> tuple[type, ...] | None:
+def _parse_types(parameter: object) -> tuple[type, ...] | None:
     """Return the types that a parameter may have, none for any; None where more is asked of it than a type."""
     if not isinstance(parameter, dict) or not parameter.keys() <= _OF_PARAMETER:
         return None

@@ -22,9 +22,9 @@ MAX_PATH = 1000
 MAX_MATCHES = 100_000
 MAX_S = 2.0
 _MAX_SHOWN = 1500
-_MOST_KEYS = 20
-_PIECE = 1000
-_DEEPEST_SHOWN = 4
+_MAX_SHOWN_KEYS = 20
+_CHUNK = 1000
+_MAX_SHOWN_DEPTH = 4
 
 
 class BadPath(ValueError):
@@ -60,7 +60,7 @@ class _Number(float):
 _decode = msgspec.json.Decoder(float_hook=_Number).decode
 
 
-def parsed(data: bytes | str) -> object:
+def parse_json(data: bytes | str) -> object:
     """Return what JSON says, its numbers exact. Raises ValueError."""
     try:
         return _decode(data)
@@ -72,15 +72,15 @@ def parsed(data: bytes | str) -> object:
         raise ValueError("nested too deeply") from None
 
 
-def written(value: object) -> str:
+def write_json(value: object) -> str:
     """Write JSON again, compactly."""
     try:
-        return msgspec.json.encode(value, enc_hook=_number).decode()
+        return msgspec.json.encode(value, enc_hook=_encode_number).decode()
     except UnicodeEncodeError:  # a lone surrogate escape
         return json.dumps(value, separators=(",", ":"))
 
 
-def value(path: str, data: object) -> object:
+def select_value(path: str, data: object) -> object:
     """Return the one value that a path matches, or a list where it can match several.
 
     Raises BadPath, and LookupError where nothing matches.
@@ -93,25 +93,25 @@ def value(path: str, data: object) -> object:
 
 def select(path: str, data: object, *, clock: Callable[[], float] = time.monotonic) -> list[object]:
     """Return what a JSONPath matches, in order. Raises BadPath."""
-    compiled = _compiled(path)
+    compiled = _compile(path)
     ends_at = clock() + MAX_S
     found = [data]
     for step in compiled.steps:
-        found = _taken(step, found, lambda: clock() > ends_at)
+        found = _apply_step(step, found, lambda: clock() > ends_at)
     return found
 
 
 def is_definite(path: str) -> bool:
     """Tell whether a path can match one value only. Raises BadPath."""
-    return _compiled(path).is_definite
+    return _compile(path).is_definite
 
 
-def _taken(step: _Step, found: Sequence[object], is_over: Callable[[], bool]) -> list[object]:
+def _apply_step(step: _Step, found: Sequence[object], is_over: Callable[[], bool]) -> list[object]:
     taken: list[object] = []
     try:
         for value in found:
-            for node in _below(value) if step.is_deep else (value,):
-                for piece in _pieces(step, node):
+            for node in _descend(value) if step.is_deep else (value,):
+                for piece in _split_list(step, node):
                     taken += [match.value for match in step.find.find(piece)]
                     if len(taken) > MAX_MATCHES:
                         raise BadPath(f"it matches more than {MAX_MATCHES} values: ask for less at once")
@@ -126,7 +126,7 @@ def _taken(step: _Step, found: Sequence[object], is_over: Callable[[], bool]) ->
     return taken
 
 
-def _below(value: object) -> Iterator[object]:
+def _descend(value: object) -> Iterator[object]:
     """Yield a value and everything in it, in the order of the text."""
     stack = [value]
     while stack:
@@ -138,17 +138,17 @@ def _below(value: object) -> Iterator[object]:
             stack += reversed(node)
 
 
-def _pieces(step: _Step, node: object) -> Iterator[object]:
+def _split_list(step: _Step, node: object) -> Iterator[object]:
     """Yield a long list in pieces where the step looks at each item by itself, so that it can be stopped."""
-    if not step.is_each or not isinstance(node, list) or len(node) <= _PIECE:
+    if not step.is_each or not isinstance(node, list) or len(node) <= _CHUNK:
         yield node
         return
-    for start in range(0, len(node), _PIECE):
-        yield node[start : start + _PIECE]
+    for start in range(0, len(node), _CHUNK):
+        yield node[start : start + _CHUNK]
 
 
 @lru_cache(maxsize=64)
-def _compiled(path: str) -> _Path:
+def _compile(path: str) -> _Path:
     if len(path) > MAX_PATH:
         raise BadPath(f"it is longer than {MAX_PATH} characters")
     from jsonpath_ng.ext.parser import parse
@@ -157,23 +157,23 @@ def _compiled(path: str) -> _Path:
         tree = parse(path)
     except Exception as exc:  # each part of the parser has exceptions of its own, and Python's
         raise BadPath(" ".join(str(exc).split())[:200] or "it cannot be parsed") from exc
-    steps = _steps(tree)
+    steps = _split_path(tree)
     return _Path(steps, is_definite=all(not step.is_deep and _is_single(step.find) for step in steps))
 
 
-def _steps(tree: JSONPath) -> tuple[_Step, ...]:
+def _split_path(tree: JSONPath) -> tuple[_Step, ...]:
     """Cut a path into its steps, first to last. Raises BadPath for what is not bounded."""
     from jsonpath_ng import Child, Descendants, Root, This
 
     steps: list[_Step] = []
     while isinstance(tree, Child | Descendants):
-        steps.append(_step(tree.right, is_deep=isinstance(tree, Descendants)))
+        steps.append(_build_step(tree.right, is_deep=isinstance(tree, Descendants)))
         tree = tree.left
-    first = _step(tree, is_deep=False)
+    first = _build_step(tree, is_deep=False)
     return tuple(reversed([*steps, first] if not isinstance(tree, Root | This) else steps))
 
 
-def _step(find: JSONPath, *, is_deep: bool) -> _Step:
+def _build_step(find: JSONPath, *, is_deep: bool) -> _Step:
     from jsonpath_ng.ext.filter import Filter
     from jsonpath_ng.jsonpath import Wildcard
 
@@ -227,7 +227,7 @@ def _refuse_unbounded(step: object) -> None:
             raise BadPath(f"`{step}`"[:100] + " is not offered: names, indices, slices, `*`, `..` and filters are")
 
 
-def _number(value: object) -> Raw:
+def _encode_number(value: object) -> Raw:
     if isinstance(value, _Number):
         return Raw(value.text.encode())
     raise NotImplementedError
@@ -236,25 +236,25 @@ def _number(value: object) -> Raw:
 # --- the shape of data -----------------------------------------------------------------------------------
 
 
-def shape(data: object) -> str:
+def describe_shape(data: object) -> str:
     """Describe data in a line: names and types, and how many items a list has."""
-    text = _shape(data, _DEEPEST_SHOWN)
+    text = _describe(data, _MAX_SHOWN_DEPTH)
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
 
 
-def _shape(value: object, depth: int) -> str:
+def _describe(value: object, depth: int) -> str:
     match value:
         case dict():
             if not depth:
                 return "{…}"
             members = [
-                f"{json.dumps(str(key)[:100], ensure_ascii=False)}: {_shape(value[key], depth - 1)}"
-                for key in list(value)[:_MOST_KEYS]
+                f"{json.dumps(str(key)[:100], ensure_ascii=False)}: {_describe(value[key], depth - 1)}"
+                for key in list(value)[:_MAX_SHOWN_KEYS]
             ]
-            more = [f"and {len(value) - _MOST_KEYS} more"] if len(value) > _MOST_KEYS else []
+            more = [f"and {len(value) - _MAX_SHOWN_KEYS} more"] if len(value) > _MAX_SHOWN_KEYS else []
             return "{" + ", ".join(members + more) + "}"
         case list():
-            first = f" of {_shape(value[0], depth - 1)}" if value and depth else ""
+            first = f" of {_describe(value[0], depth - 1)}" if value and depth else ""
             return f"[{len(value)}{first}]"
         case None:
             return "null"

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.config.resolved import Embeddings
-from dynamic_mcp.embeddings.endpoint import Endpoint, NoAnswerError, Vector, endpoint_url
+from dynamic_mcp.embeddings.endpoint import Endpoint, EndpointError, Vector, endpoint_url
 from dynamic_mcp.embeddings.index import SemanticIndex, Texts
-from dynamic_mcp.embeddings.vectors import Vectors, key_of
+from dynamic_mcp.embeddings.vectors import VectorStore, text_key
 from tests.embeddings.endpoint import FakeEndpoint, Json, endpoint
 from tests.fakes import BOUND_S
 
@@ -40,8 +40,8 @@ async def until(condition: Callable[[], bool]) -> None:
 
 async def knowing(semantic_index: SemanticIndex, fake: FakeEndpoint, folder: Path | None = None) -> None:
     """Let TEXTS be learnt."""
-    semantic_index.use(config(fake))
-    semantic_index.learn(these(TEXTS))
+    semantic_index.configure(config(fake))
+    semantic_index.update(these(TEXTS))
     await until(lambda: set(fake.texts) >= set(TEXTS))
     async with asyncio.timeout(BOUND_S):
         while not await semantic_index.similarity("anything", [TEXTS]):  # noqa: ASYNC110
@@ -66,9 +66,9 @@ async def test_the_nearest_in_meaning_is_the_nearest() -> None:
 async def test_nothing_is_sent_before_an_endpoint_is_named() -> None:
     async with endpoint() as fake:
         semantic_index = SemanticIndex()
-        semantic_index.learn(these(TEXTS))
+        semantic_index.update(these(TEXTS))
 
-        assert not semantic_index.is_on
+        assert not semantic_index.is_enabled
         assert await semantic_index.similarity("branch", [TEXTS]) == []
         assert fake.asked == []
         await semantic_index.close()
@@ -109,11 +109,11 @@ async def test_texts_are_sent_in_batches_and_once() -> None:
     many = [f"text {n}" for n in range(70)]
     async with endpoint() as fake:
         semantic_index = SemanticIndex(query_within_s=BOUND_S)
-        semantic_index.use(config(fake))
-        semantic_index.learn(these(many))
-        semantic_index.learn(these(many))
+        semantic_index.configure(config(fake))
+        semantic_index.update(these(many))
+        semantic_index.update(these(many))
         await until(lambda: len(fake.texts) >= 70)
-        semantic_index.learn(these([*many, "one more"]))
+        semantic_index.update(these([*many, "one more"]))
         await until(lambda: "one more" in fake.texts)
 
         assert [len(asked["input"]) for asked in fake.asked] == [32, 32, 6, 1]
@@ -140,8 +140,8 @@ async def test_another_model_has_vectors_of_its_own(tmp_path: Path) -> None:
     async with endpoint() as fake:
         semantic_index = SemanticIndex(tmp_path, query_within_s=BOUND_S)
         await knowing(semantic_index, fake)
-        semantic_index.use(Embeddings(fake.url, "other", None))
-        semantic_index.learn(these(TEXTS))
+        semantic_index.configure(Embeddings(fake.url, "other", None))
+        semantic_index.update(these(TEXTS))
         await until(lambda: sum(asked["model"] == "other" for asked in fake.asked) == 1)
         await semantic_index.close()
 
@@ -152,8 +152,8 @@ async def test_switching_it_off_ends_the_questions() -> None:
         await knowing(semantic_index, fake)
         asked = len(fake.asked)
 
-        semantic_index.use(None)
-        semantic_index.learn(these(["new"]))
+        semantic_index.configure(None)
+        semantic_index.update(these(["new"]))
 
         assert await semantic_index.similarity("branch", [TEXTS]) == []
         assert len(fake.asked) == asked
@@ -212,7 +212,7 @@ async def test_an_answer_that_is_none_is_an_error_of_the_endpoint(answer: bytes)
         fake.answer = lambda asked: answer
         asking = Endpoint(config(fake))
 
-        with pytest.raises(NoAnswerError):
+        with pytest.raises(EndpointError):
             await asking.embed(["a"], BOUND_S)
         await asking.close()
 
@@ -228,7 +228,7 @@ async def test_answers_are_put_in_order() -> None:
 
 async def test_an_endpoint_that_is_away_says_so() -> None:
     asking = Endpoint(Embeddings("http://127.0.0.1:9/v1", "tiny", None))
-    with pytest.raises(NoAnswerError):
+    with pytest.raises(EndpointError):
         await asking.embed(["a"], BOUND_S)
     await asking.close()
 
@@ -240,21 +240,21 @@ async def test_an_endpoint_that_is_away_says_so() -> None:
     "junk", [b"", b"junk", b'{"numbers":3,"order":"little"}\nshort', b'{"numbers":0,"order":"x"}\n']
 )
 def test_a_file_that_cannot_be_read_is_made_anew(tmp_path: Path, junk: bytes) -> None:
-    vectors = Vectors(tmp_path, "m")
-    vectors.save({key_of("a"): vector(1.0, 0.0)})
+    vectors = VectorStore(tmp_path, "m")
+    vectors.save({text_key("a"): vector(1.0, 0.0)})
     (file,) = tmp_path.iterdir()
     file.write_bytes(junk)
 
     assert vectors.load() == {}
-    vectors.save({key_of("a"): vector(0.0, 1.0)})
-    assert vectors.load() == {key_of("a"): vector(0.0, 1.0)}
+    vectors.save({text_key("a"): vector(0.0, 1.0)})
+    assert vectors.load() == {text_key("a"): vector(0.0, 1.0)}
 
 
 def test_what_another_program_has_kept_stays(tmp_path: Path) -> None:
-    Vectors(tmp_path, "m").save({key_of("a"): vector(1.0, 0.0)})
-    Vectors(tmp_path, "m").save({key_of("b"): vector(0.0, 1.0)})
+    VectorStore(tmp_path, "m").save({text_key("a"): vector(1.0, 0.0)})
+    VectorStore(tmp_path, "m").save({text_key("b"): vector(0.0, 1.0)})
 
-    assert set(Vectors(tmp_path, "m").load()) == {key_of("a"), key_of("b")}
+    assert set(VectorStore(tmp_path, "m").load()) == {text_key("a"), text_key("b")}
 
 
 def vector(*numbers: float) -> Vector:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from dynamic_mcp.errors import InvalidArguments
-from dynamic_mcp.tools.arguments import Reading, fits, repaired, split_name
+from dynamic_mcp.tools.arguments import Interpretation, is_valid, repair, split_name
 from dynamic_mcp.tools.schema import InputSchema
 
 Json = Any  # whatever JSON a test writes down
@@ -38,11 +38,11 @@ def raw(value: Json) -> Raw:
     return value if isinstance(value, Raw) else Raw(json.dumps(value).encode())
 
 
-def read(args: Json, beside: Json = None, *, schema: Json = None) -> Reading:
+def read(args: Json, beside: Json = None, *, schema: Json = None) -> Interpretation:
     """Read arguments by a schema; `args` None is not given at all."""
     stood = {name: raw(value) for name, value in (beside or {}).items()}
     taken = InputSchema(raw(TICKET if schema is None else schema))
-    return repaired(taken, None if args is None else raw(args), stood, "`create` of group `up`")
+    return repair(taken, None if args is None else raw(args), stood, "`create` of group `up`")
 
 
 def refused(args: Json, beside: Json = None, *, schema: Json = None) -> str:
@@ -138,7 +138,7 @@ def test_two_readings_that_both_fit_are_none() -> None:
 def test_what_stands_beside_arguments_that_fit_and_is_no_parameter_changes_nothing() -> None:
     reading = read({"title": "x"}, {"reason": "why not"})
 
-    assert reading == Reading(raw({"title": "x"}))
+    assert reading == Interpretation(raw({"title": "x"}))
 
 
 def test_what_stands_alone_and_is_no_parameter_is_not_dropped_in_silence() -> None:
@@ -165,7 +165,7 @@ def test_a_huge_schema_is_not_repeated_whole() -> None:
 def test_ten_megabytes_are_read_within_bounds() -> None:
     big = "x" * 10_000_000
 
-    assert fits(InputSchema(raw(TICKET)), raw({"title": big}))
+    assert is_valid(InputSchema(raw(TICKET)), raw({"title": big}))
     assert len(read(json.dumps({"title": big})).args) > 10_000_000
     assert len(refused({"title": "x", "count": big})) < 5000
     assert len(refused({big: 1})) < 5000
@@ -213,28 +213,28 @@ def test_arguments_that_fit_are_never_changed(args: Json, indent: int | None) ->
     came = Raw(json.dumps(args, indent=indent).encode())
     schema = InputSchema(raw(TICKET))
 
-    assert fits(schema, came)
-    assert repaired(schema, came, {}, "it") == Reading(came)
+    assert is_valid(schema, came)
+    assert repair(schema, came, {}, "it") == Interpretation(came)
 
 
 @given(st.dictionaries(st.sampled_from([*TICKET["properties"], "other"]), JSON_VALUES) | JSON_VALUES)
 def test_whatever_comes_is_put_right_or_refused(args: Json) -> None:
     schema = InputSchema(raw(TICKET))
     try:
-        reading = repaired(schema, raw(args), {}, "it")
+        reading = repair(schema, raw(args), {}, "it")
     except InvalidArguments:
         return
-    assert fits(schema, reading.args)
+    assert is_valid(schema, reading.args)
 
 
 @given(st.dictionaries(st.text(max_size=10), JSON_VALUES, max_size=4), JSON_VALUES)
 def test_whatever_stands_beside_is_put_right_or_refused(beside: Json, args: Json) -> None:
     schema = InputSchema(raw(TICKET))
     try:
-        reading = repaired(schema, raw(args), {name: raw(value) for name, value in beside.items()}, "it")
+        reading = repair(schema, raw(args), {name: raw(value) for name, value in beside.items()}, "it")
     except InvalidArguments:
         return
-    assert fits(schema, reading.args)
+    assert is_valid(schema, reading.args)
 
 
 @pytest.mark.parametrize("beside", [{"count": 6}, {"arguments": {"title": "y"}}, {"params": '{"title": "x"}'}])
@@ -244,7 +244,7 @@ def test_what_stands_beside_and_says_otherwise_is_a_second_reading(beside: Json)
 
 @pytest.mark.parametrize("beside", [{"count": 5}, {"count": "many"}, {"arguments": WHOLE}, {"params": {}}])
 def test_what_stands_beside_and_says_the_same_or_does_not_fit_changes_nothing(beside: Json) -> None:
-    assert read(WHOLE, beside) == Reading(raw(WHOLE))
+    assert read(WHOLE, beside) == Interpretation(raw(WHOLE))
 
 
 def test_a_name_that_an_open_schema_takes_is_not_called_unknown() -> None:

@@ -44,7 +44,7 @@ def text(words: str) -> Json:
 def shaped(
     result: Json, kept: Kept, *, compact: bool = False, links: bool = True, keeps_structure: bool = False
 ) -> dict[str, Json]:
-    found = results.shaped(raw(result), answers(compact=compact), kept, links=links, keeps_structure=keeps_structure)
+    found = results.shape(raw(result), answers(compact=compact), kept, links=links, keeps_structure=keeps_structure)
     return json.loads(bytes(found))  # type: ignore[no-any-return]
 
 
@@ -68,8 +68,8 @@ def test_what_needs_nothing_passes_byte_for_byte(result: bytes) -> None:
     came = Raw(result)
 
     assert (
-        results.passes(came, answers())
-        or results.shaped(came, answers(), kept, links=True, keeps_structure=False) is came
+        results.can_pass_unchanged(came, answers())
+        or results.shape(came, answers(), kept, links=True, keeps_structure=False) is came
     )
     assert kept.texts == []
 
@@ -167,7 +167,7 @@ def test_compact_takes_the_white_space_out_of_json_only() -> None:
     pretty = '{\n  "a": 1.50,\n  "b": "x y"\n}'
     came = raw({"content": [text(pretty), text("{ not json")]})
 
-    found = results.shaped(came, answers(compact=True), Kept(), links=True, keeps_structure=False)
+    found = results.shape(came, answers(compact=True), Kept(), links=True, keeps_structure=False)
 
     assert json.loads(bytes(found))["content"] == [text('{"a":1.50,"b":"x y"}'), text("{ not json")]
 
@@ -202,7 +202,7 @@ def test_whatever_the_texts_nothing_is_lost_and_the_limit_holds(texts: list[str]
 
 
 def selected(result: Json, path: str, kept: Kept | None = None) -> dict[str, Json]:
-    return json.loads(bytes(results.selected(raw(result), path, kept or Kept())))  # type: ignore[no-any-return]
+    return json.loads(bytes(results.select(raw(result), path, kept or Kept())))  # type: ignore[no-any-return]
 
 
 ROWS = {"rows": [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]}
@@ -268,4 +268,4 @@ def test_a_result_that_is_not_json_comes_whole_with_a_remark_and_is_no_error(blo
 def test_a_failure_of_the_tool_passes_as_it_is() -> None:
     came = raw({"content": [text("broken")], "isError": True})
 
-    assert results.selected(came, "$.a", Kept()) is came
+    assert results.select(came, "$.a", Kept()) is came
