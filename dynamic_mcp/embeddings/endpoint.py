@@ -1,4 +1,4 @@
-"""One embeddings endpoint that speaks OpenAI's protocol: texts in, vectors of length one out."""
+"""A client for an embeddings endpoint with OpenAI's protocol: it turns texts into vectors of length one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HTTP_OK = 200
 
 
 class EndpointError(Exception):
-    """The endpoint is slow, away or not what it should be; the message says which."""
+    """The endpoint is slow, down, or does not answer correctly; the message says which."""
 
 
 class _Item(msgspec.Struct):
@@ -35,7 +35,7 @@ class _Answer(msgspec.Struct):
 
 
 class Endpoint:
-    """Asks one endpoint. Nothing is opened before the first question."""
+    """Asks one endpoint. Opens nothing before the first request."""
 
     def __init__(self, config: Embeddings) -> None:
         self._config = config
@@ -52,14 +52,14 @@ class Endpoint:
             raise EndpointError(f"no answer within {within_s:g} s") from None
 
     async def open(self) -> AsyncClient:
-        """Make ready, once, which may take longer than a query has time."""
+        """Open the client once; this may take longer than a query may take."""
         async with self._opening:
             if self._client is None:
                 self._client = await asyncio.to_thread(self._create_client)
             return self._client
 
     async def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
@@ -83,13 +83,13 @@ class Endpoint:
         key = self._config.api_key
         return AsyncClient(
             headers={"authorization": f"Bearer {key}"} if key else {},
-            timeout=None,  # each question has a bound of its own
+            timeout=None,  # each request has its own timeout
             trust_env=not _is_local(self._url),
         )
 
 
 def endpoint_url(url: str) -> str:
-    """Return where to ask: `http://host`, `http://host/v1` and `http://host/v1/embeddings` mean the same."""
+    """Return the full URL: `http://host`, `http://host/v1` and `http://host/v1/embeddings` mean the same."""
     parts = urlsplit(url)
     path = parts.path.rstrip("/")
     if not path.endswith("/embeddings"):
@@ -98,7 +98,7 @@ def endpoint_url(url: str) -> str:
 
 
 def _is_local(url: str) -> bool:
-    """Tell whether a URL is on this machine, where no proxy of the environment leads."""
+    """Tell whether a URL is on this machine, which HTTP proxies do not reach."""
     host = urlsplit(url).hostname or ""
     try:
         return host == "localhost" or ip_address(host).is_loopback
@@ -110,7 +110,7 @@ def _parse_vectors(content: bytes, count: int) -> list[Vector]:
     try:
         items = msgspec.json.decode(content, type=_Answer).data
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        raise EndpointError(f"not an answer of an embeddings endpoint: {exc}") from exc
+        raise EndpointError(f"not a response of an embeddings endpoint: {exc}") from exc
     if all(item.index is not None for item in items):
         items.sort(key=lambda item: item.index or 0)
     lengths = {len(item.embedding) for item in items}
@@ -122,5 +122,5 @@ def _parse_vectors(content: bytes, count: int) -> list[Vector]:
 def _normalize(numbers: list[float]) -> Vector:
     length = math.hypot(*numbers)
     if not 0 < length < math.inf:
-        raise EndpointError("a vector that points nowhere")
+        raise EndpointError("a vector without a direction")
     return array("f", [number / length for number in numbers])

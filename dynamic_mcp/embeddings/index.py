@@ -1,6 +1,6 @@
-"""What texts mean, as far as an endpoint has told: learnt in the background, asked within a bound, kept on disk.
+"""Semantic similarity of texts: vectors are fetched in the background, queries have a timeout, results go to disk.
 
-Every failure means only that the search goes by words alone.
+After any failure the search simply goes on by words alone.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from dynamic_mcp.embeddings.vectors import VectorStore, text_key
 
 log = logging.getLogger(__name__)
 
-# A query is answered by words alone when its meaning takes longer.
+# A query goes by words alone if its vector takes longer.
 QUERY_WITHIN_S = 0.3
 BATCH = 32
 BATCH_WITHIN_S = 60.0
-# After a failed batch the next is tried after this, and after ever longer.
+# The delays after failed batches; the last one repeats.
 RETRY_S = (5.0, 30.0, 120.0)
 MAX_QUERY = 1000
 MAX_QUERIES = 256
@@ -32,7 +32,7 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 class SemanticIndex:
-    """The meanings of tools and queries. Without a config it knows nothing and sends nothing."""
+    """The vectors of tools and queries. Without a config, it has none and sends nothing."""
 
     def __init__(
         self, folder: Path | None = None, *, query_within_s: float = QUERY_WITHIN_S, sleep: Sleep = asyncio.sleep
@@ -56,7 +56,7 @@ class SemanticIndex:
         return self._endpoint is not None
 
     def configure(self, config: Embeddings | None) -> None:
-        """Ask this endpoint from now on, or none."""
+        """Use this endpoint from now on, or none."""
         if config == self._config:
             return
         self._stop()
@@ -65,15 +65,15 @@ class SemanticIndex:
         self._vectors, self._queries, self._texts, self._is_failing = {}, {}, None, False
 
     def update(self, texts: Texts) -> None:
-        """Learn in the background what these texts mean; called again, it looks again for new ones."""
+        """Fetch the vectors of these texts in the background. Call it again when there are new texts."""
         if self._endpoint is None:
             return
         self._texts, self._is_stale = texts, True
         if self._updating is None or self._updating.done():
-            self._updating = asyncio.create_task(self._run_updates(self._endpoint), name="learning what tools mean")
+            self._updating = asyncio.create_task(self._run_updates(self._endpoint), name="embedding tools")
 
     async def similarity(self, query: str, texts: Sequence[Sequence[str]]) -> list[list[float | None]]:
-        """Return how near to a query each text is in meaning, -1 to 1; nothing where that is not known in time."""
+        """Return the similarity of each text to a query, -1 to 1; empty if it is not known in time."""
         known = [[self._vectors.get(text_key(text)) for text in each] for each in texts]
         if self._texts is not None and not all(vector for each in known for vector in each):
             self.update(self._texts)
@@ -81,9 +81,9 @@ class SemanticIndex:
             return []
         try:
             async with asyncio.timeout(self._query_within_s):
-                asked = await self._embed_query(query[:MAX_QUERY])
+                vector_of_query = await self._embed_query(query[:MAX_QUERY])
                 return await asyncio.to_thread(
-                    lambda: [[_cosine(asked, vector) for vector in each] for each in known]
+                    lambda: [[_cosine(vector_of_query, vector) for vector in each] for each in known]
                 )
         except EndpointError as exc:
             self._report_failure(exc)
@@ -92,15 +92,15 @@ class SemanticIndex:
         return []
 
     async def close(self) -> None:
-        """Stop learning, and let go of the endpoint."""
+        """Stop updating, and close the endpoint."""
         self._stop()
         while self._closing:
             await asyncio.wait(self._closing)
 
-    # --- learning --------------------------------------------------------------------------------------
+    # --- updating --------------------------------------------------------------------------------------
 
     async def _run_updates(self, endpoint: Endpoint) -> None:
-        assert self._config is not None, "there is nothing to learn from otherwise"
+        assert self._config is not None, "only called with an endpoint"
         vectors = VectorStore(self._folder, f"{self._config.url}\n{self._config.model}") if self._folder else None
         if vectors is not None and not self._vectors:
             self._vectors = await asyncio.to_thread(vectors.load)
@@ -118,7 +118,7 @@ class SemanticIndex:
                 self._is_stale = True
 
     async def _find_missing(self) -> dict[bytes, str]:
-        """Return the texts that are not known; what is known of texts that are gone is forgotten."""
+        """Return the texts without a vector, and drop the vectors of texts that no longer exist."""
         texts = await self._texts() if self._texts else ()
         wanted = {text_key(text): text for text in texts}
         self._vectors = {key: vector for key, vector in self._vectors.items() if key in wanted}
@@ -140,12 +140,12 @@ class SemanticIndex:
             if vectors is not None:
                 saving = asyncio.create_task(asyncio.to_thread(vectors.save, dict(self._vectors)))
                 self._hold(saving)
-                await asyncio.shield(saving)  # what has been learnt is kept, also when this is the end
+                await asyncio.shield(saving)  # keep the vectors even when this task is cancelled
 
-    # --- asking ----------------------------------------------------------------------------------------
+    # --- querying ----------------------------------------------------------------------------------------
 
     async def _embed_query(self, query: str) -> Vector:
-        assert self._endpoint is not None, "nothing is known of texts otherwise"
+        assert self._endpoint is not None, "only called with an endpoint"
         known = self._queries.pop(query, None)
         if known is None:
             (known,) = await self._endpoint.embed([query], self._query_within_s)
@@ -158,7 +158,7 @@ class SemanticIndex:
     def _report_failure(self, error: EndpointError) -> None:
         if not self._is_failing:
             self._is_failing = True
-            log.warning("the embeddings endpoint does not work, searching by words only: %s", error)
+            log.warning("the embeddings endpoint failed, searching by words only: %s", error)
 
     def _stop(self) -> None:
         endpoint, learning = self._endpoint, self._updating

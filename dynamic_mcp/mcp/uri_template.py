@@ -1,7 +1,7 @@
-"""Tell whether a URI can come from a URI template (RFC 6570), to find the group that owns it.
+"""Tells whether a URI can come from a URI template (RFC 6570), to find the group that owns it.
 
-Matching is permissive: a template that might have made the URI matches, since its upstream has the last word.
-It takes time in proportion to the two lengths, whatever a hostile template looks like.
+Matching is permissive: a template that might have produced the URI matches, since its upstream decides in the end.
+The time taken is proportional to the two lengths, even for a hostile template.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _LONGEST = 2000
 
 
 class _Operator(Struct, frozen=True):
-    """What an operator's expansion looks like: what it begins with, and what it cannot hold."""
+    """What the expansion of an operator starts with, and which characters it cannot contain."""
 
     prefix: str
     forbidden: frozenset[str]
@@ -25,7 +25,7 @@ class _Operator(Struct, frozen=True):
 _GEN_DELIMS = ":/?#[]@"
 _SUB_DELIMS = "!$&'()*+;"  # without the comma and the equals sign, which join values and, exploded, pairs
 _SIMPLE = frozenset(_GEN_DELIMS + _SUB_DELIMS)
-# RFC 6570, section 3.2 and appendix A; an exploded list repeats the lead between its items
+# RFC 6570, section 3.2 and appendix A; an exploded list repeats the prefix between its items
 _OPERATORS = {
     "": _Operator("", _SIMPLE),
     "+": _Operator("", frozenset()),
@@ -39,7 +39,7 @@ _OPERATORS = {
 
 
 def matches(template: str, uri: str) -> bool:
-    """Tell whether `uri` may be an expansion of `template`. What is no template matches nothing."""
+    """Tell whether `uri` may be an expansion of `template`. An invalid template matches nothing."""
     parts = _split_template(template)
     if not parts or len(uri) > _LONGEST:
         return False
@@ -57,7 +57,7 @@ def matches(template: str, uri: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _split_template(template: str) -> tuple[str | _Operator, ...]:
-    """Cut a template into literals and expressions; nothing when it is too long or its braces do not pair."""
+    """Split a template into literals and expressions; empty if it is too long or its braces are unbalanced."""
     if len(template) > _LONGEST:
         return ()
     parts: list[str | _Operator] = []
@@ -76,7 +76,7 @@ def _match_literal(text: str, uri: str, reached: set[int]) -> set[int]:
 
 
 def _match_expression(operator: _Operator, uri: str, reached: set[int]) -> set[int]:
-    """Return every position that an expansion can end at: none of it, or its lead and then what it may hold."""
+    """Return every position where the expansion can end: an empty one ends where it starts."""
     ends = set(reached)
     inside = False
     starts = {at + len(operator.prefix) for at in reached if uri.startswith(operator.prefix, at)}

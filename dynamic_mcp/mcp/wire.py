@@ -1,6 +1,6 @@
 """JSON-RPC frames whose payloads stay the bytes that arrived.
 
-Nothing here decodes `params`, `result` or `error`; what is not understood passes on as it came.
+Nothing here decodes `params`, `result` or `error`, so they pass through unchanged.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EMPTY_ARRAY = Raw(b"[]")
 
 
 class Frame(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """One JSON-RPC message; a member that is not there is `ABSENT` or an empty string."""
+    """One JSON-RPC message. A missing member is `ABSENT` or an empty string."""
 
     jsonrpc: str = ""
     id: Raw = ABSENT
@@ -34,13 +34,13 @@ class Frame(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 class VendorFrame(Frame, gc=False):
-    """A frame with members beside those of JSON-RPC, which are kept for the other side."""
+    """A frame with members that JSON-RPC does not define; they are passed on."""
 
     extra: dict[str, Raw] = {}
 
 
 class Malformed(ValueError):
-    """A line that is no frame. `code` is JSON-RPC's for it; `id` is the request's where it can be told."""
+    """A line that is not a valid frame. `code` is its JSON-RPC error code; `id` is the request's id, if known."""
 
     def __init__(self, reason: str, code: int = PARSE_ERROR, id: Raw = NULL) -> None:
         super().__init__(reason)
@@ -53,7 +53,7 @@ _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_elements = msgspec.json.Decoder(list[Raw]).decode
 _decode_text = msgspec.json.Decoder(str).decode
 encode = msgspec.json.Encoder().encode
-# What msgspec raises for what it does not take; not all of it is refused by JSON, so a slower look follows.
+# What msgspec raises for input that it cannot decode. Some of it is valid JSON, so a slower parser tries again.
 _DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
@@ -61,10 +61,10 @@ _DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def parse(line: bytes) -> Frame:
-    """Read one message.
+    """Parse one message.
 
-    Invalid UTF-8 is replaced by U+FFFD, so that what is passed on is always valid; lone surrogate
-    escapes, which msgspec refuses, pass. Raises Malformed.
+    Invalid UTF-8 is replaced by U+FFFD, so that the output is always valid. Lone surrogate escapes, which msgspec
+    rejects, are accepted. Raises Malformed.
     """
     if not line.isascii():
         line = _valid_utf8(line)
@@ -75,12 +75,12 @@ def parse(line: bytes) -> Frame:
 
 
 def is_batch(line: bytes) -> bool:
-    """Tell whether a line holds a JSON array, which only protocol 2025-03-26 gives a meaning."""
+    """Tell whether a line is a JSON array: a batch, which only protocol 2025-03-26 defines."""
     return line.lstrip()[:1] == b"["
 
 
 def members(data: bytes | Raw) -> dict[str, Raw]:
-    """Split a JSON object into its members, each value's bytes untouched. Raises Malformed."""
+    """Split a JSON object into its members and keep the bytes of each value. Raises Malformed."""
     try:
         return _decode_members(data)
     except _DECODE_ERRORS:
@@ -91,7 +91,7 @@ def members(data: bytes | Raw) -> dict[str, Raw]:
 
 
 def member(data: bytes | Raw, *path: str) -> Raw:
-    """Return what stands at a path of names, or `ABSENT` where there is nothing."""
+    """Return the value at a path of names, or `ABSENT` if there is none."""
     found = data if isinstance(data, Raw) else Raw(data)
     for name in path:
         try:
@@ -102,7 +102,7 @@ def member(data: bytes | Raw, *path: str) -> Raw:
 
 
 def with_member(data: bytes | Raw, value: object, *path: str) -> Raw:
-    """Return the object with another value at a path of names; all else keeps its bytes and its order."""
+    """Return the object with a new value at a path of names; everything else keeps its bytes and order."""
     found = members(data)
     name, *deeper = path
     inner = with_member(found.get(name, EMPTY_OBJECT), value, *deeper) if deeper else value
@@ -110,7 +110,7 @@ def with_member(data: bytes | Raw, value: object, *path: str) -> Raw:
 
 
 def elements(data: bytes | Raw) -> list[Raw]:
-    """Split a JSON array into its elements, each one's bytes untouched. Raises Malformed."""
+    """Split a JSON array into its elements and keep the bytes of each. Raises Malformed."""
     try:
         return _decode_elements(data)
     except _DECODE_ERRORS:
@@ -121,7 +121,7 @@ def elements(data: bytes | Raw) -> list[Raw]:
 
 
 def text(data: Raw | None) -> str | None:
-    """Return the string that `data` holds, or None where it holds anything else."""
+    """Return `data` as a string, or None if it is not a JSON string."""
     if data is None or not len(data):
         return None
     try:
@@ -136,7 +136,7 @@ def text(data: Raw | None) -> str | None:
 
 
 def value(data: Raw) -> object:
-    """Return what `data` holds as Python values; None where it is too deep or too odd to be read."""
+    """Return `data` as Python values; None if it is too deeply nested or not JSON."""
     try:
         return msgspec.json.decode(data)
     except _DECODE_ERRORS:
@@ -147,9 +147,9 @@ def value(data: Raw) -> object:
 
 
 def find_duplicate_name(data: bytes | Raw, *, is_flat: bool = False) -> str | None:
-    """Return a name that an object gives twice, this one or, unless `is_flat`, one inside of it; None for none.
+    """Return a name that appears twice in an object or, unless `is_flat`, in one nested in it; else None.
 
-    What is longer than 1 MiB is not looked through.
+    Objects longer than 1 MiB are not searched.
     """
     source = bytes(data)
     if (
@@ -158,18 +158,18 @@ def find_duplicate_name(data: bytes | Raw, *, is_flat: bool = False) -> str | No
         or _is_certainly_unique(source, is_flat=is_flat)
     ):
         return None
-    found: list[str | None] = []  # for each object, the outermost last
+    duplicates: list[str | None] = []  # one entry for each object, the outermost last
     try:
-        json.loads(source, object_pairs_hook=lambda pairs: found.append(_first_duplicate(pairs)), parse_int=str)
+        json.loads(source, object_pairs_hook=lambda pairs: duplicates.append(_first_duplicate(pairs)), parse_int=str)
     except (ValueError, RecursionError):
         return None
-    return found[-1] if is_flat else next((name for name in found if name is not None), None)
+    return duplicates[-1] if is_flat else next((name for name in duplicates if name is not None), None)
 
 
 def has_unique_names(members: Mapping[str, Raw], source: bytes | Raw) -> bool:
-    """Tell, cheaply, that these members are all that an object without white space has: it names none twice.
+    """Tell cheaply whether an object without white space has these members only, and so no name twice.
 
-    False says nothing.
+    True is certain; False means unknown.
     """
     return len(source) == 1 + sum(len(name) + len(value) + 4 for name, value in members.items())
 
@@ -210,7 +210,7 @@ def _valid_utf8(line: bytes) -> bytes:
 
 
 def _build_frame(members: dict[str, Raw]) -> Frame:
-    """Build a frame from members among which are unknown ones, or known ones of the wrong type."""
+    """Build a frame from members, some of which are unknown or have the wrong type."""
     id = members.pop("id", ABSENT)
     frame = VendorFrame(id=id, jsonrpc=text(members.pop("jsonrpc", None)) or "")
     if "method" in members:
@@ -225,7 +225,7 @@ def _build_frame(members: dict[str, Raw]) -> Frame:
     return frame
 
 
-# --- the slow way in: what msgspec refuses though it is JSON --------------------------------------------
+# --- the slow parser, for JSON that msgspec rejects --------------------------------------------
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 
@@ -238,7 +238,7 @@ _scan = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_refuse)
 
 
 def _split(data: bytes) -> dict[str, Raw] | list[Raw] | None:
-    """Cut a JSON object or array into the texts of its parts with the standard library's scanner."""
+    """Split a JSON object or array into its members or elements with the standard library's scanner."""
     source = data.decode("utf-8", "replace")
     start = _skip(source, 0)
     try:
@@ -293,7 +293,7 @@ def _cut_array(source: str, at: int) -> tuple[dict[str, Raw] | list[Raw] | None,
 
 
 def _cut_value(source: str, at: int, closing: str) -> tuple[Raw, int, bool]:
-    """Return the value at `at`, where the next part begins, and whether there is one."""
+    """Return the value at `at`, the position of the next value, and whether there is one."""
     start = _skip(source, at)
     _, end = _scan(source, start)
     value = Raw(source[start:end].encode())
@@ -309,19 +309,19 @@ def _cut_value(source: str, at: int, closing: str) -> tuple[Raw, int, bool]:
 
 
 def request_line(id: int, method: str, params: bytes | Raw = ABSENT) -> bytes:
-    """Write a request of our own; `params` is JSON already."""
+    """Encode one of our own requests; `params` is already JSON."""
     head = b'{"jsonrpc":"2.0","id":%d,"method":%s' % (id, encode(method))
     return b"".join((head, b',"params":', params, b"}\n")) if len(params) else head + b"}\n"
 
 
 def notification_line(method: str, params: bytes | Raw = ABSENT) -> bytes:
-    """Write a notification; `params` is JSON already."""
+    """Encode a notification; `params` is already JSON."""
     head = b'{"jsonrpc":"2.0","method":%s' % encode(method)
     return b"".join((head, b',"params":', params, b"}\n")) if len(params) else head + b"}\n"
 
 
 def answer_line(id: Raw, answer: Frame) -> bytes:
-    """Write an answer: all of `answer` but its id, which becomes the one that was asked with."""
+    """Encode a response: all members of `answer`, with `id` as its id."""
     kind, payload = (b',"result":', answer.result) if len(answer.result) else (b',"error":', answer.error)
     if type(answer) is Frame:
         return b"".join((b'{"jsonrpc":"2.0","id":', id, kind, payload, b"}\n"))
@@ -335,7 +335,7 @@ def _extra_members(frame: Frame) -> bytes:
 
 
 def error_frame(code: int, message: str, data: object = None) -> Frame:
-    """Return an answer that is a JSON-RPC error."""
+    """Return a response that is a JSON-RPC error."""
     error: dict[str, object] = {"code": code, "message": message}
     if data is not None:
         error["data"] = data
@@ -343,12 +343,12 @@ def error_frame(code: int, message: str, data: object = None) -> Frame:
 
 
 def result_frame(result: Mapping[str, object] | bytes) -> Frame:
-    """Return an answer with this result, which is JSON already when it is bytes."""
+    """Return a response with this result; bytes are already JSON."""
     return Frame(result=Raw(result if isinstance(result, bytes) else encode(result)))
 
 
 def compact(data: Raw) -> bytes:
-    """Take the white space out of a JSON text and change nothing else: no number, no order, no escape."""
+    """Remove the white space from JSON and change nothing else: no number, no order, no escape."""
     try:
         return msgspec.json.format(bytes(data), indent=-1)
     except _DECODE_ERRORS:
@@ -356,5 +356,5 @@ def compact(data: Raw) -> bytes:
 
 
 def join_batch(lines: Iterable[bytes]) -> bytes:
-    """Write answers as one batch, the array of protocol 2025-03-26."""
+    """Join responses into one batch, the array of protocol 2025-03-26."""
     return b"[" + b",".join(line.rstrip(b"\n") for line in lines) + b"]\n"

@@ -1,4 +1,4 @@
-"""Finds the tools that fit a query, among those of all groups. Pure: no network, no files, no clock."""
+"""Finds the tools that match a query, across all groups. Pure: no network, no files, no clock."""
 
 from dynamic_mcp.search.fields import summarize
 from dynamic_mcp.search.index import DEFAULT_TUNING, Field, GroupIndex, Tuning

@@ -1,4 +1,4 @@
-"""What of a tool is searched: texts by field. A schema is walked within bounds, however deep or wide it is."""
+"""Extracts the searchable texts of a tool, by field. The walk through its schema is bounded in depth and width."""
 
 from __future__ import annotations
 
@@ -31,34 +31,36 @@ class ToolTexts:
 
 
 def extract_texts(name: str, tool: Raw) -> ToolTexts:
-    """Return the texts of a tool."""
+    """Extract the texts of a tool."""
     decoded = wire.value(tool)
-    found = decoded if isinstance(decoded, dict) else {}
-    made = ToolTexts(name, _cut(found.get("title")), _cut(found.get("description")))
-    annotations = found.get("annotations")
-    if not made.title and isinstance(annotations, dict):
-        made.title = _cut(annotations.get("title"))
-    for schema in _walk_schemas(found.get("inputSchema")):
-        _add_schema(made, schema)
-    return made
+    members = decoded if isinstance(decoded, dict) else {}
+    texts = ToolTexts(name, _cut(members.get("title")), _cut(members.get("description")))
+    annotations = members.get("annotations")
+    if not texts.title and isinstance(annotations, dict):
+        texts.title = _cut(annotations.get("title"))
+    for schema in _walk_schemas(members.get("inputSchema")):
+        _add_schema(texts, schema)
+    return texts
 
 
 def summarize(name: str, tool: Raw) -> str:
-    """Return what a tool is for in one short text, for those who compare meanings."""
-    found = extract_texts(name, tool)
-    said = ". ".join(filter(None, [" ".join(split_name(name)), found.title, found.description]))
-    return f"{said} ({', '.join(found.parameters)})"[:MAX_SUMMARY] if found.parameters else said[:MAX_SUMMARY]
+    """Describe a tool in one short text, the input of the semantic index."""
+    texts = extract_texts(name, tool)
+    summary = ". ".join(filter(None, [" ".join(split_name(name)), texts.title, texts.description]))
+    if texts.parameters:
+        summary = f"{summary} ({', '.join(texts.parameters)})"
+    return summary[:MAX_SUMMARY]
 
 
 def _walk_schemas(root: object) -> Iterator[Mapping[str, object]]:
-    """Walk a schema and all inside it, the outermost first, as far as MAX_NODES."""
-    waiting = [root]
+    """Yield a schema and its subschemas, outermost first, up to MAX_NODES."""
+    queue = [root]
     for at in range(MAX_NODES):
-        if at >= len(waiting):
+        if at >= len(queue):
             return
-        schema = waiting[at]
-        if isinstance(schema, dict) and len(waiting) <= MAX_NODES:
-            waiting += _subschemas(schema)
+        schema = queue[at]
+        if isinstance(schema, dict) and len(queue) <= MAX_NODES:
+            queue += _subschemas(schema)
         if isinstance(schema, dict):
             yield schema
 
@@ -77,15 +79,15 @@ def _subschemas(schema: Mapping[str, object]) -> Iterator[object]:
             yield schema[key]
 
 
-def _add_schema(made: ToolTexts, schema: Mapping[str, object]) -> None:
+def _add_schema(texts: ToolTexts, schema: Mapping[str, object]) -> None:
     properties = schema.get("properties")
     if isinstance(properties, dict):
-        made.parameters += list(properties)[:MAX_NODES]
-        described = (each.get("description") for each in properties.values() if isinstance(each, dict))
-        made.parameter_descriptions += [_cut(text) for text in described if isinstance(text, str)]
+        texts.parameters += list(properties)[:MAX_NODES]
+        descriptions = (each.get("description") for each in properties.values() if isinstance(each, dict))
+        texts.parameter_descriptions += [_cut(text) for text in descriptions if isinstance(text, str)]
     allowed = schema.get("enum")
     if isinstance(allowed, list):
-        made.values += [value[:MAX_TEXT] for value in allowed[:MAX_NODES] if isinstance(value, str)]
+        texts.values += [value[:MAX_TEXT] for value in allowed[:MAX_NODES] if isinstance(value, str)]
 
 
 def _cut(text: object) -> str:

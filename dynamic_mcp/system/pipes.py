@@ -1,6 +1,6 @@
-"""Pipes to and from the event loop. What it cannot wait for (files, terminals, Windows pipes) gets a thread.
+"""Pipes for the event loop, and threads for what the loop cannot wait for: files, terminals, Windows pipes.
 
-A `Source` hands over what arrives, in order; a `Sink` takes what is written and never blocks the loop on a pipe.
+A `Source` delivers what arrives, in order. A `Sink` accepts what is written and never blocks the loop.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ class Source(Protocol):
     """A stream that is being read."""
 
     def pause_reading(self) -> None:
-        """Hand over nothing more for now."""
+        """Stop delivering data for now."""
         ...
 
     def resume_reading(self) -> None:
-        """Go on."""
+        """Deliver data again."""
         ...
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading for good."""
         ...
 
 
@@ -39,24 +39,24 @@ class Sink(Protocol):
     """A stream that is being written."""
 
     def write(self, data: bytes) -> None:
-        """Take all of `data`."""
+        """Accept all of `data`."""
         ...
 
     def buffered_bytes(self) -> int:
-        """How many bytes the other side has not taken yet."""
+        """Return how many bytes the other side has not read yet."""
         ...
 
     def is_closing(self) -> bool:
-        """Tell whether more can be written."""
+        """Tell whether this is closed or closing, so that nothing more can be written."""
         ...
 
     async def close(self) -> None:
-        """Write out what is left, within a bound, and close."""
+        """Flush what is left, within a time limit, and close."""
         ...
 
 
 async def open_source(fd: int, receive: Callable[[bytes], None], on_end: Callable[[], None]) -> Source:
-    """Read `fd`, which is closed in the end: every chunk goes to `receive`, then `ended` is called once."""
+    """Read `fd` until it ends, and close it. `receive` gets each chunk; `on_end` is called once, at the end."""
     if not _can_be_awaited(fd):
         return _ThreadSource(fd, receive, on_end)
     reader = _Reader(receive, on_end)
@@ -67,10 +67,10 @@ async def open_source(fd: int, receive: Callable[[bytes], None], on_end: Callabl
 async def open_sink(
     fd: int, *, high: int, on_full: Callable[[], None], on_drain: Callable[[], None], on_end: Callable[[], None]
 ) -> Sink:
-    """Write `fd`, which is closed in the end.
+    """Write to `fd`, which the sink closes.
 
-    `full` is called when more than `high` bytes wait to be taken, `drained` when few do again, and
-    `ended` when the other side has gone.
+    `on_full` is called when more than `high` bytes are buffered, `on_drain` when the buffer has drained, and `on_end`
+    when the other side is gone.
     """
     if not _can_be_awaited(fd):
         return _ThreadSink(fd)
@@ -80,7 +80,7 @@ async def open_sink(
 
 
 def _file(fd: int, mode: str) -> IO[bytes]:
-    """Wrap a descriptor for the loop, which must close it once: uvloop does so itself, beside the file object."""
+    """Wrap a descriptor for the loop so that it is closed once: uvloop closes it in addition to the file object."""
     is_uvloop = type(asyncio.get_running_loop()).__module__.startswith("uvloop")
     return cast(IO[bytes], os.fdopen(fd, mode, 0, closefd=not is_uvloop))
 
@@ -114,7 +114,7 @@ class _Writer(asyncio.BaseProtocol):
         self._on_drain = drained
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._pipe = cast(asyncio.WriteTransport, transport)  # uvloop's own class is one by its methods only
+        self._pipe = cast(asyncio.WriteTransport, transport)  # uvloop's class has the methods, but is no subclass
         self._pipe.set_write_buffer_limits(high=self._high)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -128,7 +128,7 @@ class _Writer(asyncio.BaseProtocol):
         self._on_drain()
 
     def write(self, data: bytes) -> None:
-        if not self._pipe.is_closing():  # uvloop's own raises once the other side has gone
+        if not self._pipe.is_closing():  # uvloop raises once the other side is gone
             self._pipe.write(data)
 
     def buffered_bytes(self) -> int:
@@ -147,7 +147,7 @@ class _Writer(asyncio.BaseProtocol):
 
 
 class _ThreadSource:
-    """Reads in a thread, a chunk at a time: the next one is read when the loop has taken the last."""
+    """Reads in a thread, one chunk at a time; the next chunk is read once the loop has handled the last one."""
 
     def __init__(self, fd: int, receive: Callable[[bytes], None], ended: Callable[[], None]) -> None:
         self._fd = fd
@@ -170,7 +170,7 @@ class _ThreadSource:
         self._may_read.set()
 
     def _read(self) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: the program ends
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so the program is ending
             with contextlib.suppress(OSError):
                 while chunk := os.read(self._fd, _CHUNK_BYTES):
                     taken = threading.Event()
@@ -186,7 +186,7 @@ class _ThreadSource:
 
 
 class _ThreadSink:
-    """Writes in a thread, so that a reader who has stopped reading stops nobody else."""
+    """Writes in a thread, so that a reader that stalls blocks nothing else."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd

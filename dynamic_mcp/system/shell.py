@@ -1,4 +1,4 @@
-"""Commands of this program as a person can paste them into a shell."""
+"""Formats commands of this program so that they can be pasted into a shell."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 
 
 def format_command(*words: str | Path) -> str:
-    """Return `dynamic-mcp` with these words, each quoted where a shell would take it for something else."""
+    """Return `dynamic-mcp` and these words as one command line, quoted where needed."""
     return f"dynamic-mcp {quote(*words)}"
 
 
 def quote(*words: str | Path) -> str:
-    """Return words as a shell takes them: that of Windows, or a POSIX one."""
+    """Quote words for the shell of this platform: POSIX, or Windows."""
     texts = [str(word) for word in words]
     return subprocess.list2cmdline(texts) if sys.platform == "win32" else shlex.join(texts)

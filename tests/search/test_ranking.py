@@ -16,7 +16,9 @@ from dynamic_mcp.search.synonyms import synonyms
 from dynamic_mcp.search.words import split_words, stem
 
 
-def part(group: str, description: str = "", **tools: Any) -> GroupIndex:  # Any: a description, or members of a tool
+def group_index(
+    group: str, description: str = "", **tools: Any
+) -> GroupIndex:  # Any: a description, or members of a tool
     """Return a group of tools, each given by its description or by its members."""
     made = {
         name: {"name": name, **(about if isinstance(about, dict) else {"description": about})}
@@ -29,7 +31,7 @@ def schema(**properties: Any) -> dict[str, Any]:
     return {"inputSchema": {"type": "object", "properties": properties}}
 
 
-CODE = part(
+CODE = group_index(
     "github",
     "Repositories and issues",
     create_issue="Open a new issue in a repository",
@@ -39,14 +41,14 @@ CODE = part(
     search_code="Look for text in files of all repositories",
     delete_branch="Remove a branch",
 )
-DAYS = part(
+DAYS = group_index(
     "calendar",
     "Appointments",
     create_event="Put an appointment into the calendar",
     list_events="Show the appointments of a day",
     find_free_slot="Find a time at which everybody is free",
 )
-FILES = part(
+FILES = group_index(
     "files",
     read_file="Read a text from disk",
     write_file="Write a text to disk",
@@ -56,12 +58,12 @@ FILES = part(
 ALL = [CODE, DAYS, FILES]
 
 
-def found(query: str, parts: list[GroupIndex] = ALL) -> list[str]:
-    return [match.name for match in rank(parts, query)]
+def found(query: str, indexes: list[GroupIndex] = ALL) -> list[str]:
+    return [match.name for match in rank(indexes, query)]
 
 
-def first(query: str, parts: list[GroupIndex] = ALL) -> str | None:
-    return next(iter(found(query, parts)), None)
+def first(query: str, indexes: list[GroupIndex] = ALL) -> str | None:
+    return next(iter(found(query, indexes)), None)
 
 
 # --- names ---------------------------------------------------------------------------------------------
@@ -90,15 +92,15 @@ def test_a_name_within_a_sentence_comes_first() -> None:
 
 def test_an_exact_name_comes_before_tools_that_say_it_more_often() -> None:
     loud = {"description": "search search search", **schema(search={"description": "search"})}
-    parts = [part("a", search_all=loud, search_more=loud, search="Anything")]
+    indexes = [group_index("a", search_all=loud, search_more=loud, search="Anything")]
 
-    assert first("search", parts) == "search"
+    assert first("search", indexes) == "search"
 
 
 def test_the_same_name_in_two_groups_is_found_in_both_in_their_order() -> None:
-    parts = [part("b", ping="x"), part("a", ping="y")]
+    indexes = [group_index("b", ping="x"), group_index("a", ping="y")]
 
-    assert [match.group for match in rank(parts, "ping")] == ["b", "a"]
+    assert [match.group for match in rank(indexes, "ping")] == ["b", "a"]
 
 
 @pytest.mark.parametrize("query", ["pull request", "pullrequest", "pull-request", "PullRequest"])
@@ -128,10 +130,13 @@ def test_every_text_of_a_tool_is_searched(query: str, name: str) -> None:
 
 
 def test_the_name_and_the_description_of_the_group_are_searched() -> None:
-    parts = [part("slack", "Chat with colleagues", send="Send it"), part("gmail", "Letters", send="Send it")]
+    indexes = [
+        group_index("slack", "Chat with colleagues", send="Send it"),
+        group_index("gmail", "Letters", send="Send it"),
+    ]
 
-    assert rank(parts, "gmail send")[0].group == "gmail"
-    assert rank(parts, "send to colleagues")[0].group == "slack"
+    assert rank(indexes, "gmail send")[0].group == "gmail"
+    assert rank(indexes, "send to colleagues")[0].group == "slack"
 
 
 @pytest.mark.parametrize(
@@ -143,9 +148,9 @@ def test_a_synonym_finds_what_the_word_would(query: str, name: str) -> None:
 
 
 def test_a_word_itself_counts_more_than_its_synonym() -> None:
-    parts = [part("a", remove_user="x", delete_user="x")]
+    indexes = [group_index("a", remove_user="x", delete_user="x")]
 
-    assert found("delete user", parts) == ["delete_user", "remove_user"]
+    assert found("delete user", indexes) == ["delete_user", "remove_user"]
 
 
 @pytest.mark.parametrize(("query", "name"), [("reposiotry text", "search_code"), ("calender", "create_event")])
@@ -167,7 +172,7 @@ def test_a_slip_of_the_pen_finds_it_all_the_same(query: str, name: str) -> None:
     ],
 )
 def test_other_scripts_and_accents_are_found(query: str, name: str) -> None:
-    weather = part(
+    weather = group_index(
         "weather",
         wetter_ja="東京の天気を調べる",
         wetter_zh="查询城市天气预报",
@@ -203,19 +208,19 @@ def test_one_synonym_in_a_long_query_is_chance() -> None:
 
 
 def test_there_are_at_most_eight_results() -> None:
-    many = part("many", **{f"tool_{n}": "Turn the wheel" for n in range(50)})
+    many = group_index("many", **{f"tool_{n}": "Turn the wheel" for n in range(50)})
 
     assert len(found("wheel", [many])) == MAX_RESULTS == 8
 
 
 def test_tools_that_fit_alike_stay_in_their_order() -> None:
-    many = part("many", **{f"{letter}x": "Turn the wheel" for letter in "qwertyui"})
+    many = group_index("many", **{f"{letter}x": "Turn the wheel" for letter in "qwertyui"})
 
     assert found("wheel", [many]) == [f"{letter}x" for letter in "qwertyui"]
 
 
 def test_a_query_of_stop_words_alone_means_them() -> None:
-    assert first("help me", [part("a", help="What there is", other="x")]) == "help"
+    assert first("help me", [group_index("a", help="What there is", other="x")]) == "help"
 
 
 @pytest.mark.parametrize("filler", ["word ", "w" * 50 + " ", "\x00", "天", "a\u0301", "🎉"], ids=ascii)
@@ -241,19 +246,19 @@ def test_a_very_long_query_is_read_at_both_ends(filler: str) -> None:
     ids=lambda tool: tool[:40],
 )
 def test_an_odd_tool_is_found_by_its_name_and_hides_no_other(tool: bytes) -> None:
-    parts = [GroupIndex("odd", {"odd_one": Raw(tool), "plain": Raw(b'{"description":"A plain one"}')})]
+    indexes = [GroupIndex("odd", {"odd_one": Raw(tool), "plain": Raw(b'{"description":"A plain one"}')})]
 
-    assert first("odd one", parts) == "odd_one"
-    assert first("plain", parts) == "plain"
+    assert first("odd one", indexes) == "odd_one"
+    assert first("plain", indexes) == "plain"
 
 
 def test_there_may_be_no_tools_at_all() -> None:
     assert rank([], "create issue") == []
-    assert rank([part("empty"), part("none")], "create issue") == []
+    assert rank([group_index("empty"), group_index("none")], "create issue") == []
 
 
 def test_an_empty_group_shifts_nothing() -> None:
-    assert rank([part("empty"), CODE, part("none"), DAYS], "free slot")[0] == Match(
+    assert rank([group_index("empty"), CODE, group_index("none"), DAYS], "free slot")[0] == Match(
         "calendar", "find_free_slot", is_named=False
     )
 
