@@ -1,7 +1,7 @@
-"""Put the arguments of a tool call right where its input schema leaves one reading; pure.
+"""Repairs the arguments of a tool call where its input schema allows one interpretation only; pure.
 
-Arguments that fit pass as the bytes that came. Only those that were put right are written anew, and with each
-comes a note of what was done. Where two readings fit, none is taken: the answer says what is wrong.
+Valid arguments pass byte for byte. Only repaired arguments are encoded again, with a note of each change. If more
+than one interpretation is valid, none is used, and the error says what is wrong.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.tools.schema import Flaw, InputSchema, Path
 
-# What models write between a group and a tool.
+# What models write between the names of a group and a tool.
 SEPARATORS = ("__", ".", "/")
 # What models call the arguments.
 _WRAPPERS = ("arguments", "params", "args")
@@ -31,18 +31,18 @@ _IN_A_LIST = "was one value and is now a list"
 
 
 class Interpretation(Struct, frozen=True):
-    """Arguments as they may be meant, and what had to be done to what came."""
+    """One interpretation of the arguments, with a note of each change that it makes."""
 
     args: Raw
     notes: tuple[str, ...] = ()
 
     def with_note(self, note: str, args: Raw) -> Interpretation:
-        """Return a further reading of this one."""
+        """Return an interpretation with one more change."""
         return Interpretation(args, (*self.notes, note))
 
 
 def split_name(name: str, groups: Iterable[str]) -> list[tuple[str, str]]:
-    """Return the groups and tools that a name as `github__create_issue` or `github.create_issue` may mean."""
+    """Return the groups and tools that a name such as `github__create_issue` or `github.create_issue` can mean."""
     return [
         (group, name[len(group) + len(separator) :])
         for group in groups
@@ -52,37 +52,38 @@ def split_name(name: str, groups: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def is_valid(schema: InputSchema, args: Raw) -> bool:
-    """Tell whether arguments are an object that the schema takes."""
+    """Tell whether the arguments are an object that the schema accepts."""
     if memoryview(args)[0] != _BRACE or not schema.accepts(args):
         return False
-    # a reader may take the first of two values, and the other was judged
+    # the upstream may use the first of two values with the same name, but the last one was checked
     return schema.accepts_any_object or wire.find_duplicate_name(args) is None
 
 
 def repair(schema: InputSchema, args: Raw | None, extra_arguments: Mapping[str, Raw], tool: str) -> Interpretation:
-    """Return the one reading of the arguments that fits the schema.
+    """Return the only interpretation of the arguments that fits the schema.
 
-    `beside` is what stood beside `args`. `tool` is for messages. Raises InvalidArguments, with all that is wrong.
+    `extra_arguments` were given next to `args`. `tool` is for messages. Raises InvalidArguments with everything that
+    is wrong.
     """
-    readings = list(_interpret(schema, args, extra_arguments))
-    valid = {bytes(good.args): good for each in readings if (good := _coerce(schema, each)) is not None}
+    candidates = list(_interpret(schema, args, extra_arguments))
+    valid = {bytes(good.args): good for each in candidates if (good := _coerce(schema, each)) is not None}
     if len(valid) == 1:
         return next(iter(valid.values()))
     if valid:
         raise _refusal(schema, tool, ["they can be read in more than one way"])
-    if not readings:
+    if not candidates:
         raise _refusal(schema, tool, ["`args` is not an object"])
-    flaws = schema.find_flaws(readings[0].args)
+    flaws = schema.find_flaws(candidates[0].args)
     more = [f"and {len(flaws) - _MOST_SHOWN} more"] if len(flaws) > _MOST_SHOWN else []
-    shown = [*map(str, flaws[:_MOST_SHOWN]), *more]
-    raise _refusal(schema, tool, [*shown, *_suggest_names(schema, readings[0].args, flaws)])
+    lines = [*map(str, flaws[:_MOST_SHOWN]), *more]
+    raise _refusal(schema, tool, [*lines, *_suggest_names(schema, candidates[0].args, flaws)])
 
 
-# --- readings --------------------------------------------------------------------------------------------
+# --- interpretations --------------------------------------------------------------------------------------------
 
 
 def _interpret(schema: InputSchema, args: Raw | None, extra_arguments: Mapping[str, Raw]) -> Iterator[Interpretation]:
-    """Yield what may be meant, by what is given where; the first is the plainest."""
+    """Yield the possible interpretations, the most literal first."""
     given = _parse_object(args)
     if given is None:
         return
@@ -111,7 +112,7 @@ def _interpret(schema: InputSchema, args: Raw | None, extra_arguments: Mapping[s
 def _interpret_extra(
     schema: InputSchema, given: Interpretation, extra_arguments: Mapping[str, Raw]
 ) -> Iterator[Interpretation]:
-    """Yield readings of what stands beside `args`, where that itself holds nothing."""
+    """Yield interpretations of the extra arguments, where `args` itself is empty."""
     if not extra_arguments:
         yield given
         return
@@ -126,10 +127,10 @@ def _interpret_extra(
             else None
         )
         if inner is not None:
-            found = inner.with_note(f"the arguments were under `{name}`", inner.args)
+            unwrapped = inner.with_note(f"the arguments were under `{name}`", inner.args)
             rest = {key: value for key, value in extra_arguments.items() if key in schema.parameters}
             both = _to_object({**rest, **wire.members(inner.args)})
-            yield found.with_note(_extra_note(rest), both) if rest else found
+            yield unwrapped.with_note(_extra_note(rest), both) if rest else unwrapped
 
 
 def _are_same(one: Raw, other: Raw) -> bool:
@@ -141,7 +142,7 @@ def _extra_note(names: Iterable[str]) -> str:
 
 
 def _parse_object(args: Raw | None) -> Interpretation | None:
-    """Return what came as an object: nothing is an empty one, and texts are decoded."""
+    """Parse the arguments as an object: none is an empty object, and JSON in a string is decoded."""
     if args is None or _is_null(args):
         return Interpretation(wire.EMPTY_OBJECT)
     value, notes = args, tuple[str, ...]()
@@ -161,7 +162,7 @@ def _parse_object(args: Raw | None) -> Interpretation | None:
 
 
 def refuse_duplicates(data: Raw, *, is_flat: bool = False) -> None:
-    """Raise InvalidArguments where an object gives a name twice: which of the values counts, nobody says."""
+    """Raise InvalidArguments if an object has a name twice, since it is unclear which of the values counts."""
     name = wire.find_duplicate_name(data, is_flat=is_flat)
     if name is not None:
         raise InvalidArguments(f"`{name[:100]}` is given twice, so nothing was called", hint="give each name once")
@@ -175,7 +176,7 @@ def _to_object(members: Mapping[str, Raw]) -> Raw:
 
 
 def _coerce(schema: InputSchema, reading: Interpretation) -> Interpretation | None:
-    """Return the reading with each value that does not fit put right, or None where one cannot be."""
+    """Return the interpretation with every invalid value repaired, or None if one cannot be."""
     if not _has_known_names(schema, reading):
         return None
     if len(reading.args) > _LONGEST_REPAIRED:
@@ -194,7 +195,7 @@ def _coerce(schema: InputSchema, reading: Interpretation) -> Interpretation | No
 
 
 def _has_known_names(schema: InputSchema, reading: Interpretation) -> bool:
-    """Tell whether a reading that moves things about gives the tool only parameters that it has."""
+    """Tell whether an interpretation passes only known parameters, if it moves any values."""
     return (
         not reading.notes
         or reading.notes == (f"`args` {_AS_JSON}",)
@@ -203,29 +204,31 @@ def _has_known_names(schema: InputSchema, reading: Interpretation) -> bool:
 
 
 def _repair_value(schema: InputSchema, reading: Interpretation, path: Path) -> Interpretation | None:
-    """Return the reading with the one value at `path` that fits in the place of the one that does not."""
+    """Replace the invalid value at `path` if exactly one alternative is valid there."""
     value = _value_at(reading.args, path)
     if value is None:
         return None
     name = ".".join(map(str, path))
-    others = [
+    candidates = [
         reading.with_note(f"`{name}` {note}", _replace_at(reading.args, path, other))
         for other, note in _alternatives(value)
     ]
-    flawed = [[flaw.path for flaw in schema.find_flaws(other.args)] for other in others]
-    whole = [other for other, paths in zip(others, flawed, strict=True) if all(p[: len(path)] != path for p in paths)]
-    # what is still wrong inside of the value is for the next round
-    fitting = whole or [other for other, paths in zip(others, flawed, strict=True) if path not in paths]
+    flawed = [[flaw.path for flaw in schema.find_flaws(each.args)] for each in candidates]
+    whole = [
+        other for other, paths in zip(candidates, flawed, strict=True) if all(p[: len(path)] != path for p in paths)
+    ]
+    # the next round repairs what is still invalid inside the value
+    fitting = whole or [other for other, paths in zip(candidates, flawed, strict=True) if path not in paths]
     return fitting[0] if len(fitting) == 1 else None
 
 
 def _alternatives(value: Raw) -> Iterator[tuple[Raw, str]]:
-    """Yield what a value may have been meant as: the JSON that it is a text of, or a list of it."""
+    """Yield what a value can also mean: the JSON in its text, or a list of this one value."""
     decoded = _decode_text(value)
     if decoded is not None:
         yield decoded, _AS_JSON
         if memoryview(decoded)[0] in (_BRACE, _BRACKET):
-            return  # nobody means the text of a list by a list of one text
+            return  # a list in a string never means a list of one string
     if memoryview(value)[0] != _BRACKET and not _is_null(value):
         yield _wrap_in_list(value), _IN_A_LIST
         if decoded is not None:
@@ -233,16 +236,16 @@ def _alternatives(value: Raw) -> Iterator[tuple[Raw, str]]:
 
 
 def _decode_text(value: Raw) -> Raw | None:
-    """Return the JSON in a text, unless that is a text again."""
+    """Return the JSON in a string, unless that is a string again."""
     text = (wire.text(value) or "").strip()
     text = {"True": "true", "False": "false"}.get(text, text)
     if not text or text[0] == '"':
         return None
     try:
-        found = wire.elements(f"[{text}]".encode())
+        values = wire.elements(f"[{text}]".encode())
     except wire.Malformed:
         return None
-    return found[0] if len(found) == 1 else None
+    return values[0] if len(values) == 1 else None
 
 
 def _is_null(value: Raw) -> bool:
@@ -263,7 +266,7 @@ def _value_at(data: Raw, path: Path) -> Raw | None:
 
 
 def _replace_at(data: Raw, path: Path, value: Raw) -> Raw:
-    """Return the JSON with another value at a path; all else keeps its bytes."""
+    """Return the JSON with a new value at a path; everything else keeps its bytes."""
     if not path:
         return value
     step, *deeper = path
@@ -275,28 +278,28 @@ def _replace_at(data: Raw, path: Path, value: Raw) -> Raw:
     return _to_object({**members, step: _replace_at(members[step], tuple(deeper), value)})
 
 
-# --- what is said ----------------------------------------------------------------------------------------
+# --- messages ----------------------------------------------------------------------------------------
 
 
 def _suggest_names(schema: InputSchema, args: Raw, flaws: Sequence[Flaw]) -> Iterator[str]:
-    """Yield a guess for each name that no parameter has."""
+    """Yield a suggestion for each name that no parameter has."""
     from difflib import get_close_matches  # only when somebody got a name wrong
 
     given = wire.members(args)
-    told = {name for flaw in flaws for name in flaw.unknown}
-    left = [name for name in schema.parameters if name not in given]
+    reported = {name for flaw in flaws for name in flaw.unknown}
+    unused = [name for name in schema.parameters if name not in given]
     for name in [name for name in given if name not in schema.parameters][:_MOST_SHOWN]:
-        near = get_close_matches(name[:100].casefold(), [each.casefold() for each in left], n=3, cutoff=0.6)
-        close = [each for folded in near for each in left if each.casefold() == folded]
+        near = get_close_matches(name[:100].casefold(), [each.casefold() for each in unused], n=3, cutoff=0.6)
+        close = [each for folded in near for each in unused if each.casefold() == folded]
         guess = "did you mean " + " or ".join(f"`{each}`" for each in close) + "?" if close else ""
-        if guess or not (name in told or schema.allows_parameter(name)):
-            words = f"`{name[:100]}` is not a declared parameter"
-            yield f"{words}; {guess}" if guess else words
+        if guess or not (name in reported or schema.allows_parameter(name)):
+            problem = f"`{name[:100]}` is not a declared parameter"
+            yield f"{problem}; {guess}" if guess else problem
 
 
-def _refusal(schema: InputSchema, tool: str, wrong: Sequence[str]) -> InvalidArguments:
-    lines = [f"{tool} was not called, because its arguments do not fit:", *(f"- {each}" for each in wrong)]
-    shown = wire.compact(schema.raw).decode()
-    if len(shown) > _LONGEST_SCHEMA_SHOWN:
-        shown = f"{shown[:_LONGEST_SCHEMA_SHOWN]}… (of {len(shown)} characters)"
-    return InvalidArguments("\n".join([*lines, f"its input schema: {shown}"]))
+def _refusal(schema: InputSchema, tool: str, problems: Sequence[str]) -> InvalidArguments:
+    lines = [f"{tool} was not called, because its arguments do not fit:", *(f"- {each}" for each in problems)]
+    text = wire.compact(schema.raw).decode()
+    if len(text) > _LONGEST_SCHEMA_SHOWN:
+        text = f"{text[:_LONGEST_SCHEMA_SHOWN]}… (of {len(text)} characters)"
+    return InvalidArguments("\n".join([*lines, f"its input schema: {text}"]))

@@ -1,4 +1,4 @@
-"""The two tools that a model sees: their names, texts and schemas. The same input gives the same bytes."""
+"""The meta-tools that a model sees: their names, texts and schemas. The same input always gives the same bytes."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from msgspec import Struct
 
 GET = "get_dynamic_tools"
 CALL = "call_dynamic_tool"
-# Instead of CALL, where a client shall be able to approve reading by itself.
+# These replace CALL if the client should be able to approve reads separately.
 CALL_READ = "call_dynamic_tool_read"
 CALL_WRITE = "call_dynamic_tool_write"
 CALLS = (CALL, CALL_READ, CALL_WRITE)
-# What the call tools take; what else a model writes beside these may be the tool's own arguments.
+# The parameters of the call tools; anything else that a model adds may be an argument of the tool itself.
 OWN_ARGUMENTS = frozenset(("group", "name", "args", "select"))
-# Keeps Claude Code from hiding the tools that find tools behind its own tool search (seen with 2.1.330).
+# Stops Claude Code from hiding these tools behind its own tool search (seen with 2.1.330).
 _ALWAYS_LOADED = {"_meta": {"anthropic/alwaysLoad": True}}
 
 
 class Row(Struct, frozen=True):
-    """A group as a model sees it; `reason` says why it is down, and is empty while it is not."""
+    """A group as a model sees it; `reason` says why it is down, and is empty if it is up."""
 
     name: str
     description: str
@@ -27,10 +27,9 @@ class Row(Struct, frozen=True):
 
 
 def build_tools(rows: Sequence[Row], *, with_tasks: bool = False, split: bool = False) -> list[dict[str, object]]:
-    """Return our tools as they are listed.
+    """Return the meta-tools for `tools/list`.
 
-    `with_tasks` where a call may be made as a task of MCP 2025-11-25; `split` for a call tool that reads and one
-    that writes.
+    `with_tasks` allows calls as tasks of MCP 2025-11-25; `split` gives one call tool for reads and one for writes.
     """
     calls = [_build_call_read(rows), _build_call_write(rows)] if split else [_build_call(rows)]
     execution = {"execution": {"taskSupport": "optional"}} if with_tasks else {}
@@ -41,7 +40,7 @@ def build_tools(rows: Sequence[Row], *, with_tasks: bool = False, split: bool = 
 
 
 def build_instructions(rows: Sequence[Row], *, split: bool = False) -> str:
-    """Tell a model how to use our tools, and which groups there are."""
+    """Return the instructions for a model: how to use the meta-tools, and which groups there are."""
     if not rows:
         return "No MCP server is configured here yet, so there are no tools to call."
     names = ", ".join(row.name for row in rows)
@@ -53,8 +52,8 @@ def build_instructions(rows: Sequence[Row], *, split: bool = False) -> str:
 
 
 def build_direct_instructions(instructions: Mapping[str, str]) -> str:
-    """Pass on what servers say, by group, whose tools are listed by themselves."""
-    return "\n\n".join(f"Tools that begin with `{group}__`: {words}" for group, words in instructions.items())
+    """Return the instructions of the servers, by group, whose tools are listed directly."""
+    return "\n\n".join(f"Tools that begin with `{group}__`: {text}" for group, text in instructions.items())
 
 
 def _call_tool_names(*, split: bool) -> str:
@@ -120,5 +119,5 @@ def _format_groups(rows: Sequence[Row]) -> str:
     up = [f"\n- {row.name}: {row.description}" for row in rows if not row.reason]
     down = [f"\n- {row.name}: {row.description} (Error: {row.reason})" for row in rows if row.reason]
     listed = "\n\nAvailable groups:" + "".join(up) if up else ""
-    # a group that is down stays in the schema: using it is what tries it again at once
+    # a group that is down stays in the schema, since using it triggers an immediate retry
     return listed + ("\n\nUnavailable groups (connection failed):" + "".join(down) if down else "")
