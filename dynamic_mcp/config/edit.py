@@ -1,4 +1,4 @@
-"""Change one value in a JSON text and keep every other byte: comments, order, indentation, line ends, last commas.
+"""Changes one value in a JSON text and keeps every other byte: comments, order, indentation, line ends, commas.
 
 A text that cannot be parsed is refused, never changed.
 """
@@ -17,19 +17,19 @@ _BOM = "\ufeff"
 
 
 class NoPlaceError(ValueError):
-    """The path leads through a value that can hold nothing, or past the end of a list."""
+    """The path leads through a value that is no object or list, or past the end of a list."""
 
     def __init__(self, path: Keys) -> None:
         super().__init__(f"`{shown(path)}` is neither an object nor a list that could take it")
 
 
 def put(text: str, path: Keys, value: object, *, order: Sequence[str] = ()) -> str:
-    """Return the text with `value` at `path`: in the place of what is there, else after its last neighbour.
+    """Return the text with `value` at `path`: it replaces the value there, or is added after the last member.
 
-    With an `order`, a new key goes behind the nearest key before it in that order, or before the nearest behind it.
-    An object takes the place of another one member by member. What is missing on the way is made, and a null on the
-    way counts as missing; a number may be the length of its list. Raises JSONDecodeError,
-    jsonc.DuplicateKeyError or NoPlaceError.
+    With an `order`, a new key goes after the nearest key that precedes it in that order, or else before the nearest
+    that follows it. An object replaces another object member by member. Missing parents are created, and null counts
+    as missing; an index may equal the length of its list, to append. Raises JSONDecodeError, jsonc.DuplicateKeyError
+    or NoPlaceError.
     """
     bom, text = _split_bom(text)
     depth, there = _locate(text, path)
@@ -48,7 +48,7 @@ def put(text: str, path: Keys, value: object, *, order: Sequence[str] = ()) -> s
 def drop(text: str, path: Keys) -> str:
     """Return the text without the value at `path`, its key and one comma; comments stay.
 
-    Where there is no such value the text stays as it is. Raises JSONDecodeError or jsonc.DuplicateKeyError.
+    If there is no such value, the text stays as it is. Raises JSONDecodeError or jsonc.DuplicateKeyError.
     """
     bom, text = _split_bom(text)
     depth, _ = _locate(text, path)
@@ -62,7 +62,7 @@ def _split_bom(text: str) -> tuple[str, str]:
 
 
 def _locate(text: str, path: Keys) -> tuple[int, object]:
-    """Return how much of the path is there, and the value where it ends."""
+    """Return how many keys of the path exist, and the value at the last of them."""
     there = jsonc.loads(text)
     for depth, key in enumerate(path):
         match there, key:
@@ -76,7 +76,7 @@ def _locate(text: str, path: Keys) -> tuple[int, object]:
 
 
 def _index(keys: list[str], key: str, order: Sequence[str]) -> int:
-    """Return before which of the keys a new one goes."""
+    """Return the position of a new key."""
     if key in order:
         place = order.index(key)
         for before in reversed(order[:place]):

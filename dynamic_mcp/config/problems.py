@@ -1,6 +1,6 @@
-"""Every problem of a config in plain words: where it is, what is wrong, how to go on.
+"""Describes the problems of a config: where they are, what is wrong, how to fix them.
 
-Only imported when there is a problem. A value is repeated only where it cannot be a secret.
+Imported only when there is a problem. Messages repeat a value only if it cannot be a secret.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ _MESSAGES = {
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing to put right; `where` is a path as `mcpServers.github.url`."""
+    """One problem; `where` is a path such as `mcpServers.github.url`."""
 
     where: str
     message: str
@@ -51,7 +51,7 @@ class Problem:
 
 
 def find_problems(tree: object) -> list[Problem]:
-    """What the model finds wrong in a config, server by server."""
+    """Find all problems of a config with the pydantic models."""
     try:
         Root.model_validate(tree)
     except ValidationError as exc:
@@ -60,13 +60,13 @@ def find_problems(tree: object) -> list[Problem]:
 
 
 def duplicate_problems(paths: Sequence[Keys]) -> list[Problem]:
-    """The keys that an object has twice."""
+    """Return a problem for each duplicate key."""
     return [Problem(format_path(keys), "appears more than once", "rename or remove all but one") for keys in paths]
 
 
-def to_error(file: Path, found: Sequence[Problem]) -> ConfigError:
-    """All problems as one error: the first with its place, each of the others on a line of its own."""
-    first, *others = found
+def to_error(file: Path, problems: Sequence[Problem]) -> ConfigError:
+    """Combine all problems into one error: the first with its path, each other one on its own line."""
+    first, *others = problems
     if not others:
         return ConfigError(str(file), first.where, first.message, hint=first.hint)
     lines = [f"\n  `{other.where}`: {_with_hint(other)}" for other in others]
@@ -102,7 +102,7 @@ def _to_problem(details: ErrorDetails) -> Problem:
 
 
 def _path_in_file(keys: Keys) -> Keys:
-    # below a server's name stands the tag of its kind, or a mark that the name itself is wrong
+    # after a server's name, pydantic inserts the tag of its kind, or a mark that the name itself is invalid
     return keys[:2] + keys[3:] if keys[:1] == ("mcpServers",) else keys
 
 

@@ -1,6 +1,6 @@
-"""The one way from a config file to a `Config`.
+"""Reads a config file into a `Config`.
 
-All of the file is valid, or one ConfigError names everything in it that is not.
+Either the whole file is valid, or one ConfigError lists all its problems.
 """
 
 import os
@@ -30,10 +30,9 @@ _SMALLEST = '`{"mcpServers": {}}`'
 def find(
     argument: str | None, environment: Mapping[str, str], *, cwd: Path, user_dir: Path, may_be_new: bool = False
 ) -> Path:
-    """The config to use: the argument, else DYNAMIC_MCP_CONFIG, else the file in `cwd`, else in `user_dir`.
+    """Return the config to use: the argument, else DYNAMIC_MCP_CONFIG, else the file in `cwd`, else in `user_dir`.
 
-    One that `may_be_new` goes to `user_dir` where nothing is named and neither place has the file; else this raises
-    ConfigError.
+    If there is none, `may_be_new` returns the path for a new one in `user_dir`; otherwise raises ConfigError.
     """
     named = argument or environment.get(VARIABLE)
     if named:
@@ -52,7 +51,7 @@ def find(
 
 
 def read(file: Path, environment: Mapping[str, str], *, platform: str = sys.platform) -> Config:
-    """The config in `file`, with the variables of `environment` filled in. Raises ConfigError."""
+    """Read the config in `file` and substitute the variables of `environment`. Raises ConfigError."""
     root, distrust = _read_root(file, platform)
     directory = file.absolute().parent
     config = resolve(root, file, surroundings=Surroundings(environment, platform, directory))
@@ -60,19 +59,19 @@ def read(file: Path, environment: Mapping[str, str], *, platform: str = sys.plat
 
 
 def list_disabled(file: Path) -> list[str]:
-    """The names of the servers in `file` that are switched off. Raises ConfigError."""
+    """Return the names of the disabled servers in `file`. Raises ConfigError."""
     root, _ = _read_root(file, sys.platform)
     off = root.settings is not None and root.settings.enabled is False
     return [name for name, each in root.servers.items() if each.enabled is False or (off and each.enabled is None)]
 
 
 def parse_server_names(text: str, file: Path) -> list[str]:
-    """The names of the servers in a text that is, or is to be, in `file`. Raises ConfigError."""
+    """Return the names of the servers in `text`, the current or future content of `file`. Raises ConfigError."""
     return list(_parse_root(_parse_document(file, text.removeprefix("\ufeff")), file).servers)
 
 
 def read_document(file: Path) -> object:
-    """What stands in `file`, before anything is made of it. Raises ConfigError when it is not JSON."""
+    """Return the JSON value in `file`, not validated. Raises ConfigError if it is not JSON."""
     return _parse_document(file, _read_text(file, sys.platform)[0])
 
 
@@ -87,18 +86,18 @@ def _parse_root(tree: object, file: Path) -> form.Root:
     except (ValidationError, RecursionError) as exc:
         from dynamic_mcp.config.problems import Problem, find_problems, to_error
 
-        raise to_error(file, find_problems(tree) or [Problem("", f"is no config: {exc}")]) from exc
+        raise to_error(file, find_problems(tree) or [Problem("", f"is not a config: {exc}")]) from exc
 
 
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except OSError:  # a directory that we may not look into
+    except OSError:  # a directory without permission
         return False
 
 
 def _read_text(file: Path, platform: str) -> tuple[str, list[str]]:
-    """Read the file, and tell who else may write it: they could start programs as whoever runs this."""
+    """Read the file, and return warnings about other users who can write it and so run programs as this user."""
     try:
         data, status = file_reader.read_with_status(file, may_be_piped=True)
         return data.decode("utf-8-sig"), [] if platform == "win32" else list(_find_distrust(status))

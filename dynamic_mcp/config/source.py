@@ -1,6 +1,6 @@
-"""Where the values of a JSON text are, and how to put one in or take one out in the manner of its neighbours.
+"""Locates the values of a JSON text, and inserts or removes values in the style of the text around them.
 
-The text is valid, as `jsonc` reads it, and the paths are in it; `edit` sees to both.
+The caller, `edit`, ensures that `jsonc` can parse the text and that the paths exist.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LONGEST_LIST = 100
 
 @dataclass(frozen=True)
 class _Member:
-    """One member of an object or list: where it, its value and its end are, and the comma behind it."""
+    """One member of an object or list: the positions of its start, value, end and following comma."""
 
     key: str | int
     start: int
@@ -32,7 +32,7 @@ class _Member:
 
 @dataclass(frozen=True)
 class _Container:
-    """An object or list: its two brackets, and what is between them."""
+    """An object or list: the positions of its brackets, and its members."""
 
     open: int
     close: int
@@ -44,7 +44,7 @@ class _Container:
 
 @dataclass(frozen=True)
 class _Replacement:
-    """What to take out, and what to put in its place."""
+    """A range of the text, and its replacement."""
 
     start: int
     end: int
@@ -52,7 +52,7 @@ class _Replacement:
 
 
 class Source:
-    """One valid text; each method returns what becomes of it."""
+    """A valid text; each method returns a changed copy."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -64,7 +64,7 @@ class Source:
         self._longest_list = 0 if self._has_broken_lists() else _LONGEST_LIST
 
     def replace(self, path: Keys, value: object) -> str:
-        """Put another value in the place of the one at `path`."""
+        """Replace the value at `path`."""
         if path:
             container = self._container(path[:-1])
             member = container.members[container.index(path[-1])]
@@ -75,9 +75,9 @@ class Source:
         return self._apply(_Replacement(member.value, member.end, rendered))
 
     def insert(self, path: Keys, key: str | int, value: object, *, at: int | None = None) -> str:
-        """Put a value before the member with the number `at` of the container at `path`, else behind the last one.
+        """Insert a value into the container at `path`, before the member with the index `at` or after the last one.
 
-        A list takes no notice of `key`.
+        A list ignores `key`.
         """
         container = self._container(path)
         is_inline = self._is_on_one_line(container)
@@ -91,7 +91,7 @@ class Source:
         return self._apply(*self._append_line(container, indent, item))
 
     def drop(self, path: Keys) -> str:
-        """Take a member out, with one comma and with its line if it has one to itself."""
+        """Remove a member and one comma, and its line if nothing else is on it."""
         container = self._container(path[:-1])
         index = container.index(path[-1])
         member = container.members[index]
@@ -140,7 +140,7 @@ class Source:
         return self._indent_at(starts[-1]) if starts else self._indent_at(container.open) + self._unit
 
     def _append_line(self, container: _Container, indent: str, item: str) -> list[_Replacement]:
-        """Put an item on a line of its own, behind the last member and what is said about that on its line."""
+        """Append an item on its own line, after the last member and the comment on that line."""
         if not container.members:
             point = self._end_of_comments(container.open + 1, container.close)
             has_line = "\n" in self._text[point : container.close]
@@ -156,7 +156,7 @@ class Source:
         return [_Replacement(last.end, last.end, ","), _Replacement(point, point, self._eol + indent + item)]
 
     def _insert_before(self, container: _Container, at: int, newline: str, item: str) -> _Replacement:
-        """Put an item before a member, and before what is said about that on lines of its own."""
+        """Insert an item before a member and before the comments on the lines above that member."""
         comma = container.members[at - 1].comma if at else container.open
         assert comma is not None
         if not newline:
@@ -165,7 +165,7 @@ class Source:
         return _Replacement(point, point, f"{newline}{item},")
 
     def _end_of_comments(self, start: int, close: int) -> int:
-        """Return the end of the line from `start` on, if only comments are left on it, else `start`."""
+        """Return the end of the line if only comments follow `start` on it, else `start`."""
         match = _COMMENTS.match(self._text, start)
         assert match is not None
         end = match.end()
@@ -174,7 +174,7 @@ class Source:
         return start + len(match[0].rstrip(" \t")) if end == close else start
 
     def _widen(self, start: int, end: int, *, is_last: bool) -> _Replacement:
-        """Take the blanks along that belong to what goes."""
+        """Extend a removed range by the blanks that belong to it."""
         rest = self._after_blanks(end)
         is_line_over = self._text[rest : rest + 1] in ("\r", "\n")
         if self._begins_its_line(start) and is_line_over:
@@ -182,7 +182,7 @@ class Source:
         if not is_last and not is_line_over:
             return _Replacement(start, rest)
         before = len(self._text[:start].rstrip())
-        # the line break behind a `//` stays, or the comment would swallow what follows
+        # keep the line break after a `//` comment, which would otherwise swallow what follows
         is_swallowed = not jsonc.blank_comments(self._text[:before] + "}").endswith("}")
         return _Replacement(start if is_swallowed else before, end)
 
@@ -192,7 +192,7 @@ class Source:
         return _render_lines(value, self._eol + indent, self._unit, self._longest_list)
 
     def _has_broken_lists(self) -> bool:
-        """Tell whether the text has a line for each item of a list, as programs write it, and no other list."""
+        """Tell whether all lists have one item on each line, as programs write them."""
         lists = [match.end() for match in _TOKEN.finditer(self._plain) if match[0] == "["]
         filled = [end for end in lists if self._plain[end:].lstrip()[:1] != "]"]
         return bool(filled) and all(self._plain[self._after_blanks(end)] in "\r\n" for end in filled)
@@ -214,7 +214,7 @@ class Source:
 
 
 def _scan(plain: str, start: int) -> _Container:
-    """Return the container whose bracket is at `start` in a text without comments."""
+    """Parse the container whose bracket is at `start` in a text without comments."""
     members: list[_Member] = []
     is_object = plain[start] == "{"
     depth, first, value, end = 0, -1, -1, -1
@@ -239,7 +239,7 @@ def _scan(plain: str, start: int) -> _Container:
 
 
 def _append_inline(container: _Container, item: str) -> list[_Replacement]:
-    """Put an item on the line of the others."""
+    """Append an item on the line of the other members."""
     if not container.members:
         return [_Replacement(container.open + 1, container.open + 1, item)]
     last = container.members[-1]
@@ -249,7 +249,7 @@ def _append_inline(container: _Container, item: str) -> list[_Replacement]:
 
 
 def _render_lines(value: object, newline: str, unit: str, longest: int) -> str:
-    """Write a value as people do: a member a line, and lists of plain values on one if they are not too long."""
+    """Format a value as people do: one member on each line, and short lists of plain values on one line."""
     match value:
         case dict() if value:
             inner = newline + unit

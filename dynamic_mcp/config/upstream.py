@@ -1,7 +1,7 @@
-"""What to start or reach for one server, with its variables filled in.
+"""Resolves what to start or connect to for one server, with its variables substituted.
 
-What the surroundings lack is collected with its place: as a warning where the server can still be tried,
-as the reason of a `Broken` where it cannot.
+Everything that is missing is reported with its path: as a warning if the server may still work, else as the reason
+of a `Broken`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,9 +16,9 @@ from dynamic_mcp.config.substitute import expand
 
 
 class Surroundings(Struct, frozen=True):
-    """Where the config is read: the proxy's own variables, its platform, and the directory of the file.
+    """The surroundings of a config: the proxy's own variables, its platform, and the directory of the file.
 
-    `variables` are those of the config's own files, for its texts alone.
+    `variables` come from the files in `variables_file` and are only for substitution in the config.
     """
 
     environment: Mapping[str, str]
@@ -27,12 +27,12 @@ class Surroundings(Struct, frozen=True):
     variables: Mapping[str, str] = {}
 
     def all_variables(self) -> Mapping[str, str]:
-        """What fills in the variables of the config's texts."""
+        """Return all variables for substitution in the config."""
         return {**self.environment, **self.variables} if self.variables else self.environment
 
 
 class ResolvedUpstream(Struct, frozen=True):
-    """What stands behind a server, the warnings about it, and the variables of its texts that lack a value."""
+    """The upstream of a server, warnings about it, and the variables in its config without a value."""
 
     upstream: Program | Remote | Broken
     warnings: list[str]
@@ -43,20 +43,20 @@ class ResolvedUpstream(Struct, frozen=True):
 def resolve_upstream(
     at: Keys, server: form.Server, *, settings: form.Settings, surroundings: Surroundings
 ) -> ResolvedUpstream:
-    """What stands behind the server at these keys."""
+    """Resolve the upstream of the server at these keys."""
     texts = _Substitution(surroundings.all_variables())
-    made: Program | Remote
+    resolved: Program | Remote
     match server:
         case form.Program():
-            made = _resolve_program(at, server, settings, texts=texts, surroundings=surroundings)
+            resolved = _resolve_program(at, server, settings, texts=texts, surroundings=surroundings)
         case form.Remote():
-            made = _resolve_remote(at, server, settings, texts=texts, surroundings=surroundings)
-    found = Broken("; ".join(texts.failures)) if texts.failures else made
-    return ResolvedUpstream(found, texts.warnings, tuple(texts.unset), tuple(texts.empty))
+            resolved = _resolve_remote(at, server, settings, texts=texts, surroundings=surroundings)
+    result = Broken("; ".join(texts.failures)) if texts.failures else resolved
+    return ResolvedUpstream(result, texts.warnings, tuple(texts.unset), tuple(texts.empty))
 
 
 def env_files(server: form.Server, settings: form.Settings, surroundings: Surroundings) -> list[Path]:
-    """The env files that a server is to read, whether they are there or not."""
+    """Return the env files of a server, whether they exist or not."""
     if not isinstance(server, form.Program):
         return []
     files = settings.env_file if server.env_file is None else server.env_file
@@ -64,7 +64,7 @@ def env_files(server: form.Server, settings: form.Settings, surroundings: Surrou
 
 
 def variables_files(settings: form.Settings, surroundings: Surroundings) -> list[Path]:
-    """The files that fill in the variables of the config's texts, whether they are there or not."""
+    """Return the files in `variables_file`, whether they exist or not."""
     return [
         _resolve_path(expand(text, surroundings.environment).text, surroundings)
         for text in _as_list(settings.variables_file)
@@ -72,21 +72,21 @@ def variables_files(settings: form.Settings, surroundings: Surroundings) -> list
 
 
 def resolve_embeddings(search: form.Search | None, surroundings: Surroundings) -> tuple[Embeddings | None, list[str]]:
-    """Where to ask for embeddings; nowhere, with a warning, where a variable that this needs is not set."""
+    """Resolve the embeddings endpoint; None, with a warning, if a variable that it needs is not set."""
     if search is None or search.embeddings is None:
         return None, []
     at: Keys = ("settings", "search", "embeddings")
-    said, texts = search.embeddings, _Substitution(surroundings.environment)
-    url = texts.fill_url((*at, "url"), said.url)
-    name = texts.fill((*at, "model"), said.model, is_required=True)
-    key = None if said.api_key is None else texts.fill_secret((*at, "api_key"), said.api_key)
+    section, texts = search.embeddings, _Substitution(surroundings.environment)
+    url = texts.fill_url((*at, "url"), section.url)
+    name = texts.fill((*at, "model"), section.model, is_required=True)
+    key = None if section.api_key is None else texts.fill_secret((*at, "api_key"), section.api_key)
     if texts.failures:
-        return None, [f"{failure}: tools are found by words alone" for failure in texts.failures]
+        return None, [f"{failure}: tools are found by words only" for failure in texts.failures]
     return Embeddings(url, name, key), texts.warnings
 
 
 class _Substitution:
-    """Fills in the variables of texts and keeps what was found on the way."""
+    """Substitutes variables in texts, and collects warnings, failures and names without a value."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
@@ -134,8 +134,8 @@ class _Substitution:
         if len(self.failures) == known:
             try:
                 values.check_url(url)
-            except values.FlawError:  # its message would show what the variables hold
-                self.fail(at, "is not a URL once its variables are filled in")
+            except values.FlawError:  # its message would reveal the values of the variables
+                self.fail(at, "is not a URL once its variables are substituted")
         return url
 
 
@@ -157,7 +157,7 @@ def _resolve_program(
 def _resolve_env(
     at: Keys, server: form.Program, settings: form.Settings, *, texts: _Substitution, surroundings: Surroundings
 ) -> tuple[Mapping[str, str], frozenset[str]]:
-    """The whole environment of a program, and the names of what the config itself puts into it."""
+    """Return the whole environment of a program, and the names that the config itself sets in it."""
     choice = server.inherit_env if server.inherit_env is not None else settings.inherit_env
     platform = surroundings.platform
     own = {name: ((*at, "env", name), text) for name, text in (server.env or {}).items()}

@@ -1,6 +1,6 @@
-"""What one value in the config may be; each function returns the value to use or raises `FlawError`.
+"""Checks and parses single values of the config; each function returns the value to use or raises `FlawError`.
 
-A message never repeats what could be a secret.
+A message never repeats a possible secret.
 """
 
 import math
@@ -13,7 +13,7 @@ Inherit = Literal["safe", "all"] | tuple[str, ...]
 LONGEST_S = 10 * 365 * 24 * 3600
 NAME_LENGTH = 64
 SMALLEST_LIMIT = 1000
-NO_LIMIT = 1 << 62  # what `off` becomes where a size is asked for
+NO_LIMIT = 1 << 62  # the value of `off` for a size
 VARIABLE_NAME = r"^[^=\x00]+$"
 HEADER_NAME = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
 
@@ -26,7 +26,7 @@ _SCHEMES = ("http", "https", "http+unix")
 
 
 class FlawError(ValueError):
-    """What is wrong with a value, in words that follow its name; `hint` says how to put it right."""
+    """The problem of a value, worded to follow its name; `hint` says how to fix it."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
@@ -34,7 +34,7 @@ class FlawError(ValueError):
 
 
 def parse_seconds(value: object) -> float:
-    """The seconds in a duration: `500ms`, `30s`, `1.5s`, `2m`, `2min`, `1h`, or a number of seconds."""
+    """Parse a duration into seconds: `500ms`, `30s`, `1.5s`, `2m`, `2min`, `1h`, or a number of seconds."""
     if isinstance(value, str):
         amount = _parse_amount(value)
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -49,7 +49,7 @@ def parse_seconds(value: object) -> float:
 
 
 def parse_size(value: object) -> int:
-    """The bytes in a size: `100kB`, `1.5 MB`, `64KiB`, or a number of bytes."""
+    """Parse a size into bytes: `100kB`, `1.5 MB`, `64KiB`, or a number of bytes."""
     if isinstance(value, int) and not isinstance(value, bool):
         amount = value
     elif isinstance(value, str) and (match := re.fullmatch(_SIZE, value.strip())):
@@ -62,20 +62,20 @@ def parse_size(value: object) -> int:
 
 
 def parse_duration(value: object) -> float | None:
-    """The seconds in a duration, as `seconds` takes it; an empty text is None, as if it were left out."""
+    """Parse a duration into seconds; None, and a blank string, mean that it was left out."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
     return parse_seconds(value)
 
 
 def parse_idle_time(value: object) -> float | None:
-    """The seconds in a duration, or infinity for `never`."""
+    """Parse a duration into seconds; `never` is infinity."""
     is_never = isinstance(value, str) and value.strip().lower() == "never"
     return math.inf if is_never else parse_duration(value)
 
 
 def parse_limit(value: object) -> int | None:
-    """The bytes in a size, or `NO_LIMIT` for `off`."""
+    """Parse a size into bytes; `off` is `NO_LIMIT`."""
     if value is None:
         return None
     is_off = isinstance(value, str) and value.strip() == "off"
@@ -83,49 +83,49 @@ def parse_limit(value: object) -> int | None:
 
 
 def parse_inherit(value: object) -> Inherit | None:
-    """Which variables a program inherits: `safe`, `all`, or the names that it gets beside the safe ones."""
+    """Parse which variables a program inherits: `safe`, `all`, or a list of further names."""
     match value:
         case None | "safe" | "all":
             return value
         case list() if all(isinstance(name, str) for name in value):
             return tuple(value)
-    raise FlawError("must be `safe`, `all` or a list of names of variables")
+    raise FlawError("must be `safe`, `all` or a list of variable names")
 
 
 def parse_list(value: object) -> object:
-    """A list, also where the file has one text alone."""
+    """Return a list, also for a single string."""
     if value is not None and not isinstance(value, (str, list)):
         raise FlawError("must be a string or a list of strings")
     return [value] if isinstance(value, str) else value
 
 
 def check_literal_url(text: str) -> str:
-    """A URL, or a text with variables in it that can only be judged once they are filled in."""
+    """Check a URL, unless it contains variables: it can be checked only after their substitution."""
     return text if "${" in text else check_url(text)
 
 
 def check_url(text: str) -> str:
-    """An `http`, `https` or `http+unix` URL with a host."""
+    """Check that a text is an `http`, `https` or `http+unix` URL with a host."""
     if not _is_url(text):
         raise FlawError(f"is not a URL: `{_printable(_redact(text))}`", hint=_url_hint(text))
     return text
 
 
 def check_group_name(text: str) -> str:
-    """A name that can be shown to a model: no control or invisible characters, and not too long."""
+    """Check that a name can be shown to a model: printable characters only, and not too long."""
     if not text.strip() or not text.isprintable() or len(text) > NAME_LENGTH:
         raise FlawError(f"the name of a server must be 1 to {NAME_LENGTH} printable characters")
     return text
 
 
 def check_variables(env: Mapping[str, str]) -> Mapping[str, str]:
-    """Environment variables that an operating system takes."""
-    return _check_names(env, VARIABLE_NAME, "the name of a variable must not be empty or have `=` in it")
+    """Check the names of environment variables."""
+    return _check_names(env, VARIABLE_NAME, "the name of a variable must not be empty or contain `=`")
 
 
 def check_headers(fields: Mapping[str, str]) -> Mapping[str, str]:
-    """HTTP headers with the names that RFC 9110, section 5.1 allows."""
-    return _check_names(fields, HEADER_NAME, "the name of a header must be letters, digits and hyphens")
+    """Check the names of HTTP headers (RFC 9110, section 5.1)."""
+    return _check_names(fields, HEADER_NAME, "the name of a header must consist of letters, digits and hyphens")
 
 
 def _parse_amount(text: str) -> float:
@@ -143,7 +143,7 @@ def _is_url(text: str) -> bool:
     try:
         parts = urlsplit(text)
         return parts.scheme in _SCHEMES and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port or an IPv6 address that cannot be
+    except ValueError:  # an invalid port or IPv6 address
         return False
 
 
@@ -178,5 +178,5 @@ def _printable(text: str) -> str:
 def _check_names(values: Mapping[str, str], pattern: str, message: str) -> Mapping[str, str]:
     for name in values:
         if not re.fullmatch(pattern, name):
-            raise FlawError(message)  # the name itself may be a secret in the wrong place
+            raise FlawError(message)  # the name itself may be a misplaced secret
     return values

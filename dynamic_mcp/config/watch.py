@@ -1,7 +1,7 @@
-"""Reads the config again when its content changes, or that of its env files, however they are saved.
+"""Reloads the config when its content, or that of its env files, changes, however they are saved.
 
-What counts is content, not events. The last good config stays until there is another good one; a file that is
-missing, empty or half written gets a moment to become whole, and is reported once when it does not.
+Content counts, not events. The last valid config stays until there is a new valid one. A file that is missing, empty
+or half written gets a moment to become complete; if it does not, that is reported once.
 """
 
 import asyncio
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Saves that come together are one: after this much quiet, or at the latest after this long.
+# Several saves in a row count as one: reload after this much quiet, or after this long at the latest.
 QUIET_S = 0.2
 LATEST_S = 1.0
-# How long a file may stay missing, empty or wrong before it counts as meant.
+# How long a file may stay missing, empty or invalid before that counts as intended.
 PATIENCE_S = 1.0
-# How often content is compared without events: where nothing can be watched, and as a safeguard where it can
-# (network file systems tell nothing).
+# How often to compare the content without events: if watching is impossible, and as a safeguard if it is possible
+# (network file systems send no events).
 POLL_S = 2.0
 SAFEGUARD_S = 10.0
 _MOST_LINKS = 40
 
-# The bytes of each file; None for one that is missing.
+# The bytes of each file; None if it is missing.
 Content = Mapping[Path, bytes | None]
 
 
 class ConfigWatcher:
-    """Watches the files of a config: `take` gets each new config, `refuse` what is wrong with one."""
+    """Watches the files of a config: `on_config` gets each new config, `on_error` the error of an invalid one."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class ConfigWatcher:
         self._directories: DirectoryWatcher | None = None
 
     def reload(self) -> None:
-        """Read the config now, whether or not it seems to have changed."""
+        """Reload the config now, even if it has not changed."""
         self._reload_requested = True
         self._changed.set()
 
@@ -85,7 +85,7 @@ class ConfigWatcher:
             if self._directories is not None:
                 self._directories.stop()
 
-    # --- what happens in directories -------------------------------------------------------------------
+    # --- directories -------------------------------------------------------------------
 
     def _start_watching(self) -> bool:
         try:
@@ -97,13 +97,13 @@ class ConfigWatcher:
         return True
 
     def _update_watches(self) -> bool:
-        """Watch where the files and the links to them are now."""
+        """Watch the current directories of the files and of the links to them."""
         assert self._directories is not None
         try:
             if self._directories.watch(directories_of(self._files)):
-                self._wake_from_thread()  # what happened before is not told
+                self._wake_from_thread()  # earlier changes caused no event
         except (FileNotFoundError, NotADirectoryError):
-            self._wake_from_thread()  # a directory went away just now
+            self._wake_from_thread()  # a directory has just been removed
         except OSError as exc:
             return self._fall_back_to_polling(exc)
         return True
@@ -115,10 +115,10 @@ class ConfigWatcher:
         return False
 
     def _wake_from_thread(self) -> None:
-        """Wake the loop, from any thread; many calls are one."""
+        """Wake the loop, from any thread; several calls count as one."""
         if not self._wake_pending.is_set():
             self._wake_pending.set()
-            with contextlib.suppress(RuntimeError):  # the loop is closed: the program ends
+            with contextlib.suppress(RuntimeError):  # the loop is closed, so the program is ending
                 self._loop.call_soon_threadsafe(self._wake)
 
     def _wake(self) -> None:
@@ -133,7 +133,7 @@ class ConfigWatcher:
         return False
 
     async def _wait_for_quiet(self) -> None:
-        """Let a burst of events pass, within a bound."""
+        """Wait for the end of a burst of events, within a time limit."""
         latest = self._loop.time() + LATEST_S
         self._changed.clear()
         while (left_s := latest - self._loop.time()) > 0 and await self._wait_for_change(min(QUIET_S, left_s)):
@@ -142,26 +142,26 @@ class ConfigWatcher:
     # --- content ---------------------------------------------------------------------------------------
 
     async def _check(self) -> None:
-        """Take or refuse what the files hold, if it is not what they held before."""
-        was_asked, self._reload_requested = self._reload_requested, False
+        """Apply or reject the content of the files, if it has changed."""
+        was_requested, self._reload_requested = self._reload_requested, False
         content = await asyncio.to_thread(_read_all, self._files)
-        if content == self._seen and not was_asked:
+        if content == self._seen and not was_requested:
             return
-        content, found = await asyncio.to_thread(self._read)
-        is_doubtful = isinstance(found, ConfigError) or self._has_lost_files(content)
+        content, result = await asyncio.to_thread(self._read)
+        is_doubtful = isinstance(result, ConfigError) or self._has_lost_files(content)
         if is_doubtful and content != self._seen and await self._changes_soon(content):
-            self._reload_requested |= was_asked
+            self._reload_requested |= was_requested
             self._changed.set()
             return
         self._seen = content
-        if not isinstance(found, ConfigError):
-            self._apply(found, was_asked=was_asked)
+        if not isinstance(result, ConfigError):
+            self._apply(result, was_requested=was_requested)
         elif content not in self._refused:
             self._refused.append(content)
-            self._on_error(found)
+            self._on_error(result)
 
     def _read(self) -> tuple[Content, Config | ConfigError]:
-        """Read the config, and before it all the files that it is made of."""
+        """Read the config, and before that the content of all its files."""
         files = self._files
         while True:
             content = _read_all(files)
@@ -169,16 +169,16 @@ class ConfigWatcher:
                 config = read(self._config.file, self._environment)
             except ConfigError as exc:
                 return {file: content[file] for file in self._files}, exc
-            needed = frozenset({config.file, *config.env_files})
-            if needed <= files:
-                return {file: content[file] for file in needed}, config
-            files = files | needed
+            required = frozenset({config.file, *config.env_files})
+            if required <= files:
+                return {file: content[file] for file in required}, config
+            files = files | required
 
     def _has_lost_files(self, content: Content) -> bool:
         return self._seen is not None and any(self._seen.get(file) and not content[file] for file in content)
 
     async def _changes_soon(self, content: Content) -> bool:
-        """Tell whether the files become something else in a moment; wherever nothing pokes, look at the end."""
+        """Wait a moment and return whether the files have changed; without events, compare at the end."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE_S):
                 self._changed.clear()
@@ -187,7 +187,7 @@ class ConfigWatcher:
                     self._changed.clear()
         return await asyncio.to_thread(_read_all, content) != content
 
-    def _apply(self, config: Config, *, was_asked: bool) -> None:
+    def _apply(self, config: Config, *, was_requested: bool) -> None:
         before, self._config = self._config, config
         self._files = frozenset({config.file, *config.env_files})
         was_refused, self._refused = bool(self._refused), []
@@ -195,17 +195,17 @@ class ConfigWatcher:
             self._on_config(config)
         elif was_refused:
             log.info("%s is valid again, with nothing changed", config.file)
-        elif was_asked:
+        elif was_requested:
             log.info("%s was read again: nothing changed", config.file)
 
 
 def directories_of(files: Iterable[Path]) -> set[Path]:
-    """Where something can happen that changes what these paths lead to: their directories, and those of all links."""
+    """Return all directories in which a change can affect these paths: their own, and those of all links."""
     return {place.parent for file in files for place in _follow_links(file)}
 
 
 def _follow_links(file: Path) -> Iterator[Path]:
-    """Follow a path link by link, and yield each link on the way and the end, without links in their directories."""
+    """Resolve a path link by link; yield each link on the way and the final path, with resolved directories."""
     path = file.absolute()
     for _ in range(_MOST_LINKS):
         link = next((each for each in (*reversed(path.parents), path) if each.is_symlink()), None)
@@ -228,7 +228,7 @@ def _read_bytes(file: Path) -> bytes | None:
 
 
 def _is_read_once(file: Path) -> bool:
-    """Tell whether a file gives its bytes to one reader only, as the pipe of a shell's `<(…)` does."""
+    """Tell whether a file can be read only once, like the pipe of a shell's `<(…)`."""
     try:
         mode = file.stat().st_mode
     except OSError:

@@ -1,6 +1,6 @@
-"""Which proxies of this user run, and how they are: one small private file each, kept by the proxy itself.
+"""The running proxies of this user and their status. Each proxy keeps one small private file up to date.
 
-A file whose proxy is gone is recognised by its age and its process, and removed by whoever reads.
+A reader recognises files of dead proxies by their age and process id, and removes them.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from dynamic_mcp.system.file_reader import read_bytes
 
 log = logging.getLogger(__name__)
 
-# How often a proxy looks whether there is something new to tell, and says at least that it lives.
+# How often a proxy checks for a new status, and how often it writes its file at least.
 CHECK_EVERY_S = 2.0
 HEARTBEAT_S = 10.0
-# A proxy that has not said so for this long is stopped, or gone.
+# A proxy that has been silent for this long is suspended or dead.
 SILENT_S = 3 * HEARTBEAT_S
 
 
 class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One group; `tools` is None while they are not known. `failures` are calls without a result."""
+    """The status of a group; `tools` is None while unknown. `failures` counts calls without a result."""
 
     name: str
     state: str
@@ -42,7 +42,7 @@ class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """How a proxy is: the config that it serves, who its clients are, and its groups."""
+    """The status of a proxy: its config, its clients and its groups."""
 
     config: str
     clients: list[str]
@@ -50,24 +50,24 @@ class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Instance(msgspec.Struct, frozen=True, kw_only=True):
-    """One proxy on the roster; times are seconds since 1970."""
+    """One proxy in the registry; times are seconds since 1970."""
 
     pid: int
     version: str
     started_at: float
-    status: InstanceStatus = msgspec.field(name="entry")  # its name in the file, which other versions read too
+    status: InstanceStatus = msgspec.field(name="entry")  # other versions read this name too
     silent_s: float = 0.0
 
 
 class InstanceRegistry:
-    """The files in one folder."""
+    """The status files in one folder."""
 
     def __init__(self, folder: Path, now: Callable[[], float] = time.time) -> None:
         self._folder = folder
         self._now = now
 
     async def publish(self, status: Callable[[], InstanceStatus]) -> None:
-        """Keep this process on the roster until cancelled; what cannot be written is said once."""
+        """Keep the file of this process up to date until cancelled. Warns once if it cannot be written."""
         file = self._folder / f"{os.getpid()}.json"
         started_at, beaten_at, written = self._now(), float("-inf"), None
         try:
@@ -87,9 +87,9 @@ class InstanceRegistry:
                 file.unlink(missing_ok=True)
 
     def list_instances(self) -> list[Instance]:
-        """Return the proxies that run, longest first; files of those that are gone are removed."""
-        found = [each for file in self._files() if (each := self._read(file)) is not None]
-        return sorted(found, key=lambda each: each.started_at)
+        """Return the running proxies, the oldest first, and remove the files of dead ones."""
+        instances = [each for file in self._files() if (each := self._read(file)) is not None]
+        return sorted(instances, key=lambda each: each.started_at)
 
     def _files(self) -> list[Path]:
         try:
@@ -101,7 +101,7 @@ class InstanceRegistry:
         try:
             silent_s = max(0.0, self._now() - file.stat().st_mtime)
             running = msgspec.json.decode(read_bytes(file), type=Instance)
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError):  # just removed, or of another version
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError):  # removed meanwhile, or from another version
             return None
         if not _is_alive(running.pid, silent_s):
             with contextlib.suppress(OSError):
@@ -111,21 +111,21 @@ class InstanceRegistry:
 
 
 def _is_alive(pid: int, silent_s: float) -> bool:
-    if sys.platform == "win32":  # there, signal 0 would end the process
+    if sys.platform == "win32":  # signal 0 would end the process there
         return silent_s < SILENT_S
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # the number is another user's process by now
+    except PermissionError:  # the pid now belongs to another user
         return False
-    return silent_s < 100 * SILENT_S  # a number may come again
+    return silent_s < 100 * SILENT_S  # the pid may have been reused
 
 
 def _encode(running: Instance) -> bytes:
     try:
         return msgspec.json.encode(running)
-    except UnicodeEncodeError:  # a config whose path is not UTF-8, of which the odd bytes show as escapes
+    except UnicodeEncodeError:  # the path of the config is not UTF-8; show its invalid bytes as escapes
         config = running.status.config.encode("utf-8", "backslashreplace").decode()
         return msgspec.json.encode(
             msgspec.structs.replace(running, status=msgspec.structs.replace(running.status, config=config))

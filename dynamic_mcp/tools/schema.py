@@ -1,7 +1,7 @@
-"""What a tool takes: its input schema, compiled once, asked about the bytes of a call's arguments.
+"""A tool's input schema, compiled once, to check the arguments of calls.
 
-A schema that cannot be used is not enforced, and neither is one that could take long: the upstream has the last
-word anyway. Nothing is ever fetched, and a pattern of whatever shape costs time in proportion to the text.
+A schema that is invalid or could take too long is not enforced, since the upstream decides in the end anyway.
+References are never fetched, and patterns are matched with limited backtracking.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MAX_SCHEMA_BYTES = 1 << 20
-# A schema's parts, counted once for each way that references lead to them. A few hundred bytes can ask for 2^30.
+# The parts of a schema with all references expanded; a few hundred bytes can expand to 2^30.
 MAX_EXPANDED_PARTS = 100_000
-# Longer arguments are told their first flaw only: to list them all takes minutes.
+# For longer arguments, only the first flaw is reported: listing all can take minutes.
 _MAX_LISTED_BYTES = 64 << 10
 _MAX_FLAWS = 50
 _MAX_NAMES = 10
@@ -41,7 +41,7 @@ Path = tuple[str | int, ...]
 
 
 class Flaw(Struct, frozen=True):
-    """One thing that is wrong: where in the arguments, in words, and the names of parameters that are unknown."""
+    """One error in the arguments: its path, a message, and the names of unknown parameters."""
 
     path: Path
     message: str
@@ -70,31 +70,31 @@ class InputSchema:
 
     @property
     def accepts_any_object(self) -> bool:
-        """Tell whether every object fits, so that nothing has to be decoded."""
+        """Tell whether every object is valid, so that nothing has to be decoded."""
         return self._accepts_any_object
 
     @property
     def is_enforced(self) -> bool:
-        """Tell whether anything can be said against arguments that are an object."""
+        """Tell whether the schema can reject any object."""
         return self._validator is not None
 
     @cached_property
     def parameters(self) -> tuple[str, ...]:
-        """The names of the parameters that the schema declares, wherever a branch does."""
+        """The names of all parameters that the schema declares, in any of its branches."""
         return tuple(dict.fromkeys(_declared_names(self._document, self._document, _MAX_DEPTH)))
 
     @cached_property
     def _is_open(self) -> bool:
-        """Whether names that are not declared mean something too."""
+        """Whether undeclared names are valid parameters too."""
         rest = self._document.get("additionalProperties")
         return rest not in (None, False) or "patternProperties" in self._document or not self.parameters
 
     def allows_parameter(self, name: str) -> bool:
-        """Tell whether a parameter of this name can be meant."""
+        """Tell whether the tool can have a parameter of this name."""
         return name in self.parameters or self._is_open
 
     def accepts(self, args: Raw) -> bool:
-        """Tell whether these arguments fit. What the decoder cannot represent is not judged."""
+        """Tell whether these arguments are valid. Arguments that cannot be decoded count as valid."""
         if self._fits is None and self._validator is None:
             return True
         try:
@@ -106,7 +106,7 @@ class InputSchema:
             return True
 
     def find_flaws(self, args: Raw) -> list[Flaw]:
-        """Return what is wrong with arguments, a bounded number of things."""
+        """Return the errors in the arguments, up to a limit."""
         if self._validator is None:
             return []
         try:
@@ -119,7 +119,7 @@ class InputSchema:
 
 
 def _normalize_integers(value: object) -> object:
-    """Return JSON with 1 for 1.0, which is an integer, though not to every validator."""
+    """Replace 1.0 by 1: both are integers in JSON Schema, but not to every validator."""
     match value:
         case float() if value.is_integer():
             return int(value)
@@ -132,18 +132,18 @@ def _normalize_integers(value: object) -> object:
 
 def _decode_schema(raw: Raw) -> Mapping[str, Any]:  # Any: JSON
     try:
-        found = _decode(raw) if len(raw) <= MAX_SCHEMA_BYTES else None
+        document = _decode(raw) if len(raw) <= MAX_SCHEMA_BYTES else None
     except _DECODE_ERRORS:
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def _compile(schema: Mapping[str, Any], size: int) -> Validator | None:
-    """Compile a schema, or return None for one that cannot be used or would take too long."""
+    """Compile a schema; return None if it is invalid or would take too long."""
     if _is_boundless(schema):
-        log.debug("an input schema of %d bytes is not enforced: its references unfold to too much", size)
+        log.debug("an input schema of %d bytes is not enforced: its references expand too far", size)
         return None
-    import jsonschema_rs  # 10 ms and 7 MB, for the first arguments that types alone do not judge
+    import jsonschema_rs  # costs 10 ms and 7 MB, so only when types alone do not decide
 
     patterns = jsonschema_rs.FancyRegexOptions(backtrack_limit=_BACKTRACKS)
     try:
@@ -171,9 +171,9 @@ def _to_flaw(error: ValidationError) -> Flaw:
         return Flaw(path, f"`{_shorten(str(error.kind.as_dict().get('property', '?')))}` is missing")
     if error.kind.name == "additionalProperties":
         unknown = tuple(str(name) for name in error.kind.as_dict().get("unexpected", ()))
-        named = ", ".join(f"`{_shorten(name)}`" for name in unknown[:_MAX_NAMES])
+        names = ", ".join(f"`{_shorten(name)}`" for name in unknown[:_MAX_NAMES])
         return Flaw(
-            path, f"{named} is not a parameter" if len(unknown) == 1 else f"{named} are not parameters", unknown
+            path, f"{names} is not a parameter" if len(unknown) == 1 else f"{names} are not parameters", unknown
         )
     return Flaw(path, _shorten(error.message))
 
@@ -200,26 +200,26 @@ def _declared_names(schema: object, root: Mapping[str, Any], depth: int) -> Iter
 
 
 def _resolve_ref(root: object, ref: str) -> object:
-    """Return what a reference within the document points at, or None (RFC 6901)."""
-    found = root
+    """Return the target of a reference within the document, or None (RFC 6901)."""
+    target = root
     for step in ref.removeprefix("#").split("/")[1:] if ref.startswith("#") else ["?"]:
         name = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(found, dict):
-            found = found.get(name)
-        elif isinstance(found, list) and name.isdecimal() and int(name) < len(found):
-            found = found[int(name)]
+        if isinstance(target, dict):
+            target = target.get(name)
+        elif isinstance(target, list) and name.isdecimal() and int(name) < len(target):
+            target = target[int(name)]
         else:
             return None
-    return found
+    return target
 
 
 def _is_boundless(schema: Mapping[str, Any]) -> bool:
-    """Tell whether references multiply the schema beyond a bound; a part that refers to itself counts once."""
+    """Tell whether references expand the schema beyond the limit; a recursive part counts once."""
     return _PartCounter(schema).count(schema, 0) > MAX_EXPANDED_PARTS
 
 
 class _PartCounter:
-    """Counts the parts of a schema, each as often as references lead to it, in time linear in its size."""
+    """Counts the parts of a schema with all references expanded, in time linear in its size."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
@@ -233,7 +233,7 @@ class _PartCounter:
         known = self._counts.get(id(part))
         if known is not None:
             return known
-        self._counts[id(part)] = total = 1  # while it is being counted: a cycle ends here
+        self._counts[id(part)] = total = 1  # during the count, so that a cycle ends here
         for inner in part.values() if isinstance(part, dict) else part:
             total += self.count(inner, depth + 1)
         if isinstance(part, dict) and isinstance(part.get("$ref"), str):

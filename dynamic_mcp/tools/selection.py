@@ -1,7 +1,7 @@
-"""Select a part of JSON by a JSONPath; bounded in steps and time, whatever the path and the data.
+"""Selects a part of JSON with a JSONPath, in a bounded number of matches and a bounded time.
 
-The library parses the path and matches one step of it at a time; the walk from step to step is here, where it can
-be stopped. What could run for ever inside of one step (regular expressions, arithmetic, nested searches) is refused.
+The library parses the path and matches one step at a time. The loop over the steps is here, so that it can be
+stopped. Anything that could run forever in one step (regular expressions, arithmetic, nested searches) is refused.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _MAX_SHOWN_DEPTH = 4
 
 
 class BadPath(ValueError):
-    """A path that is none, or that may take for ever."""
+    """An invalid path, or one that could run forever."""
 
 
 class _Step(Struct, frozen=True):
-    """One step of a path; `is_deep` where it looks at everything below too, `is_each` at each item alone."""
+    """One step of a path; `is_deep` if it searches all descendants, `is_each` if it checks each item separately."""
 
     find: JSONPath
     is_deep: bool
@@ -45,14 +45,14 @@ class _Path(Struct, frozen=True):
 
 
 class _Number(float):
-    """A number that is written again as it came."""
+    """A number that is encoded with its original text."""
 
     __slots__ = ("text",)
 
     def __new__(cls, text: str) -> _Number:
-        made = super().__new__(cls, text)
-        made.text = text
-        return made
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
 
     text: str
 
@@ -61,7 +61,7 @@ _decode = msgspec.json.Decoder(float_hook=_Number).decode
 
 
 def parse_json(data: bytes | str) -> object:
-    """Return what JSON says, its numbers exact. Raises ValueError."""
+    """Parse JSON with exact numbers. Raises ValueError."""
     try:
         return _decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -73,7 +73,7 @@ def parse_json(data: bytes | str) -> object:
 
 
 def write_json(value: object) -> str:
-    """Write JSON again, compactly."""
+    """Encode as compact JSON."""
     try:
         return msgspec.json.encode(value, enc_hook=_encode_number).decode()
     except UnicodeEncodeError:  # a lone surrogate escape
@@ -81,53 +81,53 @@ def write_json(value: object) -> str:
 
 
 def select_value(path: str, data: object) -> object:
-    """Return the one value that a path matches, or a list where it can match several.
+    """Return the one value that a path matches, or a list if it can match several.
 
-    Raises BadPath, and LookupError where nothing matches.
+    Raises BadPath, or LookupError if nothing matches.
     """
-    found = select(path, data)
-    if not found:
+    values = select(path, data)
+    if not values:
         raise LookupError(f"nothing matches `{path}`")
-    return found[0] if is_definite(path) else found
+    return values[0] if is_definite(path) else values
 
 
 def select(path: str, data: object, *, clock: Callable[[], float] = time.monotonic) -> list[object]:
-    """Return what a JSONPath matches, in order. Raises BadPath."""
+    """Return the values that a JSONPath matches, in order. Raises BadPath."""
     compiled = _compile(path)
     ends_at = clock() + MAX_S
-    found = [data]
+    values = [data]
     for step in compiled.steps:
-        found = _apply_step(step, found, lambda: clock() > ends_at)
-    return found
+        values = _apply_step(step, values, lambda: clock() > ends_at)
+    return values
 
 
 def is_definite(path: str) -> bool:
-    """Tell whether a path can match one value only. Raises BadPath."""
+    """Tell whether a path can match at most one value. Raises BadPath."""
     return _compile(path).is_definite
 
 
-def _apply_step(step: _Step, found: Sequence[object], is_over: Callable[[], bool]) -> list[object]:
-    taken: list[object] = []
+def _apply_step(step: _Step, values: Sequence[object], is_over: Callable[[], bool]) -> list[object]:
+    matches: list[object] = []
     try:
-        for value in found:
+        for value in values:
             for node in _descend(value) if step.is_deep else (value,):
                 for piece in _split_list(step, node):
-                    taken += [match.value for match in step.find.find(piece)]
-                    if len(taken) > MAX_MATCHES:
-                        raise BadPath(f"it matches more than {MAX_MATCHES} values: ask for less at once")
+                    matches += [match.value for match in step.find.find(piece)]
+                    if len(matches) > MAX_MATCHES:
+                        raise BadPath(f"it matches more than {MAX_MATCHES} values; select less at once")
                     if is_over():
-                        raise BadPath(f"it takes longer than {MAX_S:g} s: ask for less at once")
+                        raise BadPath(f"it takes longer than {MAX_S:g} s; select less at once")
     except RecursionError:
-        raise BadPath("the data are nested too deeply for it") from None
+        raise BadPath("the data is nested too deeply") from None
     except (TypeError, ValueError, KeyError, AttributeError, ArithmeticError) as exc:
         if isinstance(exc, BadPath):
             raise
         raise BadPath(f"it cannot be applied to the data: {exc}") from exc
-    return taken
+    return matches
 
 
 def _descend(value: object) -> Iterator[object]:
-    """Yield a value and everything in it, in the order of the text."""
+    """Yield a value and all its descendants, in document order."""
     stack = [value]
     while stack:
         node = stack.pop()
@@ -139,7 +139,7 @@ def _descend(value: object) -> Iterator[object]:
 
 
 def _split_list(step: _Step, node: object) -> Iterator[object]:
-    """Yield a long list in pieces where the step looks at each item by itself, so that it can be stopped."""
+    """Yield a long list in chunks if the step checks each item separately, so that it can be stopped."""
     if not step.is_each or not isinstance(node, list) or len(node) <= _CHUNK:
         yield node
         return
@@ -155,14 +155,14 @@ def _compile(path: str) -> _Path:
 
     try:
         tree = parse(path)
-    except Exception as exc:  # each part of the parser has exceptions of its own, and Python's
+    except Exception as exc:  # the parser raises many exceptions, its own and built-in ones
         raise BadPath(" ".join(str(exc).split())[:200] or "it cannot be parsed") from exc
     steps = _split_path(tree)
     return _Path(steps, is_definite=all(not step.is_deep and _is_single(step.find) for step in steps))
 
 
 def _split_path(tree: JSONPath) -> tuple[_Step, ...]:
-    """Cut a path into its steps, first to last. Raises BadPath for what is not bounded."""
+    """Split a path into its steps. Raises BadPath for a step that is not bounded."""
     from jsonpath_ng import Child, Descendants, Root, This
 
     steps: list[_Step] = []
@@ -208,23 +208,23 @@ def _refuse_unbounded(step: object) -> None:
         This,
         Len,
         Keys,
-    ):  # a subclass may be a regular expression
+    ):  # exact types, since a subclass may be a regular expression
         return
     match step:
         case Filter(expressions=parts) | And(operands=parts) | Or(operands=parts):
             for part in parts:
                 _refuse_unbounded(part)
         case Expression(op="=~"):
-            raise BadPath("`=~` is not offered: a pattern may take for ever")
+            raise BadPath("`=~` is not supported, since a pattern can run forever")
         case Expression(value=JSONPath()):
-            raise BadPath("a filter compares with a number, a text, true, false or null")
+            raise BadPath("a filter can compare only with a number, a string, true, false or null")
         case Expression(target=target):
             _refuse_unbounded(target)
         case Child(left=left, right=right):
             _refuse_unbounded(left)
             _refuse_unbounded(right)
         case _:
-            raise BadPath(f"`{step}`"[:100] + " is not offered: names, indices, slices, `*`, `..` and filters are")
+            raise BadPath(f"`{step}`"[:100] + " is not supported; names, indices, slices, `*`, `..` and filters are")
 
 
 def _encode_number(value: object) -> Raw:
@@ -237,7 +237,7 @@ def _encode_number(value: object) -> Raw:
 
 
 def describe_shape(data: object) -> str:
-    """Describe data in a line: names and types, and how many items a list has."""
+    """Describe data on one line: names, types and the lengths of lists."""
     text = _describe(data, _MAX_SHOWN_DEPTH)
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
 
