@@ -18,7 +18,7 @@ from dynamic_mcp.doctor.files import check
 from dynamic_mcp.observe import log_output
 from dynamic_mcp.observe.instances import SILENT_S, InstanceRegistry
 from dynamic_mcp.observe.log_output import LogFile, find_log_files
-from tests.observe.test_instances import kept
+from tests.observe.test_instances import start_publishing
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def windows(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_windows_knows_a_running_proxy_by_its_heartbeat_and_signals_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    task = await kept(InstanceRegistry(tmp_path), tmp_path)
+    task = await start_publishing(InstanceRegistry(tmp_path), tmp_path)
     signalled: list[int] = []
     monkeypatch.setattr(os, "kill", lambda pid, number: signalled.append(pid))
     written = os.stat(tmp_path / f"{os.getpid()}.json").st_mtime  # noqa: PTH116

@@ -25,7 +25,7 @@ def config(fake: FakeEndpoint, key: str | None = None) -> Embeddings:
     return Embeddings(fake.url, "tiny", key)
 
 
-def these(texts: Sequence[str]) -> Texts:
+def as_texts(texts: Sequence[str]) -> Texts:
     async def give() -> Sequence[str]:
         return texts
 
@@ -38,10 +38,10 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
-async def knowing(semantic_index: SemanticIndex, fake: FakeEndpoint, folder: Path | None = None) -> None:
+async def learn_texts(semantic_index: SemanticIndex, fake: FakeEndpoint, folder: Path | None = None) -> None:
     """Let TEXTS be learnt."""
     semantic_index.configure(config(fake))
-    semantic_index.update(these(TEXTS))
+    semantic_index.update(as_texts(TEXTS))
     await until(lambda: set(fake.texts) >= set(TEXTS))
     async with asyncio.timeout(BOUND_S):
         while not await semantic_index.similarity("anything", [TEXTS]):  # noqa: ASYNC110
@@ -51,7 +51,7 @@ async def knowing(semantic_index: SemanticIndex, fake: FakeEndpoint, folder: Pat
 async def test_the_nearest_in_meaning_is_the_nearest() -> None:
     async with endpoint() as fake:
         semantic_index = SemanticIndex(query_within_s=BOUND_S)
-        await knowing(semantic_index, fake)
+        await learn_texts(semantic_index, fake)
 
         ((branch, day, issue),) = await semantic_index.similarity("Zweig entfernen", [TEXTS])
 
@@ -66,18 +66,18 @@ async def test_the_nearest_in_meaning_is_the_nearest() -> None:
 async def test_nothing_is_sent_before_an_endpoint_is_named() -> None:
     async with endpoint() as fake:
         semantic_index = SemanticIndex()
-        semantic_index.update(these(TEXTS))
+        semantic_index.update(as_texts(TEXTS))
 
         assert not semantic_index.is_enabled
         assert await semantic_index.similarity("branch", [TEXTS]) == []
-        assert fake.asked == []
+        assert fake.requests == []
         await semantic_index.close()
 
 
 async def test_a_slow_endpoint_is_not_waited_for(caplog: pytest.LogCaptureFixture) -> None:
     async with endpoint() as fake:
         semantic_index = SemanticIndex(query_within_s=0.2)
-        await knowing(semantic_index, fake)
+        await learn_texts(semantic_index, fake)
         fake.gate.clear()
         caplog.clear()
 
@@ -99,7 +99,7 @@ async def test_a_failed_batch_is_tried_again_later() -> None:
             fake.status = 200 if len(naps) == 2 else 500
 
         semantic_index = SemanticIndex(query_within_s=BOUND_S, sleep=nap)
-        await knowing(semantic_index, fake)
+        await learn_texts(semantic_index, fake)
 
         assert naps == [5.0, 30.0]
         await semantic_index.close()
@@ -110,13 +110,13 @@ async def test_texts_are_sent_in_batches_and_once() -> None:
     async with endpoint() as fake:
         semantic_index = SemanticIndex(query_within_s=BOUND_S)
         semantic_index.configure(config(fake))
-        semantic_index.update(these(many))
-        semantic_index.update(these(many))
+        semantic_index.update(as_texts(many))
+        semantic_index.update(as_texts(many))
         await until(lambda: len(fake.texts) >= 70)
-        semantic_index.update(these([*many, "one more"]))
+        semantic_index.update(as_texts([*many, "one more"]))
         await until(lambda: "one more" in fake.texts)
 
-        assert [len(asked["input"]) for asked in fake.asked] == [32, 32, 6, 1]
+        assert [len(asked["input"]) for asked in fake.requests] == [32, 32, 6, 1]
         assert fake.texts == [*many, "one more"]
         await semantic_index.close()
 
@@ -125,7 +125,7 @@ async def test_vectors_are_kept_on_disk_for_the_next_start(tmp_path: Path) -> No
     async with endpoint() as fake:
         for _ in range(2):
             semantic_index = SemanticIndex(tmp_path, query_within_s=BOUND_S)
-            await knowing(semantic_index, fake)
+            await learn_texts(semantic_index, fake)
             await semantic_index.close()
 
         assert [text for text in fake.texts if text in TEXTS] == TEXTS
@@ -139,24 +139,24 @@ def modes(folder: Path) -> list[int]:
 async def test_another_model_has_vectors_of_its_own(tmp_path: Path) -> None:
     async with endpoint() as fake:
         semantic_index = SemanticIndex(tmp_path, query_within_s=BOUND_S)
-        await knowing(semantic_index, fake)
+        await learn_texts(semantic_index, fake)
         semantic_index.configure(Embeddings(fake.url, "other", None))
-        semantic_index.update(these(TEXTS))
-        await until(lambda: sum(asked["model"] == "other" for asked in fake.asked) == 1)
+        semantic_index.update(as_texts(TEXTS))
+        await until(lambda: sum(asked["model"] == "other" for asked in fake.requests) == 1)
         await semantic_index.close()
 
 
 async def test_switching_it_off_ends_the_questions() -> None:
     async with endpoint() as fake:
         semantic_index = SemanticIndex(query_within_s=BOUND_S)
-        await knowing(semantic_index, fake)
-        asked = len(fake.asked)
+        await learn_texts(semantic_index, fake)
+        asked = len(fake.requests)
 
         semantic_index.configure(None)
-        semantic_index.update(these(["new"]))
+        semantic_index.update(as_texts(["new"]))
 
         assert await semantic_index.similarity("branch", [TEXTS]) == []
-        assert len(fake.asked) == asked
+        assert len(fake.requests) == asked
         await semantic_index.close()
 
 
@@ -171,7 +171,7 @@ async def test_the_key_is_a_bearer_token_and_the_protocol_is_openais() -> None:
 
         assert "POST /v1/embeddings HTTP/1.1" in fake.heads[0]
         assert "authorization: bearer hunter2" in fake.heads[0].lower()
-        assert fake.asked == [{"model": "tiny", "input": ["a", "b"], "encoding_format": "float"}]
+        assert fake.requests == [{"model": "tiny", "input": ["a", "b"], "encoding_format": "float"}]
         assert "hunter2" not in repr(config(fake, key="hunter2"))
 
 

@@ -39,7 +39,7 @@ def test_the_id_of_a_broken_message_is_found_where_writers_put_it(line: bytes, i
 # --- lines ---------------------------------------------------------------------------------------------
 
 
-def _fed(lines: Lines, chunks: list[bytes]) -> list[bytes]:
+def _feed_all(lines: Lines, chunks: list[bytes]) -> list[bytes]:
     cut = [line for chunk in chunks for line in lines.feed(chunk)]
     return [*cut, lines.take_rest()]
 
@@ -50,7 +50,7 @@ def _fed(lines: Lines, chunks: list[bytes]) -> list[bytes]:
 def test_any_split_of_a_stream_gives_the_same_lines_in_order(chunks: list[bytes], limit: int) -> None:
     whole = b"".join(chunks).split(b"\n")
 
-    lines = _fed(Lines(limit), chunks)
+    lines = _feed_all(Lines(limit), chunks)
 
     assert [line.size if isinstance(line, Oversized) else line for line in lines] == [
         len(line) if len(line) > limit else line for line in whole
@@ -62,7 +62,9 @@ def test_an_oversized_line_shows_its_ends_however_it_is_cut(chunk_size: int) -> 
     long = b'{"jsonrpc":"2.0","id":41,' + b"x" * 300_000 + b',"jsonrpc":"2.0","id":42}'
     stream = b'{"id":1}\n' + long + b'\n{"id":2}\n'
 
-    lines = _fed(Lines(limit=100_000), [stream[at : at + chunk_size] for at in range(0, len(stream), chunk_size)])
+    lines = _feed_all(
+        Lines(limit=100_000), [stream[at : at + chunk_size] for at in range(0, len(stream), chunk_size)]
+    )
 
     assert [lines[0], *lines[2:]] == [b'{"id":1}', b'{"id":2}', b""]
     cut = lines[1]
@@ -88,7 +90,7 @@ def test_a_line_that_never_ends_is_not_kept() -> None:
 def test_a_line_of_just_the_bound_passes() -> None:
     lines = Lines(limit=5)
 
-    assert _fed(lines, [b"12345\n123", b"45\n12345"]) == [b"12345", b"12345", b"12345"]
+    assert _feed_all(lines, [b"12345\n123", b"45\n12345"]) == [b"12345", b"12345", b"12345"]
 
 
 # --- messages over several lines -----------------------------------------------------------------------

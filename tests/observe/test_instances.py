@@ -18,7 +18,9 @@ ENTRY = InstanceStatus(
 )
 
 
-async def kept(registry: InstanceRegistry, folder: Path, entry: InstanceStatus = ENTRY) -> asyncio.Task[None]:
+async def start_publishing(
+    registry: InstanceRegistry, folder: Path, entry: InstanceStatus = ENTRY
+) -> asyncio.Task[None]:
     """Begin to keep this process on the roster."""
     task = asyncio.create_task(registry.publish(lambda: entry))
     async with asyncio.timeout(5):
@@ -30,7 +32,7 @@ async def kept(registry: InstanceRegistry, folder: Path, entry: InstanceStatus =
 async def test_a_proxy_is_on_the_roster_as_long_as_it_runs(tmp_path: Path) -> None:
     folder = tmp_path / "running"
     registry = InstanceRegistry(folder)
-    task = await kept(registry, folder)
+    task = await start_publishing(registry, folder)
     (running,) = registry.list_instances()
     assert (running.pid, running.status, running.silent_s) == (os.getpid(), ENTRY, 0.0)
     (file,) = folder.iterdir()
@@ -42,14 +44,16 @@ async def test_a_proxy_is_on_the_roster_as_long_as_it_runs(tmp_path: Path) -> No
 
 
 async def test_a_config_whose_path_is_not_utf8_is_on_the_roster_too(tmp_path: Path) -> None:
-    task = await kept(InstanceRegistry(tmp_path), tmp_path, structs.replace(ENTRY, config="/a\udcff.json"))
+    task = await start_publishing(
+        InstanceRegistry(tmp_path), tmp_path, structs.replace(ENTRY, config="/a\udcff.json")
+    )
     assert [running.status.config for running in InstanceRegistry(tmp_path).list_instances()] == ["/a\\udcff.json"]
     task.cancel()
     await asyncio.wait([task])
 
 
 async def test_a_proxy_that_is_stopped_is_said_to_be_silent(tmp_path: Path) -> None:
-    task = await kept(InstanceRegistry(tmp_path), tmp_path)
+    task = await start_publishing(InstanceRegistry(tmp_path), tmp_path)
     later = InstanceRegistry(tmp_path, now=lambda: max(f.stat().st_mtime for f in tmp_path.iterdir()) + 2 * SILENT_S)
     (running,) = later.list_instances()
     assert running.silent_s == 2 * SILENT_S

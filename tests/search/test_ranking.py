@@ -58,12 +58,12 @@ FILES = group_index(
 ALL = [CODE, DAYS, FILES]
 
 
-def found(query: str, indexes: list[GroupIndex] = ALL) -> list[str]:
+def rank_names(query: str, indexes: list[GroupIndex] = ALL) -> list[str]:
     return [match.name for match in rank(indexes, query)]
 
 
-def first(query: str, indexes: list[GroupIndex] = ALL) -> str | None:
-    return next(iter(found(query, indexes)), None)
+def first_name(query: str, indexes: list[GroupIndex] = ALL) -> str | None:
+    return next(iter(rank_names(query, indexes)), None)
 
 
 # --- names ---------------------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ def test_an_exact_name_comes_before_tools_that_say_it_more_often() -> None:
     loud = {"description": "search search search", **schema(search={"description": "search"})}
     indexes = [group_index("a", search_all=loud, search_more=loud, search="Anything")]
 
-    assert first("search", indexes) == "search"
+    assert first_name("search", indexes) == "search"
 
 
 def test_the_same_name_in_two_groups_is_found_in_both_in_their_order() -> None:
@@ -105,7 +105,7 @@ def test_the_same_name_in_two_groups_is_found_in_both_in_their_order() -> None:
 
 @pytest.mark.parametrize("query", ["pull request", "pullrequest", "pull-request", "PullRequest"])
 def test_joined_names_fall_into_their_words(query: str) -> None:
-    assert first(query) == "createPullRequest"
+    assert first_name(query) == "createPullRequest"
 
 
 # --- words ---------------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ def test_joined_names_fall_into_their_words(query: str) -> None:
     ],
 )
 def test_every_text_of_a_tool_is_searched(query: str, name: str) -> None:
-    assert first(query) == name
+    assert first_name(query) == name
 
 
 def test_the_name_and_the_description_of_the_group_are_searched() -> None:
@@ -144,18 +144,18 @@ def test_the_name_and_the_description_of_the_group_are_searched() -> None:
     [("erase a branch", "delete_branch"), ("all bugs", "list_issues"), ("lookup in code", "search_code")],
 )
 def test_a_synonym_finds_what_the_word_would(query: str, name: str) -> None:
-    assert first(query) == name
+    assert first_name(query) == name
 
 
 def test_a_word_itself_counts_more_than_its_synonym() -> None:
     indexes = [group_index("a", remove_user="x", delete_user="x")]
 
-    assert found("delete user", indexes) == ["delete_user", "remove_user"]
+    assert rank_names("delete user", indexes) == ["delete_user", "remove_user"]
 
 
 @pytest.mark.parametrize(("query", "name"), [("reposiotry text", "search_code"), ("calender", "create_event")])
 def test_a_slip_of_the_pen_finds_it_all_the_same(query: str, name: str) -> None:
-    assert name in found(query)
+    assert name in rank_names(query)
 
 
 @pytest.mark.parametrize(
@@ -185,11 +185,11 @@ def test_other_scripts_and_accents_are_found(query: str, name: str) -> None:
         other="Something else",
     )
 
-    assert name in found(query, [weather])[:2]
+    assert name in rank_names(query, [weather])[:2]
 
 
 def test_full_width_letters_are_letters() -> None:
-    assert first("\uff43\uff52\uff45\uff41\uff54\uff45 \uff49\uff53\uff53\uff55\uff45") == "create_issue"
+    assert first_name("\uff43\uff52\uff45\uff41\uff54\uff45 \uff49\uff53\uff53\uff55\uff45") == "create_issue"
 
 
 # --- nothing, and bounds -------------------------------------------------------------------------------
@@ -200,35 +200,35 @@ def test_full_width_letters_are_letters() -> None:
     ["", " ", "\x00\x1b\n", "???", "🎉🎉", "zzzz qqqq", "bake a chocolate cake", "play some jazz in the kitchen"],
 )
 def test_what_fits_nothing_finds_nothing(query: str) -> None:
-    assert found(query) == []
+    assert rank_names(query) == []
 
 
 def test_one_synonym_in_a_long_query_is_chance() -> None:
-    assert found("book a flight to Paris for my aunt", [CODE]) == []
+    assert rank_names("book a flight to Paris for my aunt", [CODE]) == []
 
 
 def test_there_are_at_most_eight_results() -> None:
     many = group_index("many", **{f"tool_{n}": "Turn the wheel" for n in range(50)})
 
-    assert len(found("wheel", [many])) == MAX_RESULTS == 8
+    assert len(rank_names("wheel", [many])) == MAX_RESULTS == 8
 
 
 def test_tools_that_fit_alike_stay_in_their_order() -> None:
     many = group_index("many", **{f"{letter}x": "Turn the wheel" for letter in "qwertyui"})
 
-    assert found("wheel", [many]) == [f"{letter}x" for letter in "qwertyui"]
+    assert rank_names("wheel", [many]) == [f"{letter}x" for letter in "qwertyui"]
 
 
 def test_a_query_of_stop_words_alone_means_them() -> None:
-    assert first("help me", [group_index("a", help="What there is", other="x")]) == "help"
+    assert first_name("help me", [group_index("a", help="What there is", other="x")]) == "help"
 
 
 @pytest.mark.parametrize("filler", ["word ", "w" * 50 + " ", "\x00", "天", "a\u0301", "🎉"], ids=ascii)
 def test_a_very_long_query_is_read_at_both_ends(filler: str) -> None:
     long = filler * (100_000 // len(filler))
 
-    assert "create_issue" in found(f"create an issue {long}")
-    assert "create_issue" in found(f"{long} create an issue")
+    assert "create_issue" in rank_names(f"create an issue {long}")
+    assert "create_issue" in rank_names(f"{long} create an issue")
 
 
 @pytest.mark.parametrize(
@@ -248,8 +248,8 @@ def test_a_very_long_query_is_read_at_both_ends(filler: str) -> None:
 def test_an_odd_tool_is_found_by_its_name_and_hides_no_other(tool: bytes) -> None:
     indexes = [GroupIndex("odd", {"odd_one": Raw(tool), "plain": Raw(b'{"description":"A plain one"}')})]
 
-    assert first("odd one", indexes) == "odd_one"
-    assert first("plain", indexes) == "plain"
+    assert first_name("odd one", indexes) == "odd_one"
+    assert first_name("plain", indexes) == "plain"
 
 
 def test_there_may_be_no_tools_at_all() -> None:

@@ -22,7 +22,7 @@ def schema(value: Json) -> InputSchema:
     return InputSchema(raw(value))
 
 
-def nested(depth: int) -> Json:
+def nested_schema(depth: int) -> Json:
     value: Json = {}
     for _ in range(depth):
         value = {"x": value}
@@ -54,7 +54,7 @@ def test_every_flaw_is_told_with_its_place() -> None:
     assert "`agee` is not a parameter" in told
 
 
-def doubling(keyword: str) -> Json:
+def doubling_schema(keyword: str) -> Json:
     """Return a schema of a few hundred bytes that asks for 2^LEVELS looks."""
     definitions = {}
     for n in range(LEVELS):
@@ -70,10 +70,10 @@ def doubling(keyword: str) -> Json:
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("keyword", ["allOf", "properties"])
 def test_a_small_schema_that_unfolds_to_billions_of_parts_is_not_enforced(keyword: str) -> None:
-    found = schema(doubling(keyword))
+    found = schema(doubling_schema(keyword))
 
     assert not found.is_enforced
-    assert found.accepts(raw(nested(LEVELS)))
+    assert found.accepts(raw(nested_schema(LEVELS)))
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_a_schema_nested_without_end_is_not_enforced(depth: int) -> None:
 def test_a_schema_that_refers_to_itself_is_enforced_to_any_depth() -> None:
     tree = schema({"properties": {"x": {"$ref": "#"}, "n": {"type": "integer"}}})
 
-    assert tree.accepts(raw(nested(200)))
+    assert tree.accepts(raw(nested_schema(200)))
     assert not tree.accepts(raw({"x": {"x": {"n": "1"}}}))
     assert schema({"$ref": "#", "type": "object"}).accepts(raw({}))
 
