@@ -47,12 +47,12 @@ class DirectoryWatcher:
 
         Raises OSError if the system cannot watch more directories.
         """
-        wanted = {(path, path.stat().st_ino) for path in map(_nearest_directory, directories)}
-        for old in self._watches.keys() - wanted:
+        targets = {(path, path.stat().st_ino) for path in map(_nearest_directory, directories)}
+        for old in self._watches.keys() - targets:
             with contextlib.suppress(KeyError, OSError):  # removing the directory may have ended its watch
                 self._observer.unschedule(self._watches[old])
             del self._watches[old]
-        new = wanted - self._watches.keys()
+        new = targets - self._watches.keys()
         for key in new:
             self._watches[key] = self._observer.schedule(self._handler, str(key[0]), event_filter=_WRITING)
         return bool(new)

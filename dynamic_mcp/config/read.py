@@ -34,9 +34,9 @@ def find(
 
     If there is none, `may_be_new` returns the path for a new one in `user_dir`; otherwise raises ConfigError.
     """
-    named = argument or environment.get(VARIABLE)
-    if named:
-        return resolve_path(named, environment, base=cwd)
+    explicit = argument or environment.get(VARIABLE)
+    if explicit:
+        return resolve_path(explicit, environment, base=cwd)
     for directory in (cwd, user_dir):
         if _is_file(directory / FILE_NAME):
             return directory / FILE_NAME

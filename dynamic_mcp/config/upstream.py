@@ -228,7 +228,7 @@ def _resolve_oauth(
     scopes_at, scopes = (*inside, "scopes"), own.scopes
     if scopes is None:
         scopes_at, scopes = (*at, "oauth_scopes"), server.oauth_scopes
-    made = OAuth(
+    oauth = OAuth(
         client_id=client_id,
         client_secret=filled("client_secret"),
         scopes=tuple(texts.fill((*scopes_at, i), scope) for i, scope in enumerate(scopes or ())),
@@ -243,7 +243,7 @@ def _resolve_oauth(
         may_open_browser=settings.open_browser != "never",
         token_store=settings.token_store or "file",
     )
-    if made.is_client_credentials and not (made.client_id and (made.client_secret or made.private_key_file)):
+    if oauth.is_client_credentials and not (oauth.client_id and (oauth.client_secret or oauth.private_key_file)):
         needs = "`client_credentials` needs `client_id`, and `client_secret` or `private_key_file`"
         texts.fail((*inside, "grant"), needs)
-    return made
+    return oauth

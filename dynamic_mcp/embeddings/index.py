@@ -120,9 +120,9 @@ class SemanticIndex:
     async def _find_missing(self) -> dict[bytes, str]:
         """Return the texts without a vector, and drop the vectors of texts that no longer exist."""
         texts = await self._texts() if self._texts else ()
-        wanted = {text_key(text): text for text in texts}
-        self._vectors = {key: vector for key, vector in self._vectors.items() if key in wanted}
-        return {key: text for key, text in wanted.items() if key not in self._vectors}
+        texts_by_key = {text_key(text): text for text in texts}
+        self._vectors = {key: vector for key, vector in self._vectors.items() if key in texts_by_key}
+        return {key: text for key, text in texts_by_key.items() if key not in self._vectors}
 
     async def _embed_missing(
         self, endpoint: Endpoint, missing: dict[bytes, str], vectors: VectorStore | None
@@ -133,8 +133,8 @@ class SemanticIndex:
         try:
             for at in range(0, len(keys), BATCH):
                 batch = keys[at : at + BATCH]
-                found = await endpoint.embed([missing[key] for key in batch], BATCH_WITHIN_S)
-                self._vectors.update(zip(batch, found, strict=True))
+                vectors_of_batch = await endpoint.embed([missing[key] for key in batch], BATCH_WITHIN_S)
+                self._vectors.update(zip(batch, vectors_of_batch, strict=True))
                 self._is_failing = False
         finally:
             if vectors is not None:

@@ -55,11 +55,11 @@ class VectorStore:
         others = {key: vector for key, vector in self.load().items() if len(vector) == numbers}
         room = MAX_FILE_BYTES // 2 // (_KEY + 4 * numbers)
         merged = {**vectors, **{key: vector for key, vector in others.items() if key not in vectors}}
-        kept = list(merged.items())[:room]
+        entries = list(merged.items())[:room]
         head = msgspec.json.encode(_Head(numbers, sys.byteorder))
         try:
             paths.write_private(
-                self._file, b"\n".join([head, b"".join(key + vector.tobytes() for key, vector in kept)])
+                self._file, b"\n".join([head, b"".join(key + vector.tobytes() for key, vector in entries)])
             )
         except OSError as exc:
             log.warning("vectors are not cached: `%s` cannot be written: %s", self._file.parent, exc.strerror or exc)

@@ -84,29 +84,29 @@ def members(data: bytes | Raw) -> dict[str, Raw]:
     try:
         return _decode_members(data)
     except _DECODE_ERRORS:
-        found = _split(bytes(data))
-        if not isinstance(found, dict):
+        members_by_name = _split(bytes(data))
+        if not isinstance(members_by_name, dict):
             raise Malformed("not a JSON object", INVALID_REQUEST) from None
-        return found
+        return members_by_name
 
 
 def member(data: bytes | Raw, *path: str) -> Raw:
     """Return the value at a path of names, or `ABSENT` if there is none."""
-    found = data if isinstance(data, Raw) else Raw(data)
+    value = data if isinstance(data, Raw) else Raw(data)
     for name in path:
         try:
-            found = members(found).get(name, ABSENT)
+            value = members(value).get(name, ABSENT)
         except Malformed:
             return ABSENT
-    return found
+    return value
 
 
 def with_member(data: bytes | Raw, value: object, *path: str) -> Raw:
     """Return the object with a new value at a path of names; everything else keeps its bytes and order."""
-    found = members(data)
+    object_members = members(data)
     name, *deeper = path
-    inner = with_member(found.get(name, EMPTY_OBJECT), value, *deeper) if deeper else value
-    return Raw(encode({**found, name: inner}))
+    inner = with_member(object_members.get(name, EMPTY_OBJECT), value, *deeper) if deeper else value
+    return Raw(encode({**object_members, name: inner}))
 
 
 def elements(data: bytes | Raw) -> list[Raw]:
@@ -114,10 +114,10 @@ def elements(data: bytes | Raw) -> list[Raw]:
     try:
         return _decode_elements(data)
     except _DECODE_ERRORS:
-        found = _split(bytes(data))
-        if not isinstance(found, list):
+        items = _split(bytes(data))
+        if not isinstance(items, list):
             raise Malformed("not a JSON array", INVALID_REQUEST) from None
-        return found
+        return items
 
 
 def text(data: Raw | None) -> str | None:
@@ -243,19 +243,19 @@ def _split(data: bytes) -> dict[str, Raw] | list[Raw] | None:
     start = _skip(source, 0)
     try:
         if source[start : start + 1] == "{":
-            found, end = _cut_object(source, start + 1)
+            value, end = _cut_object(source, start + 1)
         elif source[start : start + 1] == "[":
-            found, end = _cut_array(source, start + 1)
+            value, end = _cut_array(source, start + 1)
         else:
             _, end = _scan(source, start)
-            found = None
+            value = None
     except (ValueError, IndexError) as exc:
         raise Malformed(f"not JSON: {exc}") from None
     except RecursionError:
         raise Malformed("nested too deeply") from None
     if _skip(source, end) != len(source):
         raise Malformed("not JSON: something follows the end of the message")
-    return found
+    return value
 
 
 def _skip(source: str, at: int) -> int:
@@ -264,10 +264,10 @@ def _skip(source: str, at: int) -> int:
 
 
 def _cut_object(source: str, at: int) -> tuple[dict[str, Raw] | list[Raw] | None, int]:
-    found: dict[str, Raw] = {}
+    members: dict[str, Raw] = {}
     at = _skip(source, at)
     if source[at] == "}":
-        return found, at + 1
+        return members, at + 1
     while True:
         if source[at] != '"':
             raise ValueError(f"a key was expected at character {at}")
@@ -275,21 +275,21 @@ def _cut_object(source: str, at: int) -> tuple[dict[str, Raw] | list[Raw] | None
         at = _skip(source, at)
         if source[at] != ":":
             raise ValueError(f"`:` was expected at character {at}")
-        found[key.encode("utf-8", "replace").decode()], at, more = _cut_value(source, at + 1, "}")
+        members[key.encode("utf-8", "replace").decode()], at, more = _cut_value(source, at + 1, "}")
         if not more:
-            return found, at
+            return members, at
 
 
 def _cut_array(source: str, at: int) -> tuple[dict[str, Raw] | list[Raw] | None, int]:
-    found: list[Raw] = []
+    elements: list[Raw] = []
     at = _skip(source, at)
     if source[at] == "]":
-        return found, at + 1
+        return elements, at + 1
     while True:
         value, at, more = _cut_value(source, at, "]")
-        found.append(value)
+        elements.append(value)
         if not more:
-            return found, at
+            return elements, at
 
 
 def _cut_value(source: str, at: int, closing: str) -> tuple[Raw, int, bool]:

@@ -173,16 +173,16 @@ class _ThreadSource:
         with contextlib.suppress(RuntimeError):  # the loop is closed, so the program is ending
             with contextlib.suppress(OSError):
                 while chunk := os.read(self._fd, _CHUNK_BYTES):
-                    taken = threading.Event()
-                    self._loop.call_soon_threadsafe(self._take, chunk, taken)
-                    taken.wait()
+                    handled = threading.Event()
+                    self._loop.call_soon_threadsafe(self._take, chunk, handled)
+                    handled.wait()
                     self._may_read.wait()
             self._loop.call_soon_threadsafe(self._on_end)
 
-    def _take(self, chunk: bytes, taken: threading.Event) -> None:
+    def _take(self, chunk: bytes, handled: threading.Event) -> None:
         if not self._closed:
             self._receive(chunk)
-        taken.set()
+        handled.set()
 
 
 class _ThreadSink:

@@ -56,11 +56,11 @@ def format_signature(schema: Mapping[str, object]) -> str:
     required = schema.get("required")
     needed = {name for name in required if isinstance(name, str)} if isinstance(required, list) else set()
     names = sorted(properties, key=lambda name: name not in needed)
-    listed = list(names)[:MAX_PARAMETERS]
+    shown = list(names)[:MAX_PARAMETERS]
     parameters = [
-        f"{_shorten(name)}{'' if name in needed else '?'}{_type_suffix(properties[name])}" for name in listed
+        f"{_shorten(name)}{'' if name in needed else '?'}{_type_suffix(properties[name])}" for name in shown
     ]
-    more = len(names) - len(listed)
+    more = len(names) - len(shown)
     return "(" + ", ".join(parameters) + (f", … {more} more" if more else "") + ")"
 
 

@@ -36,10 +36,10 @@ def compile_plain(schema: Mapping[str, Any]) -> Predicate | None:  # Any: JSON
     types = {name: _parse_types(each) for name, each in properties.items()}
     if None in types.values():
         return None
-    names, wanted = (None if is_open else types.keys()), frozenset(required)
+    names, needed = (None if is_open else types.keys()), frozenset(required)
 
     def fits(value: object) -> bool:
-        if type(value) is not dict or not wanted <= value.keys() or (names is not None and not value.keys() <= names):
+        if type(value) is not dict or not needed <= value.keys() or (names is not None and not value.keys() <= names):
             return False
         for name, each in value.items():
             allowed = types.get(name)

@@ -37,7 +37,7 @@ NOISE = [
 
 @st.composite
 def json_texts(draw: st.DrawFn) -> tuple[str, object]:
-    """Some JSON as a person may have written it: comments, blanks and trailing commas anywhere."""
+    """Generate JSON as a person may have written it: with comments, blanks and trailing commas anywhere."""
 
     def gap() -> str:
         return draw(st.sampled_from(NOISE)) + draw(st.sampled_from(NOISE))
@@ -59,7 +59,7 @@ def json_texts(draw: st.DrawFn) -> tuple[str, object]:
 
 
 def walk(value: object, path: Keys = ()) -> Iterator[tuple[Keys, object]]:
-    """Every path in a value, with what is there."""
+    """Yield every path in a value, with the value there."""
     yield path, value
     if isinstance(value, (dict, list)):
         for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
@@ -67,7 +67,7 @@ def walk(value: object, path: Keys = ()) -> Iterator[tuple[Keys, object]]:
 
 
 def with_value(value: object, path: Keys, new: object) -> object:
-    """The value with another one at a path."""
+    """Return the value with a new one at a path."""
     if not path:
         return new
     if isinstance(value, dict):

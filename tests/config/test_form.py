@@ -1,4 +1,4 @@
-"""The form that decides and the models that find the words are made of the same, and must say the same."""
+"""msgspec decides with the same form from which pydantic words the problems, and both must agree."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _nest(wrap: Wrap, key: str, extra: dict[str, object]) -> Wrap:
 def _split(
     kind: type[Struct], wrap: Wrap, needed: dict[str, object]
 ) -> Iterator[tuple[type[Struct], Wrap, dict[str, object]]]:
-    """Yield a section and those in it: how to make a config of its members, and those that it cannot do without."""
+    """Yield a section and its subsections: how to make a config of its members, and its required members."""
     yield kind, wrap, needed
     for each in fields(kind):
         for part in _sections_in(each.type):
@@ -67,7 +67,7 @@ SECTIONS: list[tuple[type[Struct], Wrap, dict[str, object]]] = [
 
 
 def is_accepted(tree: object) -> bool:
-    """Tell what the form says, which must be what the models say."""
+    """Tell whether the form accepts a config, and check that the models agree."""
     try:
         form.root(tree)
     except ValidationError:

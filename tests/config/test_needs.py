@@ -1,4 +1,4 @@
-"""Which variables a config takes from the environment."""
+"""The variables that a config takes from the environment."""
 
 import json
 from pathlib import Path

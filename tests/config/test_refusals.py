@@ -1,4 +1,4 @@
-"""What is no config, and in which words."""
+"""Invalid configs, and the messages about them."""
 
 import json
 import os

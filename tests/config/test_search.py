@@ -1,4 +1,4 @@
-"""Where to ask for embeddings: nowhere unless the config says so, and nowhere where a variable is missing."""
+"""The embeddings endpoint: none unless the config names one and all its variables are set."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What stands behind a server once its variables are filled in."""
+"""The upstream of a server, with its variables substituted."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The watched config: whatever way it is saved, its last content arrives once, and nothing else does."""
+"""However the watched config is saved, its final content arrives once, and nothing else does."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Save = Callable[[Path, str], None]
 
 
 class Recorder:
-    """What a watch says of its config."""
+    """Records the configs and errors of a watcher."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -34,7 +34,7 @@ class Recorder:
         self._change = asyncio.Event()
 
     async def wait_for_config(self, name: str) -> Config:
-        """Wait for the config in which there is only this server."""
+        """Wait for the config with only this server."""
         await self.wait_until(
             lambda: bool(self.configs) and [each.name for each in self.configs[-1].groups] == [name]
         )

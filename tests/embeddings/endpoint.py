@@ -1,4 +1,4 @@
-"""An embeddings endpoint on loopback that does as a test says: knows a few words, is slow, or talks nonsense."""
+"""A fake embeddings endpoint on loopback: it knows a few words, and can be slow or return nonsense."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def embed(text: str) -> list[float]:
 
 
 def build_answer(asked: Json) -> bytes:
-    """Return what a good endpoint answers."""
+    """Return the response of a working endpoint."""
     data = [{"object": "embedding", "index": at, "embedding": embed(text)} for at, text in enumerate(asked["input"])]
     return json.dumps({"object": "list", "data": data, "model": asked["model"]}).encode()
 
 
 class FakeEndpoint:
-    """Keeps what it is asked, and answers with `answer`, while `gate` is open, with `status`."""
+    """Records its requests and answers with `status` and `answer` while `gate` is open."""
 
     def __init__(self) -> None:
         self.requests: list[Json] = []
@@ -40,7 +40,7 @@ class FakeEndpoint:
 
     @property
     def texts(self) -> list[str]:
-        """All texts that have come."""
+        """Return all texts received so far."""
         return [text for asked in self.requests for text in asked["input"]]
 
     def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -49,7 +49,7 @@ class FakeEndpoint:
         self._serving.add(asyncio.create_task(self._serve(reader, writer)))
 
     async def close(self) -> None:
-        """Hang up on everybody."""
+        """Close all connections."""
         self.gate.set()
         for writer in self._writers:
             writer.close()

@@ -1,4 +1,4 @@
-"""Meanings come from the endpoint that the config names: in the background, within bounds, and kept on disk."""
+"""Vectors come from the configured endpoint in the background, with time limits, and are kept on disk."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def learn_texts(semantic_index: SemanticIndex, fake: FakeEndpoint, folder: Path | None = None) -> None:
-    """Let TEXTS be learnt."""
+    """Wait until the vectors of TEXTS are known."""
     semantic_index.configure(config(fake))
     semantic_index.update(as_texts(TEXTS))
     await until(lambda: set(fake.texts) >= set(TEXTS))
@@ -48,7 +48,7 @@ async def learn_texts(semantic_index: SemanticIndex, fake: FakeEndpoint, folder:
             await asyncio.sleep(0.005)
 
 
-async def test_the_nearest_in_meaning_is_the_nearest() -> None:
+async def test_the_text_with_the_nearest_meaning_has_the_highest_similarity() -> None:
     async with endpoint() as fake:
         semantic_index = SemanticIndex(query_within_s=BOUND_S)
         await learn_texts(semantic_index, fake)

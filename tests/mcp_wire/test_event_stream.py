@@ -1,4 +1,4 @@
-"""Event streams are read as browsers read them, whatever the pieces in which they come."""
+"""Event streams are parsed as browsers parse them, however they are split into chunks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dynamic_mcp.mcp.lines import Oversized
 
 
 def parse_stream(data: bytes, *, limit: int = 1 << 20, step: int | None = None) -> list[Event]:
-    """Return the events of a stream that comes in pieces of so many bytes."""
+    """Parse a stream that arrives in chunks of this many bytes."""
     stream = EventStream(limit)
     step = step or max(1, len(data))
     return [event for at in range(0, len(data), step) for event in stream.feed(data[at : at + step])]

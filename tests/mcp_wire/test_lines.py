@@ -1,4 +1,4 @@
-"""Lines: the same ones however a stream is cut, bounded, and telling whose they are even when they are broken."""
+"""Lines do not depend on the chunks, are limited in length, and yield their ids even if they are broken."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow]
         pytest.param(b'{"jsonrpc":"2.0","id":7,"result":{"a":NaN', b"7", id="after jsonrpc"),
         pytest.param(b' { "jsonrpc" : "2.0" , "id" : "a-1" , "result":', b'"a-1"', id="with white space"),
         pytest.param(b'{"id":-3,"result":NaN}', b"-3", id="first"),
-        pytest.param(b'{"result":{"a":NaN},"jsonrpc":"2.0","id":7}\r', b"7", id="last, beside jsonrpc"),
+        pytest.param(b'{"result":{"a":NaN},"jsonrpc":"2.0","id":7}\r', b"7", id="last, after jsonrpc"),
         pytest.param(b'{"result":{"a":NaN,"id":7}}', None, id="in a nested object"),
         pytest.param(b'{"result":{"a":NaN,"id":7}', None, id="in a nested object, at the very end"),
         pytest.param(b'{"a":1,"id":7,"result":NaN}', None, id="after something else"),

@@ -1,4 +1,4 @@
-"""A name among those of all groups is what every client takes, always the same, and leads back to its owner."""
+"""A qualified name is valid for every client, always the same, and leads back to its owner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames: nothing is lost on the way through, and nothing that arrives breaks the reader."""
+"""Frames lose nothing on the way through, and no input breaks the parser."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def test_integers_of_5000_digits_pass() -> None:
     [
         pytest.param(b'{"id":1,"result":NaN}', id="NaN"),
         pytest.param(b'{"id":1,"result":[-Infinity]}', id="infinity"),
-        pytest.param(b'{"id":1,"result":{"s":"\\ud800","n":NaN}}', id="NaN beside a lone surrogate"),
+        pytest.param(b'{"id":1,"result":{"s":"\\ud800","n":NaN}}', id="NaN after a lone surrogate"),
         pytest.param(b"[" * 200_000, id="deep arrays without an end"),
         pytest.param(b'{"id":1,"result":' + b'{"a":' * 100_000 + b"1" + b"}" * 100_001, id="deep objects"),
         pytest.param(b'{"id":1}{"id":2}', id="two messages in a line"),

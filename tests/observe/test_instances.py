@@ -1,4 +1,4 @@
-"""The roster: who runs, who is silent, who is gone."""
+"""The registry of proxies: which ones run, are silent or are gone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENTRY = InstanceStatus(
 async def start_publishing(
     registry: InstanceRegistry, folder: Path, entry: InstanceStatus = ENTRY
 ) -> asyncio.Task[None]:
-    """Begin to keep this process on the roster."""
+    """Start to publish the status of this process."""
     task = asyncio.create_task(registry.publish(lambda: entry))
     async with asyncio.timeout(5):
         while not task.done() and not await asyncio.to_thread(lambda: list(folder.glob("*.json"))):
@@ -29,7 +29,7 @@ async def start_publishing(
     return task
 
 
-async def test_a_proxy_is_on_the_roster_as_long_as_it_runs(tmp_path: Path) -> None:
+async def test_a_proxy_is_in_the_registry_as_long_as_it_runs(tmp_path: Path) -> None:
     folder = tmp_path / "running"
     registry = InstanceRegistry(folder)
     task = await start_publishing(registry, folder)
@@ -43,7 +43,7 @@ async def test_a_proxy_is_on_the_roster_as_long_as_it_runs(tmp_path: Path) -> No
     assert registry.list_instances() == []
 
 
-async def test_a_config_whose_path_is_not_utf8_is_on_the_roster_too(tmp_path: Path) -> None:
+async def test_a_proxy_whose_config_path_is_not_utf8_is_in_the_registry_too(tmp_path: Path) -> None:
     task = await start_publishing(
         InstanceRegistry(tmp_path), tmp_path, structs.replace(ENTRY, config="/a\udcff.json")
     )

@@ -1,4 +1,4 @@
-"""The log: escaped, filtered, rotated by several writers, and never in the way of what it is about."""
+"""The log is escaped, filtered, rotated by several writers, and never blocks the program."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PACKAGE = Path(__file__).parent.parent / "dynamic_mcp"
 
 @pytest.fixture(autouse=True)
 def _restored() -> Iterator[None]:
-    """Leave the logs as they were."""
+    """Restore the loggers."""
     names = ["", "dynamic_mcp", STDERR]
     before = [
         (log, log.handlers[:], log.level, log.propagate)
@@ -43,7 +43,7 @@ def _restored() -> Iterator[None]:
 
 
 def records(folder: Path) -> list[dict[str, str]]:
-    """Return what the files hold, oldest first."""
+    """Return the records in the files, oldest first."""
     return [json.loads(line) for file in find_log_files(folder) for line in file.read_text().splitlines()]
 
 

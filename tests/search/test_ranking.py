@@ -1,4 +1,4 @@
-"""A query finds the tool it means: by name, by words in any spelling and script, or not at all."""
+"""A query finds the right tool by name or by words, in any spelling and script, or finds nothing."""
 
 from __future__ import annotations
 
@@ -263,28 +263,28 @@ def test_an_empty_group_shifts_nothing() -> None:
     )
 
 
-# --- meaning -------------------------------------------------------------------------------------------
+# --- similarity ----------------------------------------------------------------------------------------
 
 
-def test_meaning_finds_what_no_word_says() -> None:
+def test_similarity_finds_a_tool_without_a_matching_word() -> None:
     similarity = [[0.1, 0.1, 0.1, 0.1, 0.1, 0.9], [0.1, 0.2, 0.1], [0.1] * 4]
 
     assert [match.name for match in rank(ALL, "Zweig entfernen", similarity=similarity)] == ["delete_branch"]
 
 
-def test_words_count_beside_meaning() -> None:
+def test_words_count_as_well_as_similarity() -> None:
     even = [[0.5] * 6, [0.5] * 3, [0.5] * 4]
 
     assert rank(ALL, "create issue", similarity=even)[0].name == "create_issue"
 
 
-def test_a_tool_of_unknown_meaning_is_found_by_its_words() -> None:
+def test_a_tool_of_unknown_similarity_is_found_by_its_words() -> None:
     similarity: list[Similarities] = [[None] * 6, [0.1, 0.9, 0.1], [None] * 4]
 
     assert rank(ALL, "delete branch", similarity=similarity)[0].name == "delete_branch"
 
 
-def test_a_meaning_that_does_not_stand_out_is_no_fit() -> None:
+def test_a_similarity_that_does_not_stand_out_is_no_match() -> None:
     similarity = [[0.4, 0.5, 0.6, 0.5, 0.4, 0.6], [0.5, 0.4, 0.6], [0.5, 0.5, 0.6, 0.4]]
 
     assert rank(ALL, "feed the dog", similarity=similarity) == []

@@ -1,4 +1,4 @@
-"""What is read as a file has an end, and its reader never waits for somebody to write it."""
+"""Only what ends is read as a file, and reading never waits for a writer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pipes to and from the event loop, of whichever kind it is."""
+"""Pipes to and from the event loop, of every kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arguments are put right where their schema leaves one reading; what fits passes as it came."""
+"""Arguments are repaired if their schema allows one interpretation; valid ones pass unchanged."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def raw(value: Json) -> Raw:
 
 
 def repair_args(args: Json, extra: Json = None, *, schema: Json = None) -> Interpretation:
-    """Read arguments by a schema; `args` None is not given at all."""
+    """Repair arguments according to a schema; None means that `args` is missing."""
     stood = {name: raw(value) for name, value in (extra or {}).items()}
     taken = InputSchema(raw(TICKET if schema is None else schema))
     return repair(taken, None if args is None else raw(args), stood, "`create` of group `up`")

@@ -1,4 +1,4 @@
-"""A tool is shown as short as asked, and an odd one breaks nothing."""
+"""A tool is shown as briefly as requested, and an odd one breaks nothing."""
 
 from __future__ import annotations
 

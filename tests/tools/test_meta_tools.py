@@ -1,4 +1,4 @@
-"""What a model sees is the same for the same groups, and names each of them."""
+"""The meta-tools are the same for the same groups, and name each of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A schema that asks for types alone says yes to what fits, and never to what a validator refuses."""
+"""The fast check accepts what fits, and never what a validator rejects."""
 
 from __future__ import annotations
 

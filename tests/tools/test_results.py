@@ -1,4 +1,4 @@
-"""A result that fits passes byte for byte; of another one the beginning is shown and nothing is lost."""
+"""A result within the limit passes byte for byte; a longer one is cut, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIMIT = 1000
 
 
 class TextStore:
-    """Keeps texts as a session would."""
+    """Stores texts as a session would."""
 
     def __init__(self) -> None:
         self.texts: list[tuple[str, str]] = []
@@ -230,7 +230,7 @@ def test_several_texts_of_json_are_a_list() -> None:
     ]
 
 
-def test_images_beside_what_is_selected_stay() -> None:
+def test_images_stay_with_the_selected_values() -> None:
     assert select({"content": [IMAGE, text('{"a":1}')]}, "$.a")["content"] == [text('{"selected":1}'), IMAGE]
 
 

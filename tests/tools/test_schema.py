@@ -1,4 +1,4 @@
-"""A schema judges what it can in bounded time, and is not enforced where it cannot."""
+"""A schema checks arguments in bounded time, and is not enforced if that is impossible."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_every_flaw_is_told_with_its_place() -> None:
 
 
 def doubling_schema(keyword: str) -> Json:
-    """Return a schema of a few hundred bytes that asks for 2^LEVELS looks."""
+    """Return a schema of a few hundred bytes that expands to 2^LEVELS parts."""
     definitions = {}
     for n in range(LEVELS):
         ref = {"$ref": f"#/$defs/a{n + 1}"}

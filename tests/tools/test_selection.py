@@ -1,4 +1,4 @@
-"""A JSONPath selects what it says, exactly, and ends whatever it asks for."""
+"""A JSONPath selects exact values, and always ends."""
 
 from __future__ import annotations
 
