@@ -15,7 +15,7 @@ from dynamic_mcp.importer.found import Scope
 from dynamic_mcp.importer.importing import config_of
 from dynamic_mcp.importer.plan import Action, Item, Plan
 from dynamic_mcp.proxy.client_group import ClientGroup
-from dynamic_mcp.system.text import counted
+from dynamic_mcp.system.text import pluralize
 
 WITHIN_S = 60.0
 _MOST_TOOLS = 12
@@ -33,7 +33,7 @@ def descriptions(out: Output, plan: Plan, *, may_start_projects: bool) -> dict[s
     if not asked:
         return {}
     config = config_of({name: item.found.entry for name, item in asked.items()}, plan.output, os.environ)
-    with out.waiting(f"asking {counted(len(asked), 'server')} for a description"):
+    with out.waiting(f"asking {pluralize(len(asked), 'server')} for a description"):
         return run(_asked(config, out))
 
 

@@ -17,8 +17,8 @@ from dynamic_mcp.config.values import NO_LIMIT
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, NotFound, UpstreamError
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.names import closest
-from dynamic_mcp.system.own_command import command
-from dynamic_mcp.system.whole_files import LARGEST_BYTES
+from dynamic_mcp.system.file_reader import LARGEST_BYTES
+from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.tools import meta_tools
 
 _ERROR_CODE = UpstreamError.exit_code
@@ -87,7 +87,7 @@ async def _tools(made: Client, wanted: Wanted) -> Mapping[str, Raw]:
     if wanted.tool not in tools:
         tools = (await group.reread()).tools
     if wanted.tool not in tools:
-        hint = f"`{command('tools', group.name)}` lists them"
+        hint = f"`{format_command('tools', group.name)}` lists them"
         raise NotFound(f"tool of group `{group.name}`", wanted.tool, closest(wanted.tool, list(tools)), hint=hint)
     return tools
 
@@ -143,13 +143,13 @@ def _show_selected(this: Invocation, result: Raw, wanted: Wanted) -> int:
     assert wanted.select is not None
     structured = wire.members(result).get("structuredContent")
     try:
-        data = results.data_of(structured, filter(None, contents.texts(result)))
-        this.out.json(selection.written(selection.value(wanted.select, data)).encode())
+        data = results.parse_data(structured, filter(None, contents.texts(result)))
+        this.out.json(selection.write_json(selection.select_value(wanted.select, data)).encode())
         return 0
     except selection.BadPath as exc:
         why = f"`{wanted.select}` cannot be applied to its result: {exc}"
     except LookupError:
-        why = f"nothing matches `{wanted.select}` in {selection.shape(data)}"
+        why = f"nothing matches `{wanted.select}` in {selection.describe_shape(data)}"
     except ValueError:
         why = "its result is not JSON"
     saved = contents.saved(bytes(result), ".json", wanted.save)

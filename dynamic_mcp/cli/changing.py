@@ -8,15 +8,15 @@ from pathlib import Path
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.one_at_a_time import changing_files
 from dynamic_mcp.config import edit
-from dynamic_mcp.config.keys import path
-from dynamic_mcp.config.read import disabled, names_in
-from dynamic_mcp.config.read import document as document_of
+from dynamic_mcp.config.keys import format_path
+from dynamic_mcp.config.read import list_disabled, parse_server_names
+from dynamic_mcp.config.read import read_document as document_of
 from dynamic_mcp.config.secrets import plain_secrets
 from dynamic_mcp.errors import ConfigError, InvalidArguments, NotFound
 from dynamic_mcp.importer import files
 from dynamic_mcp.system import paths
-from dynamic_mcp.system.own_command import command
-from dynamic_mcp.system.whole_files import read_bytes
+from dynamic_mcp.system.file_reader import read_bytes
+from dynamic_mcp.system.shell import format_command
 
 _EMPTY = '{\n  "mcpServers": {}\n}\n'
 
@@ -29,13 +29,15 @@ def add(this: Invocation, name: str, entry: Mapping[str, object], *, may_replace
 
 def _add(this: Invocation, file: Path, name: str, entry: Mapping[str, object], *, may_replace: bool) -> int:
     before = _text(file) if file.exists() else None
-    is_there = before is not None and name in names_in(before, file)
+    is_there = before is not None and name in parse_server_names(before, file)
     if is_there and not may_replace:
         raise InvalidArguments(f"`{file}` already has a server `{name}`", hint="--replace overwrites it")
     _write(file, before, edit.put(before or _EMPTY, ("mcpServers", name), entry))
     _tell(this, file, name, "replaced in" if is_there else "added to", entry)
     for keys in plain_secrets({"mcpServers": {name: dict(entry)}}):
-        this.out.words(f"warning: `{path(keys)}` looks like a secret in plain text; use `${{VARIABLE}}` instead")
+        this.out.words(
+            f"warning: `{format_path(keys)}` looks like a secret in plain text; use `${{VARIABLE}}` instead"
+        )
     return 0
 
 
@@ -54,7 +56,7 @@ def switch(this: Invocation, name: str, *, on: bool) -> int:
     file = this.file()
     with changing_files():
         before = _with(file, name)
-        if (name not in disabled(file)) == on:
+        if (name not in list_disabled(file)) == on:
             this.out.words(f"`{name}` is already {'enabled' if on else 'disabled'} in `{file}`")
             return 0
         _write(file, before, edit.put(before, ("mcpServers", name, "enabled"), on))
@@ -78,7 +80,7 @@ def _with(file: Path, name: str) -> str:
     from dynamic_mcp.mcp.names import closest
 
     text = _text(file)
-    names = names_in(text, file)
+    names = parse_server_names(text, file)
     if name not in names:
         listed = ", ".join(f"`{each}`" for each in names) or "none"
         raise NotFound("server", name, closest(name, names), hint=f"servers in `{file}`: {listed}")
@@ -92,9 +94,9 @@ def _text(file: Path) -> str:
 
 def _write(file: Path, before: str | None, after: str) -> None:
     """Write a config that was this text before, or was not there. Raises ConfigError and FileError."""
-    names_in(after, file)
+    parse_server_names(after, file)
     try:
-        paths.make_private(file.parent)
+        paths.make_private_dir(file.parent)
     except OSError as exc:
         raise ConfigError(str(file), "", f"cannot be written: {(exc.strerror or str(exc)).lower()}") from exc
     expected = None if before is None else before.encode()
@@ -107,4 +109,4 @@ def _tell(this: Invocation, file: Path, name: str, done: str, entry: Mapping[str
     if this.out.asked_for_json:
         this.out.json({"file": str(file), "server": name, "entry": entry})
     elif entry is not None:
-        this.out.words(f"next: `{command('doctor', name)}` checks that it works")
+        this.out.words(f"next: `{format_command('doctor', name)}` checks that it works")

@@ -9,7 +9,7 @@ from pathlib import Path
 from dynamic_mcp.config.read import FILE_NAME
 from dynamic_mcp.oauth.logins import Logins
 from dynamic_mcp.system import paths
-from dynamic_mcp.system.own_command import command
+from dynamic_mcp.system.shell import format_command
 
 
 def login_folder() -> Path:
@@ -26,4 +26,4 @@ def login_command(config: Path, group: str) -> str:
     """Return what a person types, in whatever directory, to log in to a group."""
     file = config.absolute()
     named = () if file == paths.config_dir() / FILE_NAME else ("-c", file)
-    return command("auth", "login", group, *named)
+    return format_command("auth", "login", group, *named)

@@ -18,9 +18,9 @@ from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.one_at_a_time import changing_files
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.cli.own_program import own_program
-from dynamic_mcp.config.clients import client_of
-from dynamic_mcp.config.needs import Needs, needs
-from dynamic_mcp.config.read import names_in
+from dynamic_mcp.config.clients import find_client
+from dynamic_mcp.config.needs import RequiredVariables, find_required_variables
+from dynamic_mcp.config.read import parse_server_names
 from dynamic_mcp.errors import ConfigError, DynamicMcpError
 from dynamic_mcp.importer import read
 from dynamic_mcp.importer.adapter import Adapter
@@ -169,20 +169,20 @@ def _scope(adapter: Adapter, scope: str, machine: Machine) -> Scope:
     return Scope.USER
 
 
-def _needs(this: Invocation, config: Path) -> Needs:
+def _needs(this: Invocation, config: Path) -> RequiredVariables:
     """Return the variables that the config needs; none, with a word, where it is wrong."""
     try:
-        names_in(config.read_text(encoding="utf-8-sig"), config)
-        return needs(config, os.environ)
+        parse_server_names(config.read_text(encoding="utf-8-sig"), config)
+        return find_required_variables(config, os.environ)
     except ConfigError as exc:
         this.out.words(f"warning: {exc.message}: the variables that it needs are not known")
-        return Needs((), {})
+        return RequiredVariables((), {})
 
 
 def _replacing(adapter: Adapter, scope: str, machine: Machine, config: Path) -> Replacing:
     """Return which servers of a tool are to be replaced. Raises DynamicMcpError where the config has none of them."""
     memory = Memories(paths.state_dir() / "imports", randomness.token_hex(16)).load(config)
-    names = set(names_in(config.read_text(encoding="utf-8-sig"), config))
+    names = set(parse_server_names(config.read_text(encoding="utf-8-sig"), config))
     scopes = tuple(Scope) if scope == "all" else (Scope(scope),)
     found = replacing(adapter, scopes, machine, memory=memory, names=names)
     if found.replaced:
@@ -232,9 +232,9 @@ def _tell(this: Invocation, adapter: Adapter, made: Installation, deed: Deed) ->
     this.out.words(f"restart {adapter.title}; `dynamic-mcp undo {deed.id}` reverts this")
 
 
-def tell_limits(out: Output, adapter: Adapter, made: Installation, needed: Needs, remark: str) -> None:
+def tell_limits(out: Output, adapter: Adapter, made: Installation, needed: RequiredVariables, remark: str) -> None:
     """Say what of a config will not work in this tool as it is."""
-    client = client_of(adapter.name)
+    client = find_client(adapter.name)
     if remark:
         out.words(f"warning: {remark}")
     if client is not None and made.withheld:
@@ -243,7 +243,7 @@ def tell_limits(out: Output, adapter: Adapter, made: Installation, needed: Needs
             " what the config needs into a file that `settings.variables_file` names"
         )
     short = [name for name, unwanted in needed.wants_all.items() if not _held_back(adapter) <= unwanted]
-    if client is not None and short and client.dropped == ("*",):
+    if client is not None and short and client.withheld == ("*",):
         more = "; name what they need in `inherit_env` and install again" if client.can_be_asked else ""
         out.words(
             f"warning: {adapter.title} {client.habit}; servers that want your whole environment (`inherit_env`)"

@@ -17,14 +17,14 @@ import click
 from dynamic_mcp.cli.credentials import login_command, login_folder
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
-from dynamic_mcp.config.keys import path
+from dynamic_mcp.config.keys import format_path
 from dynamic_mcp.config.resolved import Config, GroupConfig, Remote
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, LoginFailed, LoginNeeded
 from dynamic_mcp.oauth.bearer import Bearer
 from dynamic_mcp.oauth.callback import UnexpectedResponse
 from dynamic_mcp.oauth.credentials import Login, Token
 from dynamic_mcp.system import paths
-from dynamic_mcp.system.own_command import command
+from dynamic_mcp.system.shell import format_command
 
 _LONGEST_TOKEN = 1 << 20
 LOGIN_NEEDED = LoginNeeded.exit_code
@@ -99,7 +99,7 @@ def _groups(this: Invocation, name: str | None, *, only_remote: bool = True) -> 
 def _group(config: GroupConfig, root: Config, out: Output) -> _Group:
     assert isinstance(config.upstream, Remote)
     bearer = Bearer(config.name, config.upstream, login_folder(), login_command(root.file, config.name))
-    headers = path(("mcpServers", config.name, "headers"))
+    headers = format_path(("mcpServers", config.name, "headers"))
     warnings = [each for each in root.warnings if each.startswith((f"{headers}.", f"{headers}["))]
     unset = warnings[0].partition(": ")[2] if warnings else ""
     return _Group(config.name, config.upstream, bearer, out, unset)
@@ -211,7 +211,7 @@ async def _pasted_token(group: _Group) -> Login:
     group.out.words(f"{group.name}: create a token ({token_hint(group.remote.url)})")
     text = await asyncio.to_thread(_typed_token)
     if not text or not text.isascii() or not text.isprintable() or " " in text:
-        hint = f"pipe it in: `… | {command('auth', 'login', '--token', group.name)}`"
+        hint = f"pipe it in: `… | {format_command('auth', 'login', '--token', group.name)}`"
         raise LoginFailed(group.name, "no token was given", hint=hint)
     tried = await probe(group.remote, text)
     if tried.status in (401, 403):

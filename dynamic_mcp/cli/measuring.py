@@ -21,7 +21,7 @@ from dynamic_mcp.errors import DynamicMcpError, UpstreamError
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.proxy.client_group import ClientGroup
-from dynamic_mcp.system.text import counted
+from dynamic_mcp.system.text import pluralize
 from dynamic_mcp.tools.meta_tools import GET
 
 # What every client hands to its model of a tool.
@@ -194,7 +194,7 @@ def _show(stats: Stats, out: Output) -> None:
         out.line(words, "dim")
     out.line("")
     lines = [
-        (f"without dynamic-mcp: {counted(stats.tools, 'tool')} listed directly", stats.direct),
+        (f"without dynamic-mcp: {pluralize(stats.tools, 'tool')} listed directly", stats.direct),
         ("with dynamic-mcp, at the start", stats.start),
         ("and after one search (the longest)", stats.after_search),
         ("or after one whole group (the longest)", stats.after_group),

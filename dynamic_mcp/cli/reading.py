@@ -14,7 +14,7 @@ from dynamic_mcp.errors import Disabled, InvalidArguments, NotFound
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.mcp import names
 from dynamic_mcp.mcp.names import closest
-from dynamic_mcp.system.own_command import command
+from dynamic_mcp.system.shell import format_command
 
 
 def read(this: Invocation, uri: str, group: str | None, *, timeout: str | None, save: str | None) -> int:
@@ -86,7 +86,7 @@ async def _own_name(made: Client, group: str, name: str) -> str:
         raise Disabled("prompts", group)
     prompts = (await made.group(group).catalog([ListKind.PROMPTS])).entries(ListKind.PROMPTS)
     for own in prompts:
-        if name in (own, names.listed_name(group, own)):
+        if name in (own, names.qualified_name(group, own)):
             return own
-    hint = f"`{command('prompts', group)}` lists them"
+    hint = f"`{format_command('prompts', group)}` lists them"
     raise NotFound(f"prompt of group `{group}`", name, closest(name, list(prompts)), hint=hint)

@@ -18,7 +18,7 @@ from dynamic_mcp import __version__
 from dynamic_mcp.cli.credentials import logins
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.cli.waiting import Waiting
-from dynamic_mcp.config.values import FlawError, seconds
+from dynamic_mcp.config.values import FlawError, parse_seconds
 from dynamic_mcp.embeddings import SemanticIndex
 from dynamic_mcp.errors import InvalidArguments, UpstreamError
 from dynamic_mcp.groups.catalog import ListKind
@@ -142,7 +142,7 @@ def with_timeout(config: Config, text: str | None, kind: Literal["tools_s", "res
     if text is None:
         return config
     try:
-        limit_s = seconds(text)
+        limit_s = parse_seconds(text)
     except FlawError as exc:
         raise InvalidArguments(f"--timeout {exc}", hint=exc.hint) from exc
     change = {kind: limit_s}

@@ -17,18 +17,18 @@ from dynamic_mcp.cli.invocation import config_file
 from dynamic_mcp.cli.running import loop_factory
 from dynamic_mcp.config.read import read
 from dynamic_mcp.config.resolved import Config, Log
-from dynamic_mcp.config.watch import Watch
+from dynamic_mcp.config.watch import ConfigWatcher
 from dynamic_mcp.embeddings import SemanticIndex
 from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.face.lines import OnSignal
 from dynamic_mcp.face.lines import serve as serve_stdio
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.observe import log_output
-from dynamic_mcp.observe.instances import Entry, GroupEntry, InstanceRegistry
+from dynamic_mcp.observe.instances import GroupStatus, InstanceRegistry, InstanceStatus
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.system import paths
-from dynamic_mcp.system.own_command import command
-from dynamic_mcp.system.text import counted
+from dynamic_mcp.system.shell import format_command
+from dynamic_mcp.system.text import pluralize
 from dynamic_mcp.upstream.process.child import kill_all
 
 log = logging.getLogger("dynamic_mcp")
@@ -62,7 +62,7 @@ def serve(argument: str | None, options: LogOptions) -> None:
         logs.take(config.log)
         _warn(config, known=())
         if sys.stdin.isatty():
-            words = _ON_A_TERMINAL.format(command=command(file), count=counted(len(config.groups), "group"))
+            words = _ON_A_TERMINAL.format(command=format_command(file), count=pluralize(len(config.groups), "group"))
             print(log_output.escaped(words, keep="\n"), file=sys.stderr)  # noqa: T201
         stdout = _stdout_to_ourselves()
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
@@ -75,7 +75,7 @@ def serve(argument: str | None, options: LogOptions) -> None:
 
 
 async def _serve(config: Config, stdout: int, logs: _Logs) -> None:
-    log.info("serving %s: %s", config.file, counted(len(config.groups), "group"))
+    log.info("serving %s: %s", config.file, pluralize(len(config.groups), "group"))
     gc.freeze()  # what is there now stays to the end, and need not be looked through for garbage again and again
     gc.enable()
     known = logins(config.file, may_open_browser=True)
@@ -89,7 +89,7 @@ async def _serve(config: Config, stdout: int, logs: _Logs) -> None:
     reload = _Reload(proxy, config, logs)
     registry = InstanceRegistry(paths.state_dir() / "running")
     try:
-        async with _beside(reload.run(), registry.keep(lambda: _entry(proxy, reload.config))):
+        async with _beside(reload.run(), registry.publish(lambda: _entry(proxy, reload.config))):
             on_signal = OnSignal(reload.watch.reload, _exit_now)
             await serve_stdio(proxy, sys.stdin.fileno(), stdout, config.max_message_bytes, on_signal)
     finally:
@@ -103,7 +103,7 @@ class _Logs:
     def __init__(self, options: LogOptions) -> None:
         self.config = ""  # the file that is served, once it is known
         self._options = options
-        self._serving = log_output.Serving(options.level or Log().level, options.form or Log().form)
+        self._serving = log_output.ServerLog(options.level or Log().level, options.form or Log().form)
 
     def take(self, config: Log) -> None:
         """Log as the config says, where nothing else does."""
@@ -114,7 +114,7 @@ class _Logs:
     def tell_the_file(self, error: ConfigError) -> None:
         """Write down why there is no proxy; stderr hears of it from the command line."""
         self.close()
-        log_output.note(paths.log_dir(), f"did not start: {error}", config=self.config)
+        log_output.append_error(paths.log_dir(), f"did not start: {error}", config=self.config)
 
     def close(self) -> None:
         """Write what waits."""
@@ -125,7 +125,7 @@ class _Reload:
     """Puts what the config file becomes into the proxy."""
 
     def __init__(self, proxy: Proxy, config: Config, logs: _Logs) -> None:
-        self.watch = Watch(config, os.environ, take=self._take, refuse=self._refuse)
+        self.watch = ConfigWatcher(config, os.environ, on_config=self._take, on_error=self._refuse)
         self.config = config
         self._proxy = proxy
         self._logs = logs
@@ -143,7 +143,7 @@ class _Reload:
 
     def _take(self, config: Config) -> None:
         self._logs.take(config.log)
-        log.info("%s has changed: %s", config.file, counted(len(config.groups), "group"))
+        log.info("%s has changed: %s", config.file, pluralize(len(config.groups), "group"))
         _warn(config, known=(*self.config.distrust, *self.config.warnings))
         self.config = config
         self._proxy.apply(config)
@@ -165,13 +165,13 @@ async def _beside(*works: Coroutine[object, object, None]) -> AsyncIterator[None
         await asyncio.wait(tasks)
 
 
-def _entry(proxy: Proxy, config: Config) -> Entry:
+def _entry(proxy: Proxy, config: Config) -> InstanceStatus:
     """Return what `dynamic-mcp status` shows of this proxy."""
-    return Entry(
+    return InstanceStatus(
         config=str(config.file.absolute()),
         clients=[client.hello.name for client in proxy.clients],
         groups=[
-            GroupEntry(
+            GroupStatus(
                 name=group.name,
                 state=group.state.value,
                 reason=group.reason,

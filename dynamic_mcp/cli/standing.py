@@ -13,7 +13,7 @@ import msgspec
 
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
-from dynamic_mcp.observe.instances import GroupEntry, InstanceRegistry, Running
+from dynamic_mcp.observe.instances import GroupStatus, Instance, InstanceRegistry
 from dynamic_mcp.system import paths
 
 _EVERY_S = 1.0
@@ -40,7 +40,7 @@ def status(this: Invocation, *, is_watching: bool) -> int:
     registry = InstanceRegistry(paths.state_dir() / "running")
     config = this.named_file()
     while True:
-        running = [each for each in registry.running() if config is None or Path(each.entry.config) == config]
+        running = [each for each in registry.list_instances() if config is None or Path(each.status.config) == config]
         table = processes()
         if is_watching:
             this.out.clear()
@@ -91,7 +91,7 @@ def _from_proc(entry: Path) -> Process | None:
     return Process(int(fields[1]), int(fields[21]) * os.sysconf("SC_PAGE_SIZE"))
 
 
-def _show(out: Output, found: list[tuple[Running, Memory | None]], config: Path | None) -> None:
+def _show(out: Output, found: list[tuple[Instance, Memory | None]], config: Path | None) -> None:
     if out.is_json:
         out.json([_as_json(running, held) for running, held in found])
         return
@@ -99,7 +99,7 @@ def _show(out: Output, found: list[tuple[Running, Memory | None]], config: Path 
         what = "running" if config is None else f"serving `{config}`"
         out.words(f"no proxy is {what}; your AI tool starts one (`dynamic-mcp install TOOL` sets that up)")
     for running, held in found:
-        entry = running.entry
+        entry = running.status
         clients = ", ".join(filter(None, entry.clients)) or "no client yet"
         out.line(f"{entry.config}", "bold")
         since = time.strftime("%Y-%m-%d %H:%M", time.localtime(running.started_at))
@@ -117,13 +117,13 @@ def _show(out: Output, found: list[tuple[Running, Memory | None]], config: Path 
         out.line("")
 
 
-def _row(group: GroupEntry) -> list[str]:
+def _row(group: GroupStatus) -> list[str]:
     tools = "?" if group.tools is None else str(group.tools)
     state = f"{group.state}: {group.reason}" if group.reason else group.state
     return [group.name, tools, str(group.in_flight), str(group.calls), str(group.failures), state]
 
 
-def _as_json(running: Running, held: Memory | None) -> dict[str, object]:
+def _as_json(running: Instance, held: Memory | None) -> dict[str, object]:
     found = msgspec.to_builtins(running)
     entry = found.pop("entry")
     return {**found, **entry, "memory": held}

@@ -26,10 +26,10 @@ def complete_group(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 def complete_any(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer every server of the file, disabled ones too."""
-    from dynamic_mcp.config.read import disabled
+    from dynamic_mcp.config.read import list_disabled
 
     config = _config(ctx)
-    names = [*(group.name for group in config.groups), *disabled(config.file)] if config else []
+    names = [*(group.name for group in config.groups), *list_disabled(config.file)] if config else []
     return _items(((name, "") for name in names), incomplete)
 
 

@@ -15,7 +15,7 @@ from dynamic_mcp.errors import DynamicMcpError, LoginNeeded, TimedOut
 from dynamic_mcp.importer.importing import config_of
 from dynamic_mcp.importer.merge import Entry
 from dynamic_mcp.proxy.client_group import ClientGroup
-from dynamic_mcp.system.text import counted
+from dynamic_mcp.system.text import pluralize
 
 # A first `npx` or `uvx` downloads the server; longer than this nobody waits at a terminal.
 WITHIN_S = 60.0
@@ -59,4 +59,4 @@ async def _try(group: ClientGroup) -> Trial:
         return Trial(f"{exc.reason}: {exc.hint}")
     except DynamicMcpError as exc:
         return Trial(getattr(exc, "reason", exc.message), is_broken=True)
-    return Trial(counted(count, "tool"), is_ok=True)
+    return Trial(pluralize(count, "tool"), is_ok=True)

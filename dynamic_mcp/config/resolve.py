@@ -11,7 +11,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from dynamic_mcp.config import form, values
-from dynamic_mcp.config.environment import env_file
+from dynamic_mcp.config.environment import read_env_file
 from dynamic_mcp.config.resolved import (
     Answers,
     Broken,
@@ -28,7 +28,13 @@ from dynamic_mcp.config.resolved import (
     ToolFilter,
 )
 from dynamic_mcp.config.stateful import is_stateful
-from dynamic_mcp.config.upstream import Surroundings, embeddings, env_files, upstream, variables_files
+from dynamic_mcp.config.upstream import (
+    Surroundings,
+    env_files,
+    resolve_embeddings,
+    resolve_upstream,
+    variables_files,
+)
 
 T = TypeVar("T")
 
@@ -49,7 +55,7 @@ def resolve(root: form.Root, file: Path, *, surroundings: Surroundings) -> Confi
             presentations[name] = _presentation(server, settings)
             warnings.update(dict.fromkeys(found))
             files.update(dict.fromkeys(env_files(server, settings, surroundings)))
-    search, found = embeddings(settings.search, surroundings)
+    search, found = resolve_embeddings(settings.search, surroundings)
     warnings.update(dict.fromkeys(found))
     return Config(
         file=file,
@@ -70,7 +76,7 @@ def _variables(files: Iterable[Path]) -> tuple[dict[str, str], list[str]]:
     complaints: list[str] = []
     for file in files:
         try:
-            variables.update(env_file(file))
+            variables.update(read_env_file(file))
         except OSError as exc:
             complaints.append(f"settings.variables_file: cannot read `{file}`: {(exc.strerror or str(exc)).lower()}")
         except ValueError:
@@ -81,8 +87,10 @@ def _variables(files: Iterable[Path]) -> tuple[dict[str, str], list[str]]:
 def _group(
     name: str, server: form.Server, settings: form.Settings, *, surroundings: Surroundings
 ) -> tuple[GroupConfig, list[str]]:
-    made = upstream(("mcpServers", name), server, settings=settings, surroundings=surroundings)
-    idle_s = _first(values.idle_time(server.idle_timeout), values.idle_time(settings.idle_timeout), default=1800.0)
+    made = resolve_upstream(("mcpServers", name), server, settings=settings, surroundings=surroundings)
+    idle_s = _first(
+        values.parse_idle_time(server.idle_timeout), values.parse_idle_time(settings.idle_timeout), default=1800.0
+    )
     own, shared = (section.retry or form.Retry() for section in (server, settings))
     group = GroupConfig(
         name=name,
@@ -154,7 +162,9 @@ def _timeouts(server: form.Server, settings: form.Settings) -> Timeouts:
 def _answers(server: form.Server, settings: form.Settings) -> Answers:
     return Answers(
         validate=_first(server.validate_, settings.validate_, default="on") == "on",
-        limit=_first(values.limit(server.result_limit), values.limit(settings.result_limit), default=100_000),
+        limit=_first(
+            values.parse_limit(server.result_limit), values.parse_limit(settings.result_limit), default=100_000
+        ),
         compact=_first(server.result_format, settings.result_format, default="original") == "compact",
     )
 
@@ -168,7 +178,7 @@ def _tools(server: form.Server, settings: form.Settings) -> ToolFilter:
 
 
 def _seconds(own: str | float | None, shared: str | float | None, *, default: float) -> float:
-    return _first(values.duration(own), values.duration(shared), default=default)
+    return _first(values.parse_duration(own), values.parse_duration(shared), default=default)
 
 
 def _first(own: T | None, shared: T | None, *, default: T) -> T:

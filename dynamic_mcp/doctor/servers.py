@@ -19,7 +19,7 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.observe import log_output
 from dynamic_mcp.proxy.client_group import ClientGroup
 from dynamic_mcp.system.clock import Clock, LoopClock
-from dynamic_mcp.system.own_command import command
+from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.upstream.handshake import ClientHello, ServerHello
 from dynamic_mcp.upstream.link import Link, Listener
 from dynamic_mcp.upstream.open import open_link
@@ -174,7 +174,7 @@ def _complaints(group: ClientGroup, kinds: list[ListKind]) -> Iterator[Finding]:
 
 def _changes(group: str, catalog: Catalog, kept: StoredCatalog | None) -> Iterator[Finding]:
     """Say which definitions are others than they were: a model may be told something new under an old name."""
-    hint = f"review them with `{command('tools', group, '--detail', 'full')}`"
+    hint = f"review them with `{format_command('tools', group, '--detail', 'full')}`"
     if kept is None:
         return
     if changed := changed_definitions(kept.catalog, catalog):

@@ -63,9 +63,9 @@ class StdioFace:
     async def open(self, proxy: Proxy, stdin: int, stdout: int) -> None:
         """Begin to serve."""
         self.sink = await open_sink(
-            stdout, high=_UNREAD_BYTES, full=self._pause, drained=self._resume, ended=self.ended.set
+            stdout, high=_UNREAD_BYTES, on_full=self._pause, on_drain=self._resume, on_end=self.ended.set
         )
-        self.session = Session(self.sink.write, proxy, lambda: self.sink.unwritten() > _FLOOD_BYTES)
+        self.session = Session(self.sink.write, proxy, lambda: self.sink.buffered_bytes() > _FLOOD_BYTES)
         self._source = await open_source(stdin, self._receive, self._input_ended)
 
     def _receive(self, data: bytes) -> None:
@@ -73,7 +73,7 @@ class StdioFace:
             self.session.receive(line)
 
     def _input_ended(self) -> None:
-        if rest := self._lines.rest():
+        if rest := self._lines.take_rest():
             self.session.receive(rest)
         self.ended.set()
 

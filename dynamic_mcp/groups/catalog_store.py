@@ -19,7 +19,7 @@ from dynamic_mcp.config.resolved import Broken, GroupConfig, Program, Remote
 from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.system import paths
-from dynamic_mcp.system.whole_files import read_bytes
+from dynamic_mcp.system.file_reader import read_bytes
 
 log = logging.getLogger(__name__)
 

@@ -27,8 +27,8 @@ from dynamic_mcp.groups.owner import Owner
 from dynamic_mcp.groups.retry import Attempts
 from dynamic_mcp.groups.users import Users
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.system.clock import Clock, LoopClock, set_or_passed
-from dynamic_mcp.system.text import counted
+from dynamic_mcp.system.clock import Clock, LoopClock, wait_for_event
+from dynamic_mcp.system.text import pluralize
 from dynamic_mcp.upstream.call import Caller
 from dynamic_mcp.upstream.handshake import ClientHello, ServerHello, result_of
 from dynamic_mcp.upstream.link import Link, Listener
@@ -325,7 +325,7 @@ class Instance:
         self._link, self._lifecycle.error = link, None
         self.activity.begin()
         took = f"after {self._clock.now() - began:.1f} s"
-        self._lifecycle.enter(State.READY, f"{counted(len(catalog.tools), 'tool')}, {took}")
+        self._lifecycle.enter(State.READY, f"{pluralize(len(catalog.tools), 'tool')}, {took}")
         self._owner.link_opened(self)  # before those who wait for the link send over it
         self._end_attempt()
         return link
@@ -366,7 +366,7 @@ class Instance:
         return result_of(answer, self.config, method)
 
     async def _sleep(self, seconds: float) -> None:
-        await set_or_passed(self._wake, seconds, self._clock)
+        await wait_for_event(self._wake, seconds, self._clock)
         self._wake.clear()
 
     # --- state changes: no await below this line ---------------------------------------------------------

@@ -106,7 +106,7 @@ class Logins:
         async with self._browser_lock:
             lock = FileLock(self._folder / f"{key(remote)}.browser")
             try:
-                if not lock.take():
+                if not lock.try_acquire():
                     return  # another proxy has asked the same user
             except OSError:
                 log.debug("group %s: other proxies may open a browser, too", group)
@@ -118,7 +118,7 @@ class Logins:
                     if await open_link(url):
                         await pending.wait_for_end()
             finally:
-                lock.leave()
+                lock.release()
 
 
 async def _log_in(bearer: Bearer, url: asyncio.Future[str]) -> bool:

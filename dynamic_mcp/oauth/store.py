@@ -92,12 +92,12 @@ class Store:
             try:
                 yield
             finally:
-                self._file_lock.leave()
+                self._file_lock.release()
 
     async def _wait_for_lock(self) -> None:
         until = time.monotonic() + LOCK_S
         try:
-            while not self._file_lock.take():
+            while not self._file_lock.try_acquire():
                 if time.monotonic() > until:
                     log.warning(
                         "%s has been locked by another process for too long: continuing without the lock",

@@ -27,7 +27,7 @@ from dynamic_mcp.config.resolved import OAuth
 from dynamic_mcp.oauth.address_policy import AddressPolicy, ForbiddenUrl
 from dynamic_mcp.oauth.credentials import Client, Login, Token
 from dynamic_mcp.oauth.web import TIMEOUT_S, GuardedTransport, explain
-from dynamic_mcp.system.whole_files import read_bytes
+from dynamic_mcp.system.file_reader import read_bytes
 
 ASSERTION_S = 300
 _TOKEN = re.compile(r"[\x21-\x7e]{1,65536}")

@@ -127,7 +127,7 @@ class Calls:
             # what a tool was yesterday, on disk, is no leave to call it today
             _check_verb(call, catalog if group.state is State.READY else await group.reread(request.client))
         args, notes = EMPTY_OBJECT if call.args is None else call.args, call.notes
-        if call.extra_arguments or not arguments.fits(_schema(call, catalog), args):
+        if call.extra_arguments or not arguments.is_valid(_schema(call, catalog), args):
             args, notes = await _repair(request, call, catalog)
         answer = await self._pipeline.send(
             request,
@@ -145,10 +145,10 @@ class Calls:
         if memoryview(answer.result)[0] != _BRACE:
             raise ProtocolViolation(group.name, f"answered `{call.name}` with a result that is not an object")
         if group.group.advice:
-            answer = structs.replace(answer, result=results.explained(answer.result, f"[{group.group.advice}]"))
+            answer = structs.replace(answer, result=results.add_to_error(answer.result, f"[{group.group.advice}]"))
         if "task" in params:
             return self._tasks.begin(request, group, answer)
-        if not call.select and not notes and results.passes(answer.result, group.presentation.answers):
+        if not call.select and not notes and results.can_pass_unchanged(answer.result, group.presentation.answers):
             return answer
         return await self._fit(request, call, answer, notes)
 
@@ -176,9 +176,9 @@ class Calls:
         keep = self._results.keeper(request.client)
         result = answer.result
         if call.select:
-            result = await asyncio.to_thread(results.selected, result, call.select, keep)
-        if not results.passes(result, answers):
-            result = results.shaped(
+            result = await asyncio.to_thread(results.select, result, call.select, keep)
+        if not results.can_pass_unchanged(result, answers):
+            result = results.shape(
                 result,
                 answers,
                 keep,
@@ -215,8 +215,8 @@ def own_arguments(params: Mapping[str, Raw]) -> dict[str, Raw]:
         found = wire.members(given)
     except wire.Malformed:
         raise InvalidArguments("`arguments` is not an object") from None
-    if not wire.are_all(found, given):
-        arguments.refuse_twice(given, is_flat=True)
+    if not wire.has_unique_names(found, given):
+        arguments.refuse_duplicates(given, is_flat=True)
     return found
 
 
@@ -251,8 +251,8 @@ async def _repair(request: Request, call: ToolCall, catalog: Catalog) -> tuple[R
     return reading.args, (*call.notes, *reading.notes)
 
 
-def _read_arguments(call: ToolCall, catalog: Catalog) -> arguments.Reading:
-    return arguments.repaired(_schema(call, catalog), call.args, call.extra_arguments, call.label)
+def _read_arguments(call: ToolCall, catalog: Catalog) -> arguments.Interpretation:
+    return arguments.repair(_schema(call, catalog), call.args, call.extra_arguments, call.label)
 
 
 def _check_verb(call: ToolCall, catalog: Catalog) -> None:

@@ -80,7 +80,7 @@ def _names_of(groups: Sequence[GroupView]) -> dict[str, Tool]:
     short = {names.hashed_name(group.name, tool) for group, tool, is_plain in shown if not is_plain}
     found: dict[str, Tool] = {}
     for group, tool, is_plain in shown:
-        full = names.listed_name(group.name, tool)
+        full = names.qualified_name(group.name, tool)
         found[full if is_plain and full not in short else names.hashed_name(group.name, tool)] = (group, tool)
     return found
 
@@ -89,7 +89,7 @@ def _is_plain(group: GroupView, tool: str, groups: Sequence[GroupView]) -> bool:
     """Tell whether clients take `<group>__<tool>`, and it reads as this group's."""
     full = f"{group.name}__{tool}"
     longest = max((each.name for each in groups if full.startswith(f"{each.name}__")), key=len)
-    return longest == group.name and names.listed_name(group.name, tool) == full
+    return longest == group.name and names.qualified_name(group.name, tool) == full
 
 
 def _exposed_tools(groups: Sequence[GroupView]) -> Iterator[Tool]:

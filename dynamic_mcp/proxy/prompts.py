@@ -55,7 +55,7 @@ async def find_prompt(request: Request, name: str) -> tuple[GroupView, str]:
         return found[0]
     if not found:
         raise _not_found(name, request.view)
-    candidates = " or ".join(f"`{names.listed_name(group.name, own)}`" for group, own in found)
+    candidates = " or ".join(f"`{names.qualified_name(group.name, own)}`" for group, own in found)
     raise InvalidArguments(f"more than one group has a prompt named `{name}`", hint=f"ask for {candidates}")
 
 
@@ -78,7 +78,7 @@ def _by_listed_name(groups: list[GroupView]) -> dict[str, tuple[GroupView, str]]
     found: dict[str, tuple[GroupView, str]] = {}
     for group in groups:
         for own in group.known.entries(ListKind.PROMPTS) if group.known else ():
-            name = names.listed_name(group.name, own)
+            name = names.qualified_name(group.name, own)
             found[name if name not in found else names.hashed_name(group.name, own)] = (group, own)
     return found
 

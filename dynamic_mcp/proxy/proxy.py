@@ -67,7 +67,7 @@ class Proxy:
         self._logins = LoginOffers(logins, self._subscriptions)
         self._results = ResultStore()
         self._semantic_index = semantic_index or SemanticIndex()
-        self._semantic_index.use(config.embeddings)
+        self._semantic_index.configure(config.embeddings)
         self._search = ToolSearch(self._semantic_index)
         pipeline = Pipeline()
         self._tasks = Tasks(pipeline)
@@ -84,7 +84,7 @@ class Proxy:
         """Serve another config from now on; the clients hear of the lists that this changes."""
         self.groups.apply(config)
         self._view = View(self.groups, config, self._view)
-        self._semantic_index.use(config.embeddings)
+        self._semantic_index.configure(config.embeddings)
         self._search.learn(self._view)
         self._subscriptions.announce_soon()
 

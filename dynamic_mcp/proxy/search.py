@@ -24,7 +24,7 @@ from dynamic_mcp.proxy.lists import WAIT_S, learn
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.view import GroupView, View
 from dynamic_mcp.tools import results
-from dynamic_mcp.tools.detail import Detail, listing, shown
+from dynamic_mcp.tools.detail import Detail, format_tool, format_tools
 
 if TYPE_CHECKING:
     from dynamic_mcp.search import (
@@ -50,9 +50,9 @@ class _Indexed(Struct, frozen=True, dict=True):
     @cached_property
     def summaries(self) -> list[str]:
         """What each tool is for, in the order of the index."""
-        from dynamic_mcp.search import summary
+        from dynamic_mcp.search import summarize
 
-        return [summary(name, tool) for name, tool in self.tools.items()]
+        return [summarize(name, tool) for name, tool in self.tools.items()]
 
 
 class ToolSearch:
@@ -79,7 +79,7 @@ class ToolSearch:
 
     def learn(self, view: View) -> None:
         """Learn vectors for all known tools in the background, where the config asks for that."""
-        self._semantic_index.learn(partial(self._summarize, view))
+        self._semantic_index.update(partial(self._summarize, view))
 
     # --- searching -------------------------------------------------------------------------------------
 
@@ -99,7 +99,7 @@ class ToolSearch:
         rows = _within(
             max(group.presentation.answers.limit for group in groups),
             (
-                shown(match.name, tools[match.group][match.name], each, group=None if group else match.group)
+                format_tool(match.name, tools[match.group][match.name], each, group=None if group else match.group)
                 for match, each in zip(matches, details, strict=True)
             ),
         )
@@ -109,7 +109,7 @@ class ToolSearch:
             _no_match(request.view, query) if indexes and not matches else "",
             _unsearched_remark([group for group in groups if group.known is None]),
         ]
-        return [listing(rows), *filter(None, remarks)]
+        return [format_tools(rows), *filter(None, remarks)]
 
     async def _index_all(self, groups: list[GroupView]) -> list[_Indexed]:
         """Return what can be searched of these groups; what has not changed since the last time is used again."""
@@ -126,7 +126,7 @@ class ToolSearch:
         return made
 
     async def _similarity(self, view: View, indexed: list[_Indexed], query: str) -> list[list[float | None]]:
-        if not self._semantic_index.is_on:
+        if not self._semantic_index.is_enabled:
             return []
         self.learn(view)
         return await self._semantic_index.similarity(query, [each.summaries for each in indexed])
@@ -160,7 +160,7 @@ async def _list_tools(request: Request, group: GroupView, detail: Detail | None)
         _HOW_TO_GET_MORE.get(chosen, "") if detail is None else "",
         _cut_remark(len(rows), len(catalog.tools)),
     ]
-    return [listing(rows), *filter(None, remarks)]
+    return [format_tools(rows), *filter(None, remarks)]
 
 
 def _fitting(tools: Mapping[str, Raw], limit: int, detail: Detail | None) -> tuple[Detail, list[str]]:
@@ -168,7 +168,7 @@ def _fitting(tools: Mapping[str, Raw], limit: int, detail: Detail | None) -> tup
     in_order = (Detail.FULL, Detail.BRIEF, Detail.NAMES)
     choices = (detail,) if detail else in_order[len(tools) > MAX_IN_FULL :]
     for chosen in choices:
-        rows = _within(limit, (shown(name, tool, chosen) for name, tool in tools.items()))
+        rows = _within(limit, (format_tool(name, tool, chosen) for name, tool in tools.items()))
         if len(rows) == len(tools):
             break
     return chosen, rows

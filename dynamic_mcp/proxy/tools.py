@@ -60,10 +60,10 @@ class Tools:
     def instructions(self, view: View) -> str:
         """Return what a model is told about the tools at the start."""
         exposed = self.exposed(view)
-        about_exposed = meta_tools.direct_instructions(exposed.instructions())
+        about_exposed = meta_tools.build_direct_instructions(exposed.instructions())
         if exposed.is_all():
             return about_exposed
-        about_ours = meta_tools.instructions(_rows(view), split=view.split_calls)
+        about_ours = meta_tools.build_instructions(_rows(view), split=view.split_calls)
         return "\n\n".join(filter(None, [about_ours, about_exposed]))
 
     def _entries(self, view: View) -> list[Raw]:
@@ -71,7 +71,7 @@ class Tools:
         exposed = self.exposed(view)
         if exposed.is_all():
             return exposed.entries()
-        own = meta_tools.tools(_rows(view), with_tasks=_has_tasks(view), split=view.split_calls)
+        own = meta_tools.build_tools(_rows(view), with_tasks=_has_tasks(view), split=view.split_calls)
         return [*(Raw(wire.encode(tool)) for tool in own), *exposed.entries()]
 
     # --- tools/call ------------------------------------------------------------------------------------

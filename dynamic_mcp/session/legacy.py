@@ -23,7 +23,7 @@ from dynamic_mcp.errors import (
 )
 from dynamic_mcp.groups.audience import LOCAL, Client, Principal
 from dynamic_mcp.mcp import revisions, wire
-from dynamic_mcp.mcp.lines import Oversized, answered_id, asked_id
+from dynamic_mcp.mcp.lines import Oversized, find_request_id, find_response_id
 from dynamic_mcp.mcp.revisions import REVISIONS
 from dynamic_mcp.mcp.wire import NULL, Frame
 from dynamic_mcp.proxy.request import Request
@@ -160,12 +160,12 @@ class Session:
 
     def _refuse_oversized(self, line: bytes, why: str) -> None:
         """Answer a request that is too long, and fail the question that an answer which is too long was for."""
-        answered = answered_id(line)
+        answered = find_response_id(line)
         question = self._questions.get(bytes(answered)) if answered is not None else None
         if question is not None and not question.future.done():
             question.future.set_result(wire.error_frame(INVALID_REQUEST, why))
         else:
-            self._fail(asked_id(line) or NULL, INVALID_REQUEST, why)
+            self._fail(find_request_id(line) or NULL, INVALID_REQUEST, why)
 
     def _receive_batch(self, items: list[Raw]) -> None:
         if not self.hello.revision.has_batches or not items:
@@ -193,7 +193,7 @@ class Session:
         if tasks:
             await asyncio.wait(tasks)
         if lines:
-            self._send(wire.joined(lines))
+            self._send(wire.join_batch(lines))
 
     def _begin(self, frame: Frame, reply: Callable[[bytes], None]) -> asyncio.Task[bytes] | None:
         """Start to answer a request, unless it cannot be one."""

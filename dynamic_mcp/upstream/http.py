@@ -195,7 +195,7 @@ class HttpTransport:
                         self._take(event, id)
                     if end.when() is None and not self._link.awaits(id):
                         end.reschedule(asyncio.get_running_loop().time() + _END_WITHIN_S)
-        rest = stream.rest()
+        rest = stream.take_rest()
         if rest is not None:
             with contextlib.suppress(wire.Malformed):  # it is only half a message
                 wire.parse(rest.data)
@@ -215,7 +215,7 @@ class HttpTransport:
     async def _reopen(self, id: bytes, stream: EventStream) -> bool:
         """Ask for the rest of a stream and read it; return whether the server had it."""
         headers = (*self._stream_headers(), (b"last-event-id", stream.last_id))
-        stream.reconnected()
+        stream.restart()
         is_open = False
         with contextlib.suppress(LinkLost):
             async with self._endpoint.exchange("GET", headers, left_s=partial(self._link.left_s, id)) as response:

@@ -307,7 +307,7 @@ class Link:
 
     def _unreadable(self, line: bytes, reason: str) -> None:
         """Fail the call that a broken line answers, when it says which; otherwise skip the line."""
-        id = lines.answered_id(line)
+        id = lines.find_response_id(line)
         call = self._calls.pop(bytes(id), None) if id is not None else None
         if call is not None:
             call.fail(ProtocolViolation(self.group, reason, hint=f"{call.label} ran, but its answer was lost"))

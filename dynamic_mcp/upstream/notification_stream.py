@@ -66,7 +66,7 @@ class NotificationStream:
         headers = self._headers()
         if self._stream.last_id:
             headers += ((b"last-event-id", self._stream.last_id),)
-        self._stream.reconnected()
+        self._stream.restart()
         async with self._endpoint.exchange("GET", headers) as response:
             if not is_event_stream(response):
                 raise await self._endpoint.status_error(response)

@@ -99,7 +99,7 @@ class StdioTransport:
         stdin = self._process.stdin
         if self._is_ending or stdin.is_closing():
             raise NotSent(self.group, self.describe_end(), hint=self._hint())
-        if stdin.unwritten() > self._max_unread:
+        if stdin.buffered_bytes() > self._max_unread:
             raise NotSent(self.group, "the server has stopped reading its input")
         stdin.write(line)
 
@@ -146,7 +146,7 @@ class StdioTransport:
 
     def _handle_stdout_end(self) -> None:
         """End the link; a last message without a line end still counts."""
-        rest = self._lines.rest()
+        rest = self._lines.take_rest()
         with contextlib.suppress(wire.Malformed):  # how the server ended says more than half a message
             wire.parse(rest)
             self.receive(rest)
@@ -158,7 +158,7 @@ class StdioTransport:
         self._loop.call_later(_DRAIN_S, self._end)
 
     def _end(self) -> None:
-        self._keep_stderr(self._stderr.rest())
+        self._keep_stderr(self._stderr.take_rest())
         self.lost(LinkLost(self.group, self.describe_end(), hint=self._hint()))
 
     def _hint(self) -> str:

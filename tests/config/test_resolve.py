@@ -1,4 +1,4 @@
-"""Own values, shared values, defaults."""
+"""A server's own values, shared values, and defaults."""
 
 from collections.abc import Callable
 from pathlib import Path

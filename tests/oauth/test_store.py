@@ -114,11 +114,11 @@ def test_a_repr_shows_no_secret() -> None:
 def test_a_lock_has_one_holder_and_is_free_afterwards(tmp_path: Path) -> None:
     one, other = FileLock(tmp_path / "logins" / "a.lock"), FileLock(tmp_path / "logins" / "a.lock")
 
-    assert one.take()
-    assert not other.take()
-    one.leave()
-    assert other.take()
-    other.leave()
+    assert one.try_acquire()
+    assert not other.try_acquire()
+    one.release()
+    assert other.try_acquire()
+    other.release()
 
 
 class Keychain(KeyringBackend):

@@ -64,11 +64,11 @@ async def test_meanings_are_learnt_in_batches_and_a_tool_is_found_when_the_endpo
         async with serving(tmp_path, {"full": full()}, settings={"search": {"embeddings": embeddings}}) as program:
             listed = await get(program, group="full", detail="names")
             async with asyncio.timeout(BOUND_S):
-                while not fake.asked:  # noqa: ASYNC110 - the other side is a server, which tells nobody
+                while not fake.requests:  # noqa: ASYNC110 - the other side is a server, which tells nobody
                     await asyncio.sleep(0.01)
 
             fake.status = 500
             found = await get(program, query=listed[0]["name"])
 
             assert found[0]["name"] == listed[0]["name"]
-            assert all(len(asked["input"]) <= 32 for asked in fake.asked)
+            assert all(len(asked["input"]) <= 32 for asked in fake.requests)

@@ -121,7 +121,7 @@ class Process:
         ours = self._launch
         self._watch(on_exit)
         self.stdin = await open_sink(
-            ours.stdin, high=1 << 20, full=_do_nothing, drained=_do_nothing, ended=on_stdin_end
+            ours.stdin, high=1 << 20, on_full=_do_nothing, on_drain=_do_nothing, on_end=on_stdin_end
         )
         self._sources.append(await open_source(ours.stderr, receive_stderr, _do_nothing))
         self._sources.append(await open_source(ours.stdout, receive_stdout, on_stdout_end))
