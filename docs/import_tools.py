@@ -28,7 +28,8 @@ Windows; `<localappdata>` and `<programdata>` are Windows' own. `<config>` is `~
 `<data>` `~/.local/share`, everywhere. `<editor>` is each of `Code`, `Code - Insiders`, `VSCodium`, `Cursor`,
 `Windsurf`, `Kiro`, `Trae` and `Antigravity` in `<appdata>`, and `~/.vscode-server/data`. A variable in brackets names
 another place. ↑ is looked for above the project, too, as far as its repository reaches. A file marked *older* is read
-only where there is no newer one; one *of others* does not decide whether the project's or the user's files count.
+only where there is no newer one; one *of others* does not decide whether the project's or the user's files count, and
+one *if it has servers* decides it only then.
 
 ## What is carried
 
@@ -144,7 +145,8 @@ def _shown(place: Place) -> str:
         path = (match[2] or f"${match[1]}") + path[match.end() :]
     path = re.sub(r"\{(\w+)\}", r"<\1>", path)
     systems = "" if place.systems == SYSTEMS else " on " + ", ".join(_SYSTEMS[each] for each in place.systems)
-    marks = (" ↑" if place.up else "") + (" *older*" if place.legacy else "") + (" *of others*" * place.borrowed)
+    marks = " ↑" * place.up + " *older*" * place.legacy + " *of others*" * place.borrowed
+    marks += " *if it has servers*" * place.ambiguous
     return f"{_SCOPES[place.scope]}`{path}`{variable}{systems}{marks}"
 
 

@@ -94,8 +94,9 @@ class Place:
     `path` starts with `~` (home), `.` (project), `{appdata}`, `{config}`, `{data}`, `{localappdata}`,
     `{programdata}`, `{VARIABLE}` or `{VARIABLE|else}`; a part of it may be a glob. `up` looks in the directories
     above the project, too, as far as its repository reaches. A `legacy` file counts only where no newer file of its
-    scope is. A `borrowed` file is another tool's and never decides which scope is meant. `servers`, `variables`
-    and `inherits` are given where they differ from the tool's own.
+    scope is. A `borrowed` file is another tool's and never decides which scope is meant. An `ambiguous` file has
+    a name that other programs use too: it counts only with servers in it, and is never written. `servers`,
+    `variables` and `inherits` are given where they differ from the tool's own.
     """
 
     scope: Scope
@@ -104,6 +105,7 @@ class Place:
     up: bool = False
     legacy: bool = False
     borrowed: bool = False
+    ambiguous: bool = False
     servers: tuple[str, ...] = ()
     variables: tuple[Syntax, ...] | None = None
     inherits: Inherit | None = None
@@ -197,6 +199,7 @@ def _places(
             up=options.get("up", False),
             legacy=options.get("legacy", False),
             borrowed=options.get("borrowed", False),
+            ambiguous=options.get("ambiguous", False),
         )
         for path in paths
     )

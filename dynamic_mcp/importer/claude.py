@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -14,8 +16,9 @@ _OFF_HERE = "is switched off for this project in Claude Code; it stays on"
 
 def bring(brought: Brought, source: Source, machine: Machine) -> None:
     """The part of the document that belongs to the scope, with what is switched off elsewhere."""
-    if "plugins" in source.file.parts:
-        _plugin(brought, source, machine)
+    plugins = Path(machine.environment.get("CLAUDE_CONFIG_DIR") or machine.home / ".claude") / "plugins"
+    if source.file.is_relative_to(plugins):
+        _plugin(brought, source, machine, plugins)
     elif source.scope is Scope.LOCAL:
         part = _project_part(brought.document, machine)
         brought.document = {"mcpServers": part.get("mcpServers")}
@@ -38,7 +41,7 @@ def project_key(document: object, machine: Machine) -> str:
     return next((path for path in known if _comparable(path, machine) == wanted), str(machine.project))
 
 
-def _plugin(brought: Brought, source: Source, machine: Machine) -> None:
+def _plugin(brought: Brought, source: Source, machine: Machine, plugins: Path) -> None:
     """A plugin's own file: servers without a wrapper, and references to where the plugin is."""
     is_manifest = source.file.parent.name == ".claude-plugin"
     if "mcpServers" not in brought.document and not is_manifest:
@@ -46,14 +49,35 @@ def _plugin(brought: Brought, source: Source, machine: Machine) -> None:
     if isinstance(brought.document.get("mcpServers"), str):  # it names the file that is read beside
         brought.document = {}
     root = source.file.parent.parent if is_manifest else source.file.parent
-    fill_in(brought, {"CLAUDE_PLUGIN_ROOT": str(root), "CLAUDE_PLUGIN_DATA": str(root / "data")})
-    parts = root.parts[root.parts.index("plugins") :]
-    if len(parts) == 5:  # plugins/cache/<marketplace>/<plugin>/<version>
-        for settings in _settings(machine):
-            plugins = settings.get("enabledPlugins")
-            if isinstance(plugins, dict) and plugins.get(f"{parts[3]}@{parts[2]}") is False:
-                servers = brought.document.get("mcpServers")
-                _switch_off(brought, set(servers) if isinstance(servers, dict) else set())
+    fill_in(brought, {"CLAUDE_PLUGIN_ROOT": str(root)})
+    match root.relative_to(plugins).parts:
+        case ("cache", marketplace, plugin, _):
+            id = f"{plugin}@{marketplace}"
+            fill_in(brought, {"CLAUDE_PLUGIN_DATA": str(plugins / "data" / re.sub(r"[^A-Za-z0-9_-]", "-", id))})
+            if any(_has_disabled(settings, id) for settings in _settings(machine)):
+                _switch_off(brought, _names_of_servers(brought))
+        case _:
+            _note_unknown_data(brought)
+
+
+def _has_disabled(settings: Mapping[str, object], plugin: str) -> bool:
+    plugins = settings.get("enabledPlugins")
+    return isinstance(plugins, dict) and plugins.get(plugin) is False
+
+
+def _note_unknown_data(brought: Brought) -> None:
+    reference = "${CLAUDE_PLUGIN_DATA}"
+    servers = brought.document.get("mcpServers")
+    for name, server in servers.items() if isinstance(servers, dict) else ():
+        if reference in json.dumps(server, default=str):
+            brought.say(
+                name, "", f"uses `{reference}`, whose directory is not known for this plugin: set the variable"
+            )
+
+
+def _names_of_servers(brought: Brought) -> set[str]:
+    servers = brought.document.get("mcpServers")
+    return set(servers) if isinstance(servers, dict) else set()
 
 
 def _switch_off(brought: Brought, names: set[str]) -> None:

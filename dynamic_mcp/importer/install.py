@@ -118,7 +118,7 @@ def target(adapter: Adapter, scope: Scope, machine: Machine) -> Target:
         if is_writable(place, file)
     ]
     if not known:
-        scopes = {place.scope for place in adapter.places if not place.borrowed}
+        scopes = {place.scope for place in adapter.places if not (place.borrowed or place.ambiguous)}
         hint = " or ".join(f"--scope {each.value}" for each in Scope if each in scopes)
         raise DynamicMcpError(
             f"{adapter.title} has no file of this scope that could be written: {scope.value}", hint=hint
@@ -141,7 +141,8 @@ def targets(adapter: Adapter, scopes: Collection[Scope], machine: Machine) -> li
 
 def is_writable(place: Place, file: Path) -> bool:
     """Tell whether a file is the tool's own, the user's to change, and of a kind that can be changed."""
-    return not place.borrowed and not place.path.startswith(_OF_THE_SYSTEM) and file.suffix in _SUFFIXES
+    is_own = not (place.borrowed or place.ambiguous or place.path.startswith(_OF_THE_SYSTEM))
+    return is_own and file.suffix in _SUFFIXES
 
 
 class _Servers:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Sequence
+from urllib.parse import urlsplit
 
 from dynamic_mcp.config.values import NAME_LENGTH
 
+_WORD = re.compile(r"[A-Za-z_-]{1,20}")
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 _OURS = frozenset(("dynamic-mcp", "dynamic_mcp", "dmcp", "dynamic-mcp-proxy"))
 _PROGRAM = re.compile(r"(?P<name>[^@=<>~!\[]+?)(?:\.(?:exe|cmd|bat|ps1|py))?(?:[@=<>~!\[].*)?", re.IGNORECASE)
@@ -28,12 +30,31 @@ def legal(name: str, taken: Container[str]) -> tuple[str, str]:
         made = "server"
     if len(made) > NAME_LENGTH:
         made = made[:NAME_LENGTH].rstrip()
-    made = _free(made, taken)
+    made = free(made, taken)
     if made != name:
         return made, f"the name cannot be used here and becomes `{made}`"
     if not _PLAIN.fullmatch(name):
         return made, "the name has characters that some clients do not take; it is kept"
     return made, ""
+
+
+def names_by_address(urls: Sequence[str]) -> list[str]:
+    """Return a name for each URL: its host, and for several of one host the words of their paths too."""
+    hosts = [_host(url) for url in urls]
+    names: list[str] = []
+    for url, host in zip(urls, hosts, strict=True):
+        words = _plain_path(url) if hosts.count(host) > 1 else []
+        names.append(free("-".join([host, *words])[:NAME_LENGTH], names))
+    return names
+
+
+def free(name: str, taken: Container[str]) -> str:
+    """Return the name, with a number behind it where it is taken."""
+    number, made = 2, name
+    while made in taken:
+        suffix = f"-{number}"
+        made, number = name[: NAME_LENGTH - len(suffix)] + suffix, number + 1
+    return made
 
 
 def is_ours(name: str, command: str | None, args: Sequence[str], url: str | None) -> bool:
@@ -43,12 +64,21 @@ def is_ours(name: str, command: str | None, args: Sequence[str], url: str | None
     return url is None and command is not None and _starts_us([command, *args])
 
 
-def _free(name: str, taken: Container[str]) -> str:
-    number, made = 2, name
-    while made in taken:
-        suffix = f"-{number}"
-        made, number = name[: NAME_LENGTH - len(suffix)] + suffix, number + 1
-    return made
+def _host(url: str) -> str:
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:
+        host = ""
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", host).strip("-") or "server"
+
+
+def _plain_path(url: str) -> list[str]:
+    """Return the words of a URL's path; a part with a digit in it may be a key, and a name is shown everywhere."""
+    try:
+        parts = urlsplit(url).path.split("/")
+    except ValueError:
+        return []
+    return [part for part in parts if _WORD.fullmatch(part)]
 
 
 def _starts_us(words: Sequence[str]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from dynamic_mcp.importer import claude, goose, options
+from dynamic_mcp.importer import claude, goose, naming, options
 from dynamic_mcp.importer.adapter import Adapter
 from dynamic_mcp.importer.brought import Brought, Object, fill_in
 from dynamic_mcp.importer.found import Machine, Source
@@ -108,19 +108,32 @@ def _zed(brought: Brought, source: Source, machine: Machine) -> None:
 
 
 def _openhands(brought: Brought, source: Source, machine: Machine) -> None:
-    """In TOML there is a list for each transport."""
+    """In TOML there is a list for each transport, of servers that mostly have no name but a URL."""
     mcp = brought.document.get("mcp")
     if not isinstance(mcp, dict):
         return
-    servers: Object = {}
+    listed: list[tuple[str, object]] = []
     for key, kind in (("sse_servers", "sse"), ("shttp_servers", "http"), ("stdio_servers", "stdio")):
-        listed = mcp.get(key)
-        for i, each in enumerate(listed if isinstance(listed, list) else ()):
-            server: object = {"url": each} if isinstance(each, str) else each
-            given = server.get("name") if isinstance(server, dict) else None
-            name = given if isinstance(given, str) and given not in servers else f"{kind}-{i + 1}"
-            servers[name] = {"type": kind, **server} if isinstance(server, dict) else server
+        section = mcp.get(key)
+        for each in section if isinstance(section, list) else ():
+            server = {"url": each} if isinstance(each, str) else each
+            listed.append((kind, {"type": kind, **server} if isinstance(server, dict) else server))
+    urls = list(dict.fromkeys(url for _, server in listed if (url := _nameless_url(server))))
+    by_url = dict(zip(urls, naming.names_by_address(urls), strict=True))
+    servers: Object = {}
+    for kind, server in listed:
+        given = server.get("name") if isinstance(server, dict) else None
+        name = given if isinstance(given, str) and given else by_url.get(_nameless_url(server), kind)
+        servers[naming.free(name, servers)] = server
     brought.document = {"mcpServers": servers}
+
+
+def _nameless_url(server: object) -> str:
+    """Return the URL of a server without a name, else nothing."""
+    if not isinstance(server, dict) or server.get("name"):
+        return ""
+    url = server.get("url")
+    return url if isinstance(url, str) else ""
 
 
 QUIRKS: Mapping[str, Quirk] = {

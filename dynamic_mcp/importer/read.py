@@ -79,7 +79,7 @@ def _readings(adapter: Adapter, scopes: Collection[Scope] | None, machine: Machi
     if scopes is not None:
         return [each for scope in _BY_SCOPE if scope in scopes for each in _of_scope(adapter, scope, machine)]
     found = _of_scope(adapter, Scope.PROJECT, machine)
-    own = [(place, each) for place, each in found if not place.borrowed]
+    own = [(place, each) for place, each in found if not place.borrowed and (each.servers or not place.ambiguous)]
     if not any(each.servers or each.error for _, each in own):
         users = [*_of_scope(adapter, Scope.USER, machine), *_not_asked_for(adapter, Scope.LOCAL, machine)]
         return [*(each for each in own if each[1].notices), *users]

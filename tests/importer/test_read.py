@@ -51,6 +51,40 @@ def test_a_projects_file_that_only_switches_servers_does_not_hide_the_users(tmp_
     assert any("only switches a server" in str(notice) for each in readings for notice in each.notices)
 
 
+def test_the_config_of_openhands_in_a_project_counts_only_with_its_servers_in_it(tmp_path: Path) -> None:
+    here = machine(tmp_path)
+    project = put(here.project / "config.toml", '[mcp]\nsse_servers = ["https://s.example.test/x"]\n')
+    (reading,) = read_tool(tool_named("openhands"), None, here)
+    assert (reading.source.file, [server.name for server in reading.servers]) == (project, ["s-example-test"])
+    put(project, "title = {{ the template of another program }}\n")
+    user = put(here.home / ".openhands/mcp.json")
+    (reading,) = read_tool(tool_named("openhands"), None, here)
+    assert (reading.source.file, [server.name for server in reading.servers]) == (user, ["a"])
+
+
+def test_a_project_below_a_directory_named_plugins_is_no_plugin(tmp_path: Path) -> None:
+    root = tmp_path / "plugins"
+    root.mkdir()
+    here = machine(root)
+    put(here.project / ".mcp.json", {"mcpServers": {"a": {"command": "${CLAUDE_PLUGIN_ROOT}/a"}}})
+    (reading,) = read_tool(tool_named("claude"), (Scope.PROJECT,), here)
+    assert reading.servers[0].entry["command"] == "${CLAUDE_PLUGIN_ROOT}/a"
+
+
+def test_a_plugin_of_unknown_origin_has_a_variable_for_its_data_and_a_notice(tmp_path: Path) -> None:
+    here = machine(tmp_path)
+    put(
+        here.home / ".claude/plugins/repos/owner/.mcp.json",
+        {"a": {"command": "x", "env": {"D": "${CLAUDE_PLUGIN_DATA}"}}},
+    )
+    (reading,) = read_tool(tool_named("claude"), (Scope.USER,), here)
+    (server,) = reading.servers
+    assert server.entry["env"] == {"D": "${CLAUDE_PLUGIN_DATA}"}
+    assert [str(notice) for notice in server.notices] == [
+        "claude/user/a: uses `${CLAUDE_PLUGIN_DATA}`, whose directory is not known for this plugin: set the variable"
+    ]
+
+
 def test_servers_for_one_project_only_are_mentioned_where_they_were_not_asked_for(tmp_path: Path) -> None:
     here = machine(tmp_path)
     put(here.home / ".claude.json", {"projects": {str(here.project): SERVERS}})

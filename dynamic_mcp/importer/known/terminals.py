@@ -211,7 +211,7 @@ OPENHANDS = Adapter(
     name="openhands",
     title="OpenHands",
     places=(
-        *project("./config.toml", borrowed=True),
+        *project("./config.toml", ambiguous=True),
         *user("~/.openhands/mcp.json", "~/.openhands/config.toml"),
     ),
     servers=("$.mcpServers",),
