@@ -19,9 +19,9 @@ from dynamic_mcp.cli.commands import commands
 from dynamic_mcp.cli.words import SECTIONS
 from dynamic_mcp.config.schema import schema
 from dynamic_mcp.groups.lifecycle import TRANSITIONS
-from dynamic_mcp.importer import locations
-from dynamic_mcp.importer.found import Machine, Scope
-from dynamic_mcp.importer.known import TOOLS
+from dynamic_mcp.importer.model import Machine, Scope
+from dynamic_mcp.importer.tools import locations
+from dynamic_mcp.importer.tools.catalog import TOOLS
 
 DOCS = Path(__file__).parent
 PACKAGE = DOCS.parent / "dynamic_mcp"

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dynamic_mcp.importer.adapter import SYSTEMS, Adapter, Field, Place, Syntax, Wait
-from dynamic_mcp.importer.fields import COMMON
-from dynamic_mcp.importer.found import Scope
-from dynamic_mcp.importer.known.syntaxes import ANY
-from dynamic_mcp.importer.read import tools
+from dynamic_mcp.importer.convert.fields import COMMON
+from dynamic_mcp.importer.model import Scope
+from dynamic_mcp.importer.reader import tools
+from dynamic_mcp.importer.tools.syntaxes import ANY
 
 FILE = Path(__file__).parent / "import-tools.md"
 _SYSTEMS = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}

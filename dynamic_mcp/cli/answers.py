@@ -15,10 +15,10 @@ from typing import TextIO
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.errors import DynamicMcpError
-from dynamic_mcp.importer.describe import describe, described
-from dynamic_mcp.importer.found import Found, Reading
-from dynamic_mcp.importer.merge import Conflict, Entry
-from dynamic_mcp.importer.plan import Choice
+from dynamic_mcp.importer.convert.description import describe, described
+from dynamic_mcp.importer.convert.merge import Conflict, Entry
+from dynamic_mcp.importer.convert.plan import Choice
+from dynamic_mcp.importer.model import Found, Reading
 
 # Piped answers come at once; whoever gives none leaves stdin open, or closes it.
 WAIT_S = 0.3

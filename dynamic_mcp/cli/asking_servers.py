@@ -12,9 +12,9 @@ from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.groups.catalog import Catalog
 from dynamic_mcp.groups.instance import Group
-from dynamic_mcp.importer.found import Scope
-from dynamic_mcp.importer.importing import config_of
-from dynamic_mcp.importer.plan import Action, Item, Plan
+from dynamic_mcp.importer.convert.plan import Action, Item, Plan
+from dynamic_mcp.importer.model import Scope
+from dynamic_mcp.importer.planner import config_of
 from dynamic_mcp.system.text import counted
 
 WITHIN_S = 60.0

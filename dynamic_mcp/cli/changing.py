@@ -13,7 +13,7 @@ from dynamic_mcp.config.read import disabled, names_in
 from dynamic_mcp.config.read import document as document_of
 from dynamic_mcp.config.secrets import plain_secrets
 from dynamic_mcp.errors import ConfigError, InvalidArguments, NotFound
-from dynamic_mcp.importer import files
+from dynamic_mcp.importer.formats import files
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.own_command import command
 from dynamic_mcp.system.whole_files import read_bytes

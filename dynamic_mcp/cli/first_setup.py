@@ -14,18 +14,19 @@ from dynamic_mcp.cli.output import Output
 from dynamic_mcp.cli.own_program import own_program
 from dynamic_mcp.config.needs import needs
 from dynamic_mcp.errors import DynamicMcpError
-from dynamic_mcp.importer import describe, locations
 from dynamic_mcp.importer.adapter import Adapter
-from dynamic_mcp.importer.found import Found, Machine, Reading, Scope
-from dynamic_mcp.importer.importing import Order, plan
-from dynamic_mcp.importer.install import entry_in, installation, target
-from dynamic_mcp.importer.known import TOOLS
-from dynamic_mcp.importer.memory import Key, Memories, key_of
-from dynamic_mcp.importer.merge import Entry
-from dynamic_mcp.importer.plan import Plan
-from dynamic_mcp.importer.read import read_tool
-from dynamic_mcp.importer.replacing import replacing
-from dynamic_mcp.importer.shapes import has_switch
+from dynamic_mcp.importer.convert import description
+from dynamic_mcp.importer.convert.memory import Key, Memories, key_of
+from dynamic_mcp.importer.convert.merge import Entry
+from dynamic_mcp.importer.convert.plan import Plan
+from dynamic_mcp.importer.formats.shapes import has_switch
+from dynamic_mcp.importer.installer import entry_in, installation, target
+from dynamic_mcp.importer.model import Found, Machine, Reading, Scope
+from dynamic_mcp.importer.planner import Order, plan
+from dynamic_mcp.importer.reader import read_tool
+from dynamic_mcp.importer.replacement import replacing
+from dynamic_mcp.importer.tools import locations
+from dynamic_mcp.importer.tools.catalog import TOOLS
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.text import counted
 
@@ -177,7 +178,7 @@ def _planned(file: Path, tools: tuple[FoundTool, ...], memories: Memories) -> Se
 
 
 def _described(found: Found) -> Mapping[str, object]:
-    return describe.described(found.name, found.entry)
+    return description.described(found.name, found.entry)
 
 
 def _kept(readings: Sequence[Reading], gone: Collection[Key]) -> tuple[Reading, ...]:

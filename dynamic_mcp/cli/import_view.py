@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dynamic_mcp.cli.output import Output
-from dynamic_mcp.importer.found import Notice, Source
-from dynamic_mcp.importer.plan import Action, Plan, count
+from dynamic_mcp.importer.convert.plan import Action, Plan, count
+from dynamic_mcp.importer.model import Notice, Source
 
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 

@@ -19,16 +19,19 @@ from dynamic_mcp.cli.answers import Asking, asking
 from dynamic_mcp.cli.invocation import Invocation, config_file
 from dynamic_mcp.cli.one_at_a_time import changing_files
 from dynamic_mcp.errors import ConfigError, DynamicMcpError
-from dynamic_mcp.importer import describe, files, read, vault
+from dynamic_mcp.importer import reader
 from dynamic_mcp.importer.adapter import Adapter
-from dynamic_mcp.importer.found import Found, Machine, Reading, Scope
-from dynamic_mcp.importer.importing import Order, plan
-from dynamic_mcp.importer.journal import Change, Deed, Edit, Journal
-from dynamic_mcp.importer.memory import Memories, written
-from dynamic_mcp.importer.merge import Conflict, Entry
-from dynamic_mcp.importer.plan import Choice, Plan
-from dynamic_mcp.importer.tree import NOTHING
-from dynamic_mcp.importer.work_tree import is_exposed
+from dynamic_mcp.importer.convert import description, vault
+from dynamic_mcp.importer.convert.memory import Memories, written
+from dynamic_mcp.importer.convert.merge import Conflict, Entry
+from dynamic_mcp.importer.convert.plan import Choice, Plan
+from dynamic_mcp.importer.formats import files
+from dynamic_mcp.importer.formats.changes import Change, Edit
+from dynamic_mcp.importer.formats.tree import NOTHING
+from dynamic_mcp.importer.formats.work_tree import is_exposed
+from dynamic_mcp.importer.journal import Deed, Journal
+from dynamic_mcp.importer.model import Found, Machine, Reading, Scope
+from dynamic_mcp.importer.planner import Order, plan
 from dynamic_mcp.system import paths
 
 OK, FAILED, NOTHING_FOUND, IN_PART = 0, 1, 3, 4
@@ -140,10 +143,10 @@ def _readings(options: Options, machine: Machine) -> list[Reading]:
     scopes = _scopes(options)
     found: list[Reading] = []
     for tool in _tools(options):
-        found += read.read_tool(tool, scopes, machine)
-    found += [read.read_file(Path(file).absolute(), machine) for file in options.files]
+        found += reader.read_tool(tool, scopes, machine)
+    found += [reader.read_file(Path(file).absolute(), machine) for file in options.files]
     if options.is_open:
-        found += read.read_all(machine, scopes)
+        found += reader.read_all(machine, scopes)
     return _without_echoes(found)
 
 
@@ -162,7 +165,7 @@ def _without_echoes(readings: Sequence[Reading]) -> list[Reading]:
 
 
 def _tools(options: Options) -> list[Adapter]:
-    return list({tool.name: tool for tool in map(read.tool_named, options.tools)}.values())
+    return list({tool.name: tool for tool in map(reader.tool_named, options.tools)}.values())
 
 
 def _scopes(options: Options) -> tuple[Scope, ...] | None:
@@ -186,7 +189,7 @@ def _nothing(this: Invocation, options: Options, machine: Machine, readings: Seq
     this.out.words("nothing was found")
     scopes = _scopes(options) or tuple(Scope)
     for tool in _tools(options):
-        looked = [str(source.file) for source in read.sources(tool, machine, scopes)]
+        looked = [str(source.file) for source in reader.sources(tool, machine, scopes)]
         this.out.words(f"hint: looked for {tool.title} in " + ", ".join(dict.fromkeys(looked)))
     if this.out.asked_for_json:
         this.out.json({"servers": [], "files": [], "changed": False})
@@ -215,14 +218,14 @@ def _describing(
         return lambda found: found.entry
     if ask.has_answers or (options.describe == "ask" and ask.is_terminal):
         return ask.about
-    return lambda found: describe.described(found.name, found.entry)
+    return lambda found: description.described(found.name, found.entry)
 
 
 def _from_servers(this: Invocation, options: Options, first: Plan) -> Callable[[Found], Entry]:
     from dynamic_mcp.cli.asking_servers import descriptions
 
     texts: Mapping[str, str] = descriptions(this.out, first, may_start_projects=options.trust)
-    return lambda found: describe.described(found.name, found.entry, texts.get(found.name, ""))
+    return lambda found: description.described(found.name, found.entry, texts.get(found.name, ""))
 
 
 def _finish(this: Invocation, options: Options, made: Plan, memories: Memories) -> int:

@@ -11,9 +11,9 @@ from dynamic_mcp.config.needs import needs
 from dynamic_mcp.config.read import find
 from dynamic_mcp.doctor.findings import Finding, Level
 from dynamic_mcp.errors import ConfigError, DynamicMcpError
-from dynamic_mcp.importer.found import Machine, Scope
-from dynamic_mcp.importer.install import entry_in, targets
-from dynamic_mcp.importer.read import tool_named
+from dynamic_mcp.importer.installer import entry_in, targets
+from dynamic_mcp.importer.model import Machine, Scope
+from dynamic_mcp.importer.reader import tool_named
 from dynamic_mcp.system import paths
 
 

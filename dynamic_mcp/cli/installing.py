@@ -22,15 +22,15 @@ from dynamic_mcp.config.clients import client_of
 from dynamic_mcp.config.needs import Needs, needs
 from dynamic_mcp.config.read import names_in
 from dynamic_mcp.errors import ConfigError, DynamicMcpError
-from dynamic_mcp.importer import read
+from dynamic_mcp.importer import reader
 from dynamic_mcp.importer.adapter import Adapter
-from dynamic_mcp.importer.found import Machine, Scope
-from dynamic_mcp.importer.install import Installation, installation, removal, target
+from dynamic_mcp.importer.convert.memory import Memories
+from dynamic_mcp.importer.convert.secrets import Hiding
+from dynamic_mcp.importer.formats.shapes import NAME
+from dynamic_mcp.importer.installer import Installation, installation, removal, target
 from dynamic_mcp.importer.journal import Deed, Journal
-from dynamic_mcp.importer.memory import Memories
-from dynamic_mcp.importer.replacing import Replacing, Staying, replacing
-from dynamic_mcp.importer.secrets import Hiding
-from dynamic_mcp.importer.shapes import NAME
+from dynamic_mcp.importer.model import Machine, Scope
+from dynamic_mcp.importer.replacement import Replacing, Staying, replacing
 from dynamic_mcp.system import paths
 
 
@@ -43,7 +43,7 @@ def install(this: Invocation, tool: str, scope: str, project: str | None, *, rep
 
 
 def _install(this: Invocation, tool: str, scope: str, project: str | None, *, replace: bool, dry_run: bool) -> int:
-    adapter, machine, config = read.tool_named(tool), machine_of(project), _existing(this.file().absolute())
+    adapter, machine, config = reader.tool_named(tool), machine_of(project), _existing(this.file().absolute())
     where = _scope(adapter, scope, machine)
     wanted = _replacing(adapter, scope, machine, config) if replace else None
     needed = _needs(this, config)
@@ -79,7 +79,7 @@ def uninstall(this: Invocation, tool: str, scope: str, project: str | None, *, d
 
 def _uninstalled(tool: str, scope: str, project: str | None, *, dry_run: bool) -> list[str]:
     """Take our entry out, or only work out what that would do; return what is to be said."""
-    adapter, machine = read.tool_named(tool), machine_of(project)
+    adapter, machine = reader.tool_named(tool), machine_of(project)
     _, file = target(adapter, Scope(scope), machine)
     known = journal()
     about = _about(adapter, Scope(scope))

@@ -13,8 +13,8 @@ from dynamic_mcp.cli.waiting import Waiting
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import DynamicMcpError, LoginNeeded, TimedOut
 from dynamic_mcp.groups.instance import Group
-from dynamic_mcp.importer.importing import config_of
-from dynamic_mcp.importer.merge import Entry
+from dynamic_mcp.importer.convert.merge import Entry
+from dynamic_mcp.importer.planner import config_of
 from dynamic_mcp.system.text import counted
 
 # A first `npx` or `uvx` downloads the server; longer than this nobody waits at a terminal.

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from dynamic_mcp.config.values import Inherit
-from dynamic_mcp.importer.found import Scope
+from dynamic_mcp.importer.model import Scope
 
 if TYPE_CHECKING:
     from jsonpath_ng import JSONPath

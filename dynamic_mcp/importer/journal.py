@@ -7,50 +7,21 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from dynamic_mcp.config.keys import Keys
 from dynamic_mcp.errors import DynamicMcpError, NotFound, NothingToUndo
-from dynamic_mcp.importer import files
-from dynamic_mcp.importer.tree import NOTHING
+from dynamic_mcp.importer.formats import files
+from dynamic_mcp.importer.formats.changes import Change, Edit
+from dynamic_mcp.importer.formats.reversal import undoing
+from dynamic_mcp.importer.formats.tree import NOTHING
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.whole_files import read_bytes
 
 FORM = 1
 MOST_DEEDS = 200
-
-
-@dataclass(frozen=True)
-class Edit:
-    """One value that was put in, replaced or taken out; NOTHING stands for no value.
-
-    An entry that `is_ours` goes even if somebody has changed it since. `order` are the keys of the object that the
-    value was taken out of, so that it can go back among its neighbours.
-    """
-
-    path: Keys
-    before: object = field(repr=False)
-    after: object = field(repr=False)
-    is_ours: bool = False
-    order: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Change:
-    """One file's bytes before and after, None for no file, and the edits that made the difference.
-
-    A file that `is_silent` is a part of our own state, which nobody needs to hear of.
-    """
-
-    file: Path
-    before: bytes | None = field(repr=False)
-    after: bytes = field(repr=False)
-    edits: tuple[Edit, ...] = field(default=(), repr=False)
-    is_private: bool = False
-    is_silent: bool = False
 
 
 @dataclass(frozen=True)
@@ -110,8 +81,6 @@ class Journal:
 
         Raises FileError, and then that file is as it was.
         """
-        from dynamic_mcp.importer.undoing import undoing
-
         folder = self._folder / deed.id
         note = _note(folder)
         words: list[str] = []
@@ -127,8 +96,6 @@ class Journal:
 
     def preview(self, deed: Deed) -> list[str]:
         """Say what undoing a deed would do to each file. Raises FileError."""
-        from dynamic_mcp.importer.undoing import undoing
-
         folder = self._folder / deed.id
         note = _note(folder)
         return [

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.config.read import read
-from dynamic_mcp.importer.read import read_file, read_tool, tool_named, tools
+from dynamic_mcp.importer.reader import read_file, read_tool, tool_named, tools
 from tests.importer.machines import DIRECTORY, PLATFORMS, Case, cases, expected, notices, put, scope
 
 CASES = [pytest.param(case, id=str(case)) for case in cases()]

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dynamic_mcp.importer.found import Found
-from dynamic_mcp.importer.read import read_tool, tool_named
+from dynamic_mcp.importer.model import Found
+from dynamic_mcp.importer.reader import read_tool, tool_named
 from tests.importer.machines import Platform, machine
 
 

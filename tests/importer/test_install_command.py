@@ -13,13 +13,13 @@ import pytest
 from dynamic_mcp.cli.importing import machine_of
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.importer.adapter import Adapter
-from dynamic_mcp.importer.documents import document
-from dynamic_mcp.importer.found import Machine, Scope
-from dynamic_mcp.importer.install import installation, target
-from dynamic_mcp.importer.known import TOOLS
-from dynamic_mcp.importer.read import read_tool, tool_named
-from dynamic_mcp.importer.shapes import container_of, shape_of
-from dynamic_mcp.importer.tree import is_like
+from dynamic_mcp.importer.formats.documents import document
+from dynamic_mcp.importer.formats.shapes import container_of, shape_of
+from dynamic_mcp.importer.formats.tree import is_like
+from dynamic_mcp.importer.installer import installation, target
+from dynamic_mcp.importer.model import Machine, Scope
+from dynamic_mcp.importer.reader import read_tool, tool_named
+from dynamic_mcp.importer.tools.catalog import TOOLS
 from tests.importer.world import World
 
 BEGINNINGS = {

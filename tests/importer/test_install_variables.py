@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.cli.importing import machine_of
-from dynamic_mcp.importer.documents import document
-from dynamic_mcp.importer.found import Scope
-from dynamic_mcp.importer.install import target
-from dynamic_mcp.importer.read import tool_named
+from dynamic_mcp.importer.formats.documents import document
+from dynamic_mcp.importer.installer import target
+from dynamic_mcp.importer.model import Scope
+from dynamic_mcp.importer.reader import tool_named
 from tests.importer.world import Json, World
 
 EV = {"command": "ev", "env": {"EVTOK": "${EVTOK}"}}

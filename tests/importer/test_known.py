@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.importer.adapter import Adapter, at
-from dynamic_mcp.importer.containers import GENERIC
-from dynamic_mcp.importer.quirks import QUIRKS
-from dynamic_mcp.importer.read import tools
+from dynamic_mcp.importer.reader import tools
+from dynamic_mcp.importer.tools.catalog import ELSEWHERE
+from dynamic_mcp.importer.tools.quirks import QUIRKS
 
 DOCS = Path(__file__).parents[2] / "docs"
 REFERENCE = "cursor opencode claude-desktop claude vscode cline kilocode codex gemini antigravity"
@@ -38,7 +38,7 @@ def test_each_tool_says_where_its_facts_are_from_and_when_they_were_checked(adap
 @pytest.mark.parametrize("adapter", ADAPTERS)
 def test_each_tool_names_paths_and_a_quirk_that_there_are(adapter: Adapter) -> None:
     paths = [*adapter.servers, *adapter.fallback, *adapter.off, *adapter.allowed, *adapter.inputs]
-    for path in (*paths, *(path for place in adapter.places for path in place.servers), *GENERIC):
+    for path in (*paths, *(path for place in adapter.places for path in place.servers), *ELSEWHERE):
         assert at({}, path) == []
     assert not adapter.quirk or adapter.quirk in QUIRKS
     for place in adapter.places:

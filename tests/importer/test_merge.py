@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynamic_mcp.importer.identity import identity
-from dynamic_mcp.importer.memory import Memory, Record
-from dynamic_mcp.importer.three_way import Sides, remembered, three_way
-from dynamic_mcp.importer.tree import NOTHING
+from dynamic_mcp.importer.convert.identity import identity
+from dynamic_mcp.importer.convert.memory import Memory, Record
+from dynamic_mcp.importer.convert.three_way import Sides, remembered, three_way
+from dynamic_mcp.importer.formats.tree import NOTHING
 
 Entry = dict[str, Any]  # whatever JSON a server has
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynamic_mcp.config.values import group_name
-from dynamic_mcp.importer import naming
+from dynamic_mcp.importer.convert import naming
 
 
 @pytest.mark.parametrize(

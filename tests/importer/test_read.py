@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.errors import NotFound
-from dynamic_mcp.importer.found import Scope, Source
-from dynamic_mcp.importer.read import read_all, read_file, read_tool, sources, tool_named, tools
+from dynamic_mcp.importer.model import Scope, Source
+from dynamic_mcp.importer.reader import read_all, read_file, read_tool, sources, tool_named, tools
 from tests.importer.machines import PLATFORMS, machine
 
 SERVERS = {"mcpServers": {"a": {"command": "demo"}}}

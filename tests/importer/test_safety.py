@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from dynamic_mcp.config.read import read
 from dynamic_mcp.importer.adapter import Adapter
-from dynamic_mcp.importer.fields import COMMON, OAUTH
-from dynamic_mcp.importer.found import Machine, Reading
-from dynamic_mcp.importer.read import read_all, read_file, tools
+from dynamic_mcp.importer.convert.fields import COMMON, OAUTH
+from dynamic_mcp.importer.model import Machine, Reading
+from dynamic_mcp.importer.reader import read_all, read_file, tools
 from tests.importer.machines import cases, machine
 
 FORBIDDEN = (

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynamic_mcp.config.substitute import expand
-from dynamic_mcp.importer import variables
 from dynamic_mcp.importer.adapter import Syntax
-from dynamic_mcp.importer.found import Machine, Scope
-from dynamic_mcp.importer.known.syntaxes import ANY, BRACES, ENV, GEMINI
-from dynamic_mcp.importer.variables import Input, Scene
+from dynamic_mcp.importer.convert import variables
+from dynamic_mcp.importer.convert.variables import Input, Scene
+from dynamic_mcp.importer.model import Machine, Scope
+from dynamic_mcp.importer.tools.syntaxes import ANY, BRACES, ENV, GEMINI
 
 ASKED = {
     "key": Input("key", is_secret=True, default="never shown"),

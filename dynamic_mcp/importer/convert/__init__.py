@@ -1,0 +1,1 @@
+"""From a foreign server to an entry of our config, and from many entries to one config."""

@@ -1,0 +1,137 @@
+"""Where in a document the servers are, and which of them it switches off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from dynamic_mcp.importer.adapter import Adapter, Place, at
+from dynamic_mcp.importer.convert.conversion import Raw
+from dynamic_mcp.importer.convert.draft import kind
+from dynamic_mcp.importer.convert.variables import Input
+
+_SIGNS = frozenset(
+    ("command", "cmd", "executable", "url", "serverUrl", "httpUrl", "uri", "baseUrl", "base_url", "server_url", "tcp")
+)
+_HINTS = frozenset(("args", "env", "headers"))
+_TYPES = frozenset(("local", "remote", "stdio", "http", "sse", "streamable-http", "streamableHttp"))
+
+
+@dataclass
+class Collected:
+    """The servers of a document, and what is to be said about it."""
+
+    servers: dict[str, Raw] = field(default_factory=dict)
+    remarks: list[tuple[str, str]] = field(default_factory=list)
+    has_container: bool = False
+
+
+def collect(
+    document: Mapping[str, object], adapter: Adapter, place: Place | None = None, off: Sequence[str] = ()
+) -> Collected:
+    """The servers of a document, where the tool keeps them, else where others do.
+
+    `off` are the names, or globs, of those that another file switches off.
+    """
+    collected = Collected()
+    for path in place.servers if place and place.servers else adapter.servers:
+        for value in at(document, path):
+            _add(collected, value, path, adapter)
+    if not collected.has_container:
+        _look_elsewhere(collected, document, adapter)
+    _switch_off(collected, document, adapter, off)
+    return collected
+
+
+def inputs(document: object, adapter: Adapter) -> dict[str, Input]:
+    """What the tool asks its user for, by id."""
+    found: dict[str, Input] = {}
+    for path in adapter.inputs:
+        for value in at(document, path):
+            for each in value if isinstance(value, list) else ():
+                if isinstance(each, dict) and isinstance(each.get("id"), str):
+                    found[each["id"]] = _input(each)
+    return found
+
+
+def looks_like_server(value: object) -> bool:
+    """Whether an object says how to start or reach something."""
+    if not isinstance(value, dict):
+        return False
+    return bool(value.keys() & _SIGNS) or value.get("type") in _TYPES
+
+
+def is_among(name: str, listed: Iterable[str], adapter: Adapter) -> bool:
+    """Tell whether a list of names, or globs, has this one in it, as the tool compares them."""
+    if adapter.is_off_in_any_case:
+        return any(fnmatchcase(name.strip().casefold(), each.strip().casefold()) for each in listed)
+    return any(fnmatchcase(name, each) for each in listed)
+
+
+def _input(each: Mapping[str, object]) -> Input:
+    default = each.get("default")
+    if isinstance(default, bool):
+        default = str(default).lower()
+    text = str(default) if isinstance(default, (str, int, float)) and str(default) else None
+    return Input(str(each["id"]), is_secret=each.get("password") is True, default=text)
+
+
+def _look_elsewhere(collected: Collected, document: Mapping[str, object], adapter: Adapter) -> None:
+    for path in adapter.fallback:
+        for value in at(document, path):
+            members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+            if any(looks_like_server(each) or (isinstance(each, dict) and each.keys() & _HINTS) for each in members):
+                _add(collected, value, path, adapter)
+        if collected.has_container:
+            return
+    if adapter.is_bare and document:
+        own = {name: value for name, value in document.items() if name != "$schema"}
+        if own and all(map(looks_like_server, own.values())):
+            _add(collected, own, "$", adapter)
+
+
+def _add(collected: Collected, value: object, path: str, adapter: Adapter) -> None:
+    where = path.removeprefix("$").lstrip(".").replace("'", "")
+    if value is None:
+        return
+    if not isinstance(value, (dict, list)):
+        collected.remarks.append((where, f"is {kind(value)} and holds no servers"))
+        return
+    collected.has_container = True
+    for name, server in _items(value, adapter):
+        if name in collected.servers:
+            if collected.servers[name].value != server:
+                collected.remarks.append((name, f"is there twice; the one in `{where}` is ignored"))
+            continue
+        collected.servers[name] = Raw(name, server)
+
+
+def _items(value: dict[str, object] | list[object], adapter: Adapter) -> Iterator[tuple[str, object]]:
+    if isinstance(value, dict):
+        yield from ((name, server) for name, server in value.items() if name != "$schema")
+        return
+    seen: set[str] = set()
+    for i, server in enumerate(value):
+        keys = (adapter.named_by, "name", "id", "key")
+        named = next((server[key] for key in keys if key in server), None) if isinstance(server, dict) else None
+        name = named if isinstance(named, str) and named else f"server-{i + 1}"
+        while name in seen:
+            name = f"{name}-{i + 1}"
+        seen.add(name)
+        yield name, server
+
+
+def _switch_off(
+    collected: Collected, document: Mapping[str, object], adapter: Adapter, elsewhere: Sequence[str]
+) -> None:
+    listed = [name for path in adapter.off for name in at(document, path) if isinstance(name, str)]
+    off = [name for name in collected.servers if is_among(name, (*listed, *elsewhere), adapter)]
+    for name in off:
+        raw = collected.servers[name]
+        collected.servers[name] = Raw(raw.name, raw.value, is_off=True, remarks=raw.remarks)
+    allowed = [name for path in adapter.allowed for name in at(document, path) if isinstance(name, str)]
+    for name, raw in collected.servers.items() if allowed else ():
+        if not is_among(name, allowed, adapter) and name not in off:
+            remark = ("", "is not in the tool's list of allowed servers, and so is not started there")
+            collected.servers[name] = Raw(raw.name, raw.value, is_off=raw.is_off, remarks=(*raw.remarks, remark))

@@ -1,0 +1,144 @@
+"""One server of a tool becomes an entry of our config, and everything that cannot be carried a notice."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container
+from dataclasses import dataclass, replace
+
+from dynamic_mcp.importer.adapter import Field
+from dynamic_mcp.importer.convert import naming
+from dynamic_mcp.importer.convert.draft import Context, Draft, Given, UnusableError, kind, sorted_fields
+from dynamic_mcp.importer.convert.fields import TYPES
+from dynamic_mcp.importer.convert.limits import limits
+from dynamic_mcp.importer.convert.program import plain_words, program
+from dynamic_mcp.importer.convert.remote import remote
+from dynamic_mcp.importer.model import Found, Notice
+
+_SWITCHES = (Field.ENABLED, Field.DISABLED, Field.NAME, Field.DESCRIPTION)
+_OF_PROGRAMS = (Field.ARGS, Field.ENV, Field.ENV_NAMES, Field.ENV_FILE, Field.CWD)
+_OF_REMOTES = (
+    Field.HEADERS,
+    Field.HEADERS_FROM_ENV,
+    Field.BEARER,
+    Field.BEARER_FROM_ENV,
+    Field.OAUTH,
+    Field.CLIENT_ID,
+    Field.CLIENT_SECRET,
+    Field.SCOPES,
+    Field.REDIRECT_PORT,
+    Field.METADATA_URL,
+)
+_ADDRESSES = (Field.HTTP_URL, Field.URL)
+
+
+@dataclass(frozen=True)
+class Raw:
+    """A server as a file has it; `is_off` where the file says so elsewhere, `remarks` are about fields of it."""
+
+    name: str
+    value: object
+    is_off: bool = False
+    remarks: tuple[tuple[str, str], ...] = ()
+
+
+def convert(raw: Raw, context: Context, taken: Container[str]) -> Found | tuple[Notice, ...]:
+    """The server in our form, under a name that is not taken; or why it is left out."""
+    if not isinstance(raw.value, dict):
+        return (context.notice(raw.name, "", f"is {kind(raw.value)} and not a server, and is left out"),)
+    draft = sorted_fields(context, raw.name, raw.value)
+    for field, reason in raw.remarks:
+        draft.note(field, reason)
+    try:
+        if _is_ours(draft):
+            said = context.notice(raw.name, "", "is dynamic-mcp itself, and is left out: it would start itself")
+            return (replace(said, is_about_us=True),)
+        entry = {**_upstream(draft), **limits(draft, is_off=raw.is_off)}
+    except UnusableError as exc:
+        draft.note(exc.field, f"{exc.reason}; the server is left out")
+        return tuple(draft.notices)
+    _note_never_carried(draft)
+    name, remark = naming.legal(_given_name(draft), taken)
+    if remark:
+        draft.note("", remark)
+    inherits = (context.adapter.inherits or "safe") if "command" in entry else None
+    return Found(name, entry, context.source, tuple(draft.notices), tuple(draft.exports), inherits)
+
+
+def _is_ours(draft: Draft) -> bool:
+    command = draft.take(Field.COMMAND)
+    words = plain_words(draft, command) if command else []
+    address = next((given for given in draft.all(*_ADDRESSES) if given.value), None)
+    return naming.is_ours(
+        draft.name, words[0] if words else None, words[1:], str(address.value) if address and not words else None
+    )
+
+
+def _given_name(draft: Draft) -> str:
+    """The key, or where keys say nothing, the field with the name."""
+    given = next((given for given in draft.all(Field.NAME) if given.value not in (None, "")), None)
+    if given is None:
+        return draft.name
+    if given.name == draft.context.adapter.named_by and isinstance(given.value, str):
+        return given.value
+    if given.value != draft.name:
+        draft.note(given.name, "is a display name, which has no counterpart here")
+    return draft.name
+
+
+def _upstream(draft: Draft) -> dict[str, object]:
+    command, address = draft.take(Field.COMMAND), draft.take(*_ADDRESSES)
+    kind_of = _type(draft)
+    if kind_of == "ws" or (draft.take(Field.WS_URL) and not (command or address)):
+        raise UnusableError("", "websockets are not supported")
+    if command is None and address is None:
+        raise UnusableError("", _missing(draft))
+    is_remote = address is not None and (command is None or kind_of in ("http", "sse", "url"))
+    if is_remote and address is not None:
+        _note_others(draft, [*draft.all(Field.COMMAND, *_OF_PROGRAMS)], "belongs to a server that is started")
+        return remote(draft, address, kind_of if kind_of in ("http", "sse") else None)
+    assert command is not None
+    _note_others(draft, [*draft.all(*_ADDRESSES, *_OF_REMOTES)], "belongs to a server that is reached over HTTP")
+    if kind_of not in (None, "stdio"):
+        draft.note("", "has a command but the type of a remote server; it is started")
+    return program(draft, command)
+
+
+def _missing(draft: Draft) -> str:
+    is_switch = bool(draft.fields.keys() & {Field.ENABLED, Field.DISABLED}) and draft.fields.keys() <= set(_SWITCHES)
+    if is_switch and not draft.waits:
+        return "only switches a server on or off that is defined elsewhere"
+    return "has neither command nor url"
+
+
+def _note_others(draft: Draft, others: list[Given], reason: str) -> None:
+    for given in others:
+        if given.value not in (None, "", [], {}, False):
+            draft.note(given.name, f"{reason}, and is left out")
+
+
+def _type(draft: Draft) -> str | None:
+    """`stdio`, `http`, `sse`, `ws`, `url` for a remote server of any kind, or None where nothing is said."""
+    for given in draft.all(Field.TYPE):
+        if not isinstance(given.value, str) or not given.value.strip():
+            if given.value not in (None, ""):
+                draft.note(given.name, f"is {kind(given.value)} and not a type, and is left out")
+            continue
+        word = re.sub(r"[^a-z]", "", given.value.lower())
+        if word in TYPES:
+            return TYPES[word]
+        draft.note(given.name, f"`{given.value[:40]}` is an unknown type and is left out")
+    return None
+
+
+def _note_never_carried(draft: Draft) -> None:
+    reasons = {
+        Field.APPROVAL: "is an approval, which is never imported",
+        Field.TOKENS: "is a stored login, which is never imported: log in again",
+        Field.HELPER: "is a program that makes headers, which is never run: set the headers",
+        Field.NOTHING: "has no counterpart here and is left out",
+    }
+    for meaning, reason in reasons.items():
+        for given in draft.all(meaning):
+            if given.value not in (None, False, "", [], {}):
+                draft.note(given.name, reason)

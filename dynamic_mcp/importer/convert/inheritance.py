@@ -1,0 +1,68 @@
+"""What a program gets of the environment: what its tool gave it, of two tools the wider; a person's choice first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from dynamic_mcp.importer.convert.plan import Item
+from dynamic_mcp.importer.formats.tree import NOTHING
+from dynamic_mcp.importer.model import Found
+
+FIELD = "inherit_env"
+Entry = Mapping[str, object]
+
+
+def with_environment(found: Found) -> Found:
+    """Return the server with what its tool passes on, where that is more than every program gets."""
+    match found.inherits:
+        case None | "safe":
+            return found
+        case "all":
+            return found.with_fields({FIELD: "all"})
+        case names:
+            return found.with_fields({FIELD: list(names)})
+
+
+def without_environment(entry: Entry) -> dict[str, object]:
+    """Return the entry without its choice of an environment."""
+    return {key: value for key, value in entry.items() if key != FIELD}
+
+
+def with_choice_of(entry: Entry, other: Entry) -> dict[str, object]:
+    """Return the entry with the other one's choice of an environment, or with none where that has none."""
+    kept = {FIELD: other[FIELD]} if FIELD in other else {}
+    return without_environment(entry) | kept
+
+
+def is_wider(one: Entry, other: Entry) -> bool:
+    """Tell whether an entry's program gets more of the environment than the other's; only kinds are compared."""
+    return _width(one.get(FIELD, NOTHING)) > _width(other.get(FIELD, NOTHING))
+
+
+def remark(items: Sequence[Item]) -> list[str]:
+    """Say once for all servers that they get more than is safe, and how they get less."""
+    wider = [item for item in items if item.entry is not None and _has_become_wider(item)]
+    if not wider:
+        return []
+    tools = " and ".join(dict.fromkeys(item.found.source.tool for item in wider))
+    names = {item.name for item in wider}
+    servers = f"{len(names)} servers get" if len(names) > 1 else "1 server gets"
+    said = f"{servers} your environment as {tools} passed it on (`{FIELD}`), since a variable of it may be needed"
+    return [f"{said}; for less, set `{FIELD}` of a server to `safe` or to a list of names"]
+
+
+def _has_become_wider(item: Item) -> bool:
+    assert item.entry is not None
+    before = item.before or {}
+    return FIELD in item.entry and item.entry[FIELD] != before.get(FIELD)
+
+
+def _width(choice: object) -> int:
+    match choice:
+        case "all":
+            return 3
+        case list() if "*" in choice:
+            return 2
+        case list() if choice:
+            return 1
+    return 0

@@ -1,0 +1,227 @@
+"""The part of an entry that is about a program: command, arguments, environment, directory."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+from dynamic_mcp.config.values import VARIABLE_NAME
+from dynamic_mcp.importer.adapter import Field, Syntax
+from dynamic_mcp.importer.convert.draft import Draft, Given, UnusableError, kind, members
+from dynamic_mcp.importer.model import Scope
+
+_WINDOWS_PATH = re.compile(r"(?:[A-Za-z]:[\\/]|\\\\)")
+_WINDOWS_PROGRAM = re.compile(r"(?:[A-Za-z]:[\\/]|\\\\|\.{1,2}[\\/])[^\"]*\.(?:exe|cmd|bat|com|ps1)", re.IGNORECASE)
+_RELATIVE = re.compile(r"\.{1,2}[/\\]")
+_SHELLS = frozenset(("sh", "bash", "zsh", "fish", "dash", "cmd", "powershell", "pwsh"))
+
+
+def program(draft: Draft, command: Given) -> dict[str, object]:
+    """The fields of an entry that starts a program. Raises UnusableError."""
+    words = _words(draft, command)
+    entry: dict[str, object] = {"command": _command(draft, words[0])}
+    args = [*words[1:], *_arguments(draft)]
+    if texts := _args(draft, args):
+        entry["args"] = texts
+    if env := _env(draft, command):
+        entry["env"] = env
+    entry.update(_surroundings(draft))
+    _note_wrappers(draft, words)
+    return entry
+
+
+def split(text: str, *, is_windows: bool) -> list[str]:
+    """The words of a command line. Raises ValueError where a quote is not closed."""
+    if not is_windows and not _WINDOWS_PATH.search(text):
+        return shlex.split(text)
+    return [re.sub(r'^(["\'])(.*)\1$', r"\2", word) for word in shlex.split(text, posix=False)]
+
+
+def plain_words(draft: Draft, command: Given) -> list[str]:
+    """Command and arguments as they stand in the file, as far as they are texts; nothing is noted."""
+    value = command.value
+    if isinstance(value, dict):
+        value = [value.get("path", value.get("command")), *_listed(value.get("args"))]
+    words = [word for word in _listed(value) if isinstance(word, str)]
+    args = [arg for given in draft.all(Field.ARGS) for arg in _listed(given.value) if isinstance(arg, str)]
+    return [*(words[0].split() if len(words) == 1 and not args and words[0].split() else words), *args]
+
+
+def _listed(value: object) -> list[object]:
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def _words(draft: Draft, command: Given) -> list[tuple[str, object]]:
+    """The command and those of its arguments that stand in the same field, each with its place."""
+    value = command.value
+    if isinstance(value, dict):  # Zed's old form
+        return _object(draft, command.name, value)
+    if isinstance(value, list):
+        return [(f"{command.name}[{i}]", word) for i, word in enumerate(value)]
+    text = draft.plain(command.name, value)
+    if text is None or not text.strip():
+        raise UnusableError(command.name, "is not a command")
+    return [(command.name, word) for word in _separated(draft, command.name, text)]
+
+
+def _object(draft: Draft, name: str, value: Mapping[str, object]) -> list[tuple[str, object]]:
+    path = next((value[key] for key in ("path", "command") if key in value), None)
+    if not isinstance(path, str) or not path.strip():
+        raise UnusableError(f"{name}.path", "is not a command")
+    for key in value:
+        if key not in ("path", "command", "args", "env"):
+            draft.note(f"{name}.{key}", "has no counterpart here and is left out")
+    return [(f"{name}.path", path), *((f"{name}.args[{i}]", arg) for i, arg in enumerate(_listed(value.get("args"))))]
+
+
+def _separated(draft: Draft, name: str, text: str) -> list[str]:
+    """The words of a command that may be a whole command line, as far as nothing says that it is one path."""
+    is_windows = draft.context.machine.platform == "win32"
+    if not re.search(r"\s", text.strip()) or draft.take(Field.ARGS) or _is_path(text, is_windows=is_windows):
+        return [text]
+    try:
+        words = split(text, is_windows=is_windows)
+    except ValueError:
+        draft.note(name, "has a quote that is not closed, and is taken as one word")
+        return [text]
+    draft.note(name, f"was one text; it becomes a command and {len(words) - 1} arguments")
+    return words
+
+
+def _is_path(text: str, *, is_windows: bool) -> bool:
+    if _WINDOWS_PROGRAM.fullmatch(text) or re.fullmatch(r"/.*\.app/[^-]*", text):
+        return True
+    if is_windows and text.startswith(("\\\\", "//")):
+        return False  # to look would mean to log in to that machine
+    try:
+        return text.startswith("/") and Path(text).is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def _command(draft: Draft, word: tuple[str, object]) -> str:
+    name, value = word
+    text = draft.text(name, value)
+    if text is None or not text.strip():
+        raise UnusableError(name, "is not a command")
+    machine = draft.context.machine
+    if re.match(r"~[/\\]", text):
+        home = "${USERPROFILE}" if machine.platform == "win32" else "${HOME}"
+        return home + text[1:]
+    if _RELATIVE.match(text):
+        return _relative(draft, name, text)
+    return text
+
+
+def _relative(draft: Draft, name: str, text: str) -> str:
+    if draft.context.source.scope is Scope.USER:
+        draft.note(name, "is relative to wherever the tool was started; write the whole path")
+        return text
+    separator = "\\" if "\\" in text else "/"
+    base = str(draft.context.machine.project).replace("${", "$${")
+    return base + separator + re.sub(r"^(?:\.[/\\])+", "", text)
+
+
+def _arguments(draft: Draft) -> list[tuple[str, object]]:
+    given = draft.take(Field.ARGS)
+    if given is None:
+        return []
+    if isinstance(given.value, str):
+        is_windows = draft.context.machine.platform == "win32"
+        draft.note(given.name, "is text and not a list; it is split at its spaces")
+        try:
+            return [(given.name, word) for word in split(given.value, is_windows=is_windows)]
+        except ValueError:
+            return [(given.name, given.value)]
+    if isinstance(given.value, list):
+        return [(f"{given.name}[{i}]", arg) for i, arg in enumerate(given.value)]
+    draft.note(given.name, f"is {kind(given.value)} and not a list, and is left out")
+    return []
+
+
+def _args(draft: Draft, args: list[tuple[str, object]]) -> list[str]:
+    texts = (draft.text(name, arg) for name, arg in args)
+    return [text for text in texts if text is not None]
+
+
+def _env(draft: Draft, command: Given) -> dict[str, str]:
+    env: dict[str, str] = {}
+    for given in _environments(draft, command):
+        variables = members(given.value)
+        if variables is None:
+            draft.note(given.name, f"is {kind(given.value)} and not an object, and is left out")
+        for name, value in (variables or {}).items():
+            _set_variable(draft, env, f"{given.name}.{name}", name, value)
+    for given in draft.all(Field.ENV_NAMES):
+        for name in _names(draft, given):
+            env.setdefault(name, f"${{{name}}}")
+    return env
+
+
+def _environments(draft: Draft, command: Given) -> list[Given]:
+    found = [given for given in draft.all(Field.ENV) if given.value is not None]
+    if isinstance(command.value, dict) and command.value.get("env"):
+        found.append(Given(f"{command.name}.env", command.value["env"]))
+    return found
+
+
+def _set_variable(draft: Draft, env: dict[str, str], field: str, name: str, value: object) -> None:
+    if not re.fullmatch(VARIABLE_NAME, name):
+        draft.note(field, "is not a valid name of a variable and is left out")
+    elif value is None or (value == "" and draft.context.adapter.passes_empty):
+        if draft.context.adapter.passes_empty and re.fullmatch(r"[A-Za-z_]\w*", name):
+            env[name] = f"${{{name}}}"
+        else:
+            draft.note(field, "is null and left out")
+    elif (text := draft.text(field, value, env_name=name)) is not None:
+        env[name] = text
+
+
+def _names(draft: Draft, given: Given) -> list[str]:
+    """Names of variables to pass on, as texts or as objects with a `name`."""
+    names: list[str] = []
+    for i, each in enumerate(_listed(given.value)):
+        name = each.get("name") if isinstance(each, dict) else each
+        if isinstance(name, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            names.append(name)
+            for key, value in each.items() if isinstance(each, dict) else ():
+                if key != "name" and value not in (None, "local"):
+                    draft.note(f"{given.name}[{i}].{key}", "has no counterpart here and is left out")
+        else:
+            draft.note(f"{given.name}[{i}]", "is not a valid name of a variable and is left out")
+    return names
+
+
+def _surroundings(draft: Draft) -> dict[str, object]:
+    entry: dict[str, object] = {}
+    if (given := draft.take(Field.CWD)) and (cwd := draft.text(given.name, given.value)):
+        entry["cwd"] = cwd
+        if is_relative(cwd) and draft.context.source.scope is Scope.USER:
+            draft.note(given.name, "is relative; here that is to the config file, not to where the tool was started")
+    if given := draft.take(Field.ENV_FILE):
+        files = [draft.text(given.name, each) for each in _listed(given.value)]
+        if paths := [path for path in files if path]:
+            entry["env_file"] = paths if len(paths) > 1 else paths[0]
+            relative = any(map(is_relative, paths)) and draft.context.source.scope is Scope.USER
+            draft.note(given.name, "becomes `env_file`: it has to exist" + "; relative to the config" * relative)
+    return entry
+
+
+def is_relative(path: str) -> bool:
+    """Tell whether a path of an entry starts at the config that it is in."""
+    return not re.match(r"[/\\~]|[A-Za-z]:|\$\{|%", path)
+
+
+def _note_wrappers(draft: Draft, words: list[tuple[str, object]]) -> None:
+    given = draft.take(Field.ARGS)
+    args = [*(word for _, word in words[1:]), *(_listed(given.value) if given else [])]
+    for arg in args:
+        if isinstance(arg, str) and re.fullmatch(r"mcp-remote(?:@.*)?", arg):
+            draft.note("", "starts `mcp-remote` to reach a server over HTTP; `url` does that without a program")
+    name = re.split(r"[/\\]", str(words[0][1]))[-1].lower().removesuffix(".exe")
+    is_read = Syntax.SHELL in draft.context.adapter.variables
+    for arg in args if name not in _SHELLS and not is_read else ():
+        if isinstance(arg, str) and "$(" in arg:
+            draft.note("args", "contain `$(`, which stays plain text: nothing runs it")

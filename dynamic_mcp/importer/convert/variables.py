@@ -1,0 +1,259 @@
+"""Every tool's way to write a variable, brought into ours: `${VAR}` and `${VAR:-default}`.
+
+What a tool does not expand is literal text, and stays so: our `${` is escaped. Commands in values are never run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from dynamic_mcp.importer.adapter import Syntax
+from dynamic_mcp.importer.model import Machine, Scope
+
+_DEFAULT = r"(?:\$\{[^{}]*\}|[^}])*"
+_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+_PATTERNS: dict[Syntax, str] = {
+    Syntax.ACTIONS: r"\$\{\{\s*(?:secrets|inputs|env)\.(?P<ACTIONS>[^{}\s]+)\s*\}\}",
+    Syntax.MUSTACHE: r"\{\{\s*(?P<MUSTACHE>[A-Za-z_]\w*)\s*\}\}",
+    Syntax.ENV: rf"\$\{{env:(?P<ENV>[^{{}}:]+)(?::-?(?P<env_default>{_DEFAULT}))?\}}",
+    Syntax.INPUT: r"\$\{input:(?P<INPUT>[^{}]+)\}",
+    Syntax.FILE: r"\$\{file:(?P<FILE>[^{}]+)\}",
+    Syntax.CMD: r"\$\{cmd:(?P<CMD>[^{}]*)\}",
+    Syntax.EDITOR: (
+        r"\$\{(?P<EDITOR>workspaceFolder|workspaceRoot|workspaceFolderBasename|userHome|cwd|pathSeparator|/"
+        r"|(?:workspaceFolder|config|command):[^{}]*)\}"
+    ),
+    Syntax.DEFAULT: rf"\$\{{(?P<DEFAULT>{_NAME}):-(?P<default>{_DEFAULT})\}}",
+    Syntax.DASH: rf"\$\{{(?P<DASH>{_NAME})-(?P<dash_default>{_DEFAULT})\}}",
+    Syntax.BRACES: rf"\$\{{(?P<BRACES>{_NAME})\}}",
+    Syntax.LENIENT: rf"\$\{{(?P<LENIENT>{_NAME})\}}",
+    Syntax.CURLY: r"\{env:(?P<CURLY>[^{}]+)\}",
+    Syntax.CURLY_FILE: r"\{file:(?P<CURLY_FILE>[^{}]+)\}",
+    Syntax.SHELL: r"(?P<SHELL>\$\((?:[^()]|\([^()]*\))*\))",
+    Syntax.POWERSHELL: rf"\$env:(?P<POWERSHELL>{_NAME})",
+    Syntax.DOLLAR: rf"\$(?P<DOLLAR>{_NAME})",
+    Syntax.PERCENT: rf"%(?P<PERCENT>{_NAME})%",
+}
+_ECHO = re.compile(rf"\$\(\s*echo\s+\"?\$\{{?({_NAME})\}}?\"?\s*\)")
+_NO_VARIABLE = re.compile(r"[^A-Za-z0-9_]+")
+_TAKEN = frozenset(
+    """
+    PATH HOME USER USERNAME LOGNAME SHELL PWD OLDPWD TERM LANG TZ TMPDIR TEMP TMP DISPLAY HOSTNAME UID EUID SHLVL
+    EDITOR VISUAL PAGER MAIL USERPROFILE APPDATA LOCALAPPDATA PROGRAMDATA SYSTEMROOT WINDIR COMSPEC
+    """.split()  # noqa: SIM905 -- a list of fifty strings is harder to read
+)
+
+
+@dataclass(frozen=True)
+class Input:
+    """Something that a tool asks its user for."""
+
+    id: str
+    is_secret: bool = False
+    default: str | None = None
+    is_known: bool = True
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What a reference in one server may refer to.
+
+    `own` are the variables that the server itself is given. `is_unset_empty` tells whether the tool makes nothing of
+    a variable that is not set, instead of leaving the reference as it is.
+    """
+
+    machine: Machine
+    scope: Scope
+    tool: str
+    server: str
+    inputs: Mapping[str, Input] = field(default_factory=dict)
+    own: frozenset[str] = frozenset()
+    is_unset_empty: bool = False
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text in our syntax, what is to be said about it, and the variables that the tool itself used to fill in."""
+
+    text: str
+    remarks: tuple[str, ...] = ()
+    exports: tuple[str, ...] = ()
+
+
+def variable(*words: str) -> str:
+    """A name for a variable, made of words: `gh-token` is `GH_TOKEN`. Never the name of one that a system uses."""
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", "_".join(words))
+    name = _NO_VARIABLE.sub("_", spaced).strip("_").upper()
+    if not name:
+        return "VALUE"
+    if name in _TAKEN:
+        return f"INPUT_{name}"
+    return f"_{name}" if name[0].isdigit() else name
+
+
+def escaped(text: str) -> str:
+    """Literal text in our syntax."""
+    return text.replace("${", "$${")
+
+
+def ours(text: str, syntax: Iterable[Syntax], scene: Scene, *, field: str, env_name: str = "") -> Text:
+    """`text` of a tool with this syntax, in ours; `env_name` where the text is the value of a variable."""
+    if not any(mark in text for mark in "${%!"):
+        return Text(text)
+    return _Conversion(frozenset(syntax), scene, field, env_name).converted(text)
+
+
+class _Conversion:
+    """One text on its way; `pieces` are literal texts and, as tuples, references."""
+
+    def __init__(self, syntax: frozenset[Syntax], scene: Scene, field: str, env_name: str) -> None:
+        self._syntax = syntax
+        self._scene = scene
+        self._field = field
+        self._env_name = env_name
+        self._is_whole = False
+        self._pieces: list[str | tuple[str]] = []
+        self._remarks: list[str] = []
+        self._exports: list[str] = []
+
+    def converted(self, text: str) -> Text:
+        if Syntax.BANG in self._syntax and text.startswith("!") and len(text) > 1:
+            self._is_whole = True
+            self._command(text)
+        else:
+            self._references(text)
+        return Text(self._joined(), _once(self._remarks), _once(self._exports))
+
+    def _references(self, text: str) -> None:
+        end = 0
+        for match in re.finditer(self._pattern(), text) if self._pattern() else ():
+            self._literal(text[end : match.start()])
+            self._is_whole = match[0] == text
+            self._reference(match)
+            end = match.end()
+        self._literal(text[end:])
+
+    def _pattern(self) -> str:
+        is_windows = self._scene.machine.platform == "win32"
+        used = (syntax for syntax in _PATTERNS if syntax in self._syntax)
+        return "|".join(_PATTERNS[syntax] for syntax in used if is_windows or syntax is not Syntax.PERCENT)
+
+    def _reference(self, match: re.Match[str]) -> None:
+        kind = Syntax[next(name for name, value in match.groupdict().items() if value is not None and name.isupper())]
+        content = match[kind.name].strip()
+        match kind:
+            case Syntax.DEFAULT:
+                self._variable(content, match["default"])
+            case Syntax.LENIENT if content in self._scene.own and not self._env_name:
+                self._literal(match[0])  # the program fills it in itself, as mcp-remote does
+            case Syntax.ENV:
+                self._variable(content, match["env_default"])
+            case Syntax.DASH:
+                self._variable(content, match["dash_default"])
+            case Syntax.DOLLAR:
+                self._variable(content, self._doubtful(content, match))
+            case Syntax.ACTIONS:
+                self._variable(re.split(r"[./]", content)[-1])
+            case Syntax.MUSTACHE:
+                self._asked(content, f"`{{{{{content}}}}}` is filled in for each user")
+            case Syntax.INPUT:
+                self._input(content)
+            case Syntax.FILE | Syntax.CURLY_FILE:
+                self._asked("", f"is read from the file `{content}`, which is not done here")
+            case Syntax.SHELL | Syntax.CMD:
+                self._command(match[0])
+            case Syntax.EDITOR:
+                self._editor(content)
+            case _:
+                self._variable(content)
+
+    def _variable(self, name: str, default: str | None = None) -> None:
+        if name == "CLAUDE_PROJECT_DIR" and default is None:
+            self._project(str(self._scene.machine.project))
+        elif not re.fullmatch(_NAME, name):
+            self._asked(name, f"`{name}` cannot be the name of a variable here")
+        elif default is None and self._scene.is_unset_empty:
+            self._refer(name, "")
+        else:
+            self._refer(name, default)
+
+    def _doubtful(self, name: str, match: re.Match[str]) -> str | None:
+        """Return `$name` as the default of what may be no reference at all, as in `pa$$word`."""
+        is_doubtful = name.upper() != name or match.string[: match.start()].endswith("$")
+        return f"${name}" if is_doubtful and not self._scene.is_unset_empty else None
+
+    def _refer(self, name: str, default: str | None = None) -> None:
+        if default is not None and self._syntax & {Syntax.ENV} and "${env:" in default:
+            default = re.sub(rf"\$\{{env:({_NAME})\}}", r"${\1}", default)
+        self._pieces.append((f"${{{name}}}" if default is None else f"${{{name}:-{default}}}",))
+
+    def _asked(self, name: str, reason: str, default: str | None = None) -> None:
+        """Something that only the tool could fill in: a variable for it, which the user has to set."""
+        chosen = variable(name) if name else self._place()
+        if self._is_whole and self._env_name:
+            chosen = variable(self._env_name)
+        self._remarks.append(f"{reason}: set `{chosen}`")
+        self._exports.append(chosen)
+        self._refer(chosen, default)
+
+    def _place(self) -> str:
+        """A name made of where the text is: tool, server and the last part of the field."""
+        words = (self._scene.tool, self._scene.server, self._field.rpartition(".")[2])
+        return variable(*words[1:] if words[0] == "file" else words)
+
+    def _input(self, id: str) -> None:
+        asked = self._scene.inputs.get(id, Input(id, is_known=False))
+        default = None if asked.is_secret else asked.default
+        reason = f"the tool asks for `{id}`" if asked.is_known else f"the input `{id}` is not defined"
+        if default is not None and ("}" in default or "${" in default):
+            default, reason = None, f"{reason}, and its default cannot be written here"
+        self._asked(id, reason, default)
+
+    def _command(self, text: str) -> None:
+        if match := _ECHO.fullmatch(text):
+            self._refer(match[1])
+        else:
+            self._asked("", "is the output of a command, which is never run")
+
+    def _editor(self, content: str) -> None:
+        machine = self._scene.machine
+        match content.partition(":")[0]:
+            case "userHome":
+                self._refer("USERPROFILE" if machine.platform == "win32" else "HOME")
+            case "pathSeparator" | "/":
+                self._literal("\\" if machine.platform == "win32" else "/")
+            case "workspaceFolderBasename":
+                self._project(machine.project.name)
+            case "workspaceFolder" | "workspaceRoot" | "cwd":
+                self._project(str(machine.project))
+            case _:
+                self._asked("", f"`${{{content}}}` is known to the tool only")
+
+    def _project(self, text: str) -> None:
+        if self._scene.scope is Scope.USER:
+            self._remarks.append(f"the open folder is fixed as `{text}`")
+        self._literal(text)
+
+    def _literal(self, text: str) -> None:
+        if self._pieces and isinstance(self._pieces[-1], str):
+            self._pieces[-1] += text
+        elif text:
+            self._pieces.append(text)
+
+    def _joined(self) -> str:
+        made = ""
+        for piece in self._pieces:
+            if isinstance(piece, str):
+                made += escaped(piece)
+            else:
+                # `$` before a reference would escape it, and can only be written as the default of a variable
+                text = made.rstrip("$")
+                dollars = made[len(text) :]
+                made = text + (f"${{DOLLAR:-{dollars}}}" if dollars else "") + piece[0]
+        return made
+
+
+def _once(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(texts))

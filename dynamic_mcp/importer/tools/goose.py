@@ -1,0 +1,59 @@
+"""Goose: an extension is a server, or a part of Goose; a header may refer to the extension's own variables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from dynamic_mcp.importer.model import Machine, Source
+from dynamic_mcp.importer.tools.document import Brought, Object
+
+_PARTS = ("builtin", "platform", "frontend", "inline_python")
+
+
+def bring(brought: Brought, source: Source, machine: Machine) -> None:
+    """The extensions that are servers."""
+    extensions = brought.document.get("extensions")
+    if not isinstance(extensions, dict):
+        return
+    kept: Object = {}
+    for name, extension in extensions.items():
+        server = _flat(extension) if isinstance(extension, dict) else extension
+        if not isinstance(server, dict):
+            kept[name] = server
+        elif server.get("type") in _PARTS:
+            brought.remarks.append((name, f"is `{server['type']}`, a part of Goose, and is left out"))
+        else:
+            kept[name] = _with_headers(server)
+    brought.document["extensions"] = kept
+
+
+def _flat(extension: Object) -> Object:
+    inner = extension.get("config")
+    if not isinstance(inner, dict):
+        return extension
+    return {key: value for key, value in {**extension, **inner}.items() if key != "config"}
+
+
+def _with_headers(server: Object) -> Object:
+    """A remote server's variables are for its headers only."""
+    envs, headers = server.get("envs"), server.get("headers")
+    if not server.get("uri"):
+        return server
+    values = {name: text for name, text in envs.items() if isinstance(text, str)} if isinstance(envs, dict) else {}
+    rest = {key: value for key, value in server.items() if key not in ("envs", "env_keys")}
+    if isinstance(headers, dict):
+        rest["headers"] = {
+            name: _inlined(text, values) if isinstance(text, str) else text for name, text in headers.items()
+        }
+    return rest
+
+
+def _inlined(text: str, values: Mapping[str, str]) -> str:
+    """The text with references to these values filled in; a value that looks like a reference itself is not."""
+
+    def fill(match: re.Match[str]) -> str:
+        value = values.get(match[1] or match[2], match[0])
+        return match[0] if "$" in value else value
+
+    return re.sub(r"\$(?:\{(\w+)\}|(\w+))", fill, text)

@@ -1,0 +1,117 @@
+"""Where the files of a tool are on a machine. Every system's places can be asked for on every other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from dynamic_mcp.importer.adapter import Adapter, Place
+from dynamic_mcp.importer.model import Machine, Scope
+
+_MOST_MATCHES = 200
+_WORD = re.compile(r"\{(?P<name>[A-Za-z_]+)(?:\|(?P<otherwise>[^}]*))?\}")
+
+
+def files(adapter: Adapter, machine: Machine, scopes: Collection[Scope]) -> list[tuple[Place, Path]]:
+    """The files that are there, each once, in the order of the adapter's places, and a project's nearest first."""
+    found: dict[tuple[Scope, Path], Place] = {}
+    for place in adapter.places:
+        if place.scope in scopes and machine.platform in place.systems:
+            for file in _existing(place, machine):
+                found.setdefault((place.scope, file), place)
+    return [(place, file) for (_, file), place in found.items()]
+
+
+def candidates(adapter: Adapter, machine: Machine, scopes: Collection[Scope]) -> list[tuple[Place, Path]]:
+    """The files that a tool would read if they were there; those with globs in their names are left out."""
+    made = [
+        (place, file)
+        for place in adapter.places
+        if place.scope in scopes and machine.platform in place.systems
+        if (file := path(place.path, machine)) is not None and "*" not in str(file)
+    ]
+    return list({file: (place, file) for place, file in reversed(made)}.values())[::-1]
+
+
+def path(template: str, machine: Machine) -> Path | None:
+    """The path that a template stands for; None where it starts with a variable that is not set."""
+    filled = template
+    if match := _WORD.match(template):
+        base = _base(match["name"], machine) or match["otherwise"]
+        if not base:
+            return None
+        filled = base + template[match.end() :]
+    if filled == "~" or filled.startswith(("~/", "~\\")):
+        return machine.home / filled[2:]
+    return machine.project / filled
+
+
+def _base(name: str, machine: Machine) -> str | None:
+    home, environment = str(machine.home), machine.environment
+    config = _absolute(environment.get("XDG_CONFIG_HOME")) or f"{home}/.config"
+    match name, machine.platform:
+        case "appdata", "darwin":
+            return f"{home}/Library/Application Support"
+        case "appdata", "win32":
+            return environment.get("APPDATA") or f"{home}/AppData/Roaming"
+        case "appdata" | "config", _:
+            return config
+        case "data", _:
+            return _absolute(environment.get("XDG_DATA_HOME")) or f"{home}/.local/share"
+        case "localappdata", _:
+            return environment.get("LOCALAPPDATA") or f"{home}/AppData/Local"
+        case "programdata", _:
+            return environment.get("PROGRAMDATA") or environment.get("ProgramData") or "C:/ProgramData"
+    return environment.get(name)
+
+
+def _absolute(text: str | None) -> str | None:
+    # the XDG specification: what is not absolute is to be ignored
+    return text if (text and text.startswith(("/", "~"))) or re.match(r"[A-Za-z]:[\\/]", text or "") else None
+
+
+def _existing(place: Place, machine: Machine) -> Iterator[Path]:
+    wanted = path(place.path, machine)
+    if wanted is None:
+        return
+    if "*" in place.path:
+        yield from _matches(wanted)
+        return
+    if _WORD.fullmatch(place.path) and wanted.is_dir():
+        return  # the variable names the directory, and another place the file in it
+    for file in [wanted, *(_above(wanted, machine) if place.up else ())]:
+        if _is_there(file):
+            yield file
+
+
+def _is_there(file: Path) -> bool:
+    try:
+        file.lstat()
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return False
+    except OSError:  # a directory that we may not look into: reading it says so
+        return True
+    return True
+
+
+def _above(file: Path, machine: Machine) -> Iterator[Path]:
+    """The same file in the directories above the project, as far as its repository reaches."""
+    project = machine.project
+    if not file.is_relative_to(project):
+        return
+    above = [project, *project.parents]
+    root = next((i for i, directory in enumerate(above) if _is_there(directory / ".git")), 0)
+    for directory in above[1 : root + 1]:
+        yield directory / file.relative_to(project)
+
+
+def _matches(pattern: Path) -> list[Path]:
+    """The files that a path with globs stands for, in a fixed order; a part that is `*` looks at one level only."""
+    fixed = next(i for i, part in enumerate(pattern.parts) if "*" in part)
+    base = Path(*pattern.parts[:fixed])
+    try:
+        found = sorted(base.glob("/".join(pattern.parts[fixed:])))
+    except OSError:
+        return []
+    return found[:_MOST_MATCHES]

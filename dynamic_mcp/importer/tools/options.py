@@ -1,0 +1,95 @@
+"""Tools whose servers have fields inside of fields that say how to reach them."""
+
+from __future__ import annotations
+
+from dynamic_mcp.importer.model import Machine, Source
+from dynamic_mcp.importer.tools.document import Brought, Object
+
+
+def continue_(brought: Brought, source: Source, machine: Machine) -> None:
+    """Continue: blocks of its hub are not in the file, and a file may hold one server alone."""
+    servers = brought.document.get("mcpServers")
+    if servers is None and brought.document.keys() & {"command", "url"}:
+        brought.document = {"mcpServers": {source.file.stem: brought.document}}
+    if not isinstance(servers, list):
+        return
+    kept: list[object] = []
+    for server in servers:
+        if isinstance(server, dict) and "uses" in server and not server.keys() & {"command", "url"}:
+            brought.remarks.append((str(server["uses"]), "is a block of the hub, which is not in this file"))
+        else:
+            kept.append(_with_options(brought, server))
+    brought.document["mcpServers"] = kept
+
+
+def hermes(brought: Brought, source: Source, machine: Machine) -> None:
+    """Hermes: beside the filter there are switches for the tools that read resources and prompts."""
+    servers = brought.document.get("mcp_servers")
+    if not isinstance(servers, dict):
+        return
+    changed: Object = dict(servers)
+    for name, server in servers.items():
+        tools = server.get("tools") if isinstance(server, dict) else None
+        if isinstance(server, dict) and isinstance(tools, dict):
+            off = [switch for switch in ("resources", "prompts") if tools.get(switch) is False]
+            for switch in off:
+                brought.say(name, f"tools.{switch}", "has no counterpart here and is left out")
+            rest = {key: value for key, value in tools.items() if key not in ("resources", "prompts")}
+            changed[name] = {**server, "tools": rest}
+    brought.document["mcp_servers"] = changed
+
+
+def librechat(brought: Brought, source: Source, machine: Machine) -> None:
+    """LibreChat: a key is an object that says in which header it goes, and whose it is."""
+    servers = brought.document.get("mcpServers")
+    if isinstance(servers, dict):
+        changed = {name: _with_key(brought, name, server) for name, server in servers.items()}
+        brought.document["mcpServers"] = changed
+
+
+def mistral_vibe(brought: Brought, source: Source, machine: Machine) -> None:
+    """Mistral Vibe: a key has a variable, a header and a format of its own."""
+    servers = brought.document.get("mcp_servers")
+    if isinstance(servers, list):
+        brought.document["mcp_servers"] = [_with_key_of_env(brought, server) for server in servers]
+
+
+def _with_options(brought: Brought, server: object) -> object:
+    options = server.get("requestOptions") if isinstance(server, dict) else None
+    if not isinstance(server, dict) or not isinstance(options, dict):
+        return server
+    for name in options:
+        if name != "headers":
+            reason = "is an option of the HTTP client, which has no counterpart here"
+            brought.say(str(server.get("name")), f"requestOptions.{name}", reason)
+    return {**server, "requestOptions": {"headers": options.get("headers")}}
+
+
+def _with_key(brought: Brought, name: str, server: object) -> object:
+    key = server.get("apiKey") if isinstance(server, dict) else None
+    if not isinstance(server, dict) or not isinstance(key, dict):
+        return server
+    rest = {field: value for field, value in server.items() if field != "apiKey"}
+    header = {"custom": key.get("custom_header"), "bearer": "Authorization"}.get(str(key.get("authorization_type")))
+    text = key.get("key")
+    if not (isinstance(text, str) and isinstance(header, str)):
+        brought.say(name, "apiKey", "is given by each user, or in a way of its own, and is left out: set the header")
+        return rest
+    known = rest.get("headers")
+    headers = known if isinstance(known, dict) else {}
+    return {**rest, "headers": {**headers, header: f"Bearer {text}" if header == "Authorization" else text}}
+
+
+def _with_key_of_env(brought: Brought, server: object) -> object:
+    if not isinstance(server, dict) or not isinstance(server.get("api_key_env"), str):
+        return server
+    header, form = server.get("api_key_header", "Authorization"), server.get("api_key_format", "Bearer {token}")
+    rest = {key: value for key, value in server.items() if not key.startswith("api_key_")}
+    if header == "Authorization" and form == "Bearer {token}":
+        return {**rest, "bearer_token_env_var": server["api_key_env"]}
+    if isinstance(header, str) and form == "{token}":
+        return {**rest, "env_http_headers": {header: server["api_key_env"]}}
+    brought.say(
+        str(server.get("name")), "api_key_format", f"cannot be written here: set the header `{header}` by hand"
+    )
+    return rest

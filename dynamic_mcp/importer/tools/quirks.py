@@ -1,0 +1,153 @@
+"""What data cannot say about a tool: each function brings a document into the form that its adapter describes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from dynamic_mcp.importer.adapter import Adapter
+from dynamic_mcp.importer.convert import naming
+from dynamic_mcp.importer.model import Machine, Source
+from dynamic_mcp.importer.tools import claude, goose, options
+from dynamic_mcp.importer.tools.document import Brought, Object, fill_in
+
+Quirk = Callable[[Brought, Source, Machine], None]
+
+
+def bring(adapter: Adapter, document: Object, source: Source, machine: Machine) -> Brought:
+    """The document in the form that the adapter describes."""
+    brought = Brought(dict(document))
+    if adapter.quirk:
+        QUIRKS[adapter.quirk](brought, source, machine)
+    return brought
+
+
+def _opencode(brought: Brought, source: Source, machine: Machine) -> None:
+    """Servers may stand under `mcp.servers`, beside or instead of `mcp`; switches for tools are elsewhere."""
+    mcp = brought.document.get("mcp")
+    if isinstance(mcp, dict):
+        inner = mcp.get("servers")
+        servers = {name: server for name, server in mcp.items() if not _is_section(name, server)}
+        if isinstance(inner, dict) and not _is_server(inner):
+            servers = {**servers, **inner}
+        brought.document["mcp"] = servers
+        _switch_tools(brought, servers)
+
+
+def _is_section(name: str, value: object) -> bool:
+    """Whether a member of `mcp` is a part of the later layout and no server of that name."""
+    return name in ("servers", "timeout") and not _is_server(value)
+
+
+def _is_server(value: object) -> bool:
+    if not isinstance(value, dict):
+        return False
+    is_typed = isinstance(value.get("type"), str)
+    return is_typed or isinstance(value.get("command"), (str, list)) or isinstance(value.get("url"), str)
+
+
+def _switch_tools(brought: Brought, servers: Object) -> None:
+    tools = brought.document.get("tools")
+    for pattern, is_on in tools.items() if isinstance(tools, dict) else ():
+        owners = [name for name in servers if pattern.startswith(f"{name}_")]
+        server = servers[max(owners, key=len)] if owners else None
+        if is_on is not False or not isinstance(server, dict):
+            continue
+        name = max(owners, key=len)
+        known = server.get("excludeTools")
+        excluded = [*(known if isinstance(known, list) else []), pattern.removeprefix(f"{name}_")]
+        servers[name] = {**server, "excludeTools": excluded}
+
+
+def _kilocode(brought: Brought, source: Source, machine: Machine) -> None:
+    """Before version 7 another file, with `mcpServers`, seconds, and `sse` where there is no type."""
+    _opencode(brought, source, machine)
+    servers = brought.document.get("mcpServers")
+    if isinstance(servers, dict):
+        brought.document["mcpServers"] = {name: _old_kilo(server) for name, server in servers.items()}
+
+
+def _old_kilo(server: object) -> object:
+    if not isinstance(server, dict):
+        return server
+    changed = dict(server)
+    if "timeout" in changed:
+        changed["tool_timeout_sec"] = changed.pop("timeout")
+    if "url" in changed and "type" not in changed:
+        changed["type"] = "sse"
+    return changed
+
+
+def _gemini(brought: Brought, source: Source, machine: Machine) -> None:
+    """An extension's servers may refer to where it is."""
+    if source.file.name == "gemini-extension.json":
+        separator = "\\" if machine.platform == "win32" else "/"
+        places = {"extensionPath": str(source.file.parent), "workspacePath": str(machine.project)}
+        fill_in(brought, {**places, "/": separator, "pathSeparator": separator})
+
+
+def _claude_desktop(brought: Brought, source: Source, machine: Machine) -> None:
+    """Claude Desktop starts programs only; what has a URL is a connector, or a mistake that works elsewhere."""
+    servers = brought.document.get("mcpServers")
+    for name, server in servers.items() if isinstance(servers, dict) else ():
+        if isinstance(server, dict) and server.get("url") and not server.get("command"):
+            brought.say(name, "url", "is ignored by Claude Desktop, which only starts programs; here it is used")
+
+
+def _zed(brought: Brought, source: Source, machine: Machine) -> None:
+    """An extension's servers are known to the extension; here are only its settings."""
+    servers = brought.document.get("context_servers")
+    if not isinstance(servers, dict):
+        return
+    kept: Object = {}
+    for name, server in servers.items():
+        is_defined = isinstance(server, dict) and bool(server.keys() & {"command", "url"})
+        if isinstance(server, dict) and not is_defined and server.keys() & {"settings", "source"}:
+            brought.remarks.append((name, "is brought by an extension of Zed, which has its command; it is left out"))
+        else:
+            kept[name] = server
+    brought.document["context_servers"] = kept
+
+
+def _openhands(brought: Brought, source: Source, machine: Machine) -> None:
+    """In TOML there is a list for each transport, of servers that mostly have no name but a URL."""
+    mcp = brought.document.get("mcp")
+    if not isinstance(mcp, dict):
+        return
+    listed: list[tuple[str, object]] = []
+    for key, kind in (("sse_servers", "sse"), ("shttp_servers", "http"), ("stdio_servers", "stdio")):
+        section = mcp.get(key)
+        for each in section if isinstance(section, list) else ():
+            server = {"url": each} if isinstance(each, str) else each
+            listed.append((kind, {"type": kind, **server} if isinstance(server, dict) else server))
+    urls = list(dict.fromkeys(url for _, server in listed if (url := _nameless_url(server))))
+    by_url = dict(zip(urls, naming.names_by_address(urls), strict=True))
+    servers: Object = {}
+    for kind, server in listed:
+        given = server.get("name") if isinstance(server, dict) else None
+        name = given if isinstance(given, str) and given else by_url.get(_nameless_url(server), kind)
+        servers[naming.free(name, servers)] = server
+    brought.document = {"mcpServers": servers}
+
+
+def _nameless_url(server: object) -> str:
+    """Return the URL of a server without a name, else nothing."""
+    if not isinstance(server, dict) or server.get("name"):
+        return ""
+    url = server.get("url")
+    return url if isinstance(url, str) else ""
+
+
+QUIRKS: Mapping[str, Quirk] = {
+    "claude": claude.bring,
+    "claude-desktop": _claude_desktop,
+    "continue": options.continue_,
+    "gemini": _gemini,
+    "goose": goose.bring,
+    "hermes": options.hermes,
+    "kilocode": _kilocode,
+    "librechat": options.librechat,
+    "mistral-vibe": options.mistral_vibe,
+    "opencode": _opencode,
+    "openhands": _openhands,
+    "zed": _zed,
+}
