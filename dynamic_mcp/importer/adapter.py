@@ -170,25 +170,25 @@ class Adapter:
 
 def user(*paths: str, systems: tuple[System, ...] = SYSTEMS, **options: bool) -> tuple[Place, ...]:
     """Files of the user."""
-    return _places(Scope.USER, paths, systems, options)
+    return _make_places(Scope.USER, paths, systems, options)
 
 
 def project(*paths: str, systems: tuple[System, ...] = SYSTEMS, **options: bool) -> tuple[Place, ...]:
     """Files of the project."""
-    return _places(Scope.PROJECT, paths, systems, options)
+    return _make_places(Scope.PROJECT, paths, systems, options)
 
 
 def local(*paths: str, systems: tuple[System, ...] = SYSTEMS, **options: bool) -> tuple[Place, ...]:
     """Files with what a user has for one project."""
-    return _places(Scope.LOCAL, paths, systems, options)
+    return _make_places(Scope.LOCAL, paths, systems, options)
 
 
 def at(document: object, path: str) -> list[object]:
     """The values at a JSONPath. The path is one of ours, never a foreign one."""
-    return [match.value for match in _compiled(path).find(document)]
+    return [match.value for match in _compile(path).find(document)]
 
 
-def _places(
+def _make_places(
     scope: Scope, paths: tuple[str, ...], systems: tuple[System, ...], options: Mapping[str, bool]
 ) -> tuple[Place, ...]:
     return tuple(
@@ -206,7 +206,7 @@ def _places(
 
 
 @cache
-def _compiled(path: str) -> JSONPath:
+def _compile(path: str) -> JSONPath:
     from jsonpath_ng.parser import parse
 
     return parse(path)

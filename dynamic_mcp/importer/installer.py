@@ -23,7 +23,7 @@ from dynamic_mcp.importer.model import Machine, Scope
 from dynamic_mcp.importer.tools import claude, locations
 
 _SUFFIXES = (".json", ".jsonc", ".toml", ".yaml", ".yml")
-_OF_THE_SYSTEM = ("/etc/", "/Library/", "C:/", "{programdata}", "{GEMINI_CLI_SYSTEM")
+_SYSTEM_PREFIXES = ("/etc/", "/Library/", "C:/", "{programdata}", "{GEMINI_CLI_SYSTEM")
 
 
 class Target(NamedTuple):
@@ -85,7 +85,7 @@ def installation(
     The servers that are `replaced`, by file, are switched off or taken out. Raises DynamicMcpError.
     """
     mine = target(adapter, scope, machine)
-    work = _Work(adapter, machine)
+    work = _InstallationBuilder(adapter, machine)
     # our entry comes first, so that it goes last when all is undone: what is put back is written as it is by then
     work.install(mine, start, needed)
     for there, names in (replaced or {}).items():
@@ -97,7 +97,7 @@ def installation(
 def removal(adapter: Adapter, scope: Scope, machine: Machine) -> Installation:
     """Work out what it takes to have our entry out of a tool's file. Raises DynamicMcpError."""
     mine = target(adapter, scope, machine)
-    work = _Work(adapter, machine)
+    work = _InstallationBuilder(adapter, machine)
     work.remove(mine)
     return work.done(mine)
 
@@ -142,7 +142,7 @@ def targets(adapter: Adapter, scopes: Collection[Scope], machine: Machine) -> li
 
 def is_writable(place: Place, file: Path) -> bool:
     """Tell whether a file is the tool's own, the user's to change, and of a kind that can be changed."""
-    is_own = not (place.borrowed or place.ambiguous or place.path.startswith(_OF_THE_SYSTEM))
+    is_own = not (place.borrowed or place.ambiguous or place.path.startswith(_SYSTEM_PREFIXES))
     return is_own and file.suffix in _SUFFIXES
 
 
@@ -162,7 +162,7 @@ class _Servers:
         return self._made.get(self.place(name))
 
     def all(self) -> dict[str, object]:
-        return dict(_named(self._made.get(self._container)))
+        return dict(_iter_servers(self._made.get(self._container)))
 
     def place(self, name: str) -> Keys:
         """Return where a server of this name is, or would be."""
@@ -207,7 +207,7 @@ class _File:
         return Change(self.file, self.data, after, tuple(self._edits)) if self._edits and after != self.data else None
 
 
-class _Work:
+class _InstallationBuilder:
     """The files of a tool while they are being changed."""
 
     def __init__(self, adapter: Adapter, machine: Machine) -> None:
@@ -223,7 +223,7 @@ class _Work:
         self._withheld: list[str] = []
 
     def install(self, mine: Target, start: Sequence[str], needed: Collection[str]) -> None:
-        file, servers = self._opened(mine)
+        file, servers = self._open(mine)
         if file.data is None and servers.shape.must_be_there:
             raise DynamicMcpError(
                 f"{self._adapter.title} has no `{mine.file}` yet, and making one would change what it reads",
@@ -239,12 +239,12 @@ class _Work:
             file.put(path, {**wanted, **servers.shape.shown, **asking}, is_ours=True)
         else:
             self._update(file, path, old, {**wanted, **servers.shape.shown}, servers.shape)
-            _ask(file, path, old, asking)
+            _request_variables(file, path, old, asking)
         (self._asked_for if asking else self._withheld).extend(withheld)
 
     def replace(self, there: Target, name: str) -> None:
         """Switch a server off, or take it out where the tool has no switch."""
-        file, servers = self._opened(there)
+        file, servers = self._open(there)
         path, server, shape = servers.place(name), servers.get(name), servers.shape
         if server is NOTHING or name == NAME:
             self._missing.append(name)
@@ -264,7 +264,7 @@ class _Work:
             self._out.append(name)
 
     def remove(self, mine: Target) -> None:
-        file, servers = self._opened(mine)
+        file, servers = self._open(mine)
         if servers.get(NAME) is not NOTHING:
             file.drop(servers.place(NAME))
 
@@ -274,7 +274,7 @@ class _Work:
             Diff(file.file, file.before.text, file.made.text, self._servers[file.file])
             for file in self._files.values()
         ]
-        _, servers = self._opened(mine)
+        _, servers = self._open(mine)
         return Installation(
             mine.file,
             tuple(changes),
@@ -287,7 +287,7 @@ class _Work:
             remark=servers.shape.remark,
         )
 
-    def _opened(self, there: Target) -> tuple[_File, _Servers]:
+    def _open(self, there: Target) -> tuple[_File, _Servers]:
         file = self._files.get(there.file) or self._files.setdefault(there.file, _File(there.file))
         servers = _Servers(self._adapter, there.place, file.made, self._machine)
         self._servers.setdefault(there.file, {}).update(servers.all())
@@ -303,7 +303,7 @@ class _Work:
                 file.put((*path, key), value)
 
 
-def _ask(file: _File, path: Keys, old: Mapping[str, object], asking: Mapping[str, object]) -> None:
+def _request_variables(file: _File, path: Keys, old: Mapping[str, object], asking: Mapping[str, object]) -> None:
     """Add the variables to those that an entry asks for already."""
     for key, value in asking.items():
         there = old.get(key)
@@ -314,7 +314,7 @@ def _ask(file: _File, path: Keys, old: Mapping[str, object], asking: Mapping[str
                 file.put((*path, key, name), reference)
 
 
-def _named(servers: object) -> Iterator[tuple[str, object]]:
+def _iter_servers(servers: object) -> Iterator[tuple[str, object]]:
     if isinstance(servers, dict):
         yield from servers.items()
     for number, each in enumerate(servers if isinstance(servers, list) else ()):

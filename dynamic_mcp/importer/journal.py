@@ -44,7 +44,7 @@ class Journal:
 
     def do(self, what: str, about: str, when: str, changes: Sequence[Change]) -> Deed:
         """Note the changes, with backups, and make them. Raises FileError, and then nothing is changed."""
-        deed, folder = self._noted(what, about, when, changes)
+        deed, folder = self._record(what, about, when, changes)
         done: list[Change] = []
         try:
             for number, change in enumerate(changes):
@@ -52,17 +52,17 @@ class Journal:
                     change.file, change.after, expected=change.before, is_private=change.is_private
                 )
                 done.append(change)
-                _note_made(folder, number, made)
+                _record_directories(folder, number, made)
         except DynamicMcpError:
             for number, change in reversed(list(enumerate(done))):
-                _restore(change.file, change.before, change.after, _note(folder), number)
-            self._mark(deed.id)
+                _restore(change.file, change.before, change.after, _load(folder), number)
+            self._mark_undone(deed.id)
             raise
         return deed
 
     def deeds(self) -> list[Deed]:
         """Return all deeds, the latest first."""
-        found = [self._deed(folder) for folder in self._folders()]
+        found = [self._load_entry(folder) for folder in self._folders()]
         return [deed for deed in reversed(found) if deed is not None]
 
     def deed(self, id: str | None, about: str | None = None) -> Deed:
@@ -82,29 +82,29 @@ class Journal:
         Raises FileError, and then that file is as it was.
         """
         folder = self._folder / deed.id
-        note = _note(folder)
+        note = _load(folder)
         words: list[str] = []
-        for number, change in reversed(list(enumerate(_changes(folder, note)))):
+        for number, change in reversed(list(enumerate(_load_changes(folder, note)))):
             made = undoing(change, note["changes"][number]["after"])
             if made.is_exact:
                 _restore(change.file, change.before, made.now or b"", note, number)
             elif made.after != made.now:
                 files.write_bytes(change.file, made.after or b"", expected=made.now)
             words += [] if change.is_silent else made.done()
-        self._mark(deed.id)
+        self._mark_undone(deed.id)
         return words
 
     def preview(self, deed: Deed) -> list[str]:
         """Say what undoing a deed would do to each file. Raises FileError."""
         folder = self._folder / deed.id
-        note = _note(folder)
+        note = _load(folder)
         return [
             word
-            for number, change in reversed(list(enumerate(_changes(folder, note))))
+            for number, change in reversed(list(enumerate(_load_changes(folder, note))))
             for word in (() if change.is_silent else undoing(change, note["changes"][number]["after"]).planned())
         ]
 
-    def _noted(self, what: str, about: str, when: str, changes: Sequence[Change]) -> tuple[Deed, Path]:
+    def _record(self, what: str, about: str, when: str, changes: Sequence[Change]) -> tuple[Deed, Path]:
         number = max((int(folder.name) for folder in self._folders()), default=0) + 1
         folder = self._folder / str(number)
         try:
@@ -118,34 +118,34 @@ class Journal:
                 "what": what,
                 "about": about,
                 "when": when,
-                "changes": [_written(change) for change in changes],
+                "changes": [_encode(change) for change in changes],
             }
             _save(folder, note)
         except OSError as exc:
             raise files.FileError(folder, f"no backup can be made: {(exc.strerror or str(exc)).lower()}") from exc
         for old in list(self._folders())[:-MOST_DEEDS]:
             shutil.rmtree(old, ignore_errors=True)
-        return Deed(str(number), what, about, when, _shown_files(changes)), folder
+        return Deed(str(number), what, about, when, _listed_files(changes)), folder
 
-    def _mark(self, id: str) -> None:
+    def _mark_undone(self, id: str) -> None:
         folder = self._folder / id
-        _save(folder, {**_note(folder), "is_undone": True})
+        _save(folder, {**_load(folder), "is_undone": True})
 
     def _folders(self) -> Iterator[Path]:
         if self._folder.is_dir():
             names = [each.name for each in self._folder.iterdir() if re.fullmatch(r"[1-9]\d{0,8}", each.name)]
             yield from (self._folder / name for name in sorted(names, key=int))
 
-    def _deed(self, folder: Path) -> Deed | None:
+    def _load_entry(self, folder: Path) -> Deed | None:
         try:
-            note = _note(folder)
+            note = _load(folder)
             places = tuple(Path(change["file"]) for change in note["changes"] if not change["is_silent"])
             return Deed(folder.name, note["what"], note["about"], note["when"], places, note.get("is_undone", False))
         except (OSError, ValueError, KeyError, TypeError):
             return None  # a command was killed before it did anything
 
 
-def _shown_files(changes: Sequence[Change]) -> tuple[Path, ...]:
+def _listed_files(changes: Sequence[Change]) -> tuple[Path, ...]:
     return tuple(change.file for change in changes if not change.is_silent)
 
 
@@ -159,7 +159,7 @@ def _restore(file: Path, before: bytes | None, now: bytes, note: Mapping[str, An
         file.chmod(written["mode"])
 
 
-def _written(change: Change) -> dict[str, object]:
+def _encode(change: Change) -> dict[str, object]:
     mode = change.file.stat().st_mode & 0o7777 if change.before is not None else None
     return {
         "file": str(change.file.absolute()),
@@ -176,7 +176,7 @@ def _written(change: Change) -> dict[str, object]:
     }
 
 
-def _changes(folder: Path, note: Mapping[str, Any]) -> list[Change]:
+def _load_changes(folder: Path, note: Mapping[str, Any]) -> list[Change]:
     return [
         Change(
             Path(each["file"]),
@@ -198,14 +198,14 @@ def _changes(folder: Path, note: Mapping[str, Any]) -> list[Change]:
     ]
 
 
-def _note_made(folder: Path, number: int, made: list[Path]) -> None:
+def _record_directories(folder: Path, number: int, made: list[Path]) -> None:
     if made:
-        note = _note(folder)
+        note = _load(folder)
         note["changes"][number]["made"] = [str(directory) for directory in made]
         _save(folder, note)
 
 
-def _note(folder: Path) -> dict[str, Any]:
+def _load(folder: Path) -> dict[str, Any]:
     note: dict[str, Any] = json.loads(read_bytes(folder / "deed.json"))
     return note
 

@@ -49,12 +49,12 @@ def read_tool(adapter: Adapter, scopes: Collection[Scope] | None, machine: Machi
 
     Without scopes, the project's files count where they have a server or cannot be read, else the user's.
     """
-    return [reading for _, reading in _readings(adapter, scopes, machine)]
+    return [reading for _, reading in _read_scopes(adapter, scopes, machine)]
 
 
 def read_all(machine: Machine, scopes: Collection[Scope] | None = None) -> list[Reading]:
     """What the files of all tools hold; one that several tools read is the first's that finds something in it."""
-    read = [each for adapter in TOOLS for each in _readings(adapter, scopes, machine)]
+    read = [each for adapter in TOOLS for each in _read_scopes(adapter, scopes, machine)]
     owners: dict[Path, str] = {}
     for _, reading in sorted(read, key=lambda each: each[0].borrowed):
         if reading.servers or reading.error or reading.left_out:
@@ -73,23 +73,23 @@ def read_file(file: Path, machine: Machine, adapter: Adapter | None = None) -> R
     if adapter is None and looks_like_server(document.value):
         document = replace(document, value={file.stem: document.value})
     known = adapter or adapter_for(file, document.value, TOOLS, GENERIC)
-    return _read(document, known, None, source, machine)
+    return _read_document(document, known, None, source, machine)
 
 
-def _readings(adapter: Adapter, scopes: Collection[Scope] | None, machine: Machine) -> list[tuple[Place, Reading]]:
+def _read_scopes(adapter: Adapter, scopes: Collection[Scope] | None, machine: Machine) -> list[tuple[Place, Reading]]:
     if scopes is not None:
-        return [each for scope in _BY_SCOPE if scope in scopes for each in _of_scope(adapter, scope, machine)]
-    found = _of_scope(adapter, Scope.PROJECT, machine)
+        return [each for scope in _BY_SCOPE if scope in scopes for each in _read_scope(adapter, scope, machine)]
+    found = _read_scope(adapter, Scope.PROJECT, machine)
     own = [(place, each) for place, each in found if not place.borrowed and (each.servers or not place.ambiguous)]
     if not any(each.servers or each.error for _, each in own):
-        users = [*_of_scope(adapter, Scope.USER, machine), *_not_asked_for(adapter, Scope.LOCAL, machine)]
+        users = [*_read_scope(adapter, Scope.USER, machine), *_count_unrequested(adapter, Scope.LOCAL, machine)]
         return [*(each for each in own if each[1].notices), *users]
     known = {reading.source.file for _, reading in found}  # a project may be the home directory itself
-    left_out = (_not_asked_for(adapter, scope, machine, known) for scope in (Scope.LOCAL, Scope.USER))
+    left_out = (_count_unrequested(adapter, scope, machine, known) for scope in (Scope.LOCAL, Scope.USER))
     return [*found, *(each for some in left_out for each in some)]
 
 
-def _of_scope(adapter: Adapter, scope: Scope, machine: Machine) -> list[tuple[Place, Reading]]:
+def _read_scope(adapter: Adapter, scope: Scope, machine: Machine) -> list[tuple[Place, Reading]]:
     """What the files of one scope hold; of an old file beside a new one only that it is there."""
     files = locations.files(adapter, machine, (scope,))
     newer = next((file for place, file in files if not place.legacy and not place.borrowed), None)
@@ -97,23 +97,23 @@ def _of_scope(adapter: Adapter, scope: Scope, machine: Machine) -> list[tuple[Pl
     for place, file in files:
         source = Source(adapter.name, scope, file)
         if place.legacy and newer is not None:
-            readings.append((place, _superseded(source, newer)))
+            readings.append((place, _make_superseded(source, newer)))
         else:
-            reading = _reading(adapter, place, source, machine)
+            reading = _read_place(adapter, place, source, machine)
             readings.append((place, replace(reading, is_borrowed=place.borrowed)))
     return readings
 
 
-def _superseded(source: Source, newer: Path) -> Reading:
+def _make_superseded(source: Source, newer: Path) -> Reading:
     reason = f"`{source.file}` is not read, since there is the newer `{newer}`; `--file` reads it all the same"
     return Reading(source, notices=(Notice(f"{source.tool}/{source.scope.value}", shown(reason, 600)),))
 
 
-def _not_asked_for(
+def _count_unrequested(
     adapter: Adapter, scope: Scope, machine: Machine, known: Container[Path] = ()
 ) -> Iterator[tuple[Place, Reading]]:
     """Say how many servers of a scope are left out, and how to have them; not of files that are read anyway."""
-    of_scope = _of_scope(adapter, scope, machine)
+    of_scope = _read_scope(adapter, scope, machine)
     found = [(place, each) for place, each in of_scope if each.servers and each.source.file not in known]
     count = sum(len(reading.servers) for _, reading in found)
     servers = f"{count} servers are left out" if count > 1 else "1 server is left out"
@@ -123,27 +123,27 @@ def _not_asked_for(
         yield place, Reading(reading.source, notices=notices, left_out=len(reading.servers))
 
 
-def _reading(adapter: Adapter, place: Place, source: Source, machine: Machine) -> Reading:
+def _read_place(adapter: Adapter, place: Place, source: Source, machine: Machine) -> Reading:
     try:
         document = parser.load(source.file)
     except parser.UnreadableError as exc:
         return Reading(source, error=str(exc))
-    return _read(document, adapter, place, source, machine)
+    return _read_document(document, adapter, place, source, machine)
 
 
-def _read(
+def _read_document(
     document: parser.Document, adapter: Adapter, place: Place | None, source: Source, machine: Machine
 ) -> Reading:
     if not isinstance(document.value, dict):
         return Reading(source, error="holds no settings: it is not an object")
-    adapter = _at_place(adapter, place)
+    adapter = _adapt_to_place(adapter, place)
     brought = quirks.bring(adapter, document.value, source, machine)
     collected = collect(brought.document, adapter, place, switched_off(adapter, machine, source.scope))
     context = Context(adapter, source, machine, inputs(brought.document, adapter))
-    remarks = [*_doubled(document, adapter), *brought.remarks, *collected.remarks]
+    remarks = [*_relevant_remarks(document, adapter), *brought.remarks, *collected.remarks]
     notices = [context.notice(where, "", reason) for where, reason in remarks]
     if source.scope is Scope.USER:
-        _note_switched_off_here(brought, collected, adapter, machine)
+        _note_disabled_here(brought, collected, adapter, machine)
     servers: dict[str, Found] = {}
     for raw in collected.servers.values():
         result = convert(replace(raw, remarks=(*raw.remarks, *brought.about(raw.name))), context, servers)
@@ -154,14 +154,14 @@ def _read(
     return Reading(source, tuple(servers.values()), tuple(notices))
 
 
-def _note_switched_off_here(brought: Brought, collected: Collected, adapter: Adapter, machine: Machine) -> None:
+def _note_disabled_here(brought: Brought, collected: Collected, adapter: Adapter, machine: Machine) -> None:
     off = switched_off_here(adapter, machine)
     for name, raw in collected.servers.items() if off else ():
         if is_among(name, off, adapter) and not raw.is_off:
             brought.say(name, "", f"is switched off for this project in {adapter.title}; it stays on")
 
 
-def _at_place(adapter: Adapter, place: Place | None) -> Adapter:
+def _adapt_to_place(adapter: Adapter, place: Place | None) -> Adapter:
     """The tool as it reads the file at this place."""
     if place is not None and place.variables is not None:
         adapter = replace(adapter, variables=place.variables)
@@ -170,7 +170,7 @@ def _at_place(adapter: Adapter, place: Place | None) -> Adapter:
     return adapter
 
 
-def _doubled(document: parser.Document, adapter: Adapter) -> Iterator[tuple[str, str]]:
+def _relevant_remarks(document: parser.Document, adapter: Adapter) -> Iterator[tuple[str, str]]:
     """The remarks on a document that are about servers: the rest of a tool's settings is none of our business."""
     roots = {"mcp"} | {
         path.removeprefix("$.").strip("'").partition(".")[0] for path in (*adapter.servers, *adapter.fallback)

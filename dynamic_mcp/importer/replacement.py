@@ -40,7 +40,7 @@ def replacing(
     replaced: dict[Target, list[str]] = {}
     staying: list[Staying] = []
     seen: set[Key] = set()
-    for reading in _readings(adapter, machine):
+    for reading in _read_once(adapter, machine):
         there = known.get((reading.source.scope, reading.source.file))
         for found in reading.servers:
             key = key_of(found)
@@ -56,7 +56,7 @@ def replacing(
     return Replacing(replaced, tuple(staying), bool(imported))
 
 
-def _readings(adapter: Adapter, machine: Machine) -> list[Reading]:
+def _read_once(adapter: Adapter, machine: Machine) -> list[Reading]:
     """Return what the tool reads; in the home directory a project's file is the user's own."""
     readings = read_tool(adapter, tuple(Scope), machine)
     users = {each.source.file for each in readings if each.source.scope is Scope.USER}

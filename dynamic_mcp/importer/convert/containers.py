@@ -37,7 +37,7 @@ def collect(
     collected = Collected()
     for path in place.servers if place and place.servers else adapter.servers:
         for value in at(document, path):
-            _add(collected, value, path, adapter)
+            _add_servers(collected, value, path, adapter)
     if not collected.has_container:
         _look_elsewhere(collected, document, adapter)
     _switch_off(collected, document, adapter, off)
@@ -51,7 +51,7 @@ def inputs(document: object, adapter: Adapter) -> dict[str, Input]:
         for value in at(document, path):
             for each in value if isinstance(value, list) else ():
                 if isinstance(each, dict) and isinstance(each.get("id"), str):
-                    found[each["id"]] = _input(each)
+                    found[each["id"]] = _parse_input(each)
     return found
 
 
@@ -69,7 +69,7 @@ def is_among(name: str, listed: Iterable[str], adapter: Adapter) -> bool:
     return any(fnmatchcase(name, each) for each in listed)
 
 
-def _input(each: Mapping[str, object]) -> Input:
+def _parse_input(each: Mapping[str, object]) -> Input:
     default = each.get("default")
     if isinstance(default, bool):
         default = str(default).lower()
@@ -82,16 +82,16 @@ def _look_elsewhere(collected: Collected, document: Mapping[str, object], adapte
         for value in at(document, path):
             members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
             if any(looks_like_server(each) or (isinstance(each, dict) and each.keys() & _HINTS) for each in members):
-                _add(collected, value, path, adapter)
+                _add_servers(collected, value, path, adapter)
         if collected.has_container:
             return
     if adapter.is_bare and document:
         own = {name: value for name, value in document.items() if name != "$schema"}
         if own and all(map(looks_like_server, own.values())):
-            _add(collected, own, "$", adapter)
+            _add_servers(collected, own, "$", adapter)
 
 
-def _add(collected: Collected, value: object, path: str, adapter: Adapter) -> None:
+def _add_servers(collected: Collected, value: object, path: str, adapter: Adapter) -> None:
     where = path.removeprefix("$").lstrip(".").replace("'", "")
     if value is None:
         return
@@ -99,7 +99,7 @@ def _add(collected: Collected, value: object, path: str, adapter: Adapter) -> No
         collected.remarks.append((where, f"is {kind(value)} and holds no servers"))
         return
     collected.has_container = True
-    for name, server in _items(value, adapter):
+    for name, server in _iter_items(value, adapter):
         if name in collected.servers:
             if collected.servers[name].value != server:
                 collected.remarks.append((name, f"is there twice; the one in `{where}` is ignored"))
@@ -107,7 +107,7 @@ def _add(collected: Collected, value: object, path: str, adapter: Adapter) -> No
         collected.servers[name] = Raw(name, server)
 
 
-def _items(value: dict[str, object] | list[object], adapter: Adapter) -> Iterator[tuple[str, object]]:
+def _iter_items(value: dict[str, object] | list[object], adapter: Adapter) -> Iterator[tuple[str, object]]:
     if isinstance(value, dict):
         yield from ((name, server) for name, server in value.items() if name != "$schema")
         return

@@ -16,8 +16,8 @@ from dynamic_mcp.importer.convert.remote import remote
 from dynamic_mcp.importer.model import Found, Notice
 
 _SWITCHES = (Field.ENABLED, Field.DISABLED, Field.NAME, Field.DESCRIPTION)
-_OF_PROGRAMS = (Field.ARGS, Field.ENV, Field.ENV_NAMES, Field.ENV_FILE, Field.CWD)
-_OF_REMOTES = (
+_PROGRAM_FIELDS = (Field.ARGS, Field.ENV, Field.ENV_NAMES, Field.ENV_FILE, Field.CWD)
+_REMOTE_FIELDS = (
     Field.HEADERS,
     Field.HEADERS_FROM_ENV,
     Field.BEARER,
@@ -53,12 +53,12 @@ def convert(raw: Raw, context: Context, taken: Container[str]) -> Found | tuple[
         if _is_ours(draft):
             said = context.notice(raw.name, "", "is dynamic-mcp itself, and is left out: it would start itself")
             return (replace(said, is_about_us=True),)
-        entry = {**_upstream(draft), **limits(draft, is_off=raw.is_off)}
+        entry = {**_convert_upstream(draft), **limits(draft, is_off=raw.is_off)}
     except UnusableError as exc:
         draft.note(exc.field, f"{exc.reason}; the server is left out")
         return tuple(draft.notices)
     _note_never_carried(draft)
-    name, remark = naming.legal(_given_name(draft), taken)
+    name, remark = naming.legal(_choose_name(draft), taken)
     if remark:
         draft.note("", remark)
     inherits = (context.adapter.inherits or "safe") if "command" in entry else None
@@ -74,7 +74,7 @@ def _is_ours(draft: Draft) -> bool:
     )
 
 
-def _given_name(draft: Draft) -> str:
+def _choose_name(draft: Draft) -> str:
     """The key, or where keys say nothing, the field with the name."""
     given = next((given for given in draft.all(Field.NAME) if given.value not in (None, "")), None)
     if given is None:
@@ -86,25 +86,25 @@ def _given_name(draft: Draft) -> str:
     return draft.name
 
 
-def _upstream(draft: Draft) -> dict[str, object]:
+def _convert_upstream(draft: Draft) -> dict[str, object]:
     command, address = draft.take(Field.COMMAND), draft.take(*_ADDRESSES)
-    kind_of = _type(draft)
+    kind_of = _read_type(draft)
     if kind_of == "ws" or (draft.take(Field.WS_URL) and not (command or address)):
         raise UnusableError("", "websockets are not supported")
     if command is None and address is None:
-        raise UnusableError("", _missing(draft))
+        raise UnusableError("", _describe_missing(draft))
     is_remote = address is not None and (command is None or kind_of in ("http", "sse", "url"))
     if is_remote and address is not None:
-        _note_others(draft, [*draft.all(Field.COMMAND, *_OF_PROGRAMS)], "belongs to a server that is started")
+        _note_others(draft, [*draft.all(Field.COMMAND, *_PROGRAM_FIELDS)], "belongs to a server that is started")
         return remote(draft, address, kind_of if kind_of in ("http", "sse") else None)
     assert command is not None
-    _note_others(draft, [*draft.all(*_ADDRESSES, *_OF_REMOTES)], "belongs to a server that is reached over HTTP")
+    _note_others(draft, [*draft.all(*_ADDRESSES, *_REMOTE_FIELDS)], "belongs to a server that is reached over HTTP")
     if kind_of not in (None, "stdio"):
         draft.note("", "has a command but the type of a remote server; it is started")
     return program(draft, command)
 
 
-def _missing(draft: Draft) -> str:
+def _describe_missing(draft: Draft) -> str:
     is_switch = bool(draft.fields.keys() & {Field.ENABLED, Field.DISABLED}) and draft.fields.keys() <= set(_SWITCHES)
     if is_switch and not draft.waits:
         return "only switches a server on or off that is defined elsewhere"
@@ -117,7 +117,7 @@ def _note_others(draft: Draft, others: list[Given], reason: str) -> None:
             draft.note(given.name, f"{reason}, and is left out")
 
 
-def _type(draft: Draft) -> str | None:
+def _read_type(draft: Draft) -> str | None:
     """`stdio`, `http`, `sse`, `ws`, `url` for a remote server of any kind, or None where nothing is said."""
     for given in draft.all(Field.TYPE):
         if not isinstance(given.value, str) or not given.value.strip():

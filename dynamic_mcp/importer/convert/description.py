@@ -135,7 +135,7 @@ _WORDS = tuple(
 
 def describe(name: str, entry: Mapping[str, object]) -> str:
     """Make up a description; never an empty one."""
-    what = _what(entry)
+    what = _find_subject(entry)
     for word, text in _WORDS:
         if word.search(what.lower()):
             return text
@@ -159,16 +159,16 @@ def shortened(text: str) -> str:
     return line[: LONGEST - 1].rsplit(" ", 1)[0] + "…"
 
 
-def _what(entry: Mapping[str, object]) -> str:
+def _find_subject(entry: Mapping[str, object]) -> str:
     """What stands behind a server in a word: its package, image or host, else its program."""
     if package := package_of(entry):
         return package
     kind, *words = identity(entry, "").key
     if kind == "url":
-        return _host(words[0])
+        return _host_name(words[0])
     program = words[0] if words else ""
     if program in ("docker", "podman"):
-        return _image(words[1:-1]) or program
+        return _find_image(words[1:-1]) or program
     scripts = [word for word in words[1:-1] if re.search(r"\.(py|js|mjs|cjs|ts|jar|sh)$", word)]
     module = words[2] if words[1:2] == ["-m"] and len(words) > 3 else ""
     if program.startswith(("python", "node", "deno", "bun", "java", "bash", "sh")) and (module or scripts):
@@ -176,7 +176,7 @@ def _what(entry: Mapping[str, object]) -> str:
     return program
 
 
-def _image(words: list[str]) -> str:
+def _find_image(words: list[str]) -> str:
     """The image of `docker run`: the first word that is no option and no option's value."""
     rest = words[words.index("run") + 1 :] if "run" in words else []
     takes_value = ("-e", "--env", "-v", "--volume", "--mount", "-p", "--name", "--network", "--env-file", "-w", "-u")
@@ -187,7 +187,7 @@ def _image(words: list[str]) -> str:
     return ""
 
 
-def _host(url: str) -> str:
+def _host_name(url: str) -> str:
     try:
         return urlsplit(url).hostname or ""
     except ValueError:

@@ -86,7 +86,9 @@ class Draft:
             return None
         adapter, is_env = self.context.adapter, bool(env_name) or is_header
         syntax = (*adapter.variables, *(adapter.env_variables if is_env else ()))
-        scene = self._scene(is_unset_empty=adapter.empties == "everywhere" or (adapter.empties == "env" and is_env))
+        scene = self._make_scene(
+            is_unset_empty=adapter.empties == "everywhere" or (adapter.empties == "env" and is_env)
+        )
         converted = variables.ours(plain, syntax, scene, field=field, env_name=env_name)
         for remark in converted.remarks:
             self.note(field, remark)
@@ -102,7 +104,7 @@ class Draft:
                 text = str(value).lower()
                 self.note(field, "is true or false, not text; it is taken as text")
             case int() | float():
-                text = _number(value)
+                text = _format_number(value)
                 self.note(field, "is a number, not text; it is taken as text")
             case _:
                 self.note(field, f"is {kind(value)} and not text, and is left out")
@@ -112,7 +114,7 @@ class Draft:
             return None
         return text
 
-    def _scene(self, *, is_unset_empty: bool) -> Scene:
+    def _make_scene(self, *, is_unset_empty: bool) -> Scene:
         context = self.context
         return Scene(
             context.machine,
@@ -129,7 +131,7 @@ def sorted_fields(context: Context, name: str, server: Mapping[str, object]) -> 
     """The draft of a server, its fields in the order of the meanings' names in our maps; unknown ones are noted."""
     draft = Draft(context, name, {}, [])
     known = {**COMMON, **context.adapter.fields}
-    for given in _flat(server, known):
+    for given in _flatten(server, known):
         meaning = known.get(given.name)
         if isinstance(meaning, Wait):
             draft.waits.append((meaning, given))
@@ -183,18 +185,18 @@ def kind(value: object) -> str:
     return "a date"
 
 
-def _flat(server: Mapping[str, object], known: Mapping[str, Field | Wait]) -> Iterator[Given]:
+def _flatten(server: Mapping[str, object], known: Mapping[str, Field | Wait]) -> Iterator[Given]:
     nested = {name.partition(".")[0] for name in known if "." in name}
     for name, value in server.items():
         if name == "transport" and isinstance(value, dict):
-            yield from _flat(value, known)
+            yield from _flatten(value, known)
         elif name in nested and name not in known and isinstance(value, dict):
             yield from (Given(f"{name}.{inner}", each) for inner, each in value.items())
         else:
             yield Given(name, value)
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     is_whole = isinstance(value, float) and value.is_integer() and abs(value) < 1e21
     try:
         return str(int(value)) if is_whole else str(value)

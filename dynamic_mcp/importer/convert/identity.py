@@ -35,17 +35,17 @@ def identity(entry: Mapping[str, object], home: str) -> Identity:
     """What an entry of our config runs or reaches: `npx -y pkg@latest` is `npx pkg`, and `cmd /c npx` as well."""
     url = entry.get("url")
     if isinstance(url, str):
-        return Identity(("url", _canonical(url)))
-    command, words = _words(entry, home)
-    program = _name(command)
-    package = _package([program, *words])
+        return Identity(("url", _canonicalize(url)))
+    command, words = _command_words(entry, home)
+    program = _program_name(command)
+    package = _parse_package([program, *words])
     if _is_bridge(package):
-        return Identity(("url", _canonical(package[2])))
+        return Identity(("url", _canonicalize(package[2])))
     cwd = entry.get("cwd")
-    place = posixpath.normpath(_at_home(cwd, home)) if isinstance(cwd, str) else ""
+    place = posixpath.normpath(_expand_home(cwd, home)) if isinstance(cwd, str) else ""
     if package:
         return Identity((*package, place))
-    path = _at_home(command, home) if re.search(r"[/\\]", command) else ""
+    path = _expand_home(command, home) if re.search(r"[/\\]", command) else ""
     return Identity(("program", program, *words, place), path)
 
 
@@ -57,14 +57,14 @@ def package_of(entry: Mapping[str, object]) -> str:
 
 def conditions(entry: Mapping[str, object], home: str, values: Mapping[str, str]) -> frozenset[tuple[str, str, str]]:
     """What an entry gives a server to work with: variables, env files, headers; references filled in where known."""
-    found = _conditions(entry, home)
-    return frozenset((kind, name, _resolved(text, home, values)) for kind, name, text in found)
+    found = _iter_conditions(entry, home)
+    return frozenset((kind, name, _resolve(text, home, values)) for kind, name, text in found)
 
 
-def _conditions(entry: Mapping[str, object], home: str) -> Iterator[tuple[str, str, str]]:
-    env = {name: str(value) for name, value in _object(entry.get("env")).items()}
-    command, words = _words(entry, home)
-    package = _package([_name(command), *words])
+def _iter_conditions(entry: Mapping[str, object], home: str) -> Iterator[tuple[str, str, str]]:
+    env = {name: str(value) for name, value in _as_object(entry.get("env")).items()}
+    command, words = _command_words(entry, home)
+    package = _parse_package([_program_name(command), *words])
     if "url" not in entry and _is_bridge(package):
         for option, header in pairwise(package[3:]):
             if option == "--header":
@@ -76,25 +76,25 @@ def _conditions(entry: Mapping[str, object], home: str) -> Iterator[tuple[str, s
     yield from (
         ("env_file", str(i), str(file)) for i, file in enumerate(files if isinstance(files, list) else [files])
     )
-    headers = _object(entry.get("headers"))
+    headers = _as_object(entry.get("headers"))
     yield from (("header", name.lower(), str(value)) for name, value in headers.items())
 
 
-def _resolved(text: str, home: str, values: Mapping[str, str]) -> str:
+def _resolve(text: str, home: str, values: Mapping[str, str]) -> str:
     # an empty default says what the tool makes of a variable that is not set, which sets no two servers apart
-    return expand(_at_home(re.sub(r"(?<!\$)(\$\{\w+):-\}", r"\1}", text), home), values).text
+    return expand(_expand_home(re.sub(r"(?<!\$)(\$\{\w+):-\}", r"\1}", text), home), values).text
 
 
-def _object(value: object) -> Mapping[str, object]:
+def _as_object(value: object) -> Mapping[str, object]:
     return value if isinstance(value, dict) else {}
 
 
-def _words(entry: Mapping[str, object], home: str) -> tuple[str, list[str]]:
+def _command_words(entry: Mapping[str, object], home: str) -> tuple[str, list[str]]:
     """The command and its arguments, without `cmd /c`."""
     command = str(entry.get("command", ""))
     args = entry.get("args")
-    words = [_at_home(str(arg), home) for arg in args] if isinstance(args, list) else []
-    if _name(command) == "cmd" and len(words) > 1 and words[0].lower() == "/c":
+    words = [_expand_home(str(arg), home) for arg in args] if isinstance(args, list) else []
+    if _program_name(command) == "cmd" and len(words) > 1 and words[0].lower() == "/c":
         return words[1], words[2:]
     return command, words
 
@@ -104,12 +104,12 @@ def _is_bridge(package: tuple[str, ...]) -> bool:
     return package[:2] == ("npm", "mcp-remote") and len(package) > 2 and "://" in package[2]
 
 
-def _name(command: str) -> str:
+def _program_name(command: str) -> str:
     name = re.split(r"[/\\]", command)[-1]
     return re.sub(r"\.(exe|cmd|bat)$", "", name, flags=re.IGNORECASE).lower()
 
 
-def _package(words: Sequence[str]) -> tuple[str, ...]:
+def _parse_package(words: Sequence[str]) -> tuple[str, ...]:
     for kind, launchers, form in (("npm", _NPM, _NPM_PACKAGE), ("pypi", _PYPI, _PYPI_PACKAGE)):
         for launcher in launchers:
             if tuple(words[: len(launcher)]) == launcher:
@@ -121,7 +121,7 @@ def _package(words: Sequence[str]) -> tuple[str, ...]:
     return ()
 
 
-def _canonical(url: str) -> str:
+def _canonicalize(url: str) -> str:
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -132,5 +132,5 @@ def _canonical(url: str) -> str:
     return f"{parts.scheme.lower()}://{host}{parts.path.rstrip('/')}{query}"
 
 
-def _at_home(text: str, home: str) -> str:
+def _expand_home(text: str, home: str) -> str:
     return re.sub(r"^(~(?=[/\\]|$)|\$\{HOME\}|\$\{USERPROFILE\})", lambda _: home, text)

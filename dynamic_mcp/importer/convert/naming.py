@@ -43,7 +43,7 @@ def names_by_address(urls: Sequence[str]) -> list[str]:
     hosts = [_host(url) for url in urls]
     names: list[str] = []
     for url, host in zip(urls, hosts, strict=True):
-        words = _plain_path(url) if hosts.count(host) > 1 else []
+        words = _path_words(url) if hosts.count(host) > 1 else []
         names.append(free("-".join([host, *words])[:NAME_LENGTH], names))
     return names
 
@@ -61,7 +61,7 @@ def is_ours(name: str, command: str | None, args: Sequence[str], url: str | None
     """Whether a server is dynamic-mcp: by its name, or by the program that is started, directly or by a launcher."""
     if name.strip().lower() in _OURS:
         return True
-    return url is None and command is not None and _starts_us([command, *args])
+    return url is None and command is not None and _starts_dynamic_mcp([command, *args])
 
 
 def _host(url: str) -> str:
@@ -72,7 +72,7 @@ def _host(url: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "-", host).strip("-") or "server"
 
 
-def _plain_path(url: str) -> list[str]:
+def _path_words(url: str) -> list[str]:
     """Return the words of a URL's path; a part with a digit in it may be a key, and a name is shown everywhere."""
     try:
         parts = urlsplit(url).path.split("/")
@@ -81,20 +81,20 @@ def _plain_path(url: str) -> list[str]:
     return [part for part in parts if _WORD.fullmatch(part)]
 
 
-def _starts_us(words: Sequence[str]) -> bool:
+def _starts_dynamic_mcp(words: Sequence[str]) -> bool:
     while words:
-        program = _program(words[0])
+        program = _program_name(words[0])
         if program in _OURS:
             return True
         if not _LAUNCHER.fullmatch(program):
             return False
-        named, words = _launched(words[1:])
+        named, words = _parse_launcher(words[1:])
         if named in _OURS:
             return True
     return False
 
 
-def _launched(words: Sequence[str]) -> tuple[str, Sequence[str]]:
+def _parse_launcher(words: Sequence[str]) -> tuple[str, Sequence[str]]:
     """The package that options name, and the words from the program on."""
     i = 0
     while i < len(words):
@@ -104,7 +104,7 @@ def _launched(words: Sequence[str]) -> tuple[str, Sequence[str]]:
             return "", words[i + 1].split() if i + 1 < len(words) else ()
         if option in _NAMING_OPTIONS and word.startswith("-"):
             i += 0 if value else 1
-            named = _program(value or (words[i] if i < len(words) else ""))
+            named = _program_name(value or (words[i] if i < len(words) else ""))
             if named in _OURS:
                 return named, ()
         elif option in _OTHER_OPTIONS:
@@ -115,7 +115,7 @@ def _launched(words: Sequence[str]) -> tuple[str, Sequence[str]]:
     return "", ()
 
 
-def _program(word: str) -> str:
+def _program_name(word: str) -> str:
     if word.startswith("@"):  # somebody else's package of that name
         return ""
     match = _PROGRAM.fullmatch(re.split(r"[/\\]", word.strip())[-1])

@@ -146,8 +146,8 @@ class Plan:
         return {
             "output": str(self.output),
             "changed": self.is_changed,
-            "servers": [_item(item) for item in self.items],
-            "files": [_reading(reading) for reading in self.readings],
+            "servers": [_item_to_json(item) for item in self.items],
+            "files": [_reading_to_json(reading) for reading in self.readings],
             "exports": self.exports,
             "env_file": str(self.env_file) if self.env_file else None,
             "remarks": list(self.remarks),
@@ -160,7 +160,7 @@ def count(items: Sequence[Item]) -> dict[Action, int]:
     return {action: sum(item.action is action for item in items) for action in Action}
 
 
-def _item(item: Item) -> dict[str, object]:
+def _item_to_json(item: Item) -> dict[str, object]:
     source = item.found.source
     return {
         "tool": source.tool,
@@ -177,7 +177,7 @@ def _item(item: Item) -> dict[str, object]:
     }
 
 
-def _reading(reading: Reading) -> dict[str, object]:
+def _reading_to_json(reading: Reading) -> dict[str, object]:
     source = reading.source
     return {
         "tool": source.tool,

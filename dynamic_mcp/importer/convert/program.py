@@ -20,14 +20,14 @@ _SHELLS = frozenset(("sh", "bash", "zsh", "fish", "dash", "cmd", "powershell", "
 
 def program(draft: Draft, command: Given) -> dict[str, object]:
     """The fields of an entry that starts a program. Raises UnusableError."""
-    words = _words(draft, command)
-    entry: dict[str, object] = {"command": _command(draft, words[0])}
-    args = [*words[1:], *_arguments(draft)]
-    if texts := _args(draft, args):
+    words = _command_words(draft, command)
+    entry: dict[str, object] = {"command": _convert_command(draft, words[0])}
+    args = [*words[1:], *_read_arguments(draft)]
+    if texts := _convert_args(draft, args):
         entry["args"] = texts
-    if env := _env(draft, command):
+    if env := _convert_env(draft, command):
         entry["env"] = env
-    entry.update(_surroundings(draft))
+    entry.update(_convert_paths(draft))
     _note_wrappers(draft, words)
     return entry
 
@@ -43,40 +43,43 @@ def plain_words(draft: Draft, command: Given) -> list[str]:
     """Command and arguments as they stand in the file, as far as they are texts; nothing is noted."""
     value = command.value
     if isinstance(value, dict):
-        value = [value.get("path", value.get("command")), *_listed(value.get("args"))]
-    words = [word for word in _listed(value) if isinstance(word, str)]
-    args = [arg for given in draft.all(Field.ARGS) for arg in _listed(given.value) if isinstance(arg, str)]
+        value = [value.get("path", value.get("command")), *_as_list(value.get("args"))]
+    words = [word for word in _as_list(value) if isinstance(word, str)]
+    args = [arg for given in draft.all(Field.ARGS) for arg in _as_list(given.value) if isinstance(arg, str)]
     return [*(words[0].split() if len(words) == 1 and not args and words[0].split() else words), *args]
 
 
-def _listed(value: object) -> list[object]:
+def _as_list(value: object) -> list[object]:
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
-def _words(draft: Draft, command: Given) -> list[tuple[str, object]]:
+def _command_words(draft: Draft, command: Given) -> list[tuple[str, object]]:
     """The command and those of its arguments that stand in the same field, each with its place."""
     value = command.value
     if isinstance(value, dict):  # Zed's old form
-        return _object(draft, command.name, value)
+        return _object_words(draft, command.name, value)
     if isinstance(value, list):
         return [(f"{command.name}[{i}]", word) for i, word in enumerate(value)]
     text = draft.plain(command.name, value)
     if text is None or not text.strip():
         raise UnusableError(command.name, "is not a command")
-    return [(command.name, word) for word in _separated(draft, command.name, text)]
+    return [(command.name, word) for word in _separate(draft, command.name, text)]
 
 
-def _object(draft: Draft, name: str, value: Mapping[str, object]) -> list[tuple[str, object]]:
+def _object_words(draft: Draft, name: str, value: Mapping[str, object]) -> list[tuple[str, object]]:
     path = next((value[key] for key in ("path", "command") if key in value), None)
     if not isinstance(path, str) or not path.strip():
         raise UnusableError(f"{name}.path", "is not a command")
     for key in value:
         if key not in ("path", "command", "args", "env"):
             draft.note(f"{name}.{key}", "has no counterpart here and is left out")
-    return [(f"{name}.path", path), *((f"{name}.args[{i}]", arg) for i, arg in enumerate(_listed(value.get("args"))))]
+    return [
+        (f"{name}.path", path),
+        *((f"{name}.args[{i}]", arg) for i, arg in enumerate(_as_list(value.get("args")))),
+    ]
 
 
-def _separated(draft: Draft, name: str, text: str) -> list[str]:
+def _separate(draft: Draft, name: str, text: str) -> list[str]:
     """The words of a command that may be a whole command line, as far as nothing says that it is one path."""
     is_windows = draft.context.machine.platform == "win32"
     if not re.search(r"\s", text.strip()) or draft.take(Field.ARGS) or _is_path(text, is_windows=is_windows):
@@ -101,7 +104,7 @@ def _is_path(text: str, *, is_windows: bool) -> bool:
         return False
 
 
-def _command(draft: Draft, word: tuple[str, object]) -> str:
+def _convert_command(draft: Draft, word: tuple[str, object]) -> str:
     name, value = word
     text = draft.text(name, value)
     if text is None or not text.strip():
@@ -111,11 +114,11 @@ def _command(draft: Draft, word: tuple[str, object]) -> str:
         home = "${USERPROFILE}" if machine.platform == "win32" else "${HOME}"
         return home + text[1:]
     if _RELATIVE.match(text):
-        return _relative(draft, name, text)
+        return _resolve_relative(draft, name, text)
     return text
 
 
-def _relative(draft: Draft, name: str, text: str) -> str:
+def _resolve_relative(draft: Draft, name: str, text: str) -> str:
     if draft.context.source.scope is Scope.USER:
         draft.note(name, "is relative to wherever the tool was started; write the whole path")
         return text
@@ -124,7 +127,7 @@ def _relative(draft: Draft, name: str, text: str) -> str:
     return base + separator + re.sub(r"^(?:\.[/\\])+", "", text)
 
 
-def _arguments(draft: Draft) -> list[tuple[str, object]]:
+def _read_arguments(draft: Draft) -> list[tuple[str, object]]:
     given = draft.take(Field.ARGS)
     if given is None:
         return []
@@ -141,26 +144,26 @@ def _arguments(draft: Draft) -> list[tuple[str, object]]:
     return []
 
 
-def _args(draft: Draft, args: list[tuple[str, object]]) -> list[str]:
+def _convert_args(draft: Draft, args: list[tuple[str, object]]) -> list[str]:
     texts = (draft.text(name, arg) for name, arg in args)
     return [text for text in texts if text is not None]
 
 
-def _env(draft: Draft, command: Given) -> dict[str, str]:
+def _convert_env(draft: Draft, command: Given) -> dict[str, str]:
     env: dict[str, str] = {}
-    for given in _environments(draft, command):
+    for given in _env_fields(draft, command):
         variables = members(given.value)
         if variables is None:
             draft.note(given.name, f"is {kind(given.value)} and not an object, and is left out")
         for name, value in (variables or {}).items():
             _set_variable(draft, env, f"{given.name}.{name}", name, value)
     for given in draft.all(Field.ENV_NAMES):
-        for name in _names(draft, given):
+        for name in _read_names(draft, given):
             env.setdefault(name, f"${{{name}}}")
     return env
 
 
-def _environments(draft: Draft, command: Given) -> list[Given]:
+def _env_fields(draft: Draft, command: Given) -> list[Given]:
     found = [given for given in draft.all(Field.ENV) if given.value is not None]
     if isinstance(command.value, dict) and command.value.get("env"):
         found.append(Given(f"{command.name}.env", command.value["env"]))
@@ -179,10 +182,10 @@ def _set_variable(draft: Draft, env: dict[str, str], field: str, name: str, valu
         env[name] = text
 
 
-def _names(draft: Draft, given: Given) -> list[str]:
+def _read_names(draft: Draft, given: Given) -> list[str]:
     """Names of variables to pass on, as texts or as objects with a `name`."""
     names: list[str] = []
-    for i, each in enumerate(_listed(given.value)):
+    for i, each in enumerate(_as_list(given.value)):
         name = each.get("name") if isinstance(each, dict) else each
         if isinstance(name, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             names.append(name)
@@ -194,14 +197,14 @@ def _names(draft: Draft, given: Given) -> list[str]:
     return names
 
 
-def _surroundings(draft: Draft) -> dict[str, object]:
+def _convert_paths(draft: Draft) -> dict[str, object]:
     entry: dict[str, object] = {}
     if (given := draft.take(Field.CWD)) and (cwd := draft.text(given.name, given.value)):
         entry["cwd"] = cwd
         if is_relative(cwd) and draft.context.source.scope is Scope.USER:
             draft.note(given.name, "is relative; here that is to the config file, not to where the tool was started")
     if given := draft.take(Field.ENV_FILE):
-        files = [draft.text(given.name, each) for each in _listed(given.value)]
+        files = [draft.text(given.name, each) for each in _as_list(given.value)]
         if paths := [path for path in files if path]:
             entry["env_file"] = paths if len(paths) > 1 else paths[0]
             relative = any(map(is_relative, paths)) and draft.context.source.scope is Scope.USER
@@ -216,7 +219,7 @@ def is_relative(path: str) -> bool:
 
 def _note_wrappers(draft: Draft, words: list[tuple[str, object]]) -> None:
     given = draft.take(Field.ARGS)
-    args = [*(word for _, word in words[1:]), *(_listed(given.value) if given else [])]
+    args = [*(word for _, word in words[1:]), *(_as_list(given.value) if given else [])]
     for arg in args:
         if isinstance(arg, str) and re.fullmatch(r"mcp-remote(?:@.*)?", arg):
             draft.note("", "starts `mcp-remote` to reach a server over HTTP; `url` does that without a program")

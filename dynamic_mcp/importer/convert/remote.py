@@ -22,19 +22,19 @@ _UNSUPPORTED = {
 
 def remote(draft: Draft, address: Given, kind_of: str | None) -> dict[str, object]:
     """The fields of an entry that reaches a server: `kind_of` is `http`, `sse` or not known. Raises UnusableError."""
-    url = _url(draft, address)
+    url = _convert_url(draft, address)
     entry: dict[str, object] = {}
-    if found := kind_of or _type(draft, address, url):
+    if found := kind_of or _guess_type(draft, address, url):
         entry["type"] = found
     entry["url"] = url
-    if headers := _headers(draft):
+    if headers := _convert_headers(draft):
         entry["headers"] = headers
-    if oauth := _oauth(draft):
+    if oauth := _convert_oauth(draft):
         entry["oauth"] = oauth
     return entry
 
 
-def _url(draft: Draft, address: Given) -> str:
+def _convert_url(draft: Draft, address: Given) -> str:
     if not isinstance(address.value, str):
         raise UnusableError(address.name, f"is {kind(address.value)} and not a URL")
     scheme = address.value.strip().partition(":")[0].lower()
@@ -51,7 +51,7 @@ def _url(draft: Draft, address: Given) -> str:
     return url
 
 
-def _type(draft: Draft, address: Given, url: str) -> str | None:
+def _guess_type(draft: Draft, address: Given, url: str) -> str | None:
     if address in draft.fields.get(Field.HTTP_URL, ()):
         return "http"
     if re.search(r"/sse/?$", re.split(r"[?#]", url)[0]):
@@ -59,32 +59,32 @@ def _type(draft: Draft, address: Given, url: str) -> str | None:
     return draft.context.adapter.untyped
 
 
-def _headers(draft: Draft) -> dict[str, str]:
+def _convert_headers(draft: Draft) -> dict[str, str]:
     headers: dict[str, str] = {}
     for given in draft.all(Field.HEADERS):
-        for name, value in _members(draft, given).items():
+        for name, value in _read_members(draft, given).items():
             field = f"{given.name}.{name}"
             if (text := draft.text(field, value, is_header=True)) is not None:
-                _set(draft, headers, field, name, text.strip())
+                _set_header(draft, headers, field, name, text.strip())
     for given in draft.all(Field.HEADERS_FROM_ENV):
-        for name, value in _members(draft, given).items():
+        for name, value in _read_members(draft, given).items():
             field = f"{given.name}.{name}"
             if isinstance(value, str) and _NAME.fullmatch(value):
-                _set(draft, headers, field, name, f"${{{value}}}")
+                _set_header(draft, headers, field, name, f"${{{value}}}")
             else:
                 draft.note(field, "is not a valid name of a variable and is left out")
     _authorize(draft, headers)
     return headers
 
 
-def _members(draft: Draft, given: Given) -> Mapping[str, object]:
+def _read_members(draft: Draft, given: Given) -> Mapping[str, object]:
     fields = members(given.value)
     if fields is None and given.value is not None:
         draft.note(given.name, f"is {kind(given.value)} and not an object, and is left out")
     return fields or {}
 
 
-def _set(draft: Draft, headers: dict[str, str], field: str, name: str, text: str) -> None:
+def _set_header(draft: Draft, headers: dict[str, str], field: str, name: str, text: str) -> None:
     if not re.fullmatch(values.HEADER_NAME, name):
         draft.note(field, "is not a valid name of a header and is left out")
     elif re.search(r"[\r\n]", text):
@@ -109,10 +109,10 @@ def _authorize(draft: Draft, headers: dict[str, str]) -> None:
     if any(name.lower() == "authorization" for name in headers):
         draft.note(field, "is left out, since there is an `Authorization` header")
         return
-    _set(draft, headers, field, "Authorization", f"Bearer {token.strip()}")
+    _set_header(draft, headers, field, "Authorization", f"Bearer {token.strip()}")
 
 
-def _oauth(draft: Draft) -> dict[str, object]:
+def _convert_oauth(draft: Draft) -> dict[str, object]:
     oauth: dict[str, object] = {}
     for given in draft.all(
         Field.CLIENT_ID, Field.CLIENT_SECRET, Field.SCOPES, Field.REDIRECT_PORT, Field.METADATA_URL
@@ -122,7 +122,7 @@ def _oauth(draft: Draft) -> dict[str, object]:
     for given in draft.all(Field.OAUTH):
         match given.value:
             case dict():
-                _from_object(draft, oauth, given.name, given.value)
+                _add_oauth_object(draft, oauth, given.name, given.value)
             case False:
                 draft.note(given.name, "switches logins off, which has no counterpart here and is left out")
             case None | True | "oauth" | "bearer" | "none" | "":  # whether there is a login is found out
@@ -132,7 +132,7 @@ def _oauth(draft: Draft) -> dict[str, object]:
     return oauth
 
 
-def _from_object(draft: Draft, oauth: dict[str, object], where: str, settings: Mapping[str, object]) -> None:
+def _add_oauth_object(draft: Draft, oauth: dict[str, object], where: str, settings: Mapping[str, object]) -> None:
     for name, value in settings.items():
         field = f"{where}.{name}"
         meaning = OAUTH.get(re.sub(r"[_-]", "", name).lower())
@@ -177,7 +177,7 @@ def _set_scopes(draft: Draft, oauth: dict[str, object], field: str, value: objec
 def _set_port(draft: Draft, oauth: dict[str, object], field: str, value: object) -> None:
     port: object = value
     if isinstance(value, str):
-        port = _port_of(value)
+        port = _parse_port(value)
         if "://" in value and port:
             draft.note(field, "becomes the port to come back to; the path of it is ours")
     if isinstance(port, int) and not isinstance(port, bool) and 0 < port < 65536:
@@ -186,7 +186,7 @@ def _set_port(draft: Draft, oauth: dict[str, object], field: str, value: object)
         draft.note(field, "is not a local port to come back to, and is left out")
 
 
-def _port_of(text: str) -> int | None:
+def _parse_port(text: str) -> int | None:
     if text.isascii() and text.isdigit() and len(text) < 6:
         return int(text)
     try:

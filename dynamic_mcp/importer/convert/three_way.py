@@ -35,7 +35,7 @@ class Merged:
 def three_way(sides: Sides, record: Record | None, memory: Memory) -> Merged:
     """Merge one server. Without a record nobody knows who changed what, so that every difference is a conflict."""
     known = record or Record("", None, None)
-    return _merged(sides, known.read, known.written, memory, (), is_known=record is not None)
+    return _merge_value(sides, known.read, known.written, memory, (), is_known=record is not None)
 
 
 def remembered(result: object, sides: Sides, before: Print, memory: Memory) -> Print:
@@ -43,16 +43,16 @@ def remembered(result: object, sides: Sides, before: Print, memory: Memory) -> P
     if isinstance(result, Mapping) and isinstance(sides.written, Mapping):
         old = before if isinstance(before, Mapping) else {}
         return {
-            key: remembered(_of(result, key), _part(sides, key), old.get(key), memory)
-            for key in _keys(result, sides.written, old)
+            key: remembered(_member(result, key), _sides_at(sides, key), old.get(key), memory)
+            for key in _all_keys(result, sides.written, old)
         }
     return memory.print_of(result) if result == sides.written else before
 
 
-def _merged(sides: Sides, read: Print, written: Print, memory: Memory, at: Keys, *, is_known: bool) -> Merged:
+def _merge_value(sides: Sides, read: Print, written: Print, memory: Memory, at: Keys, *, is_known: bool) -> Merged:
     values = (sides.mine, sides.theirs, sides.written)
     if any(isinstance(value, Mapping) and value for value in values) and all(map(_is_object, values)):
-        return _merged_object(sides, read, written, memory, at, is_known=is_known)
+        return _merge_object(sides, read, written, memory, at, is_known=is_known)
     if _is_equal(sides.mine, sides.written) or _is_equal(sides.mine, sides.theirs):
         return Merged(sides.written, sides.written, ())
     if sides.theirs is NOTHING if not is_known else memory.print_of(sides.theirs) == read:
@@ -62,15 +62,17 @@ def _merged(sides: Sides, read: Print, written: Print, memory: Memory, at: Keys,
     return Merged(sides.mine, sides.written, (at,))
 
 
-def _merged_object(sides: Sides, read: Print, written: Print, memory: Memory, at: Keys, *, is_known: bool) -> Merged:
+def _merge_object(sides: Sides, read: Print, written: Print, memory: Memory, at: Keys, *, is_known: bool) -> Merged:
     old_read = read if isinstance(read, Mapping) else {}
     old_written = written if isinstance(written, Mapping) else {}
     mine: dict[str, object] = {}
     theirs: dict[str, object] = {}
     conflicts: list[Keys] = []
-    for key in _keys(sides.mine, sides.written, sides.theirs):
+    for key in _all_keys(sides.mine, sides.written, sides.theirs):
         inner = (*at, key)
-        part = _merged(_part(sides, key), old_read.get(key), old_written.get(key), memory, inner, is_known=is_known)
+        part = _merge_value(
+            _sides_at(sides, key), old_read.get(key), old_written.get(key), memory, inner, is_known=is_known
+        )
         conflicts += part.conflicts
         if part.mine is not NOTHING:
             mine[key] = part.mine
@@ -92,13 +94,13 @@ def _is_equal(one: object, other: object) -> bool:
     return type(one) is type(other) and one == other
 
 
-def _part(sides: Sides, key: str) -> Sides:
-    return Sides(_of(sides.mine, key), _of(sides.theirs, key), _of(sides.written, key))
+def _sides_at(sides: Sides, key: str) -> Sides:
+    return Sides(_member(sides.mine, key), _member(sides.theirs, key), _member(sides.written, key))
 
 
-def _of(value: object, key: str) -> object:
+def _member(value: object, key: str) -> object:
     return value.get(key, NOTHING) if isinstance(value, Mapping) else NOTHING
 
 
-def _keys(*values: object) -> Iterable[str]:
+def _all_keys(*values: object) -> Iterable[str]:
     return dict.fromkeys(str(key) for value in values if isinstance(value, Mapping) for key in value)

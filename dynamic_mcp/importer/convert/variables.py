@@ -121,128 +121,128 @@ class _Conversion:
     def converted(self, text: str) -> Text:
         if Syntax.BANG in self._syntax and text.startswith("!") and len(text) > 1:
             self._is_whole = True
-            self._command(text)
+            self._add_command(text)
         else:
-            self._references(text)
-        return Text(self._joined(), _once(self._remarks), _once(self._exports))
+            self._convert_references(text)
+        return Text(self._join(), _unique(self._remarks), _unique(self._exports))
 
-    def _references(self, text: str) -> None:
+    def _convert_references(self, text: str) -> None:
         end = 0
-        for match in re.finditer(self._pattern(), text) if self._pattern() else ():
-            self._literal(text[end : match.start()])
+        for match in re.finditer(self._build_pattern(), text) if self._build_pattern() else ():
+            self._add_literal(text[end : match.start()])
             self._is_whole = match[0] == text
-            self._reference(match)
+            self._convert_reference(match)
             end = match.end()
-        self._literal(text[end:])
+        self._add_literal(text[end:])
 
-    def _pattern(self) -> str:
+    def _build_pattern(self) -> str:
         is_windows = self._scene.machine.platform == "win32"
         used = (syntax for syntax in _PATTERNS if syntax in self._syntax)
         return "|".join(_PATTERNS[syntax] for syntax in used if is_windows or syntax is not Syntax.PERCENT)
 
-    def _reference(self, match: re.Match[str]) -> None:
+    def _convert_reference(self, match: re.Match[str]) -> None:
         kind = Syntax[next(name for name, value in match.groupdict().items() if value is not None and name.isupper())]
         content = match[kind.name].strip()
         match kind:
             case Syntax.DEFAULT:
-                self._variable(content, match["default"])
+                self._add_variable(content, match["default"])
             case Syntax.LENIENT if content in self._scene.own and not self._env_name:
-                self._literal(match[0])  # the program fills it in itself, as mcp-remote does
+                self._add_literal(match[0])  # the program fills it in itself, as mcp-remote does
             case Syntax.ENV:
-                self._variable(content, match["env_default"])
+                self._add_variable(content, match["env_default"])
             case Syntax.DASH:
-                self._variable(content, match["dash_default"])
+                self._add_variable(content, match["dash_default"])
             case Syntax.DOLLAR:
-                self._variable(content, self._doubtful(content, match))
+                self._add_variable(content, self._doubtful_default(content, match))
             case Syntax.ACTIONS:
-                self._variable(re.split(r"[./]", content)[-1])
+                self._add_variable(re.split(r"[./]", content)[-1])
             case Syntax.MUSTACHE:
-                self._asked(content, f"`{{{{{content}}}}}` is filled in for each user")
+                self._ask_user(content, f"`{{{{{content}}}}}` is filled in for each user")
             case Syntax.INPUT:
-                self._input(content)
+                self._add_input(content)
             case Syntax.FILE | Syntax.CURLY_FILE:
-                self._asked("", f"is read from the file `{content}`, which is not done here")
+                self._ask_user("", f"is read from the file `{content}`, which is not done here")
             case Syntax.SHELL | Syntax.CMD:
-                self._command(match[0])
+                self._add_command(match[0])
             case Syntax.EDITOR:
-                self._editor(content)
+                self._add_editor_variable(content)
             case _:
-                self._variable(content)
+                self._add_variable(content)
 
-    def _variable(self, name: str, default: str | None = None) -> None:
+    def _add_variable(self, name: str, default: str | None = None) -> None:
         if name == "CLAUDE_PROJECT_DIR" and default is None:
-            self._project(str(self._scene.machine.project))
+            self._add_project(str(self._scene.machine.project))
         elif not re.fullmatch(_NAME, name):
-            self._asked(name, f"`{name}` cannot be the name of a variable here")
+            self._ask_user(name, f"`{name}` cannot be the name of a variable here")
         elif default is None and self._scene.is_unset_empty:
-            self._refer(name, "")
+            self._add_reference(name, "")
         else:
-            self._refer(name, default)
+            self._add_reference(name, default)
 
-    def _doubtful(self, name: str, match: re.Match[str]) -> str | None:
+    def _doubtful_default(self, name: str, match: re.Match[str]) -> str | None:
         """Return `$name` as the default of what may be no reference at all, as in `pa$$word`."""
         is_doubtful = name.upper() != name or match.string[: match.start()].endswith("$")
         return f"${name}" if is_doubtful and not self._scene.is_unset_empty else None
 
-    def _refer(self, name: str, default: str | None = None) -> None:
+    def _add_reference(self, name: str, default: str | None = None) -> None:
         if default is not None and self._syntax & {Syntax.ENV} and "${env:" in default:
             default = re.sub(rf"\$\{{env:({_NAME})\}}", r"${\1}", default)
         self._pieces.append((f"${{{name}}}" if default is None else f"${{{name}:-{default}}}",))
 
-    def _asked(self, name: str, reason: str, default: str | None = None) -> None:
+    def _ask_user(self, name: str, reason: str, default: str | None = None) -> None:
         """Something that only the tool could fill in: a variable for it, which the user has to set."""
-        chosen = variable(name) if name else self._place()
+        chosen = variable(name) if name else self._fallback_name()
         if self._is_whole and self._env_name:
             chosen = variable(self._env_name)
         self._remarks.append(f"{reason}: set `{chosen}`")
         self._exports.append(chosen)
-        self._refer(chosen, default)
+        self._add_reference(chosen, default)
 
-    def _place(self) -> str:
+    def _fallback_name(self) -> str:
         """A name made of where the text is: tool, server and the last part of the field."""
         words = (self._scene.tool, self._scene.server, self._field.rpartition(".")[2])
         return variable(*words[1:] if words[0] == "file" else words)
 
-    def _input(self, id: str) -> None:
+    def _add_input(self, id: str) -> None:
         asked = self._scene.inputs.get(id, Input(id, is_known=False))
         default = None if asked.is_secret else asked.default
         reason = f"the tool asks for `{id}`" if asked.is_known else f"the input `{id}` is not defined"
         if default is not None and ("}" in default or "${" in default):
             default, reason = None, f"{reason}, and its default cannot be written here"
-        self._asked(id, reason, default)
+        self._ask_user(id, reason, default)
 
-    def _command(self, text: str) -> None:
+    def _add_command(self, text: str) -> None:
         if match := _ECHO.fullmatch(text):
-            self._refer(match[1])
+            self._add_reference(match[1])
         else:
-            self._asked("", "is the output of a command, which is never run")
+            self._ask_user("", "is the output of a command, which is never run")
 
-    def _editor(self, content: str) -> None:
+    def _add_editor_variable(self, content: str) -> None:
         machine = self._scene.machine
         match content.partition(":")[0]:
             case "userHome":
-                self._refer("USERPROFILE" if machine.platform == "win32" else "HOME")
+                self._add_reference("USERPROFILE" if machine.platform == "win32" else "HOME")
             case "pathSeparator" | "/":
-                self._literal("\\" if machine.platform == "win32" else "/")
+                self._add_literal("\\" if machine.platform == "win32" else "/")
             case "workspaceFolderBasename":
-                self._project(machine.project.name)
+                self._add_project(machine.project.name)
             case "workspaceFolder" | "workspaceRoot" | "cwd":
-                self._project(str(machine.project))
+                self._add_project(str(machine.project))
             case _:
-                self._asked("", f"`${{{content}}}` is known to the tool only")
+                self._ask_user("", f"`${{{content}}}` is known to the tool only")
 
-    def _project(self, text: str) -> None:
+    def _add_project(self, text: str) -> None:
         if self._scene.scope is Scope.USER:
             self._remarks.append(f"the open folder is fixed as `{text}`")
-        self._literal(text)
+        self._add_literal(text)
 
-    def _literal(self, text: str) -> None:
+    def _add_literal(self, text: str) -> None:
         if self._pieces and isinstance(self._pieces[-1], str):
             self._pieces[-1] += text
         elif text:
             self._pieces.append(text)
 
-    def _joined(self) -> str:
+    def _join(self) -> str:
         made = ""
         for piece in self._pieces:
             if isinstance(piece, str):
@@ -255,5 +255,5 @@ class _Conversion:
         return made
 
 
-def _once(texts: Iterable[str]) -> tuple[str, ...]:
+def _unique(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(texts))

@@ -20,42 +20,44 @@ class Vault:
     """One env file and the variables that are moved into it; a variable is one server's, so that each can change."""
 
     def __init__(self, document: Mapping[str, object], output: Path, home: str) -> None:
-        self.named = _named(document)
+        self.named = _configured_name(document)
         self.name = self.named or f"{output.stem}.env"
         self.file = place(self.name, {"HOME": home}, base=output.parent)
-        self._known = _variables(self.file)
-        self._moved: dict[str, str] = {}
-        self.values: MutableMapping[str, str] = ChainMap(self._moved, self._known)
+        self._variables_before = _read_variables(self.file)
+        self._moves: dict[str, str] = {}
+        self.values: MutableMapping[str, str] = ChainMap(self._moves, self._variables_before)
 
     def move(self, server: str, entry: Mapping[str, object], mine: Mapping[str, object] | None) -> dict[str, object]:
         """Return the entry with references in the place of its secrets; those that `mine` has are used again."""
         parts: list[tuple[Secret, str]] = []
         for secret in secrets(entry):
-            name = self._again(secret, entry, mine) or self._free(secret, server, text_at(entry, secret.path))
+            name = self._reuse_variable(secret, entry, mine) or self._new_variable(
+                secret, server, text_at(entry, secret.path)
+            )
             # the values of the file are not expanded, so that they need no escape
-            self._moved[name] = secret.value.replace("$${", "${")
+            self._moves[name] = secret.value.replace("$${", "${")
             parts.append((secret, f"${{{name}}}"))
         return rewritten(entry, parts)
 
     def used(self, servers: Mapping[str, object]) -> dict[str, str]:
         """Return what is to be written: the variables that were moved and that the servers refer to."""
         names = set(_REFERENCE.findall(json.dumps(list(servers.values()), ensure_ascii=False)))
-        changed = {name: value for name, value in self._moved.items() if self._known.get(name) != value}
+        changed = {name: value for name, value in self._moves.items() if self._variables_before.get(name) != value}
         return {name: value for name, value in changed.items() if name in names}
 
-    def _again(self, secret: Secret, entry: Mapping[str, object], mine: Mapping[str, object] | None) -> str:
+    def _reuse_variable(self, secret: Secret, entry: Mapping[str, object], mine: Mapping[str, object] | None) -> str:
         """Return the variable that stands at this place already."""
         references = _REFERENCE.findall(text_at(mine, secret.path)) if mine is not None else []
-        moved = [str(name) for name in references if name in self._known]
+        moved = [str(name) for name in references if name in self._variables_before]
         here = [each for each in secrets(entry) if each.path == secret.path]
         return moved[here.index(secret)] if len(moved) == len(here) else ""
 
-    def _free(self, secret: Secret, server: str, text: str) -> str:
+    def _new_variable(self, secret: Secret, server: str, text: str) -> str:
         """Return a name that nothing has; not one that the text refers to, which would be its own default."""
-        taken = {*self._known, *self._moved, *_REFERENCE.findall(text)}
-        own = _variable(f"{server}_{secret.name}")
-        plain = [_variable(secret.name)] if secret.path == ("env", secret.name) else []
-        numbered = (f"{own}_{number}" for number in range(2, len(self._known) + len(self._moved) + 3))
+        taken = {*self._variables_before, *self._moves, *_REFERENCE.findall(text)}
+        own = _to_variable(f"{server}_{secret.name}")
+        plain = [_to_variable(secret.name)] if secret.path == ("env", secret.name) else []
+        numbered = (f"{own}_{number}" for number in range(2, len(self._variables_before) + len(self._moves) + 3))
         return next(name for name in (*plain, own, *numbered) if name not in taken)
 
 
@@ -63,14 +65,14 @@ def updated(text: str, variables: Mapping[str, str]) -> str:
     """Return the text of an env file with these variables in it; the other lines stay."""
     from dotenv.parser import parse_stream
 
-    lines = {name: f"{name}={_quoted(value)}\n" for name, value in variables.items()}
+    lines = {name: f"{name}={_quote(value)}\n" for name, value in variables.items()}
     parts = [lines.pop(each.key or "", each.original.string) for each in parse_stream(StringIO(text))]
     if parts and lines and not parts[-1].endswith("\n"):
         parts.append("\n")
     return "".join([*parts, *lines.values()])
 
 
-def _named(document: Mapping[str, object]) -> str:
+def _configured_name(document: Mapping[str, object]) -> str:
     settings = document.get("settings")
     named = settings.get("variables_file") if isinstance(settings, Mapping) else None
     if isinstance(named, list) and named:
@@ -78,7 +80,7 @@ def _named(document: Mapping[str, object]) -> str:
     return named if isinstance(named, str) else ""
 
 
-def _variables(file: Path) -> dict[str, str]:
+def _read_variables(file: Path) -> dict[str, str]:
     try:
         return env_file(file)
     except FileNotFoundError:
@@ -87,10 +89,10 @@ def _variables(file: Path) -> dict[str, str]:
         raise ConfigError(str(file), "", "cannot be read", hint="put it right or move it away") from exc
 
 
-def _variable(text: str) -> str:
+def _to_variable(text: str) -> str:
     name = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_").upper()
     return name if name and not name[0].isdigit() else f"_{name}"
 
 
-def _quoted(value: str) -> str:
+def _quote(value: str) -> str:
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -34,15 +34,15 @@ def loads(text: str) -> tuple[dict[str, object], tuple[tuple[str, str], ...]]:
     unread: list[tuple[str, str]] = []
     joined = re.sub(r"\\\r?\n", " ", text)
     for line in joined.splitlines():
-        words = _words(line)
+        words = _split_words(line)
         if words[:2] == ["mcp", "add"] and len(words) > 2:
-            servers[words[2]] = _server(words[3:])
+            servers[words[2]] = _parse_server(words[3:])
         elif re.search(r"^[^#]*\bmcp\s+add\b", line):
             unread.append(("mcp add", _UNREAD))
     return {"mcp": servers}, tuple(unread)
 
 
-def _words(line: str) -> list[str]:
+def _split_words(line: str) -> list[str]:
     if "mcp" not in line:
         return []
     try:
@@ -51,27 +51,27 @@ def _words(line: str) -> list[str]:
         return []
 
 
-def _server(words: list[str]) -> dict[str, object]:
+def _parse_server(words: list[str]) -> dict[str, object]:
     server: dict[str, object] = {}
     waiting = list(words)
     while waiting:
         option, equals, joined = waiting.pop(0).partition("=")
         given = [joined] if equals else []
         if option in _LISTS:
-            _list(server, _LISTS[option]).extend(given or _taken(waiting))
+            _list_at(server, _LISTS[option]).extend(given or _take(waiting))
         elif option in _PAIRS:
-            name, value = _pair(given or _taken(waiting, most=2))
-            _mapping(server, _PAIRS[option])[name] = value
+            name, value = _parse_pair(given or _take(waiting, most=2))
+            _mapping_at(server, _PAIRS[option])[name] = value
         elif option in _SWITCHES and not given:
             server[_SWITCHES[option]] = True
         else:
-            values = given or _taken(waiting, most=1)
+            values = given or _take(waiting, most=1)
             key = _SINGLES.get(option, option.lstrip("-").replace("-", "_"))
-            server[key] = _number(values[0]) if values else True
+            server[key] = _parse_number(values[0]) if values else True
     return server
 
 
-def _taken(waiting: list[str], most: int | None = None) -> list[str]:
+def _take(waiting: list[str], most: int | None = None) -> list[str]:
     """Takes the words up to the next option that Crush has, and at most so many."""
     taken: list[str] = []
     while waiting and waiting[0] not in _OPTIONS and (most is None or len(taken) < most):
@@ -79,22 +79,22 @@ def _taken(waiting: list[str], most: int | None = None) -> list[str]:
     return taken
 
 
-def _number(word: str) -> object:
+def _parse_number(word: str) -> object:
     return int(word) if word.isascii() and word.isdigit() and len(word) < 16 else word
 
 
-def _pair(words: list[str]) -> tuple[str, str]:
+def _parse_pair(words: list[str]) -> tuple[str, str]:
     if len(words) == 1:
         name, _, value = words[0].partition("=")
         return name, value
     return (words[0], words[1]) if words else ("", "")
 
 
-def _list(server: dict[str, object], key: str) -> list[object]:
+def _list_at(server: dict[str, object], key: str) -> list[object]:
     found = server.setdefault(key, [])
     return found if isinstance(found, list) else []
 
 
-def _mapping(server: dict[str, object], key: str) -> dict[str, object]:
+def _mapping_at(server: dict[str, object], key: str) -> dict[str, object]:
     found = server.setdefault(key, {})
     return found if isinstance(found, dict) else {}

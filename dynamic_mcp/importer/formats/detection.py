@@ -23,9 +23,9 @@ _SIGNS = (
 
 def adapter_for(file: Path, document: object, adapters: Sequence[Adapter], generic: Adapter) -> Adapter:
     """The tool whose habits a file most likely follows."""
-    if named := _by_location(file, adapters):
+    if named := _detect_by_location(file, adapters):
         return named
-    name = _by_content(file, document)
+    name = _detect_by_content(file, document)
     by_name = {adapter.name: adapter for adapter in adapters}
     # what a file looks like says where its servers are, but not for certain what is a variable in it
     known = by_name.get(name)
@@ -35,7 +35,7 @@ def adapter_for(file: Path, document: object, adapters: Sequence[Adapter], gener
     return replace(known, variables=tuple(syntax), is_bare=True, inherits=None)
 
 
-def _by_content(file: Path, document: object) -> str:
+def _detect_by_content(file: Path, document: object) -> str:
     for path, name in _SIGNS:
         if any(isinstance(value, dict) for value in at(document, path)):
             return name
@@ -78,17 +78,17 @@ def _is_opencode(server: object) -> bool:
     )
 
 
-def _by_location(file: Path, adapters: Sequence[Adapter]) -> Adapter | None:
+def _detect_by_location(file: Path, adapters: Sequence[Adapter]) -> Adapter | None:
     """The one tool that has a file with this name in a directory with this name."""
     ending = "/".join(file.absolute().parts[-2:]).lower()
     found = {
         adapter.name: adapter
         for adapter in adapters
-        if any(_ends(place.path, ending) for place in adapter.places if not place.borrowed)
+        if any(_has_ending(place.path, ending) for place in adapter.places if not place.borrowed)
     }
     return next(iter(found.values())) if len(found) == 1 else None
 
 
-def _ends(template: str, ending: str) -> bool:
+def _has_ending(template: str, ending: str) -> bool:
     parts = re.sub(r"\{[^}]*\|([^}]*)\}", r"\1", template).lower().split("/")
     return len(parts) > 2 and "*" not in template and "/".join(parts[-2:]) == ending

@@ -44,64 +44,68 @@ class Document:
 
     def get(self, path: Keys) -> object:
         """Return the value at a path, NOTHING where there is none. Raises FileError."""
-        return at(self._parsed(self.text), path)
+        return at(self._parse(self.text), path)
 
     def put(self, path: Keys, value: object, *, order: tuple[str, ...] = ()) -> Document:
         """Put a value at a path, in JSON among its neighbours in this order. Raises FileError."""
         if order and self.language.put is edit.put:
-            return self._changed(partial(edit.put, order=order), path, value)
-        return self._changed(self.language.put, path, value)
+            return self._apply(partial(edit.put, order=order), path, value)
+        return self._apply(self.language.put, path, value)
 
     def drop(self, path: Keys) -> Document:
         """Take the value at a path out, if there is one. Raises FileError."""
         if self.get(path) is NOTHING:
             return self
-        return self._changed(self.language.drop, path)
+        return self._apply(self.language.drop, path)
 
     def data(self) -> bytes:
         """Return the bytes of the file."""
         return self.mark + self.text.encode(self.encoding)
 
-    def _changed(self, change: Callable[..., str], path: Keys, *value: object) -> Document:
+    def _apply(self, change: Callable[..., str], path: Keys, *value: object) -> Document:
         try:
             text = change(self.text if self.text.strip() else self.language.empty, path, *value)
         except (ValueError, KeyError, TypeError) as exc:
-            raise FileError(self.file, _reason(exc, self.language, path), hint=_AS_IT_WAS) from exc
+            raise FileError(self.file, _explain(exc, self.language, path), hint=_UNCHANGED_HINT) from exc
         after = Document(self.file, self.language, text, self.encoding, self.mark)
         before = self.get(())
         expected = with_value(before, path, value[0]) if value else without(before, path)
         if not is_like(after.get(()), expected):
-            raise FileError(self.file, f"`{shown(path)}` cannot be changed without changing more", hint=_AS_IT_WAS)
+            raise FileError(
+                self.file, f"`{shown(path)}` cannot be changed without changing more", hint=_UNCHANGED_HINT
+            )
         return after
 
-    def _parsed(self, text: str) -> object:
+    def _parse(self, text: str) -> object:
         if not text.strip():
             return {}
         try:
             return self.language.parse(text)
         except ValueError as exc:
-            raise FileError(self.file, _reason(exc, self.language, ()), hint=_AS_IT_WAS) from exc
+            raise FileError(self.file, _explain(exc, self.language, ()), hint=_UNCHANGED_HINT) from exc
 
 
-_AS_IT_WAS = "the file is as it was; put it right, or make the change by hand"
+_UNCHANGED_HINT = "the file is as it was; put it right, or make the change by hand"
 
 
 def document(file: Path, data: bytes | None) -> Document:
     """Return the document in some bytes; an empty one where there are none. Raises FileError."""
     data = data or b""
-    language = _language(file)
+    language = _language_of(file)
     for mark, encoding in (*_UTF_16, (codecs.BOM_UTF8, "utf-8"), (b"", "utf-8")):
         if data.startswith(mark):
             try:
                 made = Document(file, language, data[len(mark) :].decode(encoding), encoding, mark)
             except UnicodeDecodeError as exc:
-                raise FileError(file, f"byte {exc.start + 1} is not {encoding.upper()}", hint=_AS_IT_WAS) from exc
+                raise FileError(
+                    file, f"byte {exc.start + 1} is not {encoding.upper()}", hint=_UNCHANGED_HINT
+                ) from exc
             made.get(())
             return made
     raise AssertionError
 
 
-def _language(file: Path) -> Language:
+def _language_of(file: Path) -> Language:
     match file.suffix.lower():
         case ".toml":
             from dynamic_mcp.importer.formats import toml_edit
@@ -114,7 +118,7 @@ def _language(file: Path) -> Language:
     return Language("JSON", jsonc.loads, edit.put, edit.drop, "{}\n")
 
 
-def _reason(exc: Exception, language: Language, path: Keys) -> str:
+def _explain(exc: Exception, language: Language, path: Keys) -> str:
     match exc:
         case JSONDecodeError():
             return f"line {exc.lineno}, column {exc.colno}: is not JSON: {exc.msg[:1].lower()}{exc.msg[1:]}"

@@ -26,7 +26,7 @@ def read_bytes(file: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as exc:
-        raise FileError(file, f"cannot be read: {_reason(exc)}") from exc
+        raise FileError(file, f"cannot be read: {_explain(exc)}") from exc
 
 
 def write_bytes(file: Path, data: bytes, *, expected: bytes | None, is_private: bool = False) -> list[Path]:
@@ -38,12 +38,12 @@ def write_bytes(file: Path, data: bytes, *, expected: bytes | None, is_private: 
     if read_bytes(file) != expected:
         raise FileError(file, "has changed meanwhile", hint="run the command again")
     target = file.resolve()
-    made = _made(target.parent)
+    made = _make_directories(target.parent)
     try:
         _replace(target, data, is_private=is_private)
     except OSError as exc:
-        _unmake(made)
-        raise FileError(file, f"cannot be written: {_reason(exc)}") from exc
+        _remove_directories(made)
+        raise FileError(file, f"cannot be written: {_explain(exc)}") from exc
     return made
 
 
@@ -52,8 +52,8 @@ def remove(file: Path, made: list[Path]) -> None:
     try:
         file.unlink(missing_ok=True)
     except OSError as exc:
-        raise FileError(file, f"cannot be removed: {_reason(exc)}") from exc
-    _unmake(made)
+        raise FileError(file, f"cannot be removed: {_explain(exc)}") from exc
+    _remove_directories(made)
 
 
 def _replace(target: Path, data: bytes, *, is_private: bool) -> None:
@@ -63,7 +63,7 @@ def _replace(target: Path, data: bytes, *, is_private: bool) -> None:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
-            _liken(written, target, is_private=is_private)
+            _copy_attributes(written, target, is_private=is_private)
             os.fsync(file.fileno())
         written.replace(target)
     except BaseException:
@@ -71,7 +71,7 @@ def _replace(target: Path, data: bytes, *, is_private: bool) -> None:
         raise
 
 
-def _liken(written: Path, target: Path, *, is_private: bool) -> None:
+def _copy_attributes(written: Path, target: Path, *, is_private: bool) -> None:
     """Give the new file the owner, the attributes and the mode of the one that it replaces."""
     try:
         before = target.stat()
@@ -93,7 +93,7 @@ def _liken(written: Path, target: Path, *, is_private: bool) -> None:
     written.chmod(0o600 if is_private else before.st_mode & 0o7777)
 
 
-def _made(directory: Path) -> list[Path]:
+def _make_directories(directory: Path) -> list[Path]:
     missing = [each for each in (directory, *directory.parents) if not each.exists()]
     is_ours = any(directory.is_relative_to(own) for own in (paths.config_dir(), paths.state_dir()))
     try:
@@ -101,15 +101,15 @@ def _made(directory: Path) -> list[Path]:
             paths.make_private(directory)
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
-        raise FileError(directory, f"cannot be made: {_reason(exc)}") from exc
+        raise FileError(directory, f"cannot be made: {_explain(exc)}") from exc
     return missing
 
 
-def _unmake(made: list[Path]) -> None:
+def _remove_directories(made: list[Path]) -> None:
     for directory in made:
         with contextlib.suppress(OSError):  # somebody has put something there
             directory.rmdir()
 
 
-def _reason(exc: OSError) -> str:
+def _explain(exc: OSError) -> str:
     return (exc.strerror or str(exc)).lower()

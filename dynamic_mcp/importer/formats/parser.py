@@ -64,7 +64,7 @@ def decoded(data: bytes) -> str:
     except UnicodeDecodeError as exc:
         before = data[: exc.start].decode(encoding or "utf-8", errors="replace")
         name = "UTF-16" if encoding and "16" in encoding else "UTF-8"
-        raise UnreadableError(f"{_position(before, len(before))}: is not {name}") from exc
+        raise UnreadableError(f"{_describe_position(before, len(before))}: is not {name}") from exc
 
 
 def parsed(text: str, name: str) -> Document:
@@ -76,33 +76,33 @@ def parsed(text: str, name: str) -> Document:
         return Document(*crushrc.loads(text))
     if parse := _BY_SUFFIX.get(suffix):
         return parse(text)
-    return _sniffed(text)
+    return _sniff(text)
 
 
-def _json(text: str) -> Document:
+def _parse_json(text: str) -> Document:
     from dynamic_mcp.config import jsonc
     from dynamic_mcp.config.keys import path
 
     try:
         value, doubled = jsonc.parse(text)
     except JSONDecodeError as exc:
-        raise UnreadableError(f"line {exc.lineno}, column {exc.colno}: is not JSON: {_in_words(exc.msg)}") from exc
+        raise UnreadableError(f"line {exc.lineno}, column {exc.colno}: is not JSON: {_reword(exc.msg)}") from exc
     return Document(value, tuple((path(keys), _DOUBLED) for keys in doubled))
 
 
-def _json5(text: str) -> Document:
+def _parse_json5(text: str) -> Document:
     try:
-        return _json(text)
+        return _parse_json(text)
     except UnreadableError as strict:
         if len(text) > _LARGEST_JSON5 or re.search(r"\\u[dD][89a-fA-F]", text):
             raise  # it would take minutes, or take half of a surrogate pair
         try:
-            return Document(_as_json5(text))
+            return Document(_load_json5(text))
         except ValueError:
             raise strict from None
 
 
-def _as_json5(text: str) -> object:
+def _load_json5(text: str) -> object:
     import json5
 
     try:
@@ -112,7 +112,7 @@ def _as_json5(text: str) -> object:
     return value
 
 
-def _toml(text: str) -> Document:
+def _parse_toml(text: str) -> Document:
     import tomllib
 
     try:
@@ -122,47 +122,47 @@ def _toml(text: str) -> Document:
     except ValueError as exc:  # a TOMLDecodeError, or a number of thousands of digits
         found = re.search(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", str(exc), re.DOTALL)
         message = found[1] if found else str(exc)
-        where = f"line {found[2]}, column {found[3]}" if found and found[2] else _position(text, len(text))
-        raise UnreadableError(f"{where}: is not TOML: {_in_words(message)}") from exc
+        where = f"line {found[2]}, column {found[3]}" if found and found[2] else _describe_position(text, len(text))
+        raise UnreadableError(f"{where}: is not TOML: {_reword(message)}") from exc
 
 
-def _yaml(text: str) -> Document:
+def _parse_yaml(text: str) -> Document:
     from dynamic_mcp.importer.formats import yaml_text
 
     try:
         return Document(yaml_text.loads(text))
     except yaml_text.YamlError as exc:
-        raise UnreadableError(f"line {exc.line}, column {exc.column}: is not YAML: {_in_words(str(exc))}") from exc
+        raise UnreadableError(f"line {exc.line}, column {exc.column}: is not YAML: {_reword(str(exc))}") from exc
 
 
-def _sniffed(text: str) -> Document:
+def _sniff(text: str) -> Document:
     if text.lstrip("\ufeff \t\r\n")[:1] in ("{", "/"):
-        return _json5(text)
-    for parse in (_toml, _yaml):
+        return _parse_json5(text)
+    for parse in (_parse_toml, _parse_yaml):
         try:
             document = parse(text)
         except UnreadableError:
             continue
         if isinstance(document.value, dict):
             return document
-    return _json5(text)
+    return _parse_json5(text)
 
 
 _BY_SUFFIX: dict[str, Callable[[str], Document]] = {
-    "json": _json5,
-    "jsonc": _json5,
-    "json5": _json5,
-    "code-workspace": _json5,
-    "toml": _toml,
-    "yaml": _yaml,
-    "yml": _yaml,
+    "json": _parse_json5,
+    "jsonc": _parse_json5,
+    "json5": _parse_json5,
+    "code-workspace": _parse_json5,
+    "toml": _parse_toml,
+    "yaml": _parse_yaml,
+    "yml": _parse_yaml,
 }
 
 
-def _position(text: str, at: int) -> str:
+def _describe_position(text: str, at: int) -> str:
     return f"line {text.count(chr(10), 0, at) + 1}, column {at - text.rfind(chr(10), 0, at)}"
 
 
-def _in_words(message: str) -> str:
+def _reword(message: str) -> str:
     words = message.removesuffix(" at").removesuffix(" starting").replace("'", "`")
     return f"{words[:1].lower()}{words[1:]}"

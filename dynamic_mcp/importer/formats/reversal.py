@@ -35,15 +35,15 @@ class Undoing:
         """Say what is going to happen."""
         if self.is_exact:
             return [f"`{self.file}` " + ("is removed" if self.after is None else "gets its old content back")]
-        return self._said("to be taken out", "to be put back", "to be set back")
+        return self._describe("to be taken out", "to be put back", "to be set back")
 
     def done(self) -> list[str]:
         """Say what has happened."""
         if self.is_exact:
             return [f"`{self.file}` " + ("is removed" if self.after is None else "is as it was before")]
-        return self._said("taken out", "put back", "set back")
+        return self._describe("taken out", "put back", "set back")
 
-    def _said(self, *verbs: str) -> list[str]:
+    def _describe(self, *verbs: str) -> list[str]:
         if self.now == self.after:
             reason = "is gone, and stays so" if self.now is None else "is as it was before"
             if not self.staying:
@@ -93,7 +93,7 @@ class _Reversal:
 
     def reverse(self, edit: Edit) -> None:
         """Take one edit back where its value is still there; go into an object of which other parts have changed."""
-        path = self._place(edit)
+        path = self._find_path(edit)
         now = self.made.get(path)
         if is_like(now, edit.after):
             self._take_back(path, edit)
@@ -129,7 +129,7 @@ class _Reversal:
         if edit.before is NOTHING and self.made.get(path) == {}:
             self.made = self.made.drop(path)
 
-    def _place(self, edit: Edit) -> Keys:
+    def _find_path(self, edit: Edit) -> Keys:
         """Return where the value is by now: an item of a list may have moved."""
         items = self.made.get(edit.path[:-1]) if edit.path else NOTHING
         if isinstance(items, list) and edit.after in items:

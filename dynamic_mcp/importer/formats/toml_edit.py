@@ -22,9 +22,9 @@ def parse(text: str) -> object:
 def put(text: str, path: Keys, value: object) -> str:
     """Return the text with a value at a path; a new table comes last. Raises ValueError and KeyError."""
     expected = with_value(tomllib.loads(text), path, value)
-    return _first(expected, [_appended(text, path, value), _below_header(text, path, value)]) or _by_tomlkit(
-        text, path, value
-    )
+    return _first_match(
+        expected, [_append_table(text, path, value), _insert_below_header(text, path, value)]
+    ) or _edit_with_tomlkit(text, path, value)
 
 
 def drop(text: str, path: Keys) -> str:
@@ -32,10 +32,10 @@ def drop(text: str, path: Keys) -> str:
     there = tomllib.loads(text)
     if at(there, path) is NOTHING:
         return text
-    return _first(without(there, path), [_without_tables(text, path)]) or _by_tomlkit(text, path, NOTHING)
+    return _first_match(without(there, path), [_drop_tables(text, path)]) or _edit_with_tomlkit(text, path, NOTHING)
 
 
-def _first(expected: object, texts: Iterable[str]) -> str:
+def _first_match(expected: object, texts: Iterable[str]) -> str:
     """Return the first text that says what is expected."""
     for text in texts:
         try:
@@ -46,36 +46,36 @@ def _first(expected: object, texts: Iterable[str]) -> str:
     return ""
 
 
-def _appended(text: str, path: Keys, value: object) -> str:
+def _append_table(text: str, path: Keys, value: object) -> str:
     """Return the text with a table at its end, in a line ending of its own kind."""
     if not isinstance(value, Mapping):
         return ""
-    names = [_key(str(key)) for key in path if isinstance(key, str)]
+    names = [_write_key(str(key)) for key in path if isinstance(key, str)]
     header = f"[[{'.'.join(names)}]]" if isinstance(path[-1], int) else f"[{'.'.join(names)}]"
-    block = "".join(f"{line}\n" for line in (header, *(_pair(key, each) for key, each in value.items())))
+    block = "".join(f"{line}\n" for line in (header, *(_write_pair(key, each) for key, each in value.items())))
     gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
     eol = "\r\n" if "\r\n" in text else "\n"
     return text + (gap + block).replace("\n", eol)
 
 
-def _below_header(text: str, path: Keys, value: object) -> str:
+def _insert_below_header(text: str, path: Keys, value: object) -> str:
     """Return the text with a field right below the header of its table."""
     lines = text.splitlines(keepends=True)
     for number, line in enumerate(lines):
-        if _table(line) == path[:-1] and not isinstance(value, Mapping):
+        if _table_path(line) == path[:-1] and not isinstance(value, Mapping):
             eol = "\r\n" if line.endswith("\r\n") else "\n"
             lines[number] = line if line.endswith("\n") else line + eol
-            return "".join([*lines[: number + 1], _pair(str(path[-1]), value) + eol, *lines[number + 1 :]])
+            return "".join([*lines[: number + 1], _write_pair(str(path[-1]), value) + eol, *lines[number + 1 :]])
     return ""
 
 
-def _without_tables(text: str, path: Keys) -> str:
+def _drop_tables(text: str, path: Keys) -> str:
     """Return the text without the tables at and below a path; comments before the next table stay."""
     kept: list[str] = []
     aside: list[str] = []
     is_ours = False
     for line in text.splitlines(keepends=True):
-        table = _table(line)
+        table = _table_path(line)
         if table is not None:
             if is_ours or table[: len(path)] != path:
                 kept += aside
@@ -94,7 +94,7 @@ def _without_tables(text: str, path: Keys) -> str:
     return "".join(kept)
 
 
-def _by_tomlkit(text: str, path: Keys, value: object) -> str:
+def _edit_with_tomlkit(text: str, path: Keys, value: object) -> str:
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 
@@ -117,7 +117,7 @@ def _by_tomlkit(text: str, path: Keys, value: object) -> str:
     return str(tomlkit.dumps(document))
 
 
-def _table(line: str) -> Keys | None:
+def _table_path(line: str) -> Keys | None:
     """Return the path of the table that a line begins; the lists on its way are not counted."""
     match = _HEADER.fullmatch(line)
     if match is None:
@@ -137,21 +137,21 @@ def _table(line: str) -> Keys | None:
     return tuple(keys)
 
 
-def _pair(key: str, value: object) -> str:
-    return f"{_key(key)} = {_inline(value)}"
+def _write_pair(key: str, value: object) -> str:
+    return f"{_write_key(key)} = {_write_inline(value)}"
 
 
-def _key(key: str) -> str:
+def _write_key(key: str) -> str:
     import tomlkit
 
     return tomlkit.key(key).as_string()
 
 
-def _inline(value: object) -> str:
+def _write_inline(value: object) -> str:
     import tomlkit
 
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(_pair(str(key), each) for key, each in value.items()) + " }" if value else "{}"
+        return "{ " + ", ".join(_write_pair(str(key), each) for key, each in value.items()) + " }" if value else "{}"
     if isinstance(value, list):
-        return "[" + ", ".join(map(_inline, value)) + "]"
+        return "[" + ", ".join(map(_write_inline, value)) + "]"
     return tomlkit.item(value).as_string()

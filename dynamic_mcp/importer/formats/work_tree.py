@@ -6,8 +6,8 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-_ASK_WITHIN_S = 5.0
-_SAFELY = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.pager=cat")
+_TIMEOUT_S = 5.0
+_SAFE_OPTIONS = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.pager=cat")
 
 
 def is_exposed(file: Path, environment: Mapping[str, str]) -> bool:
@@ -15,10 +15,10 @@ def is_exposed(file: Path, environment: Mapping[str, str]) -> bool:
     folder = file.resolve().parent
     if not any((place / ".git").exists() for place in (folder, *folder.parents)):
         return False
-    command = ["git", *_SAFELY, "check-ignore", "--quiet", "--", str(file)]
+    command = ["git", *_SAFE_OPTIONS, "check-ignore", "--quiet", "--", str(file)]
     quiet = {**environment, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
     try:
-        done = subprocess.run(command, cwd=folder, env=quiet, capture_output=True, timeout=_ASK_WITHIN_S, check=False)
+        done = subprocess.run(command, cwd=folder, env=quiet, capture_output=True, timeout=_TIMEOUT_S, check=False)
     except (OSError, subprocess.SubprocessError):
         return True  # without git nobody can tell, and a warning too many harms nobody
     return done.returncode == 1

@@ -43,10 +43,10 @@ class _Open:
 
 def loads(text: str) -> object:
     """The first document of `text`. Raises YamlError."""
-    return _Builder().build(_events(text))
+    return _Builder().build(_parse_events(text))
 
 
-def _events(text: str) -> Iterator[Any]:  # Any: ruamel's events have no types
+def _parse_events(text: str) -> Iterator[Any]:  # Any: ruamel's events have no types
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
@@ -66,8 +66,8 @@ class _Builder:
         self._anchors: dict[str, tuple[object, int]] = {}
         self._root: list[object] = []
         self._handlers: dict[str, Callable[[Any], None]] = {
-            "ScalarEvent": self._scalar,
-            "AliasEvent": self._alias,
+            "ScalarEvent": self._add_scalar,
+            "AliasEvent": self._add_alias,
             "SequenceStartEvent": lambda event: self._start(event, []),
             "MappingStartEvent": lambda event: self._start(event, {}),
             "SequenceEndEvent": self._end,
@@ -83,23 +83,23 @@ class _Builder:
                 handler(event)
         return self._root[0] if self._root else None
 
-    def _scalar(self, event: Any) -> None:
+    def _add_scalar(self, event: Any) -> None:
         is_plain = bool(event.implicit and event.implicit[0])
-        value = _resolved(event.value) if is_plain else event.value
+        value = _resolve(event.value) if is_plain else event.value
         size = 1 + len(event.value) // 100
         if event.anchor:
             self._anchors[event.anchor] = (value, size)
         self._add(value, size, event)
 
-    def _alias(self, event: Any) -> None:
+    def _add_alias(self, event: Any) -> None:
         if event.anchor not in self._anchors:
-            raise _failure(f"`*{event.anchor}` refers to nothing before it", event)
+            raise _make_error(f"`*{event.anchor}` refers to nothing before it", event)
         value, size = self._anchors[event.anchor]
         self._add(value, size, event)
 
     def _start(self, event: Any, value: list[object] | dict[str, object]) -> None:
         if len(self._open) >= _DEEPEST:
-            raise _failure(f"nested more than {_DEEPEST} levels deep", event)
+            raise _make_error(f"nested more than {_DEEPEST} levels deep", event)
         self._open.append(_Open(value, event.anchor))
 
     def _end(self, event: Any) -> None:
@@ -119,11 +119,11 @@ class _Builder:
         parent = self._open[-1]
         parent.size += size
         if parent.size > _LARGEST:
-            raise _failure("its aliases stand for more values than anybody writes", event)
+            raise _make_error("its aliases stand for more values than anybody writes", event)
         if isinstance(parent.value, list):
             parent.value.append(value)
         elif parent.key is None:
-            parent.key = _key(value, event)
+            parent.key = _to_key(value, event)
         else:
             self._set(parent, parent.value, value)
 
@@ -136,7 +136,7 @@ class _Builder:
             mapping[key] = value
 
 
-def _key(value: object, event: Any) -> str:
+def _to_key(value: object, event: Any) -> str:
     match value:
         case str():
             return value
@@ -146,10 +146,10 @@ def _key(value: object, event: Any) -> str:
             return "null"
         case int() | float():
             return str(value)
-    raise _failure("a key is a list or a mapping", event)
+    raise _make_error("a key is a list or a mapping", event)
 
 
-def _resolved(text: str) -> object:
+def _resolve(text: str) -> object:
     if text in _NULLS:
         return None
     if text in _BOOLS:
@@ -165,5 +165,5 @@ def _resolved(text: str) -> object:
     return float(text) if _FLOAT.fullmatch(text) else text
 
 
-def _failure(message: str, event: Any) -> YamlError:
+def _make_error(message: str, event: Any) -> YamlError:
     return YamlError(message, event.start_mark.line + 1, event.start_mark.column + 1)

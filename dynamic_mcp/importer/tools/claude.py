@@ -11,37 +11,37 @@ from dynamic_mcp.importer.formats import parser
 from dynamic_mcp.importer.model import Machine, Scope, Source
 from dynamic_mcp.importer.tools.document import Brought, fill_in
 
-_OFF_HERE = "is switched off for this project in Claude Code; it stays on"
+_OFF_IN_PROJECT = "is switched off for this project in Claude Code; it stays on"
 
 
 def bring(brought: Brought, source: Source, machine: Machine) -> None:
     """The part of the document that belongs to the scope, with what is switched off elsewhere."""
     plugins = Path(machine.environment.get("CLAUDE_CONFIG_DIR") or machine.home / ".claude") / "plugins"
     if source.file.is_relative_to(plugins):
-        _plugin(brought, source, machine, plugins)
+        _normalize_plugin(brought, source, machine, plugins)
     elif source.scope is Scope.LOCAL:
         part = _project_part(brought.document, machine)
         brought.document = {"mcpServers": part.get("mcpServers")}
-        _switch_off(brought, _names(part.get("disabledMcpServers")))
+        _switch_off(brought, _to_strings(part.get("disabledMcpServers")))
     elif source.scope is Scope.PROJECT:
-        brought.refused = _refused(machine)
+        brought.refused = _refused_servers(machine)
         _switch_off(brought, brought.refused)
     else:
-        here = _names(_project_part(brought.document, machine).get("disabledMcpServers"))
+        here = _to_strings(_project_part(brought.document, machine).get("disabledMcpServers"))
         servers = brought.document.get("mcpServers")
         for name in here & (servers.keys() if isinstance(servers, dict) else set()):
-            brought.say(name, "", _OFF_HERE)
+            brought.say(name, "", _OFF_IN_PROJECT)
 
 
 def project_key(document: object, machine: Machine) -> str:
     """The key of the project's part of the user's file: the one that is there, else the one to write."""
     projects = document.get("projects") if isinstance(document, Mapping) else None
-    wanted = _comparable(str(machine.project), machine)
+    wanted = _normalize_path(str(machine.project), machine)
     known = projects if isinstance(projects, Mapping) else {}
-    return next((path for path in known if _comparable(path, machine) == wanted), str(machine.project))
+    return next((path for path in known if _normalize_path(path, machine) == wanted), str(machine.project))
 
 
-def _plugin(brought: Brought, source: Source, machine: Machine, plugins: Path) -> None:
+def _normalize_plugin(brought: Brought, source: Source, machine: Machine, plugins: Path) -> None:
     """A plugin's own file: servers without a wrapper, and references to where the plugin is."""
     is_manifest = source.file.parent.name == ".claude-plugin"
     if "mcpServers" not in brought.document and not is_manifest:
@@ -54,8 +54,8 @@ def _plugin(brought: Brought, source: Source, machine: Machine, plugins: Path) -
         case ("cache", marketplace, plugin, _):
             id = f"{plugin}@{marketplace}"
             fill_in(brought, {"CLAUDE_PLUGIN_DATA": str(plugins / "data" / re.sub(r"[^A-Za-z0-9_-]", "-", id))})
-            if any(_has_disabled(settings, id) for settings in _settings(machine)):
-                _switch_off(brought, _names_of_servers(brought))
+            if any(_has_disabled(settings, id) for settings in _read_settings(machine)):
+                _switch_off(brought, _server_names(brought))
         case _:
             _note_unknown_data(brought)
 
@@ -75,7 +75,7 @@ def _note_unknown_data(brought: Brought) -> None:
             )
 
 
-def _names_of_servers(brought: Brought) -> set[str]:
+def _server_names(brought: Brought) -> set[str]:
     servers = brought.document.get("mcpServers")
     return set(servers) if isinstance(servers, dict) else set()
 
@@ -89,26 +89,29 @@ def _switch_off(brought: Brought, names: set[str]) -> None:
     brought.document["mcpServers"] = servers
 
 
-def _refused(machine: Machine) -> set[str]:
+def _refused_servers(machine: Machine) -> set[str]:
     """The servers of `.mcp.json` that the user has refused, wherever Claude Code keeps that."""
-    sources = [*_settings(machine), *(_project_part(document, machine) for document in _user_files(machine))]
-    return {name for settings in sources for name in _names(settings.get("disabledMcpjsonServers"))}
+    sources = [
+        *_read_settings(machine),
+        *(_project_part(document, machine) for document in _read_user_files(machine)),
+    ]
+    return {name for settings in sources for name in _to_strings(settings.get("disabledMcpjsonServers"))}
 
 
-def _user_files(machine: Machine) -> Iterator[Mapping[str, object]]:
+def _read_user_files(machine: Machine) -> Iterator[Mapping[str, object]]:
     directory = machine.environment.get("CLAUDE_CONFIG_DIR")
     for file in (Path(directory or machine.home) / ".claude.json", machine.home / ".claude.json"):
-        yield _object(file)
+        yield _read_object(file)
 
 
-def _settings(machine: Machine) -> Iterator[Mapping[str, object]]:
+def _read_settings(machine: Machine) -> Iterator[Mapping[str, object]]:
     user = Path(machine.environment.get("CLAUDE_CONFIG_DIR") or machine.home / ".claude")
     for directory in (user, machine.project / ".claude"):
         for name in ("settings.json", "settings.local.json"):
-            yield _object(directory / name)
+            yield _read_object(directory / name)
 
 
-def _object(file: Path) -> Mapping[str, object]:
+def _read_object(file: Path) -> Mapping[str, object]:
     try:
         value = parser.load(file).value
     except parser.UnreadableError:  # it only adds to what is read: the file with the servers reports its own faults
@@ -122,10 +125,10 @@ def _project_part(document: Mapping[str, object], machine: Machine) -> Mapping[s
     return part if isinstance(part, dict) else {}
 
 
-def _comparable(path: str, machine: Machine) -> str:
+def _normalize_path(path: str, machine: Machine) -> str:
     same = path.replace("\\", "/").rstrip("/") if machine.platform == "win32" else path.rstrip("/")
     return same.casefold() if machine.platform == "win32" else same
 
 
-def _names(value: object) -> set[str]:
+def _to_strings(value: object) -> set[str]:
     return {name for name in value if isinstance(name, str)} if isinstance(value, list) else set()

@@ -33,10 +33,10 @@ def fill_in(brought: Brought, values: Mapping[str, str]) -> None:
     """Replaces these references in the servers of a document by what they stand for at import."""
     servers = brought.document.get("mcpServers")
     if isinstance(servers, dict):
-        brought.document["mcpServers"] = {name: _filled(server, values) for name, server in servers.items()}
+        brought.document["mcpServers"] = {name: _fill(server, values) for name, server in servers.items()}
 
 
-def _filled(value: object, values: Mapping[str, str]) -> object:
+def _fill(value: object, values: Mapping[str, str]) -> object:
     """A value and what is in it, two levels deep, with these references replaced."""
     match value:
         case str():
@@ -44,14 +44,14 @@ def _filled(value: object, values: Mapping[str, str]) -> object:
                 value = value.replace(f"${{{name}}}", text)
             return value
         case dict():
-            return {key: _filled_inside(each, values) for key, each in value.items()}
+            return {key: _fill_members(each, values) for key, each in value.items()}
     return value
 
 
-def _filled_inside(value: object, values: Mapping[str, str]) -> object:
+def _fill_members(value: object, values: Mapping[str, str]) -> object:
     match value:
         case list():
-            return [_filled(each, values) if isinstance(each, str) else each for each in value]
+            return [_fill(each, values) if isinstance(each, str) else each for each in value]
         case dict():
-            return {key: _filled(each, values) if isinstance(each, str) else each for key, each in value.items()}
-    return _filled(value, values)
+            return {key: _fill(each, values) if isinstance(each, str) else each for key, each in value.items()}
+    return _fill(value, values)

@@ -18,7 +18,7 @@ def bring(brought: Brought, source: Source, machine: Machine) -> None:
         return
     kept: Object = {}
     for name, extension in extensions.items():
-        server = _flat(extension) if isinstance(extension, dict) else extension
+        server = _flatten(extension) if isinstance(extension, dict) else extension
         if not isinstance(server, dict):
             kept[name] = server
         elif server.get("type") in _PARTS:
@@ -28,7 +28,7 @@ def bring(brought: Brought, source: Source, machine: Machine) -> None:
     brought.document["extensions"] = kept
 
 
-def _flat(extension: Object) -> Object:
+def _flatten(extension: Object) -> Object:
     inner = extension.get("config")
     if not isinstance(inner, dict):
         return extension
@@ -44,12 +44,12 @@ def _with_headers(server: Object) -> Object:
     rest = {key: value for key, value in server.items() if key not in ("envs", "env_keys")}
     if isinstance(headers, dict):
         rest["headers"] = {
-            name: _inlined(text, values) if isinstance(text, str) else text for name, text in headers.items()
+            name: _inline(text, values) if isinstance(text, str) else text for name, text in headers.items()
         }
     return rest
 
 
-def _inlined(text: str, values: Mapping[str, str]) -> str:
+def _inline(text: str, values: Mapping[str, str]) -> str:
     """The text with references to these values filled in; a value that looks like a reference itself is not."""
 
     def fill(match: re.Match[str]) -> str:

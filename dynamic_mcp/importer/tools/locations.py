@@ -18,7 +18,7 @@ def files(adapter: Adapter, machine: Machine, scopes: Collection[Scope]) -> list
     found: dict[tuple[Scope, Path], Place] = {}
     for place in adapter.places:
         if place.scope in scopes and machine.platform in place.systems:
-            for file in _existing(place, machine):
+            for file in _find_existing(place, machine):
                 found.setdefault((place.scope, file), place)
     return [(place, file) for (_, file), place in found.items()]
 
@@ -38,7 +38,7 @@ def path(template: str, machine: Machine) -> Path | None:
     """The path that a template stands for; None where it starts with a variable that is not set."""
     filled = template
     if match := _WORD.match(template):
-        base = _base(match["name"], machine) or match["otherwise"]
+        base = _base_directory(match["name"], machine) or match["otherwise"]
         if not base:
             return None
         filled = base + template[match.end() :]
@@ -47,9 +47,9 @@ def path(template: str, machine: Machine) -> Path | None:
     return machine.project / filled
 
 
-def _base(name: str, machine: Machine) -> str | None:
+def _base_directory(name: str, machine: Machine) -> str | None:
     home, environment = str(machine.home), machine.environment
-    config = _absolute(environment.get("XDG_CONFIG_HOME")) or f"{home}/.config"
+    config = _if_absolute(environment.get("XDG_CONFIG_HOME")) or f"{home}/.config"
     match name, machine.platform:
         case "appdata", "darwin":
             return f"{home}/Library/Application Support"
@@ -58,7 +58,7 @@ def _base(name: str, machine: Machine) -> str | None:
         case "appdata" | "config", _:
             return config
         case "data", _:
-            return _absolute(environment.get("XDG_DATA_HOME")) or f"{home}/.local/share"
+            return _if_absolute(environment.get("XDG_DATA_HOME")) or f"{home}/.local/share"
         case "localappdata", _:
             return environment.get("LOCALAPPDATA") or f"{home}/AppData/Local"
         case "programdata", _:
@@ -66,21 +66,21 @@ def _base(name: str, machine: Machine) -> str | None:
     return environment.get(name)
 
 
-def _absolute(text: str | None) -> str | None:
+def _if_absolute(text: str | None) -> str | None:
     # the XDG specification: what is not absolute is to be ignored
     return text if (text and text.startswith(("/", "~"))) or re.match(r"[A-Za-z]:[\\/]", text or "") else None
 
 
-def _existing(place: Place, machine: Machine) -> Iterator[Path]:
+def _find_existing(place: Place, machine: Machine) -> Iterator[Path]:
     wanted = path(place.path, machine)
     if wanted is None:
         return
     if "*" in place.path:
-        yield from _matches(wanted)
+        yield from _glob(wanted)
         return
     if _WORD.fullmatch(place.path) and wanted.is_dir():
         return  # the variable names the directory, and another place the file in it
-    for file in [wanted, *(_above(wanted, machine) if place.up else ())]:
+    for file in [wanted, *(_iter_above(wanted, machine) if place.up else ())]:
         if _is_there(file):
             yield file
 
@@ -95,7 +95,7 @@ def _is_there(file: Path) -> bool:
     return True
 
 
-def _above(file: Path, machine: Machine) -> Iterator[Path]:
+def _iter_above(file: Path, machine: Machine) -> Iterator[Path]:
     """The same file in the directories above the project, as far as its repository reaches."""
     project = machine.project
     if not file.is_relative_to(project):
@@ -106,7 +106,7 @@ def _above(file: Path, machine: Machine) -> Iterator[Path]:
         yield directory / file.relative_to(project)
 
 
-def _matches(pattern: Path) -> list[Path]:
+def _glob(pattern: Path) -> list[Path]:
     """The files that a path with globs stands for, in a fixed order; a part that is `*` looks at one level only."""
     fixed = next(i for i, part in enumerate(pattern.parts) if "*" in part)
     base = Path(*pattern.parts[:fixed])

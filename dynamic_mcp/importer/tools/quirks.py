@@ -21,7 +21,7 @@ def bring(adapter: Adapter, document: Object, source: Source, machine: Machine) 
     return brought
 
 
-def _opencode(brought: Brought, source: Source, machine: Machine) -> None:
+def _normalize_opencode(brought: Brought, source: Source, machine: Machine) -> None:
     """Servers may stand under `mcp.servers`, beside or instead of `mcp`; switches for tools are elsewhere."""
     mcp = brought.document.get("mcp")
     if isinstance(mcp, dict):
@@ -58,15 +58,15 @@ def _switch_tools(brought: Brought, servers: Object) -> None:
         servers[name] = {**server, "excludeTools": excluded}
 
 
-def _kilocode(brought: Brought, source: Source, machine: Machine) -> None:
+def _normalize_kilocode(brought: Brought, source: Source, machine: Machine) -> None:
     """Before version 7 another file, with `mcpServers`, seconds, and `sse` where there is no type."""
-    _opencode(brought, source, machine)
+    _normalize_opencode(brought, source, machine)
     servers = brought.document.get("mcpServers")
     if isinstance(servers, dict):
-        brought.document["mcpServers"] = {name: _old_kilo(server) for name, server in servers.items()}
+        brought.document["mcpServers"] = {name: _convert_old_kilo(server) for name, server in servers.items()}
 
 
-def _old_kilo(server: object) -> object:
+def _convert_old_kilo(server: object) -> object:
     if not isinstance(server, dict):
         return server
     changed = dict(server)
@@ -77,7 +77,7 @@ def _old_kilo(server: object) -> object:
     return changed
 
 
-def _gemini(brought: Brought, source: Source, machine: Machine) -> None:
+def _normalize_gemini(brought: Brought, source: Source, machine: Machine) -> None:
     """An extension's servers may refer to where it is."""
     if source.file.name == "gemini-extension.json":
         separator = "\\" if machine.platform == "win32" else "/"
@@ -85,7 +85,7 @@ def _gemini(brought: Brought, source: Source, machine: Machine) -> None:
         fill_in(brought, {**places, "/": separator, "pathSeparator": separator})
 
 
-def _claude_desktop(brought: Brought, source: Source, machine: Machine) -> None:
+def _normalize_claude_desktop(brought: Brought, source: Source, machine: Machine) -> None:
     """Claude Desktop starts programs only; what has a URL is a connector, or a mistake that works elsewhere."""
     servers = brought.document.get("mcpServers")
     for name, server in servers.items() if isinstance(servers, dict) else ():
@@ -93,7 +93,7 @@ def _claude_desktop(brought: Brought, source: Source, machine: Machine) -> None:
             brought.say(name, "url", "is ignored by Claude Desktop, which only starts programs; here it is used")
 
 
-def _zed(brought: Brought, source: Source, machine: Machine) -> None:
+def _normalize_zed(brought: Brought, source: Source, machine: Machine) -> None:
     """An extension's servers are known to the extension; here are only its settings."""
     servers = brought.document.get("context_servers")
     if not isinstance(servers, dict):
@@ -108,7 +108,7 @@ def _zed(brought: Brought, source: Source, machine: Machine) -> None:
     brought.document["context_servers"] = kept
 
 
-def _openhands(brought: Brought, source: Source, machine: Machine) -> None:
+def _normalize_openhands(brought: Brought, source: Source, machine: Machine) -> None:
     """In TOML there is a list for each transport, of servers that mostly have no name but a URL."""
     mcp = brought.document.get("mcp")
     if not isinstance(mcp, dict):
@@ -139,15 +139,15 @@ def _nameless_url(server: object) -> str:
 
 QUIRKS: Mapping[str, Quirk] = {
     "claude": claude.bring,
-    "claude-desktop": _claude_desktop,
+    "claude-desktop": _normalize_claude_desktop,
     "continue": options.continue_,
-    "gemini": _gemini,
+    "gemini": _normalize_gemini,
     "goose": goose.bring,
     "hermes": options.hermes,
-    "kilocode": _kilocode,
+    "kilocode": _normalize_kilocode,
     "librechat": options.librechat,
     "mistral-vibe": options.mistral_vibe,
-    "opencode": _opencode,
-    "openhands": _openhands,
-    "zed": _zed,
+    "opencode": _normalize_opencode,
+    "openhands": _normalize_openhands,
+    "zed": _normalize_zed,
 }

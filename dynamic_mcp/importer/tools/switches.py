@@ -12,20 +12,22 @@ from dynamic_mcp.importer.tools import locations
 
 def switched_off(adapter: Adapter, machine: Machine, scope: Scope) -> tuple[str, ...]:
     """The names, or globs, of the servers of this scope that the tool's other files switch off."""
-    files = (each for each in adapter.off_elsewhere if scope is not Scope.USER or not _is_of_project(each))
-    return tuple(name for each in files for name in _names(each, machine))
+    files = (each for each in adapter.off_elsewhere if scope is not Scope.USER or not _is_project_file(each))
+    return tuple(name for each in files for name in _read_names(each, machine))
 
 
 def switched_off_here(adapter: Adapter, machine: Machine) -> tuple[str, ...]:
     """The names, or globs, of the servers that a project's file switches off."""
-    return tuple(name for each in adapter.off_elsewhere if _is_of_project(each) for name in _names(each, machine))
+    return tuple(
+        name for each in adapter.off_elsewhere if _is_project_file(each) for name in _read_names(each, machine)
+    )
 
 
-def _is_of_project(switches: Switches) -> bool:
+def _is_project_file(switches: Switches) -> bool:
     return switches.path.startswith("./")
 
 
-def _names(switches: Switches, machine: Machine) -> Iterator[str]:
+def _read_names(switches: Switches, machine: Machine) -> Iterator[str]:
     file = locations.path(switches.path, machine)
     if file is None:
         return
