@@ -145,7 +145,7 @@ def clients() -> str:
     for tool in TOOLS:
         cells = []
         for scope in (Scope.USER, Scope.PROJECT):
-            found = [str(file) for _, file in locations.candidates(tool, machine, (scope,))]
+            found = [str(file) for _, file in locations.list_candidates(tool, machine, (scope,))]
             shown = found[0].replace("/HOME", "~").replace("/PROJECT/", "") if found else ""
             cells.append(f"`{shown}`" if shown else "")
         if any(cells):

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from dynamic_mcp.importer.adapter import SYSTEMS, Adapter, Field, Place, Syntax, Wait
+from dynamic_mcp.importer.adapter import SYSTEMS, Adapter, Field, Place, Syntax, TimeoutField
 from dynamic_mcp.importer.convert.fields import COMMON
 from dynamic_mcp.importer.model import Scope
-from dynamic_mcp.importer.reader import tools
+from dynamic_mcp.importer.reader import list_tools
 from dynamic_mcp.importer.tools.syntaxes import ANY
 
 FILE = Path(__file__).parent / "import-tools.md"
@@ -81,9 +81,9 @@ def text() -> str:
     """Return the page as the importer has it now."""
     rows = [f"| {_names(meanings)} | {ours} |" for ours, meanings in _ROWS]
     for part in ("tools", "connect"):
-        names = [f"`{name}`" for name, wait in COMMON.items() if isinstance(wait, Wait) and wait.part == part]
+        names = [f"`{name}`" for name, wait in COMMON.items() if isinstance(wait, TimeoutField) and wait.part == part]
         rows.append(f"| {', '.join(names)} | `timeout.{part}` |")
-    table = [_row(adapter) for adapter in tools()]
+    table = [_row(adapter) for adapter in list_tools()]
     return _BEGINNING + "\n".join(rows) + "\n" + _CARRIED + "\n".join(table) + "\n"
 
 

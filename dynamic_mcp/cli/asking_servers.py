@@ -14,7 +14,7 @@ from dynamic_mcp.groups.catalog import Catalog
 from dynamic_mcp.groups.instance import Group
 from dynamic_mcp.importer.convert.plan import Action, Item, Plan
 from dynamic_mcp.importer.model import Scope
-from dynamic_mcp.importer.planner import config_of
+from dynamic_mcp.importer.planner import build_config
 from dynamic_mcp.system.text import counted
 
 WITHIN_S = 60.0
@@ -32,7 +32,7 @@ def descriptions(out: Output, plan: Plan, *, may_start_projects: bool) -> dict[s
             del asked[name]
     if not asked:
         return {}
-    config = config_of({name: item.found.entry for name, item in asked.items()}, plan.output, os.environ)
+    config = build_config({name: item.found.entry for name, item in asked.items()}, plan.output, os.environ)
     with out.waiting(f"asking {counted(len(asked), 'server')} for a description"):
         return run(_asked(config, out))
 

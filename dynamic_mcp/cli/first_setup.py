@@ -16,15 +16,15 @@ from dynamic_mcp.config.needs import needs
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.importer.adapter import Adapter
 from dynamic_mcp.importer.convert import description
-from dynamic_mcp.importer.convert.memory import Key, Memories, key_of
+from dynamic_mcp.importer.convert.memory import Key, MemoryStore, key_of
 from dynamic_mcp.importer.convert.merge import Entry
 from dynamic_mcp.importer.convert.plan import Plan
 from dynamic_mcp.importer.formats.shapes import has_switch
-from dynamic_mcp.importer.installer import entry_in, installation, target
-from dynamic_mcp.importer.model import Found, Machine, Reading, Scope
-from dynamic_mcp.importer.planner import Order, plan
+from dynamic_mcp.importer.installer import find_target, plan_installation, read_entry
+from dynamic_mcp.importer.model import ForeignServer, Machine, Reading, Scope
+from dynamic_mcp.importer.planner import ImportRequest, plan_import
 from dynamic_mcp.importer.reader import read_tool
-from dynamic_mcp.importer.replacement import replacing
+from dynamic_mcp.importer.replacement import plan_replacement
 from dynamic_mcp.importer.tools import locations
 from dynamic_mcp.importer.tools.catalog import TOOLS
 from dynamic_mcp.system import paths
@@ -56,7 +56,7 @@ class Setup:
     file: Path
     tools: tuple[FoundTool, ...]
     plan: Plan
-    memories: Memories
+    memories: MemoryStore
     replaces: bool = False
     left_out: tuple[str, ...] = ()
 
@@ -105,7 +105,7 @@ class Setup:
             secrets = counted(len(self.plan.variables), "secret")
             yield f"move {secrets} into {self.plan.env_file}, which only you can read"
         for tool in self.tools:
-            file = target(tool.adapter, Scope.USER, machine_of(None)).file
+            file = find_target(tool.adapter, Scope.USER, machine_of(None)).file
             out = self._taken_from(tool)
             how = "switch {} off" if has_switch(tool.adapter) else "take {} out"
             rest = how.format(", ".join(out))
@@ -129,14 +129,14 @@ def found_tools(machine: Machine) -> list[FoundTool]:
     return [
         FoundTool(tool, tuple(read_tool(tool, (Scope.USER,), machine)))
         for tool in TOOLS
-        if any(not place.borrowed for place, _ in locations.files(tool, machine, (Scope.USER,)))
+        if any(not place.borrowed for place, _ in locations.find_files(tool, machine, (Scope.USER,)))
         and _can_be_written(tool, machine)
     ]
 
 
 def planned(file: Path, tools: Sequence[FoundTool]) -> Setup:
     """Work out what importing from these tools would do, with their secrets moved into a private file."""
-    return _planned(file, tuple(tools), Memories(paths.state_dir() / "imports", randomness.token_hex(16)))
+    return _planned(file, tuple(tools), MemoryStore(paths.state_dir() / "imports", randomness.token_hex(16)))
 
 
 def carried_out(setup: Setup, out: Output) -> list[str]:
@@ -146,10 +146,10 @@ def carried_out(setup: Setup, out: Output) -> list[str]:
     needed = needs(setup.file, os.environ)
     program, remark = own_program()
     for tool in setup.tools:
-        wanted = replacing(
+        wanted = plan_replacement(
             tool.adapter, (Scope.USER,), machine, memory=setup.plan.memory, names=setup.plan.servers.keys()
         )
-        made = installation(
+        made = plan_installation(
             tool.adapter,
             Scope.USER,
             machine,
@@ -164,9 +164,9 @@ def carried_out(setup: Setup, out: Output) -> list[str]:
     return [deed.id for deed in deeds if deed is not None]
 
 
-def _planned(file: Path, tools: tuple[FoundTool, ...], memories: Memories) -> Setup:
+def _planned(file: Path, tools: tuple[FoundTool, ...], memories: MemoryStore) -> Setup:
     machine = machine_of(None)
-    order = Order(
+    order = ImportRequest(
         output=file.absolute(),
         home=str(machine.home),
         project=machine.project,
@@ -174,11 +174,11 @@ def _planned(file: Path, tools: tuple[FoundTool, ...], memories: Memories) -> Se
         environment=machine.environment,
     )
     readings = [reading for tool in tools for reading in tool.readings]
-    return Setup(file, tools, plan(readings, order, memories, describe=_described), memories)
+    return Setup(file, tools, plan_import(readings, order, memories, describe=_described), memories)
 
 
-def _described(found: Found) -> Mapping[str, object]:
-    return description.described(found.name, found.entry)
+def _described(found: ForeignServer) -> Mapping[str, object]:
+    return description.with_description(found.name, found.entry)
 
 
 def _kept(readings: Sequence[Reading], gone: Collection[Key]) -> tuple[Reading, ...]:
@@ -190,12 +190,12 @@ def _kept(readings: Sequence[Reading], gone: Collection[Key]) -> tuple[Reading, 
 
 def _has_no_entry(adapter: Adapter) -> bool:
     machine = machine_of(None)
-    return entry_in(adapter, target(adapter, Scope.USER, machine), machine) is None
+    return read_entry(adapter, find_target(adapter, Scope.USER, machine), machine) is None
 
 
 def _can_be_written(adapter: Adapter, machine: Machine) -> bool:
     try:
-        target(adapter, Scope.USER, machine)
+        find_target(adapter, Scope.USER, machine)
     except DynamicMcpError:
         return False
     return True

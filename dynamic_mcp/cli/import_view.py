@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dynamic_mcp.cli.output import Output
-from dynamic_mcp.importer.convert.plan import Action, Plan, count
+from dynamic_mcp.importer.convert.plan import Action, Plan, count_actions
 from dynamic_mcp.importer.model import Notice, Source
 
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}
@@ -19,7 +19,7 @@ def show_readings(out: Output, made: Plan) -> None:
     rows: list[list[str]] = []
     for reading in made.readings:
         source = reading.source
-        counts = count([item for item in made.items if item.found.source == source])
+        counts = count_actions([item for item in made.items if item.found.source == source])
         changed = counts[Action.UPDATE] + counts[Action.CONFLICT]
         numbers = [str(len(reading.servers)), str(counts[Action.NEW]), str(counts[Action.SAME]), str(changed)]
         file = f"{source.file}: {reading.error}" if reading.error else str(source.file)
@@ -58,7 +58,7 @@ def show_notices(out: Output, notices: Iterable[Notice]) -> None:
 
 def show_done(out: Output, made: Plan, *, is_exposed: bool) -> None:
     """Say what was done, and what is to be done now."""
-    counts = count(made.items)
+    counts = count_actions(made.items)
     words = [f"{number} {action}" for action, number in counts.items() if number]
     done = f"{made.output}: " + (", ".join(words) or "no servers")
     out.words(done if made.is_changed or made.variables else f"{done}; nothing to write")

@@ -24,13 +24,13 @@ from dynamic_mcp.config.read import names_in
 from dynamic_mcp.errors import ConfigError, DynamicMcpError
 from dynamic_mcp.importer import reader
 from dynamic_mcp.importer.adapter import Adapter
-from dynamic_mcp.importer.convert.memory import Memories
+from dynamic_mcp.importer.convert.memory import MemoryStore
 from dynamic_mcp.importer.convert.secrets import Hiding
 from dynamic_mcp.importer.formats.shapes import NAME
-from dynamic_mcp.importer.installer import Installation, installation, removal, target
-from dynamic_mcp.importer.journal import Deed, Journal
+from dynamic_mcp.importer.installer import Installation, find_target, plan_installation, plan_removal
+from dynamic_mcp.importer.journal import Journal, JournalEntry
 from dynamic_mcp.importer.model import Machine, Scope
-from dynamic_mcp.importer.replacement import Replacing, Staying, replacing
+from dynamic_mcp.importer.replacement import RemainingServer, Replacement, plan_replacement
 from dynamic_mcp.system import paths
 
 
@@ -43,12 +43,12 @@ def install(this: Invocation, tool: str, scope: str, project: str | None, *, rep
 
 
 def _install(this: Invocation, tool: str, scope: str, project: str | None, *, replace: bool, dry_run: bool) -> int:
-    adapter, machine, config = reader.tool_named(tool), machine_of(project), _existing(this.file().absolute())
+    adapter, machine, config = reader.find_tool(tool), machine_of(project), _existing(this.file().absolute())
     where = _scope(adapter, scope, machine)
     wanted = _replacing(adapter, scope, machine, config) if replace else None
     needed = _needs(this, config)
     program, remark = own_program()
-    made = installation(
+    made = plan_installation(
         adapter,
         where,
         machine,
@@ -79,14 +79,14 @@ def uninstall(this: Invocation, tool: str, scope: str, project: str | None, *, d
 
 def _uninstalled(tool: str, scope: str, project: str | None, *, dry_run: bool) -> list[str]:
     """Take our entry out, or only work out what that would do; return what is to be said."""
-    adapter, machine = reader.tool_named(tool), machine_of(project)
-    _, file = target(adapter, Scope(scope), machine)
+    adapter, machine = reader.find_tool(tool), machine_of(project)
+    _, file = find_target(adapter, Scope(scope), machine)
     known = journal()
     about = _about(adapter, Scope(scope))
     done = [deed for deed in known.deeds() if deed.about == about and not deed.is_undone and file in deed.files]
     if done:
         return [word for deed in done for word in (known.preview(deed) if dry_run else known.undo(deed))]
-    made = removal(adapter, Scope(scope), machine)
+    made = plan_removal(adapter, Scope(scope), machine)
     if not made.is_needed:
         raise DynamicMcpError(f"`{file}` has no entry `{NAME}`", hint="`dynamic-mcp undo --list` lists what was done")
     if dry_run:
@@ -110,17 +110,17 @@ def undo(this: Invocation, ids: Sequence[str], *, yes: bool, dry_run: bool) -> i
         return _told(this, [word for deed in deeds for word in _undone(known, known.deed(deed.id))])
 
 
-def _undone(known: Journal, deed: Deed) -> list[str]:
+def _undone(known: Journal, deed: JournalEntry) -> list[str]:
     if deed.is_undone:
         return [f"{deed.id} ({deed.what}) is already undone"]
     return [_titled("undone", deed), *known.undo(deed)]
 
 
-def _titled(verb: str, deed: Deed) -> str:
+def _titled(verb: str, deed: JournalEntry) -> str:
     return f"{verb}: {deed.what} ({deed.id}, {deed.when})"
 
 
-def _is_confirmed(this: Invocation, deed: Deed, words: Iterable[str]) -> bool:
+def _is_confirmed(this: Invocation, deed: JournalEntry, words: Iterable[str]) -> bool:
     """Name what would be undone, and ask. Raises UsageError where nobody can be asked."""
     for word in (f"the latest change is {deed.id}: {deed.what} ({deed.when})", *words):
         this.out.words(word)
@@ -164,7 +164,7 @@ def _scope(adapter: Adapter, scope: str, machine: Machine) -> Scope:
         return Scope(scope)
     for each in Scope:
         with contextlib.suppress(DynamicMcpError):
-            target(adapter, each, machine)
+            find_target(adapter, each, machine)
             return each
     return Scope.USER
 
@@ -179,12 +179,12 @@ def _needs(this: Invocation, config: Path) -> Needs:
         return Needs((), {})
 
 
-def _replacing(adapter: Adapter, scope: str, machine: Machine, config: Path) -> Replacing:
+def _replacing(adapter: Adapter, scope: str, machine: Machine, config: Path) -> Replacement:
     """Return which servers of a tool are to be replaced. Raises DynamicMcpError where the config has none of them."""
-    memory = Memories(paths.state_dir() / "imports", randomness.token_hex(16)).load(config)
+    memory = MemoryStore(paths.state_dir() / "imports", randomness.token_hex(16)).load(config)
     names = set(names_in(config.read_text(encoding="utf-8-sig"), config))
     scopes = tuple(Scope) if scope == "all" else (Scope(scope),)
-    found = replacing(adapter, scopes, machine, memory=memory, names=names)
+    found = plan_replacement(adapter, scopes, machine, memory=memory, names=names)
     if found.replaced:
         return found
     others = sorted({each.source.scope.value for each in found.staying if each.is_imported})
@@ -214,7 +214,7 @@ def _show_diff(this: Invocation, made: Installation) -> None:
             this.out.text(hiding.hidden(line))
 
 
-def _tell(this: Invocation, adapter: Adapter, made: Installation, deed: Deed) -> None:
+def _tell(this: Invocation, adapter: Adapter, made: Installation, deed: JournalEntry) -> None:
     this.out.words(f"{adapter.title} now starts dynamic-mcp: `{made.file}`")
     for text, names in (
         ("disabled there", made.switched_off),
@@ -258,7 +258,7 @@ def _held_back(adapter: Adapter) -> frozenset[str]:
     return frozenset(each for each in adapter.inherits if each.startswith("!"))
 
 
-def _tell_what_stays(this: Invocation, adapter: Adapter, wanted: Replacing) -> None:
+def _tell_what_stays(this: Invocation, adapter: Adapter, wanted: Replacement) -> None:
     """Name the servers that go on beside our entry, and what would end them."""
     imported = [each for each in wanted.staying if each.is_imported and each.is_writable]
     others = [each for each in wanted.staying if not each.is_imported]
@@ -277,11 +277,11 @@ def _tell_what_stays(this: Invocation, adapter: Adapter, wanted: Replacing) -> N
             this.out.words(f"still on beside dynamic-mcp, {text}: {named}; {hint}")
 
 
-def _scopes(found: Iterable[Staying]) -> list[str]:
+def _scopes(found: Iterable[RemainingServer]) -> list[str]:
     return sorted({each.source.scope.value for each in found})
 
 
-def _as_json(adapter: Adapter, made: Installation, wanted: Replacing | None) -> dict[str, object]:
+def _as_json(adapter: Adapter, made: Installation, wanted: Replacement | None) -> dict[str, object]:
     staying = wanted.staying if wanted is not None else ()
     return {
         "tool": adapter.name,
@@ -297,7 +297,7 @@ def _as_json(adapter: Adapter, made: Installation, wanted: Replacing | None) -> 
     }
 
 
-def _deed(deed: Deed) -> dict[str, object]:
+def _deed(deed: JournalEntry) -> dict[str, object]:
     return {
         "id": deed.id,
         "when": deed.when,

@@ -14,7 +14,7 @@ from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import DynamicMcpError, LoginNeeded, TimedOut
 from dynamic_mcp.groups.instance import Group
 from dynamic_mcp.importer.convert.merge import Entry
-from dynamic_mcp.importer.planner import config_of
+from dynamic_mcp.importer.planner import build_config
 from dynamic_mcp.system.text import counted
 
 # A first `npx` or `uvx` downloads the server; longer than this nobody waits at a terminal.
@@ -38,7 +38,7 @@ def tried(out: Output, servers: Mapping[str, Entry], file: Path, environment: Ma
     enabled = {name: entry for name, entry in servers.items() if entry.get("enabled") is not False}
     if not enabled:
         return {}
-    config = config_of(enabled, file, environment)
+    config = build_config(enabled, file, environment)
     with out.waiting("trying", list(enabled)) as waiting:
         return run(_tried(config, out, waiting))
 

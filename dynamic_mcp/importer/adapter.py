@@ -57,7 +57,7 @@ class Field(Enum):
 
 
 @dataclass(frozen=True)
-class Wait:
+class TimeoutField:
     """A field with a time: for which of our timeouts, and seconds in its unit; without one, the tool's own."""
 
     part: Literal["tools", "connect"]
@@ -112,7 +112,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Switches:
+class SwitchFile:
     """A file that switches servers off which stand in another one.
 
     `names` are JSONPaths of their names; `flags` of objects with a member for each server, which `key` is false in.
@@ -149,7 +149,7 @@ class Adapter:
     servers: tuple[str, ...] = ("$.mcpServers",)
     fallback: tuple[str, ...] = ()
     is_bare: bool = False
-    fields: Mapping[str, Field | Wait] = field(default_factory=lambda: MappingProxyType({}))
+    fields: Mapping[str, Field | TimeoutField] = field(default_factory=lambda: MappingProxyType({}))
     variables: tuple[Syntax, ...] = ()
     env_variables: tuple[Syntax, ...] = ()
     empties: Literal["nowhere", "env", "everywhere"] = "nowhere"
@@ -157,7 +157,7 @@ class Adapter:
     timeout_unit_s: float | None = None
     untyped: Literal["http", "sse"] | None = None
     off: tuple[str, ...] = ()
-    off_elsewhere: tuple[Switches, ...] = ()
+    off_elsewhere: tuple[SwitchFile, ...] = ()
     is_off_in_any_case: bool = False
     allowed: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
@@ -183,7 +183,7 @@ def local(*paths: str, systems: tuple[System, ...] = SYSTEMS, **options: bool) -
     return _make_places(Scope.LOCAL, paths, systems, options)
 
 
-def at(document: object, path: str) -> list[object]:
+def find_values(document: object, path: str) -> list[object]:
     """The values at a JSONPath. The path is one of ours, never a foreign one."""
     return [match.value for match in _compile(path).find(document)]
 

@@ -16,7 +16,7 @@ from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.importer.adapter import Adapter, Place
 from dynamic_mcp.importer.formats import files
 from dynamic_mcp.importer.formats.changes import Change, Edit
-from dynamic_mcp.importer.formats.documents import Document, document
+from dynamic_mcp.importer.formats.documents import Document, parse_document
 from dynamic_mcp.importer.formats.shapes import NAME, Shape, container_of, shape_of
 from dynamic_mcp.importer.formats.tree import NOTHING, at
 from dynamic_mcp.importer.model import Machine, Scope
@@ -71,7 +71,7 @@ class Installation:
         return next(diff.after for diff in self.diffs if diff.file == self.file)
 
 
-def installation(
+def plan_installation(
     adapter: Adapter,
     scope: Scope,
     machine: Machine,
@@ -84,7 +84,7 @@ def installation(
 
     The servers that are `replaced`, by file, are switched off or taken out. Raises DynamicMcpError.
     """
-    mine = target(adapter, scope, machine)
+    mine = find_target(adapter, scope, machine)
     work = _InstallationBuilder(adapter, machine)
     # our entry comes first, so that it goes last when all is undone: what is put back is written as it is by then
     work.install(mine, start, needed)
@@ -94,28 +94,28 @@ def installation(
     return work.done(mine)
 
 
-def removal(adapter: Adapter, scope: Scope, machine: Machine) -> Installation:
+def plan_removal(adapter: Adapter, scope: Scope, machine: Machine) -> Installation:
     """Work out what it takes to have our entry out of a tool's file. Raises DynamicMcpError."""
-    mine = target(adapter, scope, machine)
+    mine = find_target(adapter, scope, machine)
     work = _InstallationBuilder(adapter, machine)
     work.remove(mine)
     return work.done(mine)
 
 
-def entry_in(adapter: Adapter, there: Target, machine: Machine) -> Mapping[str, object] | None:
+def read_entry(adapter: Adapter, there: Target, machine: Machine) -> Mapping[str, object] | None:
     """Return our entry as it stands in a tool's file. Raises FileError."""
     data = files.read_bytes(there.file)
     if data is None:
         return None
-    entry = _Servers(adapter, there.place, document(there.file, data), machine).get(NAME)
+    entry = _Servers(adapter, there.place, parse_document(there.file, data), machine).get(NAME)
     return entry if isinstance(entry, dict) else None
 
 
-def target(adapter: Adapter, scope: Scope, machine: Machine) -> Target:
+def find_target(adapter: Adapter, scope: Scope, machine: Machine) -> Target:
     """Return the file that a tool's own settings are in: the first that is there, else the first that could be."""
     known = [
         Target(place, file)
-        for place, file in locations.candidates(adapter, machine, (scope,))
+        for place, file in locations.list_candidates(adapter, machine, (scope,))
         if is_writable(place, file)
     ]
     if not known:
@@ -131,11 +131,11 @@ def target(adapter: Adapter, scope: Scope, machine: Machine) -> Target:
     )
 
 
-def targets(adapter: Adapter, scopes: Collection[Scope], machine: Machine) -> list[Target]:
+def list_targets(adapter: Adapter, scopes: Collection[Scope], machine: Machine) -> list[Target]:
     """Return the files of a tool that are there and that may be written."""
     return [
         Target(place, file)
-        for place, file in locations.files(adapter, machine, scopes)
+        for place, file in locations.find_files(adapter, machine, scopes)
         if is_writable(place, file) and file.is_file()
     ]
 
@@ -180,7 +180,7 @@ class _File:
     def __init__(self, file: Path) -> None:
         self.file = file
         self.data = files.read_bytes(file)
-        self.before = document(file, self.data)
+        self.before = parse_document(file, self.data)
         self.made = self.before
         self._edits: list[Edit] = []
 

@@ -15,17 +15,17 @@ from typing import Any
 from dynamic_mcp.errors import DynamicMcpError, NotFound, NothingToUndo
 from dynamic_mcp.importer.formats import files
 from dynamic_mcp.importer.formats.changes import Change, Edit
-from dynamic_mcp.importer.formats.reversal import undoing
+from dynamic_mcp.importer.formats.reversal import plan_reversal
 from dynamic_mcp.importer.formats.tree import NOTHING
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.whole_files import read_bytes
 
 FORM = 1
-MOST_DEEDS = 200
+MOST_ENTRIES = 200
 
 
 @dataclass(frozen=True)
-class Deed:
+class JournalEntry:
     """What one command changed: `id` names it, `about` is the tool it was done to, `when` is an ISO time."""
 
     id: str
@@ -42,7 +42,7 @@ class Journal:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def do(self, what: str, about: str, when: str, changes: Sequence[Change]) -> Deed:
+    def do(self, what: str, about: str, when: str, changes: Sequence[Change]) -> JournalEntry:
         """Note the changes, with backups, and make them. Raises FileError, and then nothing is changed."""
         deed, folder = self._record(what, about, when, changes)
         done: list[Change] = []
@@ -60,12 +60,12 @@ class Journal:
             raise
         return deed
 
-    def deeds(self) -> list[Deed]:
+    def deeds(self) -> list[JournalEntry]:
         """Return all deeds, the latest first."""
         found = [self._load_entry(folder) for folder in self._folders()]
         return [deed for deed in reversed(found) if deed is not None]
 
-    def deed(self, id: str | None, about: str | None = None) -> Deed:
+    def deed(self, id: str | None, about: str | None = None) -> JournalEntry:
         """Return the deed with this id, or the latest that is not undone. Raises NotFound."""
         for deed in self.deeds():
             if deed.id == id or (id is None and not deed.is_undone and about in (None, deed.about)):
@@ -76,7 +76,7 @@ class Journal:
         hint = f"what can be undone: {known}" if known else "there is nothing to undo"
         raise NotFound("change", id or "latest", hint=hint)
 
-    def undo(self, deed: Deed) -> list[str]:
+    def undo(self, deed: JournalEntry) -> list[str]:
         """Take a deed back; return what is to be said of it. A file that has changed since loses our edits only.
 
         Raises FileError, and then that file is as it was.
@@ -85,7 +85,7 @@ class Journal:
         note = _load(folder)
         words: list[str] = []
         for number, change in reversed(list(enumerate(_load_changes(folder, note)))):
-            made = undoing(change, note["changes"][number]["after"])
+            made = plan_reversal(change, note["changes"][number]["after"])
             if made.is_exact:
                 _restore(change.file, change.before, made.now or b"", note, number)
             elif made.after != made.now:
@@ -94,17 +94,19 @@ class Journal:
         self._mark_undone(deed.id)
         return words
 
-    def preview(self, deed: Deed) -> list[str]:
+    def preview(self, deed: JournalEntry) -> list[str]:
         """Say what undoing a deed would do to each file. Raises FileError."""
         folder = self._folder / deed.id
         note = _load(folder)
         return [
             word
             for number, change in reversed(list(enumerate(_load_changes(folder, note))))
-            for word in (() if change.is_silent else undoing(change, note["changes"][number]["after"]).planned())
+            for word in (
+                () if change.is_silent else plan_reversal(change, note["changes"][number]["after"]).planned()
+            )
         ]
 
-    def _record(self, what: str, about: str, when: str, changes: Sequence[Change]) -> tuple[Deed, Path]:
+    def _record(self, what: str, about: str, when: str, changes: Sequence[Change]) -> tuple[JournalEntry, Path]:
         number = max((int(folder.name) for folder in self._folders()), default=0) + 1
         folder = self._folder / str(number)
         try:
@@ -123,9 +125,9 @@ class Journal:
             _save(folder, note)
         except OSError as exc:
             raise files.FileError(folder, f"no backup can be made: {(exc.strerror or str(exc)).lower()}") from exc
-        for old in list(self._folders())[:-MOST_DEEDS]:
+        for old in list(self._folders())[:-MOST_ENTRIES]:
             shutil.rmtree(old, ignore_errors=True)
-        return Deed(str(number), what, about, when, _listed_files(changes)), folder
+        return JournalEntry(str(number), what, about, when, _listed_files(changes)), folder
 
     def _mark_undone(self, id: str) -> None:
         folder = self._folder / id
@@ -136,11 +138,13 @@ class Journal:
             names = [each.name for each in self._folder.iterdir() if re.fullmatch(r"[1-9]\d{0,8}", each.name)]
             yield from (self._folder / name for name in sorted(names, key=int))
 
-    def _load_entry(self, folder: Path) -> Deed | None:
+    def _load_entry(self, folder: Path) -> JournalEntry | None:
         try:
             note = _load(folder)
             places = tuple(Path(change["file"]) for change in note["changes"] if not change["is_silent"])
-            return Deed(folder.name, note["what"], note["about"], note["when"], places, note.get("is_undone", False))
+            return JournalEntry(
+                folder.name, note["what"], note["about"], note["when"], places, note.get("is_undone", False)
+            )
         except (OSError, ValueError, KeyError, TypeError):
             return None  # a command was killed before it did anything
 

@@ -54,7 +54,7 @@ class Notice:
 
 
 @dataclass(frozen=True)
-class Found:
+class ForeignServer:
     """One server in the form of our own config: `entry` is the object that goes under `mcpServers`.
 
     `exports` are the variables that the entry refers to and that the tool itself used to ask for. `inherits` is what
@@ -70,7 +70,7 @@ class Found:
     inherits: Inherit | None = None
     is_refused: bool = False
 
-    def with_fields(self, fields: Mapping[str, object]) -> Found:
+    def with_fields(self, fields: Mapping[str, object]) -> ForeignServer:
         """Return the same server with these fields in its entry."""
         return replace(self, entry={**self.entry, **fields})
 
@@ -79,7 +79,7 @@ class Found:
         """Tell whether the tool has switched it off."""
         return self.entry.get("enabled") is False
 
-    def without_field(self, name: str) -> Found:
+    def without_field(self, name: str) -> ForeignServer:
         """Return the same server without this field in its entry."""
         return replace(self, entry={key: value for key, value in self.entry.items() if key != name})
 
@@ -93,7 +93,7 @@ class Reading:
     """
 
     source: Source
-    servers: tuple[Found, ...] = ()
+    servers: tuple[ForeignServer, ...] = ()
     notices: tuple[Notice, ...] = ()
     error: str = ""
     is_borrowed: bool = False

@@ -17,21 +17,21 @@ from dynamic_mcp.config.keys import path as shown
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.importer.convert import inheritance, vault
-from dynamic_mcp.importer.convert.memory import Memories, Memory, key_of
-from dynamic_mcp.importer.convert.merge import Conflict, Entry, Merge, Rules, gone
+from dynamic_mcp.importer.convert.memory import Memory, MemoryStore, key_of
+from dynamic_mcp.importer.convert.merge import Conflict, Entry, Merge, Rules, describe_vanished
 from dynamic_mcp.importer.convert.plan import Action, Choice, Item, Plan
-from dynamic_mcp.importer.convert.precedence import shadowed
+from dynamic_mcp.importer.convert.precedence import find_shadowed
 from dynamic_mcp.importer.convert.program import is_relative
-from dynamic_mcp.importer.convert.variables import escaped
+from dynamic_mcp.importer.convert.variables import escape
 from dynamic_mcp.importer.formats import files
-from dynamic_mcp.importer.model import Found, Notice, Reading, Scope
+from dynamic_mcp.importer.model import ForeignServer, Notice, Reading, Scope
 
 EMPTY = "{}\n"
 _OUTPUT_HINT = "put it right, or name another file with --output"
 
 
 @dataclass(frozen=True)
-class Order:
+class ImportRequest:
     """What an import is asked for.
 
     `is_afresh` begins with an empty output instead of the one that is there. What `environment` holds is only
@@ -49,13 +49,13 @@ class Order:
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
-def plan(
+def plan_import(
     readings: Sequence[Reading],
-    order: Order,
-    memories: Memories,
+    order: ImportRequest,
+    memories: MemoryStore,
     *,
     settle: Callable[[Conflict], Choice] = lambda conflict: Choice.KEEP,
-    describe: Callable[[Found], Entry] = lambda found: found.entry,
+    describe: Callable[[ForeignServer], Entry] = lambda found: found.entry,
 ) -> Plan:
     """Work out what an import would do. Raises ConfigError and FileError where the output cannot be merged into."""
     before = _read_text(order.output)
@@ -80,18 +80,18 @@ def plan(
         memory=memory,
         servers=merge.servers,
         readings=tuple(readings),
-        remarks=(*inheritance.remark(items), *gone(memory, readings, merge.servers)),
+        remarks=(*inheritance.describe_wider(items), *describe_vanished(memory, readings, merge.servers)),
         env_file=safe.file if safe is not None and variables else None,
         variables=variables,
     )
 
 
 def _make_rules(
-    order: Order,
+    order: ImportRequest,
     document: Mapping[str, object],
     safe: vault.Vault | None,
     settle: Callable[[Conflict], Choice],
-    describe: Callable[[Found], Entry],
+    describe: Callable[[ForeignServer], Entry],
 ) -> Rules:
     rules = Rules(
         order.home,
@@ -103,16 +103,16 @@ def _make_rules(
     return rules if safe is None else replace(rules, write=safe.move)
 
 
-def _make_items(readings: Sequence[Reading], order: Order, merge: Merge) -> tuple[Item, ...]:
+def _make_items(readings: Sequence[Reading], order: ImportRequest, merge: Merge) -> tuple[Item, ...]:
     replaced_in = {reading.source.tool for reading in readings if reading.starts_us}
     placed = [_reenable_replaced(_resolve_paths(reading, order), replaced_in, merge.memory) for reading in readings]
-    hidden = shadowed(placed, lambda found: _may_shadow(found, order))
+    hidden = find_shadowed(placed, lambda found: _may_shadow(found, order))
     return tuple(
         _make_item(found, hidden.get(key_of(found)), order, merge) for reading in placed for found in reading.servers
     )
 
 
-def config_of(servers: Mapping[str, Entry], file: Path, environment: Mapping[str, str]) -> Config:
+def build_config(servers: Mapping[str, Entry], file: Path, environment: Mapping[str, str]) -> Config:
     """Return what serving these servers would use, if they stood in that file; each of them is right."""
     from dynamic_mcp.config import form
     from dynamic_mcp.config.resolve import resolve
@@ -122,7 +122,7 @@ def config_of(servers: Mapping[str, Entry], file: Path, environment: Mapping[str
     return resolve(root, file, surroundings=Surroundings(environment, sys.platform, file.parent))
 
 
-def _resolve_paths(reading: Reading, order: Order) -> Reading:
+def _resolve_paths(reading: Reading, order: ImportRequest) -> Reading:
     """Return the reading with its servers as they are to be where the output is."""
     is_here = os.path.realpath(order.output.parent) == os.path.realpath(order.project)
     is_elsewhere = not is_here and reading.source.scope is not Scope.USER
@@ -144,9 +144,9 @@ def _reenable_replaced(reading: Reading, tools: Collection[str], memory: Memory)
     return replace(reading, servers=tuple(servers))
 
 
-def _with_absolute_paths(found: Found, order: Order) -> Found:
+def _with_absolute_paths(found: ForeignServer, order: ImportRequest) -> ForeignServer:
     """Return a project's server with its relative directories made whole."""
-    base = escaped(str(order.project))
+    base = escape(str(order.project))
     entry = dict(found.entry)
     for key in ("cwd", "env_file"):
         match entry.get(key):
@@ -161,7 +161,7 @@ def _make_absolute(text: str, base: str) -> str:
     return str(Path(base, text)) if is_relative(text) else text
 
 
-def _make_item(found: Found, winner: Found | None, order: Order, merge: Merge) -> Item:
+def _make_item(found: ForeignServer, winner: ForeignServer | None, order: ImportRequest, merge: Merge) -> Item:
     reason = _skip_reason(found, order)
     if not reason and winner is not None and not merge.has(found) and not merge.are_one(found, winner):
         tool, file = found.source.tool, winner.source.file
@@ -175,11 +175,11 @@ def _make_item(found: Found, winner: Found | None, order: Order, merge: Merge) -
     return merge.take(found)
 
 
-def _may_shadow(found: Found, order: Order) -> bool:
+def _may_shadow(found: ForeignServer, order: ImportRequest) -> bool:
     return not (found.is_refused or _skip_reason(found, order) or _find_flaw(found))
 
 
-def _skip_reason(found: Found, order: Order) -> str:
+def _skip_reason(found: ForeignServer, order: ImportRequest) -> str:
     if order.only and not any(fnmatchcase(found.name, glob) for glob in order.only):
         return "not among those that are wanted"
     if any(fnmatchcase(found.name, glob) for glob in order.exclude):
@@ -194,7 +194,7 @@ def _has_environment_setting(document: Mapping[str, object]) -> bool:
     return isinstance(settings, Mapping) and settings.get(inheritance.FIELD) is not None
 
 
-def _find_flaw(found: Found) -> str:
+def _find_flaw(found: ForeignServer) -> str:
     """Say what our config would not take of an entry, so that one of them cannot make the whole file invalid."""
     from dynamic_mcp.config.problems import problems
 

@@ -8,39 +8,47 @@ from pathlib import Path
 
 from dynamic_mcp.errors import NotFound
 from dynamic_mcp.importer.adapter import Adapter, Place
-from dynamic_mcp.importer.convert.containers import Collected, collect, inputs, is_among, looks_like_server
-from dynamic_mcp.importer.convert.conversion import convert
-from dynamic_mcp.importer.convert.draft import Context, shown
+from dynamic_mcp.importer.convert.containers import (
+    ServerCollection,
+    collect,
+    collect_inputs,
+    is_among,
+    is_server_like,
+)
+from dynamic_mcp.importer.convert.conversion import convert_server
+from dynamic_mcp.importer.convert.draft import Context, make_printable
 from dynamic_mcp.importer.formats import parser
-from dynamic_mcp.importer.formats.detection import adapter_for
-from dynamic_mcp.importer.model import Found, Machine, Notice, Reading, Scope, Source
+from dynamic_mcp.importer.formats.detection import detect_adapter
+from dynamic_mcp.importer.model import ForeignServer, Machine, Notice, Reading, Scope, Source
 from dynamic_mcp.importer.tools import locations, quirks
 from dynamic_mcp.importer.tools.catalog import GENERIC, TOOLS
-from dynamic_mcp.importer.tools.document import Brought
-from dynamic_mcp.importer.tools.switches import switched_off, switched_off_here
+from dynamic_mcp.importer.tools.document import ToolDocument
+from dynamic_mcp.importer.tools.switches import find_disabled, find_disabled_here
 from dynamic_mcp.mcp.names import closest
 
 _BY_SCOPE = (Scope.PROJECT, Scope.LOCAL, Scope.USER)
 
 
-def tools() -> tuple[Adapter, ...]:
+def list_tools() -> tuple[Adapter, ...]:
     """All tools, in the order in which their servers count."""
     return TOOLS
 
 
-def tool_named(name: str) -> Adapter:
+def find_tool(name: str) -> Adapter:
     """The tool with this name or alias; `_` is as good as `-`. Raises NotFound with the closest names."""
     names = {known: adapter for adapter in TOOLS for known in (adapter.name, *adapter.aliases)}
     wanted = name.strip().lower().replace("_", "-").replace(" ", "-")
     if wanted in names:
         return names[wanted]
     near = closest(wanted, names)
-    raise NotFound("tool", shown(name), near, hint="`dynamic-mcp import --list` shows what is on this machine")
+    raise NotFound(
+        "tool", make_printable(name), near, hint="`dynamic-mcp import --list` shows what is on this machine"
+    )
 
 
-def sources(adapter: Adapter, machine: Machine, scopes: Collection[Scope] = tuple(Scope)) -> list[Source]:
+def list_sources(adapter: Adapter, machine: Machine, scopes: Collection[Scope] = tuple(Scope)) -> list[Source]:
     """The files that the tool would read, whether they are there or not, the one that it writes itself first."""
-    found = locations.candidates(adapter, machine, scopes)
+    found = locations.list_candidates(adapter, machine, scopes)
     return [Source(adapter.name, place.scope, file) for place, file in found]
 
 
@@ -70,9 +78,9 @@ def read_file(file: Path, machine: Machine, adapter: Adapter | None = None) -> R
         document = parser.load(file)
     except parser.UnreadableError as exc:
         return Reading(source, error=str(exc))
-    if adapter is None and looks_like_server(document.value):
+    if adapter is None and is_server_like(document.value):
         document = replace(document, value={file.stem: document.value})
-    known = adapter or adapter_for(file, document.value, TOOLS, GENERIC)
+    known = adapter or detect_adapter(file, document.value, TOOLS, GENERIC)
     return _read_document(document, known, None, source, machine)
 
 
@@ -91,7 +99,7 @@ def _read_scopes(adapter: Adapter, scopes: Collection[Scope] | None, machine: Ma
 
 def _read_scope(adapter: Adapter, scope: Scope, machine: Machine) -> list[tuple[Place, Reading]]:
     """What the files of one scope hold; of an old file beside a new one only that it is there."""
-    files = locations.files(adapter, machine, (scope,))
+    files = locations.find_files(adapter, machine, (scope,))
     newer = next((file for place, file in files if not place.legacy and not place.borrowed), None)
     readings: list[tuple[Place, Reading]] = []
     for place, file in files:
@@ -106,7 +114,7 @@ def _read_scope(adapter: Adapter, scope: Scope, machine: Machine) -> list[tuple[
 
 def _make_superseded(source: Source, newer: Path) -> Reading:
     reason = f"`{source.file}` is not read, since there is the newer `{newer}`; `--file` reads it all the same"
-    return Reading(source, notices=(Notice(f"{source.tool}/{source.scope.value}", shown(reason, 600)),))
+    return Reading(source, notices=(Notice(f"{source.tool}/{source.scope.value}", make_printable(reason, 600)),))
 
 
 def _count_unrequested(
@@ -132,30 +140,32 @@ def _read_place(adapter: Adapter, place: Place, source: Source, machine: Machine
 
 
 def _read_document(
-    document: parser.Document, adapter: Adapter, place: Place | None, source: Source, machine: Machine
+    document: parser.ParsedFile, adapter: Adapter, place: Place | None, source: Source, machine: Machine
 ) -> Reading:
     if not isinstance(document.value, dict):
         return Reading(source, error="holds no settings: it is not an object")
     adapter = _adapt_to_place(adapter, place)
-    brought = quirks.bring(adapter, document.value, source, machine)
-    collected = collect(brought.document, adapter, place, switched_off(adapter, machine, source.scope))
-    context = Context(adapter, source, machine, inputs(brought.document, adapter))
+    brought = quirks.normalize(adapter, document.value, source, machine)
+    collected = collect(brought.document, adapter, place, find_disabled(adapter, machine, source.scope))
+    context = Context(adapter, source, machine, collect_inputs(brought.document, adapter))
     remarks = [*_relevant_remarks(document, adapter), *brought.remarks, *collected.remarks]
     notices = [context.notice(where, "", reason) for where, reason in remarks]
     if source.scope is Scope.USER:
         _note_disabled_here(brought, collected, adapter, machine)
-    servers: dict[str, Found] = {}
+    servers: dict[str, ForeignServer] = {}
     for raw in collected.servers.values():
-        result = convert(replace(raw, remarks=(*raw.remarks, *brought.about(raw.name))), context, servers)
-        if isinstance(result, Found):
+        result = convert_server(replace(raw, remarks=(*raw.remarks, *brought.about(raw.name))), context, servers)
+        if isinstance(result, ForeignServer):
             servers[result.name] = replace(result, is_refused=raw.name in brought.refused)
         else:
             notices.extend(result)
     return Reading(source, tuple(servers.values()), tuple(notices))
 
 
-def _note_disabled_here(brought: Brought, collected: Collected, adapter: Adapter, machine: Machine) -> None:
-    off = switched_off_here(adapter, machine)
+def _note_disabled_here(
+    brought: ToolDocument, collected: ServerCollection, adapter: Adapter, machine: Machine
+) -> None:
+    off = find_disabled_here(adapter, machine)
     for name, raw in collected.servers.items() if off else ():
         if is_among(name, off, adapter) and not raw.is_off:
             brought.say(name, "", f"is switched off for this project in {adapter.title}; it stays on")
@@ -170,7 +180,7 @@ def _adapt_to_place(adapter: Adapter, place: Place | None) -> Adapter:
     return adapter
 
 
-def _relevant_remarks(document: parser.Document, adapter: Adapter) -> Iterator[tuple[str, str]]:
+def _relevant_remarks(document: parser.ParsedFile, adapter: Adapter) -> Iterator[tuple[str, str]]:
     """The remarks on a document that are about servers: the rest of a tool's settings is none of our business."""
     roots = {"mcp"} | {
         path.removeprefix("$.").strip("'").partition(".")[0] for path in (*adapter.servers, *adapter.fallback)

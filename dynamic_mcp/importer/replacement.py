@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from dynamic_mcp.importer.adapter import Adapter
 from dynamic_mcp.importer.convert.memory import Key, Memory, key_of
-from dynamic_mcp.importer.installer import Target, targets
-from dynamic_mcp.importer.model import Found, Machine, Reading, Scope, Source
+from dynamic_mcp.importer.installer import Target, list_targets
+from dynamic_mcp.importer.model import ForeignServer, Machine, Reading, Scope, Source
 from dynamic_mcp.importer.reader import read_tool
 
 
 @dataclass(frozen=True)
-class Staying:
+class RemainingServer:
     """A server that goes on beside our entry: it was imported or not, and its file can be written or not."""
 
     name: str
@@ -23,22 +23,22 @@ class Staying:
 
 
 @dataclass(frozen=True)
-class Replacing:
+class Replacement:
     """The names of the servers to switch off, by file, and those that stay on."""
 
     replaced: Mapping[Target, Collection[str]]
-    staying: tuple[Staying, ...]
+    staying: tuple[RemainingServer, ...]
     is_any_imported: bool
 
 
-def replacing(
+def plan_replacement(
     adapter: Adapter, scopes: Collection[Scope], machine: Machine, *, memory: Memory, names: Collection[str]
-) -> Replacing:
+) -> Replacement:
     """Find the tool's servers of these scopes that are in the config, by its `names`, and the others that are on."""
     imported = {key for key, record in memory.records.items() if key[0] == adapter.name and record.name in names}
-    known = {(each.place.scope, each.file): each for each in targets(adapter, tuple(Scope), machine)}
+    known = {(each.place.scope, each.file): each for each in list_targets(adapter, tuple(Scope), machine)}
     replaced: dict[Target, list[str]] = {}
-    staying: list[Staying] = []
+    staying: list[RemainingServer] = []
     seen: set[Key] = set()
     for reading in _read_once(adapter, machine):
         there = known.get((reading.source.scope, reading.source.file))
@@ -48,12 +48,12 @@ def replacing(
             if key in imported and reading.source.scope in scopes and there is not None:
                 replaced.setdefault(there, []).append(found.name)
             elif _is_on(found):
-                staying.append(Staying(found.name, found.source, key in imported, there is not None))
+                staying.append(RemainingServer(found.name, found.source, key in imported, there is not None))
     for key in sorted(imported - seen):
         there = next((each for (scope, file), each in known.items() if key[1:3] == (scope.value, str(file))), None)
         if there is not None and Scope(key[1]) in scopes:
             replaced.setdefault(there, []).append(key[3])
-    return Replacing(replaced, tuple(staying), bool(imported))
+    return Replacement(replaced, tuple(staying), bool(imported))
 
 
 def _read_once(adapter: Adapter, machine: Machine) -> list[Reading]:
@@ -63,5 +63,5 @@ def _read_once(adapter: Adapter, machine: Machine) -> list[Reading]:
     return [each for each in readings if each.source.scope is not Scope.PROJECT or each.source.file not in users]
 
 
-def _is_on(found: Found) -> bool:
+def _is_on(found: ForeignServer) -> bool:
     return found.entry.get("enabled") is not False

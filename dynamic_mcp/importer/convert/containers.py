@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from dynamic_mcp.importer.adapter import Adapter, Place, at
-from dynamic_mcp.importer.convert.conversion import Raw
-from dynamic_mcp.importer.convert.draft import kind
+from dynamic_mcp.importer.adapter import Adapter, Place, find_values
+from dynamic_mcp.importer.convert.conversion import RawServer
+from dynamic_mcp.importer.convert.draft import describe_kind
 from dynamic_mcp.importer.convert.variables import Input
 
 _SIGNS = frozenset(
@@ -19,24 +19,24 @@ _TYPES = frozenset(("local", "remote", "stdio", "http", "sse", "streamable-http"
 
 
 @dataclass
-class Collected:
+class ServerCollection:
     """The servers of a document, and what is to be said about it."""
 
-    servers: dict[str, Raw] = field(default_factory=dict)
+    servers: dict[str, RawServer] = field(default_factory=dict)
     remarks: list[tuple[str, str]] = field(default_factory=list)
     has_container: bool = False
 
 
 def collect(
     document: Mapping[str, object], adapter: Adapter, place: Place | None = None, off: Sequence[str] = ()
-) -> Collected:
+) -> ServerCollection:
     """The servers of a document, where the tool keeps them, else where others do.
 
     `off` are the names, or globs, of those that another file switches off.
     """
-    collected = Collected()
+    collected = ServerCollection()
     for path in place.servers if place and place.servers else adapter.servers:
-        for value in at(document, path):
+        for value in find_values(document, path):
             _add_servers(collected, value, path, adapter)
     if not collected.has_container:
         _look_elsewhere(collected, document, adapter)
@@ -44,18 +44,18 @@ def collect(
     return collected
 
 
-def inputs(document: object, adapter: Adapter) -> dict[str, Input]:
+def collect_inputs(document: object, adapter: Adapter) -> dict[str, Input]:
     """What the tool asks its user for, by id."""
     found: dict[str, Input] = {}
     for path in adapter.inputs:
-        for value in at(document, path):
+        for value in find_values(document, path):
             for each in value if isinstance(value, list) else ():
                 if isinstance(each, dict) and isinstance(each.get("id"), str):
                     found[each["id"]] = _parse_input(each)
     return found
 
 
-def looks_like_server(value: object) -> bool:
+def is_server_like(value: object) -> bool:
     """Whether an object says how to start or reach something."""
     if not isinstance(value, dict):
         return False
@@ -77,26 +77,26 @@ def _parse_input(each: Mapping[str, object]) -> Input:
     return Input(str(each["id"]), is_secret=each.get("password") is True, default=text)
 
 
-def _look_elsewhere(collected: Collected, document: Mapping[str, object], adapter: Adapter) -> None:
+def _look_elsewhere(collected: ServerCollection, document: Mapping[str, object], adapter: Adapter) -> None:
     for path in adapter.fallback:
-        for value in at(document, path):
+        for value in find_values(document, path):
             members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-            if any(looks_like_server(each) or (isinstance(each, dict) and each.keys() & _HINTS) for each in members):
+            if any(is_server_like(each) or (isinstance(each, dict) and each.keys() & _HINTS) for each in members):
                 _add_servers(collected, value, path, adapter)
         if collected.has_container:
             return
     if adapter.is_bare and document:
         own = {name: value for name, value in document.items() if name != "$schema"}
-        if own and all(map(looks_like_server, own.values())):
+        if own and all(map(is_server_like, own.values())):
             _add_servers(collected, own, "$", adapter)
 
 
-def _add_servers(collected: Collected, value: object, path: str, adapter: Adapter) -> None:
+def _add_servers(collected: ServerCollection, value: object, path: str, adapter: Adapter) -> None:
     where = path.removeprefix("$").lstrip(".").replace("'", "")
     if value is None:
         return
     if not isinstance(value, (dict, list)):
-        collected.remarks.append((where, f"is {kind(value)} and holds no servers"))
+        collected.remarks.append((where, f"is {describe_kind(value)} and holds no servers"))
         return
     collected.has_container = True
     for name, server in _iter_items(value, adapter):
@@ -104,7 +104,7 @@ def _add_servers(collected: Collected, value: object, path: str, adapter: Adapte
             if collected.servers[name].value != server:
                 collected.remarks.append((name, f"is there twice; the one in `{where}` is ignored"))
             continue
-        collected.servers[name] = Raw(name, server)
+        collected.servers[name] = RawServer(name, server)
 
 
 def _iter_items(value: dict[str, object] | list[object], adapter: Adapter) -> Iterator[tuple[str, object]]:
@@ -123,15 +123,17 @@ def _iter_items(value: dict[str, object] | list[object], adapter: Adapter) -> It
 
 
 def _switch_off(
-    collected: Collected, document: Mapping[str, object], adapter: Adapter, elsewhere: Sequence[str]
+    collected: ServerCollection, document: Mapping[str, object], adapter: Adapter, elsewhere: Sequence[str]
 ) -> None:
-    listed = [name for path in adapter.off for name in at(document, path) if isinstance(name, str)]
+    listed = [name for path in adapter.off for name in find_values(document, path) if isinstance(name, str)]
     off = [name for name in collected.servers if is_among(name, (*listed, *elsewhere), adapter)]
     for name in off:
         raw = collected.servers[name]
-        collected.servers[name] = Raw(raw.name, raw.value, is_off=True, remarks=raw.remarks)
-    allowed = [name for path in adapter.allowed for name in at(document, path) if isinstance(name, str)]
+        collected.servers[name] = RawServer(raw.name, raw.value, is_off=True, remarks=raw.remarks)
+    allowed = [name for path in adapter.allowed for name in find_values(document, path) if isinstance(name, str)]
     for name, raw in collected.servers.items() if allowed else ():
         if not is_among(name, allowed, adapter) and name not in off:
             remark = ("", "is not in the tool's list of allowed servers, and so is not started there")
-            collected.servers[name] = Raw(raw.name, raw.value, is_off=raw.is_off, remarks=(*raw.remarks, remark))
+            collected.servers[name] = RawServer(
+                raw.name, raw.value, is_off=raw.is_off, remarks=(*raw.remarks, remark)
+            )

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 
 from dynamic_mcp.importer.adapter import Field
 from dynamic_mcp.importer.convert import naming
-from dynamic_mcp.importer.convert.draft import Context, Draft, Given, UnusableError, kind, sorted_fields
+from dynamic_mcp.importer.convert.draft import Context, Draft, FieldValue, UnusableError, describe_kind, make_draft
 from dynamic_mcp.importer.convert.fields import TYPES
-from dynamic_mcp.importer.convert.limits import limits
-from dynamic_mcp.importer.convert.program import plain_words, program
-from dynamic_mcp.importer.convert.remote import remote
-from dynamic_mcp.importer.model import Found, Notice
+from dynamic_mcp.importer.convert.limits import convert_limits
+from dynamic_mcp.importer.convert.program import convert_program, read_plain_words
+from dynamic_mcp.importer.convert.remote import convert_remote
+from dynamic_mcp.importer.model import ForeignServer, Notice
 
 _SWITCHES = (Field.ENABLED, Field.DISABLED, Field.NAME, Field.DESCRIPTION)
 _PROGRAM_FIELDS = (Field.ARGS, Field.ENV, Field.ENV_NAMES, Field.ENV_FILE, Field.CWD)
@@ -33,7 +33,7 @@ _ADDRESSES = (Field.HTTP_URL, Field.URL)
 
 
 @dataclass(frozen=True)
-class Raw:
+class RawServer:
     """A server as a file has it; `is_off` where the file says so elsewhere, `remarks` are about fields of it."""
 
     name: str
@@ -42,32 +42,32 @@ class Raw:
     remarks: tuple[tuple[str, str], ...] = ()
 
 
-def convert(raw: Raw, context: Context, taken: Container[str]) -> Found | tuple[Notice, ...]:
+def convert_server(raw: RawServer, context: Context, taken: Container[str]) -> ForeignServer | tuple[Notice, ...]:
     """The server in our form, under a name that is not taken; or why it is left out."""
     if not isinstance(raw.value, dict):
-        return (context.notice(raw.name, "", f"is {kind(raw.value)} and not a server, and is left out"),)
-    draft = sorted_fields(context, raw.name, raw.value)
+        return (context.notice(raw.name, "", f"is {describe_kind(raw.value)} and not a server, and is left out"),)
+    draft = make_draft(context, raw.name, raw.value)
     for field, reason in raw.remarks:
         draft.note(field, reason)
     try:
         if _is_ours(draft):
             said = context.notice(raw.name, "", "is dynamic-mcp itself, and is left out: it would start itself")
             return (replace(said, is_about_us=True),)
-        entry = {**_convert_upstream(draft), **limits(draft, is_off=raw.is_off)}
+        entry = {**_convert_upstream(draft), **convert_limits(draft, is_off=raw.is_off)}
     except UnusableError as exc:
         draft.note(exc.field, f"{exc.reason}; the server is left out")
         return tuple(draft.notices)
     _note_never_carried(draft)
-    name, remark = naming.legal(_choose_name(draft), taken)
+    name, remark = naming.legalize(_choose_name(draft), taken)
     if remark:
         draft.note("", remark)
     inherits = (context.adapter.inherits or "safe") if "command" in entry else None
-    return Found(name, entry, context.source, tuple(draft.notices), tuple(draft.exports), inherits)
+    return ForeignServer(name, entry, context.source, tuple(draft.notices), tuple(draft.exports), inherits)
 
 
 def _is_ours(draft: Draft) -> bool:
     command = draft.take(Field.COMMAND)
-    words = plain_words(draft, command) if command else []
+    words = read_plain_words(draft, command) if command else []
     address = next((given for given in draft.all(*_ADDRESSES) if given.value), None)
     return naming.is_ours(
         draft.name, words[0] if words else None, words[1:], str(address.value) if address and not words else None
@@ -96,12 +96,12 @@ def _convert_upstream(draft: Draft) -> dict[str, object]:
     is_remote = address is not None and (command is None or kind_of in ("http", "sse", "url"))
     if is_remote and address is not None:
         _note_others(draft, [*draft.all(Field.COMMAND, *_PROGRAM_FIELDS)], "belongs to a server that is started")
-        return remote(draft, address, kind_of if kind_of in ("http", "sse") else None)
+        return convert_remote(draft, address, kind_of if kind_of in ("http", "sse") else None)
     assert command is not None
     _note_others(draft, [*draft.all(*_ADDRESSES, *_REMOTE_FIELDS)], "belongs to a server that is reached over HTTP")
     if kind_of not in (None, "stdio"):
         draft.note("", "has a command but the type of a remote server; it is started")
-    return program(draft, command)
+    return convert_program(draft, command)
 
 
 def _describe_missing(draft: Draft) -> str:
@@ -111,7 +111,7 @@ def _describe_missing(draft: Draft) -> str:
     return "has neither command nor url"
 
 
-def _note_others(draft: Draft, others: list[Given], reason: str) -> None:
+def _note_others(draft: Draft, others: list[FieldValue], reason: str) -> None:
     for given in others:
         if given.value not in (None, "", [], {}, False):
             draft.note(given.name, f"{reason}, and is left out")
@@ -122,7 +122,7 @@ def _read_type(draft: Draft) -> str | None:
     for given in draft.all(Field.TYPE):
         if not isinstance(given.value, str) or not given.value.strip():
             if given.value not in (None, ""):
-                draft.note(given.name, f"is {kind(given.value)} and not a type, and is left out")
+                draft.note(given.name, f"is {describe_kind(given.value)} and not a type, and is left out")
             continue
         word = re.sub(r"[^a-z]", "", given.value.lower())
         if word in TYPES:

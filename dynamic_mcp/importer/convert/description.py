@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from dynamic_mcp.importer.convert.identity import identity, package_of
+from dynamic_mcp.importer.convert.identity import identify, package_of
 
 LONGEST = 200
 
@@ -142,16 +142,16 @@ def describe(name: str, entry: Mapping[str, object]) -> str:
     return f"Tools from {what}" if what else f"Tools of {name}"
 
 
-def described(name: str, entry: Mapping[str, object], text: str = "") -> Mapping[str, object]:
+def with_description(name: str, entry: Mapping[str, object], text: str = "") -> Mapping[str, object]:
     """The entry with a description: its own, else `text`, else one that is made up."""
     own = entry.get("description")
     if isinstance(own, str) and own.strip():
         return entry
     rest = {key: value for key, value in entry.items() if key != "description"}
-    return {"description": shortened(text) or describe(name, entry), **rest}
+    return {"description": shorten(text) or describe(name, entry), **rest}
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     """One line of a text, cut at a word where it is too long."""
     line = " ".join("".join(character if character.isprintable() else " " for character in text).split())
     if len(line) <= LONGEST:
@@ -163,7 +163,7 @@ def _find_subject(entry: Mapping[str, object]) -> str:
     """What stands behind a server in a word: its package, image or host, else its program."""
     if package := package_of(entry):
         return package
-    kind, *words = identity(entry, "").key
+    kind, *words = identify(entry, "").key
     if kind == "url":
         return _host_name(words[0])
     program = words[0] if words else ""

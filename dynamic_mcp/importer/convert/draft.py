@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from dynamic_mcp.importer.adapter import Adapter, Field, Wait
+from dynamic_mcp.importer.adapter import Adapter, Field, TimeoutField
 from dynamic_mcp.importer.convert import variables
 from dynamic_mcp.importer.convert.fields import COMMON
 from dynamic_mcp.importer.convert.variables import Input, Scene
@@ -37,12 +37,12 @@ class Context:
     def notice(self, server: str, field: str, reason: str) -> Notice:
         """What is to be said about a field of a server, or of the file where there is no server."""
         where = "/".join((self.source.tool, self.source.scope.value))
-        named = ".".join(shown(part) for part in (server, field) if part)
-        return Notice(f"{where}/{named}" if named else where, shown(reason, _LONGEST_REASON))
+        named = ".".join(make_printable(part) for part in (server, field) if part)
+        return Notice(f"{where}/{named}" if named else where, make_printable(reason, _LONGEST_REASON))
 
 
 @dataclass(frozen=True)
-class Given:
+class FieldValue:
     """One field of a server as it stands in the file."""
 
     name: str
@@ -55,8 +55,8 @@ class Draft:
 
     context: Context
     name: str
-    fields: dict[Field, list[Given]]
-    waits: list[tuple[Wait, Given]]
+    fields: dict[Field, list[FieldValue]]
+    waits: list[tuple[TimeoutField, FieldValue]]
     notices: list[Notice] = field(default_factory=list)
     exports: dict[str, None] = field(default_factory=dict)
 
@@ -66,7 +66,7 @@ class Draft:
         if notice not in self.notices:
             self.notices.append(notice)
 
-    def take(self, *meanings: Field) -> Given | None:
+    def take(self, *meanings: Field) -> FieldValue | None:
         """The field with one of these meanings that counts: the first with something in it; the others are noted."""
         found = [given for meaning in meanings for given in self.fields.get(meaning, ()) if given.value not in _EMPTY]
         for other in found[1:]:
@@ -74,7 +74,7 @@ class Draft:
                 self.note(other.name, f"differs from `{found[0].name}`, which is used")
         return found[0] if found else None
 
-    def all(self, *meanings: Field) -> Iterator[Given]:
+    def all(self, *meanings: Field) -> Iterator[FieldValue]:
         """All fields with these meanings, the empty ones too."""
         for meaning in meanings:
             yield from self.fields.get(meaning, ())
@@ -89,7 +89,7 @@ class Draft:
         scene = self._make_scene(
             is_unset_empty=adapter.empties == "everywhere" or (adapter.empties == "env" and is_env)
         )
-        converted = variables.ours(plain, syntax, scene, field=field, env_name=env_name)
+        converted = variables.convert_text(plain, syntax, scene, field=field, env_name=env_name)
         for remark in converted.remarks:
             self.note(field, remark)
         self.exports.update(dict.fromkeys(converted.exports))
@@ -107,7 +107,7 @@ class Draft:
                 text = _format_number(value)
                 self.note(field, "is a number, not text; it is taken as text")
             case _:
-                self.note(field, f"is {kind(value)} and not text, and is left out")
+                self.note(field, f"is {describe_kind(value)} and not text, and is left out")
                 return None
         if "\0" in text or (not text.isprintable() and any("\ud800" <= mark <= "\udfff" for mark in text)):
             self.note(field, "holds a character that programs cannot take and is left out")
@@ -122,18 +122,18 @@ class Draft:
             context.adapter.name,
             self.name,
             inputs=context.inputs,
-            own=frozenset(name for given in self.all(Field.ENV) for name in members(given.value) or ()),
+            own=frozenset(name for given in self.all(Field.ENV) for name in parse_members(given.value) or ()),
             is_unset_empty=is_unset_empty,
         )
 
 
-def sorted_fields(context: Context, name: str, server: Mapping[str, object]) -> Draft:
+def make_draft(context: Context, name: str, server: Mapping[str, object]) -> Draft:
     """The draft of a server, its fields in the order of the meanings' names in our maps; unknown ones are noted."""
     draft = Draft(context, name, {}, [])
     known = {**COMMON, **context.adapter.fields}
     for given in _flatten(server, known):
         meaning = known.get(given.name)
-        if isinstance(meaning, Wait):
+        if isinstance(meaning, TimeoutField):
             draft.waits.append((meaning, given))
         elif meaning is None:
             draft.note(given.name, "has no counterpart here and is left out")
@@ -142,7 +142,7 @@ def sorted_fields(context: Context, name: str, server: Mapping[str, object]) -> 
     return draft
 
 
-def members(value: object) -> dict[str, object] | None:
+def parse_members(value: object) -> dict[str, object] | None:
     """The names and values of an object, also where it is written as `["NAME=value"]` or `[{name, value}]`."""
     if isinstance(value, dict):
         return value
@@ -161,13 +161,13 @@ def members(value: object) -> dict[str, object] | None:
     return made
 
 
-def shown(text: str, longest: int = _LONGEST_NAME) -> str:
+def make_printable(text: str, longest: int = _LONGEST_NAME) -> str:
     """Foreign text that can be shown: no control characters, and not too long."""
     plain = "".join(mark if mark.isprintable() else "\ufffd" for mark in text[: longest + 1])
     return plain if len(plain) <= longest else f"{plain[: longest - 1]}…"
 
 
-def kind(value: object) -> str:
+def describe_kind(value: object) -> str:
     """A word for the kind of a value."""
     match value:
         case None:
@@ -185,15 +185,15 @@ def kind(value: object) -> str:
     return "a date"
 
 
-def _flatten(server: Mapping[str, object], known: Mapping[str, Field | Wait]) -> Iterator[Given]:
+def _flatten(server: Mapping[str, object], known: Mapping[str, Field | TimeoutField]) -> Iterator[FieldValue]:
     nested = {name.partition(".")[0] for name in known if "." in name}
     for name, value in server.items():
         if name == "transport" and isinstance(value, dict):
             yield from _flatten(value, known)
         elif name in nested and name not in known and isinstance(value, dict):
-            yield from (Given(f"{name}.{inner}", each) for inner, each in value.items())
+            yield from (FieldValue(f"{name}.{inner}", each) for inner, each in value.items())
         else:
-            yield Given(name, value)
+            yield FieldValue(name, value)
 
 
 def _format_number(value: float) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from dynamic_mcp.importer.adapter import Field, Wait
+from dynamic_mcp.importer.adapter import Field, TimeoutField
 
 _SECONDS, _MILLISECONDS = 1.0, 0.001
 
-COMMON: Mapping[str, Field | Wait] = MappingProxyType(
+COMMON: Mapping[str, Field | TimeoutField] = MappingProxyType(
     {
         "command": Field.COMMAND,
         "cmd": Field.COMMAND,
@@ -76,20 +76,20 @@ COMMON: Mapping[str, Field | Wait] = MappingProxyType(
         "scopes": Field.SCOPES,
         "description": Field.DESCRIPTION,
         "name": Field.NAME,
-        "timeout": Wait("tools"),
-        "timeout_ms": Wait("tools", _MILLISECONDS),
-        "timeoutMs": Wait("tools", _MILLISECONDS),
-        "tool_timeout_sec": Wait("tools", _SECONDS),
-        "tool_timeout_ms": Wait("tools", _MILLISECONDS),
-        "toolTimeoutMs": Wait("tools", _MILLISECONDS),
-        "requestTimeoutMs": Wait("tools", _MILLISECONDS),
-        "startup_timeout_sec": Wait("connect", _SECONDS),
-        "startup_timeout_ms": Wait("connect", _MILLISECONDS),
-        "startupTimeoutMs": Wait("connect", _MILLISECONDS),
-        "initTimeout": Wait("connect", _MILLISECONDS),
-        "connectionTimeout": Wait("connect", _MILLISECONDS),
-        "connect_timeout": Wait("connect"),
-        "connectTimeout": Wait("connect"),
+        "timeout": TimeoutField("tools"),
+        "timeout_ms": TimeoutField("tools", _MILLISECONDS),
+        "timeoutMs": TimeoutField("tools", _MILLISECONDS),
+        "tool_timeout_sec": TimeoutField("tools", _SECONDS),
+        "tool_timeout_ms": TimeoutField("tools", _MILLISECONDS),
+        "toolTimeoutMs": TimeoutField("tools", _MILLISECONDS),
+        "requestTimeoutMs": TimeoutField("tools", _MILLISECONDS),
+        "startup_timeout_sec": TimeoutField("connect", _SECONDS),
+        "startup_timeout_ms": TimeoutField("connect", _MILLISECONDS),
+        "startupTimeoutMs": TimeoutField("connect", _MILLISECONDS),
+        "initTimeout": TimeoutField("connect", _MILLISECONDS),
+        "connectionTimeout": TimeoutField("connect", _MILLISECONDS),
+        "connect_timeout": TimeoutField("connect"),
+        "connectTimeout": TimeoutField("connect"),
         "autoApprove": Field.APPROVAL,
         "auto_approve": Field.APPROVAL,
         "autoApproveAll": Field.APPROVAL,

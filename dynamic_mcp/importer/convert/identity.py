@@ -31,7 +31,7 @@ class Identity:
         return self.key == other.key and (not self.path or not other.path or self.path == other.path)
 
 
-def identity(entry: Mapping[str, object], home: str) -> Identity:
+def identify(entry: Mapping[str, object], home: str) -> Identity:
     """What an entry of our config runs or reaches: `npx -y pkg@latest` is `npx pkg`, and `cmd /c npx` as well."""
     url = entry.get("url")
     if isinstance(url, str):
@@ -51,11 +51,13 @@ def identity(entry: Mapping[str, object], home: str) -> Identity:
 
 def package_of(entry: Mapping[str, object]) -> str:
     """The npm or PyPI package that an entry runs, without its version; empty when it runs none."""
-    key = identity(entry, "").key
+    key = identify(entry, "").key
     return key[1] if key[0] in ("npm", "pypi") else ""
 
 
-def conditions(entry: Mapping[str, object], home: str, values: Mapping[str, str]) -> frozenset[tuple[str, str, str]]:
+def collect_conditions(
+    entry: Mapping[str, object], home: str, values: Mapping[str, str]
+) -> frozenset[tuple[str, str, str]]:
     """What an entry gives a server to work with: variables, env files, headers; references filled in where known."""
     found = _iter_conditions(entry, home)
     return frozenset((kind, name, _resolve(text, home, values)) for kind, name, text in found)

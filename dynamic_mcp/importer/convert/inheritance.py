@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from dynamic_mcp.importer.convert.plan import Item
 from dynamic_mcp.importer.formats.tree import NOTHING
-from dynamic_mcp.importer.model import Found
+from dynamic_mcp.importer.model import ForeignServer
 
 FIELD = "inherit_env"
 Entry = Mapping[str, object]
 
 
-def with_environment(found: Found) -> Found:
+def with_environment(found: ForeignServer) -> ForeignServer:
     """Return the server with what its tool passes on, where that is more than every program gets."""
     match found.inherits:
         case None | "safe":
@@ -39,7 +39,7 @@ def is_wider(one: Entry, other: Entry) -> bool:
     return _width(one.get(FIELD, NOTHING)) > _width(other.get(FIELD, NOTHING))
 
 
-def remark(items: Sequence[Item]) -> list[str]:
+def describe_wider(items: Sequence[Item]) -> list[str]:
     """Say once for all servers that they get more than is safe, and how they get less."""
     wider = [item for item in items if item.entry is not None and _has_become_wider(item)]
     if not wider:

@@ -6,8 +6,8 @@ import math
 import re
 
 from dynamic_mcp.config import values
-from dynamic_mcp.importer.adapter import Field, Wait
-from dynamic_mcp.importer.convert.draft import Draft, Given, kind
+from dynamic_mcp.importer.adapter import Field, TimeoutField
+from dynamic_mcp.importer.convert.draft import Draft, FieldValue, describe_kind
 
 _TRUE = frozenset(("true", "yes", "1", "on"))
 _FALSE = frozenset(("false", "no", "0", "off"))
@@ -15,7 +15,7 @@ _PLAUSIBLE_MS = 1000
 _LONGEST_DESCRIPTION = 2000
 
 
-def limits(draft: Draft, *, is_off: bool) -> dict[str, object]:
+def convert_limits(draft: Draft, *, is_off: bool) -> dict[str, object]:
     """The fields that a program and a remote server have in common."""
     entry: dict[str, object] = {}
     if description := _read_description(draft):
@@ -44,13 +44,13 @@ def _is_disabled(draft: Draft) -> bool:
     return False in on or True in off
 
 
-def _parse_bool(draft: Draft, given: Given) -> bool | None:
+def _parse_bool(draft: Draft, given: FieldValue) -> bool | None:
     if isinstance(given.value, bool) or given.value is None:
         return given.value
     word = str(given.value).lower() if isinstance(given.value, (str, int)) else ""
     if word in _TRUE | _FALSE:
         return word in _TRUE
-    draft.note(given.name, f"is {kind(given.value)} and not true or false, and is left out")
+    draft.note(given.name, f"is {describe_kind(given.value)} and not true or false, and is left out")
     return None
 
 
@@ -64,26 +64,26 @@ def _read_timeout(draft: Draft) -> dict[str, str]:
     return timeout
 
 
-def _set_timeout(draft: Draft, timeout: dict[str, str], part: str, given: Given, seconds: float) -> None:
+def _set_timeout(draft: Draft, timeout: dict[str, str], part: str, given: FieldValue, seconds: float) -> None:
     duration = _format_duration(seconds)
     if timeout.setdefault(part, duration) != duration:
         draft.note(given.name, f"is left out, as another field says {timeout[part]}")
 
 
-def _add_parts(draft: Draft, timeout: dict[str, str], given: Given) -> None:
+def _add_parts(draft: Draft, timeout: dict[str, str], given: FieldValue) -> None:
     """OpenCode's later form: a time for each part of a server's life."""
     parts = {"startup": "connect", "execution": "tools", "request": "tools", "connect": "connect", "tools": "tools"}
     assert isinstance(given.value, dict)
     for name, value in given.value.items():
-        inner = Given(f"{given.name}.{name}", value)
+        inner = FieldValue(f"{given.name}.{name}", value)
         part = parts.get(name)
         if part is None:
             draft.note(inner.name, "has no counterpart here and is left out")
-        elif (seconds := _parse_seconds(draft, Wait("tools"), inner)) is not None:
+        elif (seconds := _parse_seconds(draft, TimeoutField("tools"), inner)) is not None:
             _set_timeout(draft, timeout, part, inner, seconds)
 
 
-def _parse_seconds(draft: Draft, wait: Wait, given: Given) -> float | None:
+def _parse_seconds(draft: Draft, wait: TimeoutField, given: FieldValue) -> float | None:
     amount = _parse_amount(given)
     if amount is None or amount <= 0:
         draft.note(given.name, "is not a usable duration and is left out")
@@ -98,7 +98,7 @@ def _parse_seconds(draft: Draft, wait: Wait, given: Given) -> float | None:
     return seconds
 
 
-def _parse_amount(given: Given) -> float | None:
+def _parse_amount(given: FieldValue) -> float | None:
     try:
         amount = values.seconds(given.value)
     except (values.FlawError, OverflowError):
@@ -116,7 +116,7 @@ def _to_float(value: float) -> float:
         return math.inf
 
 
-def _choose_unit_s(draft: Draft, wait: Wait, given: Given, amount: float) -> float:
+def _choose_unit_s(draft: Draft, wait: TimeoutField, given: FieldValue, amount: float) -> float:
     unit = wait.unit_s if wait.unit_s is not None else draft.context.adapter.timeout_unit_s
     if unit is not None:
         return unit
@@ -149,10 +149,10 @@ def _read_tools(draft: Draft) -> dict[str, object]:
     return tools
 
 
-def _add_tools_object(draft: Draft, tools: dict[str, object], given: Given) -> None:
+def _add_tools_object(draft: Draft, tools: dict[str, object], given: FieldValue) -> None:
     assert isinstance(given.value, dict)
     for name, value in given.value.items():
-        inner = Given(f"{given.name}.{name}", value)
+        inner = FieldValue(f"{given.name}.{name}", value)
         if name in ("include", "exclude"):
             _set_names(draft, tools, name, inner)
         elif isinstance(value, dict) and any("approv" in key.lower() for key in value):
@@ -163,12 +163,12 @@ def _add_tools_object(draft: Draft, tools: dict[str, object], given: Given) -> N
             draft.note(inner.name, "has no counterpart here and is left out")
 
 
-def _set_names(draft: Draft, tools: dict[str, object], part: str, given: Given) -> None:
+def _set_names(draft: Draft, tools: dict[str, object], part: str, given: FieldValue) -> None:
     if given.value is None:
         return
     listed = [given.value] if isinstance(given.value, str) else given.value
     if not isinstance(listed, list):
-        draft.note(given.name, f"is {kind(given.value)} and not a list, and is left out")
+        draft.note(given.name, f"is {describe_kind(given.value)} and not a list, and is left out")
         return
     names = [name for name in (draft.plain(f"{given.name}[{i}]", each) for i, each in enumerate(listed)) if name]
     if part == "exclude" and not names:

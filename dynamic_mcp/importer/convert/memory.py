@@ -12,15 +12,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 from dynamic_mcp.importer.formats.tree import NOTHING
-from dynamic_mcp.importer.model import Found
+from dynamic_mcp.importer.model import ForeignServer
 from dynamic_mcp.system.whole_files import read_bytes
 
 FORM = 1
 
-Print = Mapping[str, "Print"] | str | None  # the hashes of a value: a tree of them for an object, None for nothing
+# the hashes of a value: a tree of them for an object, None for no value
+Fingerprint = Mapping[str, "Fingerprint"] | str | None
 Key = tuple[str, str, str, str]  # tool, scope, file, and the server's name there
 
 
@@ -29,8 +29,8 @@ class Record:
     """One server: the name that it has in the output, what its source said, and what was written of that."""
 
     name: str
-    read: Print
-    written: Print
+    read: Fingerprint
+    written: Fingerprint
 
 
 @dataclass
@@ -40,12 +40,12 @@ class Memory:
     salt: str
     records: dict[Key, Record] = field(default_factory=dict)
 
-    def was_on(self, found: Found) -> bool:
+    def was_on(self, found: ForeignServer) -> bool:
         """Tell whether a server was imported, and its source had not switched it off then."""
         record = self.records.get(key_of(found))
         return record is not None and isinstance(record.read, Mapping) and "enabled" not in record.read
 
-    def print_of(self, value: object) -> Print:
+    def print_of(self, value: object) -> Fingerprint:
         """Return the hashes of a value."""
         if value is NOTHING:
             return None
@@ -55,12 +55,12 @@ class Memory:
         return hmac.new(self.salt.encode(), data, sha256).hexdigest()[:32]
 
 
-def key_of(found: Found) -> Key:
+def key_of(found: ForeignServer) -> Key:
     """Return where a server was found, as the key of its record."""
     return (found.source.tool, found.source.scope.value, str(found.source.file), found.name)
 
 
-class Memories:
+class MemoryStore:
     """The memories in one folder; `salt` keys those that are new."""
 
     def __init__(self, folder: Path, salt: str) -> None:
@@ -87,7 +87,7 @@ class Memories:
         return self._folder / f"{sha256(os.fsencode(output.absolute())).hexdigest()[:40]}.json"
 
 
-def written(output: Path, memory: Memory) -> bytes:
+def encode_memory(output: Path, memory: Memory) -> bytes:
     """Return a memory in the form that it is kept in."""
     servers = [
         {"from": list(key), "name": record.name, "read": record.read, "written": record.written}
@@ -95,8 +95,3 @@ def written(output: Path, memory: Memory) -> bytes:
     ]
     document = {"form": FORM, "output": str(output), "salt": memory.salt, "servers": servers}
     return json.dumps(document, indent=1).encode()
-
-
-def _record(fields: Mapping[str, Any]) -> tuple[Key, Record]:  # Any: JSON that we wrote
-    tool, scope, file, name = map(str, fields["from"])
-    return (tool, scope, file, name), Record(str(fields["name"]), fields["read"], fields["written"])

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from dynamic_mcp.config.keys import path as shown
 from dynamic_mcp.config.values import NAME_LENGTH
 from dynamic_mcp.importer.convert import inheritance
-from dynamic_mcp.importer.convert.identity import Identity, conditions, identity
+from dynamic_mcp.importer.convert.identity import Identity, collect_conditions, identify
 from dynamic_mcp.importer.convert.memory import Key, Memory, Record, key_of
 from dynamic_mcp.importer.convert.plan import Action, Choice, Item
-from dynamic_mcp.importer.convert.three_way import Merged, Sides, remembered, three_way
+from dynamic_mcp.importer.convert.three_way import MergeResult, Sides, merge_three_way, update_fingerprint
 from dynamic_mcp.importer.formats.tree import NOTHING
-from dynamic_mcp.importer.model import Found, Notice, Reading
+from dynamic_mcp.importer.model import ForeignServer, Notice, Reading
 
 Entry = Mapping[str, object]
 
@@ -25,7 +25,7 @@ _BRIDGE_FIELDS = ("url", "type", "headers", "command", "args", "env", "cwd")
 class Conflict:
     """A server that both the user and its source changed, or that nobody knows the history of."""
 
-    found: Found
+    found: ForeignServer
     name: str
     fields: tuple[str, ...]
     mine: Entry | None = field(repr=False)
@@ -42,7 +42,7 @@ class Rules:
 
     home: str
     settle: Callable[[Conflict], Choice]
-    describe: Callable[[Found], Entry] = lambda found: found.entry
+    describe: Callable[[ForeignServer], Entry] = lambda found: found.entry
     write: Callable[[str, Entry, Entry | None], Entry] = lambda name, entry, mine: entry
     values: Mapping[str, str] = field(default_factory=dict, repr=False)
     is_environment_settled: bool = False
@@ -62,7 +62,7 @@ class Merge:
         for name, entry in servers.items():
             self._index(name, entry)
 
-    def take(self, found: Found) -> Item:
+    def take(self, found: ForeignServer) -> Item:
         """Merge one server. The order of the calls decides: of several sources of one server the first counts."""
         record = self._old_records.get(key_of(found))
         name = self._find_entry(found, record)
@@ -72,7 +72,7 @@ class Merge:
             return self._add(found, self._make_name(found))
         mine = self.servers[name]
         sides = Sides(mine, found.entry, self._rules.write(name, found.entry, mine))
-        merged = _with_my_environment(three_way(sides, record, self.memory))
+        merged = _with_my_environment(merge_three_way(sides, record, self.memory))
         owner = self._first_source(name, found) if record is None else None
         if owner is not None:
             return self._merge_duplicate(found, name, merged, sides, owner)
@@ -80,26 +80,26 @@ class Merge:
             return self._update(found, name, merged.mine, sides)
         return self._settle_conflict(found, name, merged, sides)
 
-    def has(self, found: Found) -> bool:
+    def has(self, found: ForeignServer) -> bool:
         """Tell whether an earlier import brought this server, and the output still has it."""
         record = self._old_records.get(key_of(found))
         return record is not None and record.name in self.servers
 
-    def are_one(self, one: Found, other: Found) -> bool:
+    def are_one(self, one: ForeignServer, other: ForeignServer) -> bool:
         """Tell whether two servers run or reach the same in the same way."""
-        is_same = identity(one.entry, self._rules.home).is_same(identity(other.entry, self._rules.home))
+        is_same = identify(one.entry, self._rules.home).is_same(identify(other.entry, self._rules.home))
         return is_same and self._collect_conditions(one.entry) == self._collect_conditions(other.entry)
 
-    def _find_entry(self, found: Found, record: Record | None) -> str | None:
+    def _find_entry(self, found: ForeignServer, record: Record | None) -> str | None:
         """Return the name of the entry that this server is."""
         if record is not None and record.name in self.servers:
             return record.name
-        own = identity(found.entry, self._rules.home)
+        own = identify(found.entry, self._rules.home)
         same = [name for name in self._names.get(own.key, ()) if self._identities[name].is_same(own)]
         same.sort(key=lambda name: name != found.name)
         return next((name for name in same if self._is_same_entry(found, name)), None)
 
-    def _is_same_entry(self, found: Found, name: str) -> bool:
+    def _is_same_entry(self, found: ForeignServer, name: str) -> bool:
         """Tell whether two entries that run the same are one server: not if they work with other variables."""
         entry = self.servers[name]
         own = key_of(found)
@@ -113,9 +113,9 @@ class Merge:
         )
 
     def _collect_conditions(self, entry: Entry) -> frozenset[tuple[str, str, str]]:
-        return conditions(entry, self._rules.home, self._rules.values)
+        return collect_conditions(entry, self._rules.home, self._rules.values)
 
-    def _has_equal_source(self, found: Found, others: Sequence[Key]) -> bool:
+    def _has_equal_source(self, found: ForeignServer, others: Sequence[Key]) -> bool:
         """Tell whether another source has the same variables, whatever a person made of them here."""
         own = [self.memory.print_of(found.entry.get(key, NOTHING)) for key in _CONDITIONS]
         reads = [self.memory.records[key].read for key in others]
@@ -124,11 +124,11 @@ class Merge:
     def _source_keys(self, name: str) -> list[Key]:
         return [key for key, record in self.memory.records.items() if record.name == name]
 
-    def _first_source(self, name: str, found: Found) -> Key | None:
+    def _first_source(self, name: str, found: ForeignServer) -> Key | None:
         """Return the source that an entry came from first, if that is another one than this."""
         return next((key for key in self._source_keys(name) if key != key_of(found)), None)
 
-    def _add(self, found: Found, name: str) -> Item:
+    def _add(self, found: ForeignServer, name: str) -> Item:
         theirs = self._rules.describe(found)
         if self._rules.is_environment_settled:
             theirs = inheritance.without_environment(theirs)
@@ -136,7 +136,7 @@ class Merge:
         self._store(found, name, entry, Sides(NOTHING, found.entry, entry))
         return Item(found, name, Action.NEW, None, entry, notices=found.notices)
 
-    def _settle_removal(self, found: Found, record: Record) -> Item:
+    def _settle_removal(self, found: ForeignServer, record: Record) -> Item:
         """Settle what the user took out of the output: it stays out unless its source has changed."""
         if self.memory.print_of(found.entry) == record.read:
             return Item(
@@ -154,14 +154,16 @@ class Merge:
             choice=choice,
         )
 
-    def _update(self, found: Found, name: str, entry: object, sides: Sides) -> Item:
+    def _update(self, found: ForeignServer, name: str, entry: object, sides: Sides) -> Item:
         before = self.servers[name]
         assert isinstance(entry, Mapping)
         self._store(found, name, entry, sides)
         action = Action.SAME if entry == before else Action.UPDATE
         return Item(found, name, action, self._old_servers.get(name), entry, notices=found.notices)
 
-    def _merge_duplicate(self, found: Found, name: str, merged: Merged, sides: Sides, owner: Key) -> Item:
+    def _merge_duplicate(
+        self, found: ForeignServer, name: str, merged: MergeResult, sides: Sides, owner: Key
+    ) -> Item:
         """Leave an entry that came from another source as that has it, and say where this one differs."""
         entry = self.servers[name] if merged.conflicts else merged.mine
         assert isinstance(entry, Mapping)
@@ -184,7 +186,7 @@ class Merge:
         written = [self.memory.records[key].written for key in self._source_keys(name)]
         return all(not isinstance(each, Mapping) or each.get(inheritance.FIELD) != mine for each in written)
 
-    def _settle_conflict(self, found: Found, name: str, merged: Merged, sides: Sides) -> Item:
+    def _settle_conflict(self, found: ForeignServer, name: str, merged: MergeResult, sides: Sides) -> Item:
         assert isinstance(merged.mine, Mapping)
         assert isinstance(merged.theirs, Mapping)
         fields = tuple(shown(keys) for keys in merged.conflicts)
@@ -197,7 +199,7 @@ class Merge:
         before = self._old_servers.get(name)
         return Item(found, name, Action.CONFLICT, before, entry, "", fields, choice, found.notices)
 
-    def _store(self, found: Found, name: str, entry: Entry, sides: Sides) -> None:
+    def _store(self, found: ForeignServer, name: str, entry: Entry, sides: Sides) -> None:
         self.servers[name] = entry
         self._index(name, entry)
         self._remember(found, name, sides, entry)
@@ -205,16 +207,16 @@ class Merge:
     def _index(self, name: str, entry: Entry) -> None:
         if name in self._identities:
             self._names[self._identities[name].key].remove(name)
-        self._identities[name] = identity(entry, self._rules.home)
+        self._identities[name] = identify(entry, self._rules.home)
         self._names.setdefault(self._identities[name].key, []).append(name)
 
-    def _remember(self, found: Found, name: str, sides: Sides, entry: object) -> None:
+    def _remember(self, found: ForeignServer, name: str, sides: Sides, entry: object) -> None:
         key = key_of(found)
         before = self._old_records[key].written if key in self._old_records else None
-        written = remembered(entry, sides, before, self.memory)
+        written = update_fingerprint(entry, sides, before, self.memory)
         self.memory.records[key] = Record(name, self.memory.print_of(found.entry), written)
 
-    def _make_name(self, found: Found) -> str:
+    def _make_name(self, found: ForeignServer) -> str:
         plain = _to_usable_name(found.name)
         of_tool = f"{plain[: NAME_LENGTH - len(found.source.tool) - 1]}-{found.source.tool}"
         candidates = [plain, of_tool]
@@ -222,7 +224,7 @@ class Merge:
         return next(name for name in candidates if name not in self.servers)
 
 
-def gone(memory: Memory, readings: Sequence[Reading], servers: Mapping[str, Entry]) -> list[str]:
+def describe_vanished(memory: Memory, readings: Sequence[Reading], servers: Mapping[str, Entry]) -> list[str]:
     """What was imported from these files once and is not in them any more, but still in the output."""
     still = {key_of(found) for reading in readings for found in reading.servers}
     sources = [reading.source for reading in readings if not reading.error]
@@ -249,17 +251,17 @@ def _equivalent_fields(entry: Entry, other: Entry) -> tuple[str, ...]:
     return _BRIDGE_FIELDS if ("url" in entry) != ("url" in other) else ("url",)
 
 
-def _with_my_environment(merged: Merged) -> Merged:
+def _with_my_environment(merged: MergeResult) -> MergeResult:
     """Return the same with a person's choice of an environment, which no tool changes."""
     conflicts = tuple(keys for keys in merged.conflicts if keys != (inheritance.FIELD,))
     if len(conflicts) == len(merged.conflicts):
         return merged
     assert isinstance(merged.mine, Mapping)
     assert isinstance(merged.theirs, Mapping)
-    return Merged(merged.mine, inheritance.with_choice_of(merged.theirs, merged.mine), conflicts)
+    return MergeResult(merged.mine, inheritance.with_choice_of(merged.theirs, merged.mine), conflicts)
 
 
-def _with_wider_environment(found: Found, name: str, entry: Entry, owner: str) -> tuple[Entry, list[Notice]]:
+def _with_wider_environment(found: ForeignServer, name: str, entry: Entry, owner: str) -> tuple[Entry, list[Notice]]:
     """Return the entry with the wider environment: its own, or that of the same server of another tool."""
     tool = found.source.tool
     if "url" in entry or "url" in found.entry:
@@ -274,6 +276,6 @@ def _with_wider_environment(found: Found, name: str, entry: Entry, owner: str) -
     return entry, [_make_notice(found, inheritance.FIELD, reason)]
 
 
-def _make_notice(found: Found, field: str, reason: str) -> Notice:
+def _make_notice(found: ForeignServer, field: str, reason: str) -> Notice:
     source = found.source
     return Notice(f"{source.tool}/{source.scope.value}/{found.name}.{field}", reason)

@@ -22,7 +22,7 @@ _OTHER_OPTIONS = frozenset(
 )
 
 
-def legal(name: str, taken: Container[str]) -> tuple[str, str]:
+def legalize(name: str, taken: Container[str]) -> tuple[str, str]:
     """A name that our config takes and that is not taken, and what is to be said where it is odd or not the given."""
     made = "".join(mark if mark.isprintable() else " " for mark in name)
     made = made.strip() if made != name else made
@@ -30,7 +30,7 @@ def legal(name: str, taken: Container[str]) -> tuple[str, str]:
         made = "server"
     if len(made) > NAME_LENGTH:
         made = made[:NAME_LENGTH].rstrip()
-    made = free(made, taken)
+    made = make_unique(made, taken)
     if made != name:
         return made, f"the name cannot be used here and becomes `{made}`"
     if not _PLAIN.fullmatch(name):
@@ -38,17 +38,17 @@ def legal(name: str, taken: Container[str]) -> tuple[str, str]:
     return made, ""
 
 
-def names_by_address(urls: Sequence[str]) -> list[str]:
+def derive_names(urls: Sequence[str]) -> list[str]:
     """Return a name for each URL: its host, and for several of one host the words of their paths too."""
     hosts = [_host(url) for url in urls]
     names: list[str] = []
     for url, host in zip(urls, hosts, strict=True):
         words = _path_words(url) if hosts.count(host) > 1 else []
-        names.append(free("-".join([host, *words])[:NAME_LENGTH], names))
+        names.append(make_unique("-".join([host, *words])[:NAME_LENGTH], names))
     return names
 
 
-def free(name: str, taken: Container[str]) -> str:
+def make_unique(name: str, taken: Container[str]) -> str:
     """Return the name, with a number behind it where it is taken."""
     number, made = 2, name
     while made in taken:

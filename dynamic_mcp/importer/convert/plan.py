@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from dynamic_mcp.importer.convert.draft import shown
+from dynamic_mcp.importer.convert.draft import make_printable
 from dynamic_mcp.importer.convert.memory import Memory
 from dynamic_mcp.importer.convert.secrets import Hiding, masked, masked_text, secrets
-from dynamic_mcp.importer.model import Found, Notice, Reading
+from dynamic_mcp.importer.model import ForeignServer, Notice, Reading
 
 
 class Action(StrEnum):
@@ -40,7 +40,7 @@ class Item:
     the fields that both sides changed, and `choice` is what was decided about them.
     """
 
-    found: Found
+    found: ForeignServer
     name: str
     action: Action
     before: Mapping[str, object] | None = field(default=None, repr=False)
@@ -60,7 +60,7 @@ class Item:
     def warnings(self) -> tuple[Notice, ...]:
         """Everything that a person should know, with the secrets in plain text."""
         source = self.found.source
-        where = f"{source.tool}/{source.scope.value}/{shown(self.found.name)}"
+        where = f"{source.tool}/{source.scope.value}/{make_printable(self.found.name)}"
         reason = "looks like a secret, in plain text"
         named = [(".".join(map(str, each.path)), each) for each in secrets(self.entry or {})]
         of_secrets = [
@@ -155,7 +155,7 @@ class Plan:
         }
 
 
-def count(items: Sequence[Item]) -> dict[Action, int]:
+def count_actions(items: Sequence[Item]) -> dict[Action, int]:
     """How many servers each action has."""
     return {action: sum(item.action is action for item in items) for action in Action}
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from dynamic_mcp.importer.convert.memory import Key, key_of
-from dynamic_mcp.importer.model import Found, Reading, Scope
+from dynamic_mcp.importer.model import ForeignServer, Reading, Scope
 
 _BEFORE = {Scope.LOCAL: 0, Scope.PROJECT: 1, Scope.USER: 2}
 
 
-def shadowed(readings: Sequence[Reading], counts: Callable[[Found], bool]) -> Mapping[Key, Found]:
+def find_shadowed(
+    readings: Sequence[Reading], counts: Callable[[ForeignServer], bool]
+) -> Mapping[Key, ForeignServer]:
     """Return the server that each shadowed one gives way to; only those that `counts` holds for shadow others.
 
     What is local comes before what is the project's, and that before what is the user's, as in every tool that has
@@ -22,7 +24,7 @@ def shadowed(readings: Sequence[Reading], counts: Callable[[Found], bool]) -> Ma
         if not reading.is_borrowed and reading.source.tool != "file"
         for found in reading.servers
     ]
-    first: dict[tuple[str, str], Found] = {}
+    first: dict[tuple[str, str], ForeignServer] = {}
     for found in sorted(candidates, key=_rank):
         name = (found.source.tool, found.name)
         if name not in first and counts(found):
@@ -31,5 +33,5 @@ def shadowed(readings: Sequence[Reading], counts: Callable[[Found], bool]) -> Ma
     return {key_of(found): winner for found, winner in winners if winner and _rank(winner) < _rank(found)}
 
 
-def _rank(found: Found) -> int:
+def _rank(found: ForeignServer) -> int:
     return _BEFORE[found.source.scope]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dynamic_mcp.config.values import VARIABLE_NAME
 from dynamic_mcp.importer.adapter import Field, Syntax
-from dynamic_mcp.importer.convert.draft import Draft, Given, UnusableError, kind, members
+from dynamic_mcp.importer.convert.draft import Draft, FieldValue, UnusableError, describe_kind, parse_members
 from dynamic_mcp.importer.model import Scope
 
 _WINDOWS_PATH = re.compile(r"(?:[A-Za-z]:[\\/]|\\\\)")
@@ -18,7 +18,7 @@ _RELATIVE = re.compile(r"\.{1,2}[/\\]")
 _SHELLS = frozenset(("sh", "bash", "zsh", "fish", "dash", "cmd", "powershell", "pwsh"))
 
 
-def program(draft: Draft, command: Given) -> dict[str, object]:
+def convert_program(draft: Draft, command: FieldValue) -> dict[str, object]:
     """The fields of an entry that starts a program. Raises UnusableError."""
     words = _command_words(draft, command)
     entry: dict[str, object] = {"command": _convert_command(draft, words[0])}
@@ -32,14 +32,14 @@ def program(draft: Draft, command: Given) -> dict[str, object]:
     return entry
 
 
-def split(text: str, *, is_windows: bool) -> list[str]:
+def split_command_line(text: str, *, is_windows: bool) -> list[str]:
     """The words of a command line. Raises ValueError where a quote is not closed."""
     if not is_windows and not _WINDOWS_PATH.search(text):
         return shlex.split(text)
     return [re.sub(r'^(["\'])(.*)\1$', r"\2", word) for word in shlex.split(text, posix=False)]
 
 
-def plain_words(draft: Draft, command: Given) -> list[str]:
+def read_plain_words(draft: Draft, command: FieldValue) -> list[str]:
     """Command and arguments as they stand in the file, as far as they are texts; nothing is noted."""
     value = command.value
     if isinstance(value, dict):
@@ -53,7 +53,7 @@ def _as_list(value: object) -> list[object]:
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
-def _command_words(draft: Draft, command: Given) -> list[tuple[str, object]]:
+def _command_words(draft: Draft, command: FieldValue) -> list[tuple[str, object]]:
     """The command and those of its arguments that stand in the same field, each with its place."""
     value = command.value
     if isinstance(value, dict):  # Zed's old form
@@ -85,7 +85,7 @@ def _separate(draft: Draft, name: str, text: str) -> list[str]:
     if not re.search(r"\s", text.strip()) or draft.take(Field.ARGS) or _is_path(text, is_windows=is_windows):
         return [text]
     try:
-        words = split(text, is_windows=is_windows)
+        words = split_command_line(text, is_windows=is_windows)
     except ValueError:
         draft.note(name, "has a quote that is not closed, and is taken as one word")
         return [text]
@@ -135,12 +135,12 @@ def _read_arguments(draft: Draft) -> list[tuple[str, object]]:
         is_windows = draft.context.machine.platform == "win32"
         draft.note(given.name, "is text and not a list; it is split at its spaces")
         try:
-            return [(given.name, word) for word in split(given.value, is_windows=is_windows)]
+            return [(given.name, word) for word in split_command_line(given.value, is_windows=is_windows)]
         except ValueError:
             return [(given.name, given.value)]
     if isinstance(given.value, list):
         return [(f"{given.name}[{i}]", arg) for i, arg in enumerate(given.value)]
-    draft.note(given.name, f"is {kind(given.value)} and not a list, and is left out")
+    draft.note(given.name, f"is {describe_kind(given.value)} and not a list, and is left out")
     return []
 
 
@@ -149,12 +149,12 @@ def _convert_args(draft: Draft, args: list[tuple[str, object]]) -> list[str]:
     return [text for text in texts if text is not None]
 
 
-def _convert_env(draft: Draft, command: Given) -> dict[str, str]:
+def _convert_env(draft: Draft, command: FieldValue) -> dict[str, str]:
     env: dict[str, str] = {}
     for given in _env_fields(draft, command):
-        variables = members(given.value)
+        variables = parse_members(given.value)
         if variables is None:
-            draft.note(given.name, f"is {kind(given.value)} and not an object, and is left out")
+            draft.note(given.name, f"is {describe_kind(given.value)} and not an object, and is left out")
         for name, value in (variables or {}).items():
             _set_variable(draft, env, f"{given.name}.{name}", name, value)
     for given in draft.all(Field.ENV_NAMES):
@@ -163,10 +163,10 @@ def _convert_env(draft: Draft, command: Given) -> dict[str, str]:
     return env
 
 
-def _env_fields(draft: Draft, command: Given) -> list[Given]:
+def _env_fields(draft: Draft, command: FieldValue) -> list[FieldValue]:
     found = [given for given in draft.all(Field.ENV) if given.value is not None]
     if isinstance(command.value, dict) and command.value.get("env"):
-        found.append(Given(f"{command.name}.env", command.value["env"]))
+        found.append(FieldValue(f"{command.name}.env", command.value["env"]))
     return found
 
 
@@ -182,7 +182,7 @@ def _set_variable(draft: Draft, env: dict[str, str], field: str, name: str, valu
         env[name] = text
 
 
-def _read_names(draft: Draft, given: Given) -> list[str]:
+def _read_names(draft: Draft, given: FieldValue) -> list[str]:
     """Names of variables to pass on, as texts or as objects with a `name`."""
     names: list[str] = []
     for i, each in enumerate(_as_list(given.value)):

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from dynamic_mcp.config import values
 from dynamic_mcp.importer.adapter import Field
-from dynamic_mcp.importer.convert.draft import Draft, Given, UnusableError, kind, members
+from dynamic_mcp.importer.convert.draft import Draft, FieldValue, UnusableError, describe_kind, parse_members
 from dynamic_mcp.importer.convert.fields import OAUTH
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -20,7 +20,7 @@ _UNSUPPORTED = {
 }
 
 
-def remote(draft: Draft, address: Given, kind_of: str | None) -> dict[str, object]:
+def convert_remote(draft: Draft, address: FieldValue, kind_of: str | None) -> dict[str, object]:
     """The fields of an entry that reaches a server: `kind_of` is `http`, `sse` or not known. Raises UnusableError."""
     url = _convert_url(draft, address)
     entry: dict[str, object] = {}
@@ -34,9 +34,9 @@ def remote(draft: Draft, address: Given, kind_of: str | None) -> dict[str, objec
     return entry
 
 
-def _convert_url(draft: Draft, address: Given) -> str:
+def _convert_url(draft: Draft, address: FieldValue) -> str:
     if not isinstance(address.value, str):
-        raise UnusableError(address.name, f"is {kind(address.value)} and not a URL")
+        raise UnusableError(address.name, f"is {describe_kind(address.value)} and not a URL")
     scheme = address.value.strip().partition(":")[0].lower()
     if reason := _UNSUPPORTED.get(scheme):
         raise UnusableError(address.name, reason)
@@ -51,7 +51,7 @@ def _convert_url(draft: Draft, address: Given) -> str:
     return url
 
 
-def _guess_type(draft: Draft, address: Given, url: str) -> str | None:
+def _guess_type(draft: Draft, address: FieldValue, url: str) -> str | None:
     if address in draft.fields.get(Field.HTTP_URL, ()):
         return "http"
     if re.search(r"/sse/?$", re.split(r"[?#]", url)[0]):
@@ -77,10 +77,10 @@ def _convert_headers(draft: Draft) -> dict[str, str]:
     return headers
 
 
-def _read_members(draft: Draft, given: Given) -> Mapping[str, object]:
-    fields = members(given.value)
+def _read_members(draft: Draft, given: FieldValue) -> Mapping[str, object]:
+    fields = parse_members(given.value)
     if fields is None and given.value is not None:
-        draft.note(given.name, f"is {kind(given.value)} and not an object, and is left out")
+        draft.note(given.name, f"is {describe_kind(given.value)} and not an object, and is left out")
     return fields or {}
 
 
@@ -167,7 +167,7 @@ def _set_oauth(draft: Draft, oauth: dict[str, object], field: str, meaning: Fiel
 def _set_scopes(draft: Draft, oauth: dict[str, object], field: str, value: object) -> None:
     words = re.split(r"[\s,]+", value.strip()) if isinstance(value, str) else value
     if not isinstance(words, list):
-        draft.note(field, f"is {kind(value)} and not a list, and is left out")
+        draft.note(field, f"is {describe_kind(value)} and not a list, and is left out")
         return
     texts = [draft.text(f"{field}[{i}]", word) for i, word in enumerate(words)]
     if scopes := [text for text in texts if text]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from dynamic_mcp.config.keys import Keys
-from dynamic_mcp.importer.convert.memory import Memory, Print, Record
+from dynamic_mcp.importer.convert.memory import Fingerprint, Memory, Record
 from dynamic_mcp.importer.formats.tree import NOTHING
 
 
@@ -20,7 +20,7 @@ class Sides:
 
 
 @dataclass(frozen=True)
-class Merged:
+class MergeResult:
     """What becomes of a value: with my side or with theirs where both changed it, and where that is."""
 
     mine: object
@@ -32,37 +32,41 @@ class Merged:
         return not self.conflicts
 
 
-def three_way(sides: Sides, record: Record | None, memory: Memory) -> Merged:
+def merge_three_way(sides: Sides, record: Record | None, memory: Memory) -> MergeResult:
     """Merge one server. Without a record nobody knows who changed what, so that every difference is a conflict."""
     known = record or Record("", None, None)
     return _merge_value(sides, known.read, known.written, memory, (), is_known=record is not None)
 
 
-def remembered(result: object, sides: Sides, before: Print, memory: Memory) -> Print:
+def update_fingerprint(result: object, sides: Sides, before: Fingerprint, memory: Memory) -> Fingerprint:
     """Return the hashes of what the import has written; of a field that the user keeps, those of the last time."""
     if isinstance(result, Mapping) and isinstance(sides.written, Mapping):
         old = before if isinstance(before, Mapping) else {}
         return {
-            key: remembered(_member(result, key), _sides_at(sides, key), old.get(key), memory)
+            key: update_fingerprint(_member(result, key), _sides_at(sides, key), old.get(key), memory)
             for key in _all_keys(result, sides.written, old)
         }
     return memory.print_of(result) if result == sides.written else before
 
 
-def _merge_value(sides: Sides, read: Print, written: Print, memory: Memory, at: Keys, *, is_known: bool) -> Merged:
+def _merge_value(
+    sides: Sides, read: Fingerprint, written: Fingerprint, memory: Memory, at: Keys, *, is_known: bool
+) -> MergeResult:
     values = (sides.mine, sides.theirs, sides.written)
     if any(isinstance(value, Mapping) and value for value in values) and all(map(_is_object, values)):
         return _merge_object(sides, read, written, memory, at, is_known=is_known)
     if _is_equal(sides.mine, sides.written) or _is_equal(sides.mine, sides.theirs):
-        return Merged(sides.written, sides.written, ())
+        return MergeResult(sides.written, sides.written, ())
     if sides.theirs is NOTHING if not is_known else memory.print_of(sides.theirs) == read:
-        return Merged(sides.mine, sides.mine, ())
+        return MergeResult(sides.mine, sides.mine, ())
     if is_known and memory.print_of(sides.mine) == written:
-        return Merged(sides.written, sides.written, ())
-    return Merged(sides.mine, sides.written, (at,))
+        return MergeResult(sides.written, sides.written, ())
+    return MergeResult(sides.mine, sides.written, (at,))
 
 
-def _merge_object(sides: Sides, read: Print, written: Print, memory: Memory, at: Keys, *, is_known: bool) -> Merged:
+def _merge_object(
+    sides: Sides, read: Fingerprint, written: Fingerprint, memory: Memory, at: Keys, *, is_known: bool
+) -> MergeResult:
     old_read = read if isinstance(read, Mapping) else {}
     old_written = written if isinstance(written, Mapping) else {}
     mine: dict[str, object] = {}
@@ -78,7 +82,7 @@ def _merge_object(sides: Sides, read: Print, written: Print, memory: Memory, at:
             mine[key] = part.mine
         if part.theirs is not NOTHING:
             theirs[key] = part.theirs
-    return Merged(_or_nothing(mine, sides), _or_nothing(theirs, sides), tuple(conflicts))
+    return MergeResult(_or_nothing(mine, sides), _or_nothing(theirs, sides), tuple(conflicts))
 
 
 def _or_nothing(value: dict[str, object], sides: Sides) -> object:

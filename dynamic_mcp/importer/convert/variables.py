@@ -74,7 +74,7 @@ class Scene:
 
 
 @dataclass(frozen=True)
-class Text:
+class ConvertedText:
     """A text in our syntax, what is to be said about it, and the variables that the tool itself used to fill in."""
 
     text: str
@@ -82,7 +82,7 @@ class Text:
     exports: tuple[str, ...] = ()
 
 
-def variable(*words: str) -> str:
+def to_variable_name(*words: str) -> str:
     """A name for a variable, made of words: `gh-token` is `GH_TOKEN`. Never the name of one that a system uses."""
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", "_".join(words))
     name = _NO_VARIABLE.sub("_", spaced).strip("_").upper()
@@ -93,15 +93,17 @@ def variable(*words: str) -> str:
     return f"_{name}" if name[0].isdigit() else name
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """Literal text in our syntax."""
     return text.replace("${", "$${")
 
 
-def ours(text: str, syntax: Iterable[Syntax], scene: Scene, *, field: str, env_name: str = "") -> Text:
+def convert_text(
+    text: str, syntax: Iterable[Syntax], scene: Scene, *, field: str, env_name: str = ""
+) -> ConvertedText:
     """`text` of a tool with this syntax, in ours; `env_name` where the text is the value of a variable."""
     if not any(mark in text for mark in "${%!"):
-        return Text(text)
+        return ConvertedText(text)
     return _Conversion(frozenset(syntax), scene, field, env_name).converted(text)
 
 
@@ -118,13 +120,13 @@ class _Conversion:
         self._remarks: list[str] = []
         self._exports: list[str] = []
 
-    def converted(self, text: str) -> Text:
+    def converted(self, text: str) -> ConvertedText:
         if Syntax.BANG in self._syntax and text.startswith("!") and len(text) > 1:
             self._is_whole = True
             self._add_command(text)
         else:
             self._convert_references(text)
-        return Text(self._join(), _unique(self._remarks), _unique(self._exports))
+        return ConvertedText(self._join(), _unique(self._remarks), _unique(self._exports))
 
     def _convert_references(self, text: str) -> None:
         end = 0
@@ -191,9 +193,9 @@ class _Conversion:
 
     def _ask_user(self, name: str, reason: str, default: str | None = None) -> None:
         """Something that only the tool could fill in: a variable for it, which the user has to set."""
-        chosen = variable(name) if name else self._fallback_name()
+        chosen = to_variable_name(name) if name else self._fallback_name()
         if self._is_whole and self._env_name:
-            chosen = variable(self._env_name)
+            chosen = to_variable_name(self._env_name)
         self._remarks.append(f"{reason}: set `{chosen}`")
         self._exports.append(chosen)
         self._add_reference(chosen, default)
@@ -201,7 +203,7 @@ class _Conversion:
     def _fallback_name(self) -> str:
         """A name made of where the text is: tool, server and the last part of the field."""
         words = (self._scene.tool, self._scene.server, self._field.rpartition(".")[2])
-        return variable(*words[1:] if words[0] == "file" else words)
+        return to_variable_name(*words[1:] if words[0] == "file" else words)
 
     def _add_input(self, id: str) -> None:
         asked = self._scene.inputs.get(id, Input(id, is_known=False))
@@ -246,7 +248,7 @@ class _Conversion:
         made = ""
         for piece in self._pieces:
             if isinstance(piece, str):
-                made += escaped(piece)
+                made += escape(piece)
             else:
                 # `$` before a reference would escape it, and can only be written as the default of a variable
                 text = made.rstrip("$")

@@ -61,7 +61,7 @@ class Vault:
         return next(name for name in (*plain, own, *numbered) if name not in taken)
 
 
-def updated(text: str, variables: Mapping[str, str]) -> str:
+def set_variables(text: str, variables: Mapping[str, str]) -> str:
     """Return the text of an env file with these variables in it; the other lines stay."""
     from dotenv.parser import parse_stream
 

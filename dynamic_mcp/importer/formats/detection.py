@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from dynamic_mcp.importer.adapter import Adapter, at
+from dynamic_mcp.importer.adapter import Adapter, find_values
 
 _SIGNS = (
     ("$.powers.mcpServers", "kiro"),
@@ -21,7 +21,7 @@ _SIGNS = (
 )
 
 
-def adapter_for(file: Path, document: object, adapters: Sequence[Adapter], generic: Adapter) -> Adapter:
+def detect_adapter(file: Path, document: object, adapters: Sequence[Adapter], generic: Adapter) -> Adapter:
     """The tool whose habits a file most likely follows."""
     if named := _detect_by_location(file, adapters):
         return named
@@ -37,29 +37,31 @@ def adapter_for(file: Path, document: object, adapters: Sequence[Adapter], gener
 
 def _detect_by_content(file: Path, document: object) -> str:
     for path, name in _SIGNS:
-        if any(isinstance(value, dict) for value in at(document, path)):
+        if any(isinstance(value, dict) for value in find_values(document, path)):
             return name
-    if any(at(document, f"$.mcp.{name}") for name in ("sse_servers", "shttp_servers", "stdio_servers")):
+    if any(find_values(document, f"$.mcp.{name}") for name in ("sse_servers", "shttp_servers", "stdio_servers")):
         return "openhands"
     suffix = file.suffix.lower()
-    if suffix == ".toml" and at(document, "$.mcp_servers"):
-        return "codex" if isinstance(at(document, "$.mcp_servers")[0], dict) else "mistral-vibe"
-    if suffix in (".yaml", ".yml") and at(document, "$.mcp_servers"):
+    if suffix == ".toml" and find_values(document, "$.mcp_servers"):
+        return "codex" if isinstance(find_values(document, "$.mcp_servers")[0], dict) else "mistral-vibe"
+    if suffix in (".yaml", ".yml") and find_values(document, "$.mcp_servers"):
         return "hermes"
-    if suffix in (".yaml", ".yml") and any(isinstance(value, list) for value in at(document, "$.mcpServers")):
+    if suffix in (".yaml", ".yml") and any(
+        isinstance(value, list) for value in find_values(document, "$.mcpServers")
+    ):
         return "continue"
     if file.name.endswith("crushrc"):
         return "crush"
     if any(
         _is_opencode(server)
-        for value in at(document, "$.mcp")
+        for value in find_values(document, "$.mcp")
         if isinstance(value, dict)
         for server in value.values()
     ):
         return "opencode"
-    if any(isinstance(server, dict) and "httpUrl" in server for server in at(document, "$.mcpServers.*")):
+    if any(isinstance(server, dict) and "httpUrl" in server for server in find_values(document, "$.mcpServers.*")):
         return "gemini"
-    if any(_is_export(servers) for servers in at(document, "$.mcpServers")):
+    if any(_is_export(servers) for servers in find_values(document, "$.mcpServers")):
         return "cherry-studio"
     return ""
 

@@ -88,7 +88,7 @@ class Document:
 _UNCHANGED_HINT = "the file is as it was; put it right, or make the change by hand"
 
 
-def document(file: Path, data: bytes | None) -> Document:
+def parse_document(file: Path, data: bytes | None) -> Document:
     """Return the document in some bytes; an empty one where there are none. Raises FileError."""
     data = data or b""
     language = _language_of(file)

@@ -25,22 +25,22 @@ class UnreadableError(Exception):
 
 
 @dataclass(frozen=True)
-class Document:
+class ParsedFile:
     """The values in a file, and what is to be said about places in it: the place, and what."""
 
     value: object
     remarks: tuple[tuple[str, str], ...] = ()
 
 
-def load(file: Path) -> Document:
+def load(file: Path) -> ParsedFile:
     """The values in `file`. Raises UnreadableError."""
-    text = decoded(contents(file))
+    text = decode(read_contents(file))
     if not text.strip():
         raise UnreadableError("is empty")
-    return parsed(text, file.name)
+    return parse(text, file.name)
 
 
-def contents(file: Path) -> bytes:
+def read_contents(file: Path) -> bytes:
     """The bytes of a regular file, through links, up to 64 MiB. Raises UnreadableError, and never waits."""
     try:
         return whole_files.read_bytes(file)
@@ -54,7 +54,7 @@ def contents(file: Path) -> bytes:
         raise UnreadableError(f"cannot be read: {(exc.strerror or str(exc)).lower()}") from exc
 
 
-def decoded(data: bytes) -> str:
+def decode(data: bytes) -> str:
     """The text in `data`: UTF-8, or UTF-16 with or without a mark. Raises UnreadableError."""
     encoding = next((name for mark, name in _BOMS if data.startswith(mark)), None)
     if encoding is None and b"\0" in data[:2]:
@@ -67,19 +67,19 @@ def decoded(data: bytes) -> str:
         raise UnreadableError(f"{_describe_position(before, len(before))}: is not {name}") from exc
 
 
-def parsed(text: str, name: str) -> Document:
+def parse(text: str, name: str) -> ParsedFile:
     """The values in `text`, in the format that the file's name says, or that fits. Raises UnreadableError."""
     suffix = name.lower().rpartition(".")[2]
     if suffix.endswith("crushrc"):
         from dynamic_mcp.importer.formats import crushrc
 
-        return Document(*crushrc.loads(text))
+        return ParsedFile(*crushrc.loads(text))
     if parse := _BY_SUFFIX.get(suffix):
         return parse(text)
     return _sniff(text)
 
 
-def _parse_json(text: str) -> Document:
+def _parse_json(text: str) -> ParsedFile:
     from dynamic_mcp.config import jsonc
     from dynamic_mcp.config.keys import path
 
@@ -87,17 +87,17 @@ def _parse_json(text: str) -> Document:
         value, doubled = jsonc.parse(text)
     except JSONDecodeError as exc:
         raise UnreadableError(f"line {exc.lineno}, column {exc.colno}: is not JSON: {_reword(exc.msg)}") from exc
-    return Document(value, tuple((path(keys), _DOUBLED) for keys in doubled))
+    return ParsedFile(value, tuple((path(keys), _DOUBLED) for keys in doubled))
 
 
-def _parse_json5(text: str) -> Document:
+def _parse_json5(text: str) -> ParsedFile:
     try:
         return _parse_json(text)
     except UnreadableError as strict:
         if len(text) > _LARGEST_JSON5 or re.search(r"\\u[dD][89a-fA-F]", text):
             raise  # it would take minutes, or take half of a surrogate pair
         try:
-            return Document(_load_json5(text))
+            return ParsedFile(_load_json5(text))
         except ValueError:
             raise strict from None
 
@@ -112,11 +112,11 @@ def _load_json5(text: str) -> object:
     return value
 
 
-def _parse_toml(text: str) -> Document:
+def _parse_toml(text: str) -> ParsedFile:
     import tomllib
 
     try:
-        return Document(tomllib.loads(text))
+        return ParsedFile(tomllib.loads(text))
     except RecursionError:
         raise UnreadableError("is nested too deeply") from None
     except ValueError as exc:  # a TOMLDecodeError, or a number of thousands of digits
@@ -126,16 +126,16 @@ def _parse_toml(text: str) -> Document:
         raise UnreadableError(f"{where}: is not TOML: {_reword(message)}") from exc
 
 
-def _parse_yaml(text: str) -> Document:
+def _parse_yaml(text: str) -> ParsedFile:
     from dynamic_mcp.importer.formats import yaml_text
 
     try:
-        return Document(yaml_text.loads(text))
+        return ParsedFile(yaml_text.loads(text))
     except yaml_text.YamlError as exc:
         raise UnreadableError(f"line {exc.line}, column {exc.column}: is not YAML: {_reword(str(exc))}") from exc
 
 
-def _sniff(text: str) -> Document:
+def _sniff(text: str) -> ParsedFile:
     if text.lstrip("\ufeff \t\r\n")[:1] in ("{", "/"):
         return _parse_json5(text)
     for parse in (_parse_toml, _parse_yaml):
@@ -148,7 +148,7 @@ def _sniff(text: str) -> Document:
     return _parse_json5(text)
 
 
-_BY_SUFFIX: dict[str, Callable[[str], Document]] = {
+_BY_SUFFIX: dict[str, Callable[[str], ParsedFile]] = {
     "json": _parse_json5,
     "jsonc": _parse_json5,
     "json5": _parse_json5,

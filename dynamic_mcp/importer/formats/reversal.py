@@ -14,12 +14,12 @@ from dynamic_mcp.config.keys import Keys
 from dynamic_mcp.config.keys import path as shown
 from dynamic_mcp.importer.formats import files
 from dynamic_mcp.importer.formats.changes import Change, Edit
-from dynamic_mcp.importer.formats.documents import Document, document
+from dynamic_mcp.importer.formats.documents import Document, parse_document
 from dynamic_mcp.importer.formats.tree import NOTHING, is_like
 
 
 @dataclass(frozen=True)
-class Undoing:
+class Reversal:
     """A file's bytes `now` and `after`, None for no file; where they are not just restored, which values change."""
 
     file: Path
@@ -60,17 +60,17 @@ class Undoing:
         ]
 
 
-def undoing(change: Change, digest: str) -> Undoing:
+def plan_reversal(change: Change, digest: str) -> Reversal:
     """Work out how to take a change back; `digest` is the hash of what it made. Raises FileError."""
     now = files.read_bytes(change.file)
     if now == change.before or now is None:
-        return Undoing(change.file, now, now)
+        return Reversal(change.file, now, now)
     if sha256(now).hexdigest() == digest:
-        return Undoing(change.file, now, change.before, is_exact=True)
-    work = _Reversal(document(change.file, now))
+        return Reversal(change.file, now, change.before, is_exact=True)
+    work = _Reverter(parse_document(change.file, now))
     for edit in reversed(change.edits):
         work.reverse(edit)
-    return Undoing(
+    return Reversal(
         change.file,
         now,
         work.made.data(),
@@ -81,7 +81,7 @@ def undoing(change: Change, digest: str) -> Undoing:
     )
 
 
-class _Reversal:
+class _Reverter:
     """A document whose edits are taken back one after another, the latest first."""
 
     def __init__(self, made: Document) -> None:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from dynamic_mcp.importer.formats import parser
 from dynamic_mcp.importer.model import Machine, Scope, Source
-from dynamic_mcp.importer.tools.document import Brought, fill_in
+from dynamic_mcp.importer.tools.document import ToolDocument, fill_in
 
 _OFF_IN_PROJECT = "is switched off for this project in Claude Code; it stays on"
 
 
-def bring(brought: Brought, source: Source, machine: Machine) -> None:
+def normalize(brought: ToolDocument, source: Source, machine: Machine) -> None:
     """The part of the document that belongs to the scope, with what is switched off elsewhere."""
     plugins = Path(machine.environment.get("CLAUDE_CONFIG_DIR") or machine.home / ".claude") / "plugins"
     if source.file.is_relative_to(plugins):
@@ -41,7 +41,7 @@ def project_key(document: object, machine: Machine) -> str:
     return next((path for path in known if _normalize_path(path, machine) == wanted), str(machine.project))
 
 
-def _normalize_plugin(brought: Brought, source: Source, machine: Machine, plugins: Path) -> None:
+def _normalize_plugin(brought: ToolDocument, source: Source, machine: Machine, plugins: Path) -> None:
     """A plugin's own file: servers without a wrapper, and references to where the plugin is."""
     is_manifest = source.file.parent.name == ".claude-plugin"
     if "mcpServers" not in brought.document and not is_manifest:
@@ -65,7 +65,7 @@ def _has_disabled(settings: Mapping[str, object], plugin: str) -> bool:
     return isinstance(plugins, dict) and plugins.get(plugin) is False
 
 
-def _note_unknown_data(brought: Brought) -> None:
+def _note_unknown_data(brought: ToolDocument) -> None:
     reference = "${CLAUDE_PLUGIN_DATA}"
     servers = brought.document.get("mcpServers")
     for name, server in servers.items() if isinstance(servers, dict) else ():
@@ -75,12 +75,12 @@ def _note_unknown_data(brought: Brought) -> None:
             )
 
 
-def _server_names(brought: Brought) -> set[str]:
+def _server_names(brought: ToolDocument) -> set[str]:
     servers = brought.document.get("mcpServers")
     return set(servers) if isinstance(servers, dict) else set()
 
 
-def _switch_off(brought: Brought, names: set[str]) -> None:
+def _switch_off(brought: ToolDocument, names: set[str]) -> None:
     servers = brought.document.get("mcpServers")
     for name in names & (servers.keys() if isinstance(servers, dict) else set()):
         assert isinstance(servers, dict)

@@ -9,7 +9,7 @@ Object = dict[str, object]
 
 
 @dataclass
-class Brought:
+class ToolDocument:
     """A document in the form of its adapter, what is to be said about it, and about fields of its servers.
 
     `refused` are servers that the tool treats as if they were not there, so that they shadow no others.
@@ -29,7 +29,7 @@ class Brought:
         self.of_servers.setdefault(server, []).append((field, reason))
 
 
-def fill_in(brought: Brought, values: Mapping[str, str]) -> None:
+def fill_in(brought: ToolDocument, values: Mapping[str, str]) -> None:
     """Replaces these references in the servers of a document by what they stand for at import."""
     servers = brought.document.get("mcpServers")
     if isinstance(servers, dict):

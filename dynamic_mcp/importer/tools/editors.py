@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dynamic_mcp.importer.adapter import Adapter, Field, Place, Syntax, Wait, local, project, user
+from dynamic_mcp.importer.adapter import Adapter, Field, Place, Syntax, TimeoutField, local, project, user
 from dynamic_mcp.importer.model import Scope
 from dynamic_mcp.importer.tools.syntaxes import (
     ANY,
@@ -247,7 +247,7 @@ MCPORTER = Adapter(
         "bearerTokenEnv": Field.BEARER_FROM_ENV,
         "lifecycle": Field.NOTHING,
         "tokenCacheDir": Field.NOTHING,
-        "requestTimeoutMs": Wait("tools", MILLISECONDS),
+        "requestTimeoutMs": TimeoutField("tools", MILLISECONDS),
     },
     source="https://github.com/steipete/mcporter/blob/main/docs/config.md",
     checked="2026-01",

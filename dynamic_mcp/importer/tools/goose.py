@@ -6,12 +6,12 @@ import re
 from collections.abc import Mapping
 
 from dynamic_mcp.importer.model import Machine, Source
-from dynamic_mcp.importer.tools.document import Brought, Object
+from dynamic_mcp.importer.tools.document import Object, ToolDocument
 
 _PARTS = ("builtin", "platform", "frontend", "inline_python")
 
 
-def bring(brought: Brought, source: Source, machine: Machine) -> None:
+def normalize(brought: ToolDocument, source: Source, machine: Machine) -> None:
     """The extensions that are servers."""
     extensions = brought.document.get("extensions")
     if not isinstance(extensions, dict):

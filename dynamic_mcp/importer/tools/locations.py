@@ -13,7 +13,7 @@ _MOST_MATCHES = 200
 _WORD = re.compile(r"\{(?P<name>[A-Za-z_]+)(?:\|(?P<otherwise>[^}]*))?\}")
 
 
-def files(adapter: Adapter, machine: Machine, scopes: Collection[Scope]) -> list[tuple[Place, Path]]:
+def find_files(adapter: Adapter, machine: Machine, scopes: Collection[Scope]) -> list[tuple[Place, Path]]:
     """The files that are there, each once, in the order of the adapter's places, and a project's nearest first."""
     found: dict[tuple[Scope, Path], Place] = {}
     for place in adapter.places:
@@ -23,18 +23,18 @@ def files(adapter: Adapter, machine: Machine, scopes: Collection[Scope]) -> list
     return [(place, file) for (_, file), place in found.items()]
 
 
-def candidates(adapter: Adapter, machine: Machine, scopes: Collection[Scope]) -> list[tuple[Place, Path]]:
+def list_candidates(adapter: Adapter, machine: Machine, scopes: Collection[Scope]) -> list[tuple[Place, Path]]:
     """The files that a tool would read if they were there; those with globs in their names are left out."""
     made = [
         (place, file)
         for place in adapter.places
         if place.scope in scopes and machine.platform in place.systems
-        if (file := path(place.path, machine)) is not None and "*" not in str(file)
+        if (file := resolve_path(place.path, machine)) is not None and "*" not in str(file)
     ]
     return list({file: (place, file) for place, file in reversed(made)}.values())[::-1]
 
 
-def path(template: str, machine: Machine) -> Path | None:
+def resolve_path(template: str, machine: Machine) -> Path | None:
     """The path that a template stands for; None where it starts with a variable that is not set."""
     filled = template
     if match := _WORD.match(template):
@@ -72,7 +72,7 @@ def _if_absolute(text: str | None) -> str | None:
 
 
 def _find_existing(place: Place, machine: Machine) -> Iterator[Path]:
-    wanted = path(place.path, machine)
+    wanted = resolve_path(place.path, machine)
     if wanted is None:
         return
     if "*" in place.path:

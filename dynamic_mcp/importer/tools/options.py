@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dynamic_mcp.importer.model import Machine, Source
-from dynamic_mcp.importer.tools.document import Brought, Object
+from dynamic_mcp.importer.tools.document import Object, ToolDocument
 
 
-def continue_(brought: Brought, source: Source, machine: Machine) -> None:
+def normalize_continue(brought: ToolDocument, source: Source, machine: Machine) -> None:
     """Continue: blocks of its hub are not in the file, and a file may hold one server alone."""
     servers = brought.document.get("mcpServers")
     if servers is None and brought.document.keys() & {"command", "url"}:
@@ -22,7 +22,7 @@ def continue_(brought: Brought, source: Source, machine: Machine) -> None:
     brought.document["mcpServers"] = kept
 
 
-def hermes(brought: Brought, source: Source, machine: Machine) -> None:
+def normalize_hermes(brought: ToolDocument, source: Source, machine: Machine) -> None:
     """Hermes: beside the filter there are switches for the tools that read resources and prompts."""
     servers = brought.document.get("mcp_servers")
     if not isinstance(servers, dict):
@@ -39,7 +39,7 @@ def hermes(brought: Brought, source: Source, machine: Machine) -> None:
     brought.document["mcp_servers"] = changed
 
 
-def librechat(brought: Brought, source: Source, machine: Machine) -> None:
+def normalize_librechat(brought: ToolDocument, source: Source, machine: Machine) -> None:
     """LibreChat: a key is an object that says in which header it goes, and whose it is."""
     servers = brought.document.get("mcpServers")
     if isinstance(servers, dict):
@@ -47,14 +47,14 @@ def librechat(brought: Brought, source: Source, machine: Machine) -> None:
         brought.document["mcpServers"] = changed
 
 
-def mistral_vibe(brought: Brought, source: Source, machine: Machine) -> None:
+def normalize_mistral_vibe(brought: ToolDocument, source: Source, machine: Machine) -> None:
     """Mistral Vibe: a key has a variable, a header and a format of its own."""
     servers = brought.document.get("mcp_servers")
     if isinstance(servers, list):
         brought.document["mcp_servers"] = [_with_key_of_env(brought, server) for server in servers]
 
 
-def _with_options(brought: Brought, server: object) -> object:
+def _with_options(brought: ToolDocument, server: object) -> object:
     options = server.get("requestOptions") if isinstance(server, dict) else None
     if not isinstance(server, dict) or not isinstance(options, dict):
         return server
@@ -65,7 +65,7 @@ def _with_options(brought: Brought, server: object) -> object:
     return {**server, "requestOptions": {"headers": options.get("headers")}}
 
 
-def _with_key(brought: Brought, name: str, server: object) -> object:
+def _with_key(brought: ToolDocument, name: str, server: object) -> object:
     key = server.get("apiKey") if isinstance(server, dict) else None
     if not isinstance(server, dict) or not isinstance(key, dict):
         return server
@@ -80,7 +80,7 @@ def _with_key(brought: Brought, name: str, server: object) -> object:
     return {**rest, "headers": {**headers, header: f"Bearer {text}" if header == "Authorization" else text}}
 
 
-def _with_key_of_env(brought: Brought, server: object) -> object:
+def _with_key_of_env(brought: ToolDocument, server: object) -> object:
     if not isinstance(server, dict) or not isinstance(server.get("api_key_env"), str):
         return server
     header, form = server.get("api_key_header", "Authorization"), server.get("api_key_format", "Bearer {token}")

@@ -8,20 +8,20 @@ from dynamic_mcp.importer.adapter import Adapter
 from dynamic_mcp.importer.convert import naming
 from dynamic_mcp.importer.model import Machine, Source
 from dynamic_mcp.importer.tools import claude, goose, options
-from dynamic_mcp.importer.tools.document import Brought, Object, fill_in
+from dynamic_mcp.importer.tools.document import Object, ToolDocument, fill_in
 
-Quirk = Callable[[Brought, Source, Machine], None]
+Quirk = Callable[[ToolDocument, Source, Machine], None]
 
 
-def bring(adapter: Adapter, document: Object, source: Source, machine: Machine) -> Brought:
+def normalize(adapter: Adapter, document: Object, source: Source, machine: Machine) -> ToolDocument:
     """The document in the form that the adapter describes."""
-    brought = Brought(dict(document))
+    brought = ToolDocument(dict(document))
     if adapter.quirk:
         QUIRKS[adapter.quirk](brought, source, machine)
     return brought
 
 
-def _normalize_opencode(brought: Brought, source: Source, machine: Machine) -> None:
+def _normalize_opencode(brought: ToolDocument, source: Source, machine: Machine) -> None:
     """Servers may stand under `mcp.servers`, beside or instead of `mcp`; switches for tools are elsewhere."""
     mcp = brought.document.get("mcp")
     if isinstance(mcp, dict):
@@ -45,7 +45,7 @@ def _is_server(value: object) -> bool:
     return is_typed or isinstance(value.get("command"), (str, list)) or isinstance(value.get("url"), str)
 
 
-def _switch_tools(brought: Brought, servers: Object) -> None:
+def _switch_tools(brought: ToolDocument, servers: Object) -> None:
     tools = brought.document.get("tools")
     for pattern, is_on in tools.items() if isinstance(tools, dict) else ():
         owners = [name for name in servers if pattern.startswith(f"{name}_")]
@@ -58,7 +58,7 @@ def _switch_tools(brought: Brought, servers: Object) -> None:
         servers[name] = {**server, "excludeTools": excluded}
 
 
-def _normalize_kilocode(brought: Brought, source: Source, machine: Machine) -> None:
+def _normalize_kilocode(brought: ToolDocument, source: Source, machine: Machine) -> None:
     """Before version 7 another file, with `mcpServers`, seconds, and `sse` where there is no type."""
     _normalize_opencode(brought, source, machine)
     servers = brought.document.get("mcpServers")
@@ -77,7 +77,7 @@ def _convert_old_kilo(server: object) -> object:
     return changed
 
 
-def _normalize_gemini(brought: Brought, source: Source, machine: Machine) -> None:
+def _normalize_gemini(brought: ToolDocument, source: Source, machine: Machine) -> None:
     """An extension's servers may refer to where it is."""
     if source.file.name == "gemini-extension.json":
         separator = "\\" if machine.platform == "win32" else "/"
@@ -85,7 +85,7 @@ def _normalize_gemini(brought: Brought, source: Source, machine: Machine) -> Non
         fill_in(brought, {**places, "/": separator, "pathSeparator": separator})
 
 
-def _normalize_claude_desktop(brought: Brought, source: Source, machine: Machine) -> None:
+def _normalize_claude_desktop(brought: ToolDocument, source: Source, machine: Machine) -> None:
     """Claude Desktop starts programs only; what has a URL is a connector, or a mistake that works elsewhere."""
     servers = brought.document.get("mcpServers")
     for name, server in servers.items() if isinstance(servers, dict) else ():
@@ -93,7 +93,7 @@ def _normalize_claude_desktop(brought: Brought, source: Source, machine: Machine
             brought.say(name, "url", "is ignored by Claude Desktop, which only starts programs; here it is used")
 
 
-def _normalize_zed(brought: Brought, source: Source, machine: Machine) -> None:
+def _normalize_zed(brought: ToolDocument, source: Source, machine: Machine) -> None:
     """An extension's servers are known to the extension; here are only its settings."""
     servers = brought.document.get("context_servers")
     if not isinstance(servers, dict):
@@ -108,7 +108,7 @@ def _normalize_zed(brought: Brought, source: Source, machine: Machine) -> None:
     brought.document["context_servers"] = kept
 
 
-def _normalize_openhands(brought: Brought, source: Source, machine: Machine) -> None:
+def _normalize_openhands(brought: ToolDocument, source: Source, machine: Machine) -> None:
     """In TOML there is a list for each transport, of servers that mostly have no name but a URL."""
     mcp = brought.document.get("mcp")
     if not isinstance(mcp, dict):
@@ -120,12 +120,12 @@ def _normalize_openhands(brought: Brought, source: Source, machine: Machine) -> 
             server = {"url": each} if isinstance(each, str) else each
             listed.append((kind, {"type": kind, **server} if isinstance(server, dict) else server))
     urls = list(dict.fromkeys(url for _, server in listed if (url := _nameless_url(server))))
-    by_url = dict(zip(urls, naming.names_by_address(urls), strict=True))
+    by_url = dict(zip(urls, naming.derive_names(urls), strict=True))
     servers: Object = {}
     for kind, server in listed:
         given = server.get("name") if isinstance(server, dict) else None
         name = given if isinstance(given, str) and given else by_url.get(_nameless_url(server), kind)
-        servers[naming.free(name, servers)] = server
+        servers[naming.make_unique(name, servers)] = server
     brought.document = {"mcpServers": servers}
 
 
@@ -138,15 +138,15 @@ def _nameless_url(server: object) -> str:
 
 
 QUIRKS: Mapping[str, Quirk] = {
-    "claude": claude.bring,
+    "claude": claude.normalize,
     "claude-desktop": _normalize_claude_desktop,
-    "continue": options.continue_,
+    "continue": options.normalize_continue,
     "gemini": _normalize_gemini,
-    "goose": goose.bring,
-    "hermes": options.hermes,
+    "goose": goose.normalize,
+    "hermes": options.normalize_hermes,
     "kilocode": _normalize_kilocode,
-    "librechat": options.librechat,
-    "mistral-vibe": options.mistral_vibe,
+    "librechat": options.normalize_librechat,
+    "mistral-vibe": options.normalize_mistral_vibe,
     "opencode": _normalize_opencode,
     "openhands": _normalize_openhands,
     "zed": _normalize_zed,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dynamic_mcp.importer.adapter import Adapter, Field, Place, Switches, Syntax, Wait, local, project, user
+from dynamic_mcp.importer.adapter import Adapter, Field, Place, SwitchFile, Syntax, TimeoutField, local, project, user
 from dynamic_mcp.importer.model import Scope
 from dynamic_mcp.importer.tools.syntaxes import (
     BRACES,
@@ -51,7 +51,7 @@ OPENCODE = Adapter(
     variables=(Syntax.CURLY, Syntax.CURLY_FILE),
     empties="everywhere",
     inherits="all",
-    off_elsewhere=(Switches("./opencode.json", flags=("$.mcp",)), Switches("./opencode.jsonc", flags=("$.mcp",))),
+    off_elsewhere=(SwitchFile("./opencode.json", flags=("$.mcp",)), SwitchFile("./opencode.jsonc", flags=("$.mcp",))),
     timeout_unit_s=MILLISECONDS,
     quirk="opencode",
     source="https://opencode.ai/docs/mcp-servers",
@@ -164,7 +164,7 @@ KILOCODE = Adapter(
     variables=(Syntax.CURLY, Syntax.CURLY_FILE),
     empties="everywhere",
     inherits="all",
-    off_elsewhere=(Switches("./kilo.json", flags=("$.mcp",)), Switches("./kilo.jsonc", flags=("$.mcp",))),
+    off_elsewhere=(SwitchFile("./kilo.json", flags=("$.mcp",)), SwitchFile("./kilo.jsonc", flags=("$.mcp",))),
     timeout_unit_s=MILLISECONDS,
     quirk="kilocode",
     source="https://kilo.ai/docs/automate/mcp/using-in-kilo-code",
@@ -190,10 +190,10 @@ CODEX = Adapter(
         "experimental_environment": Field.NOTHING,
         "oauth_resource": Field.NOTHING,
         "tools": Field.TOOLS,
-        "startup_timeout_sec": Wait("connect", SECONDS),
+        "startup_timeout_sec": TimeoutField("connect", SECONDS),
     },
     inherits="safe",
-    off_elsewhere=(Switches("./.codex/config.toml", flags=("$.mcp_servers",)),),
+    off_elsewhere=(SwitchFile("./.codex/config.toml", flags=("$.mcp_servers",)),),
     timeout_unit_s=SECONDS,
     source="https://developers.openai.com/codex/mcp",
 )
@@ -237,9 +237,9 @@ GEMINI_CLI = Adapter(
     off=("$.mcp.excluded[*]",),
     is_off_in_any_case=True,
     off_elsewhere=(
-        Switches("{GEMINI_CLI_HOME|~}/.gemini/mcp-server-enablement.json", flags=("$",)),
-        Switches("{GEMINI_CLI_HOME|~}/.gemini/settings.json", names=("$.mcp.excluded[*]",)),
-        Switches("./.gemini/settings.json", names=("$.mcp.excluded[*]",)),
+        SwitchFile("{GEMINI_CLI_HOME|~}/.gemini/mcp-server-enablement.json", flags=("$",)),
+        SwitchFile("{GEMINI_CLI_HOME|~}/.gemini/settings.json", names=("$.mcp.excluded[*]",)),
+        SwitchFile("./.gemini/settings.json", names=("$.mcp.excluded[*]",)),
     ),
     allowed=("$.mcp.allowed[*]",),
     fields=GEMINI_FIELDS,

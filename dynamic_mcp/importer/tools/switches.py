@@ -4,31 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dynamic_mcp.importer.adapter import Adapter, Switches, at
+from dynamic_mcp.importer.adapter import Adapter, SwitchFile, find_values
 from dynamic_mcp.importer.formats import parser
 from dynamic_mcp.importer.model import Machine, Scope
 from dynamic_mcp.importer.tools import locations
 
 
-def switched_off(adapter: Adapter, machine: Machine, scope: Scope) -> tuple[str, ...]:
+def find_disabled(adapter: Adapter, machine: Machine, scope: Scope) -> tuple[str, ...]:
     """The names, or globs, of the servers of this scope that the tool's other files switch off."""
     files = (each for each in adapter.off_elsewhere if scope is not Scope.USER or not _is_project_file(each))
     return tuple(name for each in files for name in _read_names(each, machine))
 
 
-def switched_off_here(adapter: Adapter, machine: Machine) -> tuple[str, ...]:
+def find_disabled_here(adapter: Adapter, machine: Machine) -> tuple[str, ...]:
     """The names, or globs, of the servers that a project's file switches off."""
     return tuple(
         name for each in adapter.off_elsewhere if _is_project_file(each) for name in _read_names(each, machine)
     )
 
 
-def _is_project_file(switches: Switches) -> bool:
+def _is_project_file(switches: SwitchFile) -> bool:
     return switches.path.startswith("./")
 
 
-def _read_names(switches: Switches, machine: Machine) -> Iterator[str]:
-    file = locations.path(switches.path, machine)
+def _read_names(switches: SwitchFile, machine: Machine) -> Iterator[str]:
+    file = locations.resolve_path(switches.path, machine)
     if file is None:
         return
     try:
@@ -36,9 +36,9 @@ def _read_names(switches: Switches, machine: Machine) -> Iterator[str]:
     except parser.UnreadableError:  # it only adds to the file with the servers, which reports its own faults
         return
     for path in switches.names:
-        yield from (name for name in at(document, path) if isinstance(name, str))
+        yield from (name for name in find_values(document, path) if isinstance(name, str))
     for path in switches.flags:
-        for flags in at(document, path):
+        for flags in find_values(document, path):
             for name, flag in flags.items() if isinstance(flags, dict) else ():
                 if isinstance(flag, dict) and flag.get(switches.key) is False:
                     yield name

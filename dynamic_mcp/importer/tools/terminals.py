@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dynamic_mcp.importer.adapter import Adapter, Field, Place, Switches, Syntax, Wait, project, user
+from dynamic_mcp.importer.adapter import Adapter, Field, Place, SwitchFile, Syntax, TimeoutField, project, user
 from dynamic_mcp.importer.model import Scope
 from dynamic_mcp.importer.tools.reference import GEMINI_FIELDS
 from dynamic_mcp.importer.tools.syntaxes import ANY, BRACES, DOLLARS, EDITOR, ENV, GEMINI, MILLISECONDS, SECONDS
@@ -74,8 +74,8 @@ COPILOT_CLI = Adapter(
     ),
     timeout_unit_s=MILLISECONDS,
     off_elsewhere=(
-        Switches("{COPILOT_HOME|~/.copilot}/settings.json", names=("$.disabledMcpServers[*]",)),
-        Switches("./.github/copilot/settings.json", names=("$.disabledMcpServers[*]",)),
+        SwitchFile("{COPILOT_HOME|~/.copilot}/settings.json", names=("$.disabledMcpServers[*]",)),
+        SwitchFile("./.github/copilot/settings.json", names=("$.disabledMcpServers[*]",)),
     ),
     source="https://docs.github.com/en/copilot/how-tos/copilot-cli/customize-copilot/add-mcp-servers",
 )
@@ -94,8 +94,8 @@ QWEN_CODE = Adapter(
     timeout_unit_s=MILLISECONDS,
     off=("$.mcp.excluded[*]",),
     off_elsewhere=(
-        Switches("{QWEN_HOME|~/.qwen}/settings.json", names=("$.mcp.excluded[*]",)),
-        Switches("./.qwen/settings.json", names=("$.mcp.excluded[*]",)),
+        SwitchFile("{QWEN_HOME|~/.qwen}/settings.json", names=("$.mcp.excluded[*]",)),
+        SwitchFile("./.qwen/settings.json", names=("$.mcp.excluded[*]",)),
     ),
     allowed=("$.mcp.allowed[*]",),
     fields=GEMINI_FIELDS,
@@ -319,7 +319,7 @@ EVERY_CODE = Adapter(
     places=(*project("./.code/config.toml"), *user("{CODE_HOME|~/.code}/config.toml")),
     servers=("$.mcp_servers",),
     timeout_unit_s=SECONDS,
-    fields={"startup_timeout_sec": Wait("connect", SECONDS)},
+    fields={"startup_timeout_sec": TimeoutField("connect", SECONDS)},
     source="https://github.com/just-every/code",
 )
 
