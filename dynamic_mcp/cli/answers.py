@@ -56,10 +56,10 @@ class Asking:
         import questionary
 
         fields = ", ".join(conflict.fields)
-        self._out.words(f"`{conflict.name}` changed both here and in {conflict.found.source.file}: {fields}")
+        self._out.words(f"`{conflict.name}` changed both here and in {conflict.server.source.file}: {fields}")
         choices = [
             questionary.Choice("keep what is here", value=Choice.KEEP),
-            questionary.Choice(f"take what {conflict.found.source.tool} has", value=Choice.REPLACE),
+            questionary.Choice(f"take what {conflict.server.source.tool} has", value=Choice.REPLACE),
             questionary.Choice("keep both, under two names", value=Choice.RENAME),
         ]
         answer = questionary.select(f"{conflict.name}?", choices=choices).ask()

@@ -63,12 +63,12 @@ class Setup:
     @property
     def new_servers(self) -> dict[str, Entry]:
         """The servers that are not in the config yet, or others than there, by the name that they get."""
-        return {item.name: item.entry for item in self.plan.items if item.entry is not None and item.changes}
+        return {item.name: item.entry for item in self.plan.items if item.entry is not None and item.is_changed}
 
     @property
     def tools_with_servers(self) -> list[FoundTool]:
         """The tools of which a server is, or will be, in the config."""
-        names = {item.found.source.tool for item in self.plan.items if item.entry is not None}
+        names = {item.server.source.tool for item in self.plan.items if item.entry is not None}
         return [tool for tool in self.tools if tool.adapter.name in names]
 
     @property
@@ -80,7 +80,7 @@ class Setup:
 
     def without(self, names: Collection[str]) -> Setup:
         """Return the setup without the servers that would get these names."""
-        gone = {key_of(item.found) for item in self.plan.items if item.name in names}
+        gone = {key_of(item.server) for item in self.plan.items if item.name in names}
         tools = tuple(replace(tool, readings=_kept(tool.readings, gone)) for tool in self.tools)
         return replace(_planned(self.file, tools, self.memories), left_out=tuple(names))
 
@@ -90,7 +90,7 @@ class Setup:
 
     def origin(self, name: str) -> str:
         """Return the tools that a server is from, in words."""
-        tools = {item.found.source.tool for item in self.plan.items if item.name == name}
+        tools = {item.server.source.tool for item in self.plan.items if item.name == name}
         return " and ".join(tool.adapter.title for tool in self.tools if tool.adapter.name in tools)
 
     def steps(self) -> Iterator[str]:
@@ -121,7 +121,9 @@ class Setup:
             return []
         found = (found for reading in tool.readings for found in reading.servers)
         there = {key_of(each) for each in found if not (each.is_off and has_switch(tool.adapter))}
-        return [item.found.name for item in self.plan.items if item.entry is not None and key_of(item.found) in there]
+        return [
+            item.server.name for item in self.plan.items if item.entry is not None and key_of(item.server) in there
+        ]
 
 
 def found_tools(machine: Machine) -> list[FoundTool]:
@@ -155,11 +157,11 @@ def carried_out(setup: Setup, out: Output) -> list[str]:
             machine,
             start=[*program, str(setup.file.absolute())],
             needed=needed.names,
-            replaced=wanted.replaced if setup.replaces else None,
+            replaced=wanted.servers if setup.replaces else None,
         )
         if made.is_needed:
             about = f"{tool.adapter.name}/{Scope.USER.value}"
-            deeds.append(journal().do(f"install {tool.adapter.name}", about, now(), made.changes))
+            deeds.append(journal().apply(f"install {tool.adapter.name}", about, now(), made.changes))
         tell_limits(out, tool.adapter, made, needed, remark)
     return [deed.id for deed in deeds if deed is not None]
 

@@ -238,7 +238,7 @@ def _finish(this: Invocation, options: Options, made: Plan, memories: MemoryStor
     if options.dry_run and not this.out.asked_for_json:
         view.show_diff(this.out, made)
     view.show_warnings(this.out, made)
-    plain = made.literal_secrets()
+    plain = made.find_secrets()
     if options.secrets == "fail" and plain:
         named = "; ".join(f"{name} ({', '.join(fields)})" for name, fields in plain.items())
         raise DynamicMcpError(
@@ -257,7 +257,7 @@ def _finish(this: Invocation, options: Options, made: Plan, memories: MemoryStor
         write(made, memories)
         view.show_done(this.out, made, is_exposed=bool(plain) and is_exposed(made.output, os.environ))
     if this.out.asked_for_json:
-        this.out.json(made.as_json())
+        this.out.json(made.to_json())
     return IN_PART if made.errors or any(item.is_flawed for item in made.items) else OK
 
 
@@ -271,7 +271,7 @@ def write(made: Plan, memories: MemoryStore) -> JournalEntry | None:
     if made.is_changed:
         before = None if made.before is None else made.before.encode()
         changes.append(Change(made.output, before, made.after.encode(), _edits(made), made.has_secrets()))
-    memory = memories.file(made.output)
+    memory = memories.file_of(made.output)
     changes.append(
         Change(
             memory, files.read_bytes(memory), encode_memory(made.output, made.memory), is_private=True, is_silent=True
@@ -279,7 +279,7 @@ def write(made: Plan, memories: MemoryStore) -> JournalEntry | None:
     )
     if len(changes) > 1:
         tools = list(dict.fromkeys(reading.source.tool for reading in made.readings if reading.servers))
-        return journal().do(f"import {' '.join(tools)}", "", now(), changes)
+        return journal().apply(f"import {' '.join(tools)}", "", now(), changes)
     paths.write_private(memory, changes[0].after)
     return None
 

@@ -54,12 +54,12 @@ def _install(this: Invocation, tool: str, scope: str, project: str | None, *, re
         machine,
         start=[*program, str(config)],
         needed=needed.names,
-        replaced=wanted.replaced if wanted else None,
+        replaced=wanted.servers if wanted else None,
     )
     if dry_run:
         _show_diff(this, made)
     elif made.is_needed:
-        deed = journal().do(f"install {adapter.name}", _about(adapter, where), now(), made.changes)
+        deed = journal().apply(f"install {adapter.name}", _about(adapter, where), now(), made.changes)
         _tell(this, adapter, made, deed)
     if not made.is_needed:
         this.out.words(f"`{made.file}` already has it")
@@ -83,7 +83,7 @@ def _uninstalled(tool: str, scope: str, project: str | None, *, dry_run: bool) -
     _, file = find_target(adapter, Scope(scope), machine)
     known = journal()
     about = _about(adapter, Scope(scope))
-    done = [deed for deed in known.deeds() if deed.about == about and not deed.is_undone and file in deed.files]
+    done = [deed for deed in known.entries() if deed.subject == about and not deed.is_undone and file in deed.files]
     if done:
         return [word for deed in done for word in (known.preview(deed) if dry_run else known.undo(deed))]
     made = plan_removal(adapter, Scope(scope), machine)
@@ -91,14 +91,14 @@ def _uninstalled(tool: str, scope: str, project: str | None, *, dry_run: bool) -
         raise DynamicMcpError(f"`{file}` has no entry `{NAME}`", hint="`dynamic-mcp undo --list` lists what was done")
     if dry_run:
         return [f"the entry `{NAME}` is to be taken out of `{file}`"]
-    known.do(f"uninstall {adapter.name}", "", now(), made.changes)
+    known.apply(f"uninstall {adapter.name}", "", now(), made.changes)
     return [f"the entry `{NAME}` was removed from `{file}`"]
 
 
 def undo(this: Invocation, ids: Sequence[str], *, yes: bool, dry_run: bool) -> int:
     """Take changes back, the latest only if that is confirmed; return the exit code."""
     known = journal()
-    deeds = [known.deed(id) for id in ids or (None,)]
+    deeds = [known.find(id) for id in ids or (None,)]
     if not (ids or yes or dry_run) and not _is_confirmed(this, deeds[0], known.preview(deeds[0])):
         return _told(this, ["nothing is undone"])
     if dry_run:
@@ -107,22 +107,22 @@ def undo(this: Invocation, ids: Sequence[str], *, yes: bool, dry_run: bool) -> i
         )
     with changing_files():
         # another command may have undone them since they were looked up
-        return _told(this, [word for deed in deeds for word in _undone(known, known.deed(deed.id))])
+        return _told(this, [word for deed in deeds for word in _undone(known, known.find(deed.id))])
 
 
 def _undone(known: Journal, deed: JournalEntry) -> list[str]:
     if deed.is_undone:
-        return [f"{deed.id} ({deed.what}) is already undone"]
+        return [f"{deed.id} ({deed.title}) is already undone"]
     return [_titled("undone", deed), *known.undo(deed)]
 
 
 def _titled(verb: str, deed: JournalEntry) -> str:
-    return f"{verb}: {deed.what} ({deed.id}, {deed.when})"
+    return f"{verb}: {deed.title} ({deed.id}, {deed.when})"
 
 
 def _is_confirmed(this: Invocation, deed: JournalEntry, words: Iterable[str]) -> bool:
     """Name what would be undone, and ask. Raises UsageError where nobody can be asked."""
-    for word in (f"the latest change is {deed.id}: {deed.what} ({deed.when})", *words):
+    for word in (f"the latest change is {deed.id}: {deed.title} ({deed.when})", *words):
         this.out.words(word)
     if not asking(
         this, is_asked=not this.out.asked_for_json and sys.stdin is not None and sys.stdin.isatty()
@@ -137,12 +137,12 @@ def _is_confirmed(this: Invocation, deed: JournalEntry, words: Iterable[str]) ->
 
 def show_deeds(this: Invocation) -> int:
     """Show what was done; return the exit code."""
-    deeds = journal().deeds()
+    deeds = journal().entries()
     if this.out.is_json:
         this.out.json([_deed(deed) for deed in deeds])
         return 0
     rows = [
-        [deed.id, deed.when, deed.what, "undone" if deed.is_undone else "", ", ".join(map(str, deed.files))]
+        [deed.id, deed.when, deed.title, "undone" if deed.is_undone else "", ", ".join(map(str, deed.files))]
         for deed in deeds
     ]
     this.out.table(["ID", "WHEN", "WHAT", "STATE", "FILES"], rows)
@@ -185,9 +185,9 @@ def _replacing(adapter: Adapter, scope: str, machine: Machine, config: Path) -> 
     names = set(names_in(config.read_text(encoding="utf-8-sig"), config))
     scopes = tuple(Scope) if scope == "all" else (Scope(scope),)
     found = plan_replacement(adapter, scopes, machine, memory=memory, names=names)
-    if found.replaced:
+    if found.servers:
         return found
-    others = sorted({each.source.scope.value for each in found.staying if each.is_imported})
+    others = sorted({each.source.scope.value for each in found.remaining if each.is_imported})
     if others:
         raise DynamicMcpError(
             f"`{config}` has no server from {adapter.title}'s {scope} settings",
@@ -217,10 +217,10 @@ def _show_diff(this: Invocation, made: Installation) -> None:
 def _tell(this: Invocation, adapter: Adapter, made: Installation, deed: JournalEntry) -> None:
     this.out.words(f"{adapter.title} now starts dynamic-mcp: `{made.file}`")
     for text, names in (
-        ("disabled there", made.switched_off),
-        ("removed there", made.taken_out),
-        ("no longer there", made.missing),
-        (f"variables that {adapter.title} is asked to pass on", made.asked_for),
+        ("disabled there", made.disabled_servers),
+        ("removed there", made.removed_servers),
+        ("no longer there", made.missing_servers),
+        (f"variables that {adapter.title} is asked to pass on", made.requested_variables),
     ):
         if names:
             this.out.words(f"{text}: {', '.join(names)}")
@@ -237,9 +237,10 @@ def tell_limits(out: Output, adapter: Adapter, made: Installation, needed: Needs
     client = client_of(adapter.name)
     if remark:
         out.words(f"warning: {remark}")
-    if client is not None and made.withheld:
+    if client is not None and made.withheld_variables:
         out.words(
-            f"warning: {adapter.title} {client.habit}, and its entry cannot ask for {', '.join(made.withheld)}: put"
+            f"warning: {adapter.title} {client.habit}, and its entry cannot ask for "
+            f"{', '.join(made.withheld_variables)}: put"
             " what the config needs into a file that `settings.variables_file` names"
         )
     short = [name for name, unwanted in needed.wants_all.items() if not _held_back(adapter) <= unwanted]
@@ -260,9 +261,9 @@ def _held_back(adapter: Adapter) -> frozenset[str]:
 
 def _tell_what_stays(this: Invocation, adapter: Adapter, wanted: Replacement) -> None:
     """Name the servers that go on beside our entry, and what would end them."""
-    imported = [each for each in wanted.staying if each.is_imported and each.is_writable]
-    others = [each for each in wanted.staying if not each.is_imported]
-    fixed = [each for each in wanted.staying if each.is_imported and not each.is_writable]
+    imported = [each for each in wanted.remaining if each.is_imported and each.is_writable]
+    others = [each for each in wanted.remaining if not each.is_imported]
+    fixed = [each for each in wanted.remaining if each.is_imported and not each.is_writable]
     scopes = _scopes(imported)
     # each scope by itself: what another one shadows is left out of `--scope all`
     verb = "brings" if len(_scopes(others)) == 1 else "bring"
@@ -282,15 +283,15 @@ def _scopes(found: Iterable[RemainingServer]) -> list[str]:
 
 
 def _as_json(adapter: Adapter, made: Installation, wanted: Replacement | None) -> dict[str, object]:
-    staying = wanted.staying if wanted is not None else ()
+    staying = wanted.remaining if wanted is not None else ()
     return {
         "tool": adapter.name,
         "file": str(made.file),
         "changed": made.is_needed,
-        "switched_off": list(made.switched_off),
-        "taken_out": list(made.taken_out),
-        "variables": list(made.asked_for),
-        "withheld": list(made.withheld),
+        "switched_off": list(made.disabled_servers),
+        "taken_out": list(made.removed_servers),
+        "variables": list(made.requested_variables),
+        "withheld": list(made.withheld_variables),
         "still_on": [
             {"name": each.name, "scope": each.source.scope.value, "file": str(each.source.file)} for each in staying
         ],
@@ -301,7 +302,7 @@ def _deed(deed: JournalEntry) -> dict[str, object]:
     return {
         "id": deed.id,
         "when": deed.when,
-        "what": deed.what,
+        "what": deed.title,
         "undone": deed.is_undone,
         "files": [str(file) for file in deed.files],
     }

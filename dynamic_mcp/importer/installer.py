@@ -45,19 +45,20 @@ class Diff:
 
 @dataclass(frozen=True)
 class Installation:
-    """What would be done to a tool's files: `switched_off`, `taken_out` and `missing` are names of servers.
+    """The changes to a tool's files, and the names of the servers that they concern.
 
-    `asked_for` are variables that the entry newly asks the tool to pass on, `withheld` those that it will not.
+    `requested_variables` are those that our entry newly asks the tool to pass on; `withheld_variables` are those that
+    the tool will not pass on.
     """
 
     file: Path
     changes: tuple[Change, ...]
     diffs: tuple[Diff, ...]
-    switched_off: tuple[str, ...] = ()
-    taken_out: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
-    asked_for: tuple[str, ...] = ()
-    withheld: tuple[str, ...] = ()
+    disabled_servers: tuple[str, ...] = ()
+    removed_servers: tuple[str, ...] = ()
+    missing_servers: tuple[str, ...] = ()
+    requested_variables: tuple[str, ...] = ()
+    withheld_variables: tuple[str, ...] = ()
     remark: str = ""
 
     @property
@@ -91,7 +92,7 @@ def plan_installation(
     for there, names in (replaced or {}).items():
         for name in names:
             work.replace(there, name)
-    return work.done(mine)
+    return work.build(mine)
 
 
 def plan_removal(adapter: Adapter, scope: Scope, machine: Machine) -> Installation:
@@ -99,7 +100,7 @@ def plan_removal(adapter: Adapter, scope: Scope, machine: Machine) -> Installati
     mine = find_target(adapter, scope, machine)
     work = _InstallationBuilder(adapter, machine)
     work.remove(mine)
-    return work.done(mine)
+    return work.build(mine)
 
 
 def read_entry(adapter: Adapter, there: Target, machine: Machine) -> Mapping[str, object] | None:
@@ -121,9 +122,7 @@ def find_target(adapter: Adapter, scope: Scope, machine: Machine) -> Target:
     if not known:
         scopes = {place.scope for place in adapter.places if not (place.borrowed or place.ambiguous)}
         hint = " or ".join(f"--scope {each.value}" for each in Scope if each in scopes)
-        raise DynamicMcpError(
-            f"{adapter.title} has no file of this scope that could be written: {scope.value}", hint=hint
-        )
+        raise DynamicMcpError(f"{adapter.title} has no writable file of the scope `{scope.value}`", hint=hint)
     there = [each for each in known if each.file.is_file()]
     own = [each for each in there if not each.place.servers] or there
     return (
@@ -149,24 +148,24 @@ def is_writable(place: Place, file: Path) -> bool:
 class _Servers:
     """Where a tool's servers are in a document, and in which shape."""
 
-    def __init__(self, adapter: Adapter, place: Place, made: Document, machine: Machine) -> None:
-        value = made.get(())
+    def __init__(self, adapter: Adapter, place: Place, document: Document, machine: Machine) -> None:
+        value = document.get(())
         if place.scope is Scope.LOCAL and adapter.quirk == "claude":
             self._container: Keys = ("projects", claude.project_key(value, machine), "mcpServers")
         else:
             self._container = container_of(adapter, value, place.servers or adapter.servers)
         self.shape: Shape = shape_of(adapter, self._container)
-        self._made = made
+        self._document = document
 
     def get(self, name: str) -> object:
-        return self._made.get(self.place(name))
+        return self._document.get(self.path_of(name))
 
-    def all(self) -> dict[str, object]:
-        return dict(_iter_servers(self._made.get(self._container)))
+    def to_dict(self) -> dict[str, object]:
+        return dict(_iter_servers(self._document.get(self._container)))
 
-    def place(self, name: str) -> Keys:
+    def path_of(self, name: str) -> Keys:
         """Return where a server of this name is, or would be."""
-        servers = self._made.get(self._container)
+        servers = self._document.get(self._container)
         if not self.shape.has_name:
             return (*self._container, name)
         items = servers if isinstance(servers, list) else []
@@ -181,29 +180,29 @@ class _File:
         self.file = file
         self.data = files.read_bytes(file)
         self.before = parse_document(file, self.data)
-        self.made = self.before
+        self.document = self.before
         self._edits: list[Edit] = []
 
     def put(self, path: Keys, value: object, *, is_ours: bool = False) -> None:
         """Put a value in, and note it at the first place on its way that was not there."""
-        before = self.made.get(())
+        before = self.document.get(())
         depth = next((n for n in range(1, len(path)) if at(before, path[:n]) in (NOTHING, None)), len(path))
-        old = self.made.get(path[:depth])
+        old = self.document.get(path[:depth])
         if old == value:
             return
-        self.made = self.made.put(path, value)
-        self._edits.append(Edit(path[:depth], old, self.made.get(path[:depth]), is_ours))
+        self.document = self.document.put(path, value)
+        self._edits.append(Edit(path[:depth], old, self.document.get(path[:depth]), is_ours))
 
     def drop(self, path: Keys) -> None:
         """Take a value out, and note which neighbours it had."""
-        old, around = self.made.get(path), self.made.get(path[:-1])
-        self.made = self.made.drop(path)
+        old, around = self.document.get(path), self.document.get(path[:-1])
+        self.document = self.document.drop(path)
         order = tuple(around) if isinstance(around, dict) else ()
         self._edits.append(Edit(path, old, NOTHING, order=order))
 
     def change(self) -> Change | None:
         """Return what was done; None for nothing."""
-        after = self.made.data()
+        after = self.document.encode()
         return Change(self.file, self.data, after, tuple(self._edits)) if self._edits and after != self.data else None
 
 
@@ -224,32 +223,32 @@ class _InstallationBuilder:
 
     def install(self, mine: Target, start: Sequence[str], needed: Collection[str]) -> None:
         file, servers = self._open(mine)
-        if file.data is None and servers.shape.must_be_there:
+        if file.data is None and servers.shape.must_exist:
             raise DynamicMcpError(
-                f"{self._adapter.title} has no `{mine.file}` yet, and making one would change what it reads",
+                f"{self._adapter.title} has no `{mine.file}` yet, and creating one would change what it reads",
                 hint="set the tool up first, then run the command again",
             )
         command, *args = start
-        wanted = servers.shape.entry(command, args)
-        path, there = servers.place(NAME), servers.get(NAME)
+        wanted = servers.shape.make_entry(command, args)
+        path, there = servers.path_of(NAME), servers.get(NAME)
         old = there if isinstance(there, dict) and servers.shape.command in there else None
         withheld = self._client.withheld(needed, old) if self._client is not None else []
         asking = self._client.asking(withheld) if self._client is not None else {}
         if old is None:
-            file.put(path, {**wanted, **servers.shape.shown, **asking}, is_ours=True)
+            file.put(path, {**wanted, **servers.shape.visibility, **asking}, is_ours=True)
         else:
-            self._update(file, path, old, {**wanted, **servers.shape.shown}, servers.shape)
+            self._update(file, path, old, {**wanted, **servers.shape.visibility}, servers.shape)
             _request_variables(file, path, old, asking)
         (self._asked_for if asking else self._withheld).extend(withheld)
 
     def replace(self, there: Target, name: str) -> None:
         """Switch a server off, or take it out where the tool has no switch."""
         file, servers = self._open(there)
-        path, server, shape = servers.place(name), servers.get(name), servers.shape
+        path, server, shape = servers.path_of(name), servers.get(name), servers.shape
         if server is NOTHING or name == NAME:
             self._missing.append(name)
         elif shape.off_list:
-            names = file.made.get(shape.off_list)
+            names = file.document.get(shape.off_list)
             known = names if isinstance(names, list) else []
             if name not in known:
                 file.put((*shape.off_list, len(known)), name)
@@ -266,12 +265,12 @@ class _InstallationBuilder:
     def remove(self, mine: Target) -> None:
         file, servers = self._open(mine)
         if servers.get(NAME) is not NOTHING:
-            file.drop(servers.place(NAME))
+            file.drop(servers.path_of(NAME))
 
-    def done(self, mine: Target) -> Installation:
+    def build(self, mine: Target) -> Installation:
         changes = [change for file in self._files.values() if (change := file.change()) is not None]
         diffs = [
-            Diff(file.file, file.before.text, file.made.text, self._servers[file.file])
+            Diff(file.file, file.before.text, file.document.text, self._servers[file.file])
             for file in self._files.values()
         ]
         _, servers = self._open(mine)
@@ -279,18 +278,18 @@ class _InstallationBuilder:
             mine.file,
             tuple(changes),
             tuple(diffs),
-            switched_off=tuple(self._off),
-            taken_out=tuple(self._out),
-            missing=tuple(self._missing),
-            asked_for=tuple(self._asked_for),
-            withheld=tuple(self._withheld),
+            disabled_servers=tuple(self._off),
+            removed_servers=tuple(self._out),
+            missing_servers=tuple(self._missing),
+            requested_variables=tuple(self._asked_for),
+            withheld_variables=tuple(self._withheld),
             remark=servers.shape.remark,
         )
 
     def _open(self, there: Target) -> tuple[_File, _Servers]:
         file = self._files.get(there.file) or self._files.setdefault(there.file, _File(there.file))
-        servers = _Servers(self._adapter, there.place, file.made, self._machine)
-        self._servers.setdefault(there.file, {}).update(servers.all())
+        servers = _Servers(self._adapter, there.place, file.document, self._machine)
+        self._servers.setdefault(there.file, {}).update(servers.to_dict())
         return file, servers
 
     def _update(
@@ -298,7 +297,7 @@ class _InstallationBuilder:
     ) -> None:
         """Change the fields that decide what is started; what else the user has there stays."""
         for key, value in new.items():
-            is_free = key in shape.shown or not shape.is_ours_to_set(key)
+            is_free = key in shape.visibility or not shape.is_ours_to_set(key)
             if not (is_free and key in old):
                 file.put((*path, key), value)
 

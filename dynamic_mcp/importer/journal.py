@@ -29,22 +29,22 @@ class JournalEntry:
     """What one command changed: `id` names it, `about` is the tool it was done to, `when` is an ISO time."""
 
     id: str
-    what: str
-    about: str
+    title: str
+    subject: str
     when: str
     files: tuple[Path, ...]
     is_undone: bool = False
 
 
 class Journal:
-    """The deeds in one folder, by number."""
+    """The entries in one folder, by number."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def do(self, what: str, about: str, when: str, changes: Sequence[Change]) -> JournalEntry:
+    def apply(self, title: str, subject: str, when: str, changes: Sequence[Change]) -> JournalEntry:
         """Note the changes, with backups, and make them. Raises FileError, and then nothing is changed."""
-        deed, folder = self._record(what, about, when, changes)
+        entry, folder = self._record(title, subject, when, changes)
         done: list[Change] = []
         try:
             for number, change in enumerate(changes):
@@ -56,57 +56,57 @@ class Journal:
         except DynamicMcpError:
             for number, change in reversed(list(enumerate(done))):
                 _restore(change.file, change.before, change.after, _load(folder), number)
-            self._mark_undone(deed.id)
+            self._mark_undone(entry.id)
             raise
-        return deed
+        return entry
 
-    def deeds(self) -> list[JournalEntry]:
-        """Return all deeds, the latest first."""
+    def entries(self) -> list[JournalEntry]:
+        """Return all entries, the latest first."""
         found = [self._load_entry(folder) for folder in self._folders()]
-        return [deed for deed in reversed(found) if deed is not None]
+        return [entry for entry in reversed(found) if entry is not None]
 
-    def deed(self, id: str | None, about: str | None = None) -> JournalEntry:
-        """Return the deed with this id, or the latest that is not undone. Raises NotFound."""
-        for deed in self.deeds():
-            if deed.id == id or (id is None and not deed.is_undone and about in (None, deed.about)):
-                return deed
-        known = ", ".join(deed.id for deed in self.deeds() if not deed.is_undone)
+    def find(self, id: str | None, subject: str | None = None) -> JournalEntry:
+        """Return the entry with this id, or the latest that is not undone. Raises NotFound."""
+        for entry in self.entries():
+            if entry.id == id or (id is None and not entry.is_undone and subject in (None, entry.subject)):
+                return entry
+        known = ", ".join(entry.id for entry in self.entries() if not entry.is_undone)
         if not known and id is None:
             raise NothingToUndo
-        hint = f"what can be undone: {known}" if known else "there is nothing to undo"
+        hint = f"can be undone: {known}" if known else "there is nothing to undo"
         raise NotFound("change", id or "latest", hint=hint)
 
-    def undo(self, deed: JournalEntry) -> list[str]:
-        """Take a deed back; return what is to be said of it. A file that has changed since loses our edits only.
+    def undo(self, entry: JournalEntry) -> list[str]:
+        """Undo an entry and return lines that describe it. A file that has changed since then loses only our edits.
 
         Raises FileError, and then that file is as it was.
         """
-        folder = self._folder / deed.id
+        folder = self._folder / entry.id
         note = _load(folder)
         words: list[str] = []
         for number, change in reversed(list(enumerate(_load_changes(folder, note)))):
-            made = plan_reversal(change, note["changes"][number]["after"])
-            if made.is_exact:
-                _restore(change.file, change.before, made.now or b"", note, number)
-            elif made.after != made.now:
-                files.write_bytes(change.file, made.after or b"", expected=made.now)
-            words += [] if change.is_silent else made.done()
-        self._mark_undone(deed.id)
+            reversal = plan_reversal(change, note["changes"][number]["after"])
+            if reversal.is_exact:
+                _restore(change.file, change.before, reversal.now or b"", note, number)
+            elif reversal.after != reversal.now:
+                files.write_bytes(change.file, reversal.after or b"", expected=reversal.now)
+            words += [] if change.is_silent else reversal.describe_result()
+        self._mark_undone(entry.id)
         return words
 
-    def preview(self, deed: JournalEntry) -> list[str]:
-        """Say what undoing a deed would do to each file. Raises FileError."""
-        folder = self._folder / deed.id
+    def preview(self, entry: JournalEntry) -> list[str]:
+        """Describe what undoing an entry would do to each file. Raises FileError."""
+        folder = self._folder / entry.id
         note = _load(folder)
         return [
             word
             for number, change in reversed(list(enumerate(_load_changes(folder, note))))
             for word in (
-                () if change.is_silent else plan_reversal(change, note["changes"][number]["after"]).planned()
+                () if change.is_silent else plan_reversal(change, note["changes"][number]["after"]).describe_plan()
             )
         ]
 
-    def _record(self, what: str, about: str, when: str, changes: Sequence[Change]) -> tuple[JournalEntry, Path]:
+    def _record(self, title: str, subject: str, when: str, changes: Sequence[Change]) -> tuple[JournalEntry, Path]:
         number = max((int(folder.name) for folder in self._folders()), default=0) + 1
         folder = self._folder / str(number)
         try:
@@ -117,17 +117,17 @@ class Journal:
                     paths.write_private(folder / f"{place}.before", change.before)
             note = {
                 "form": FORM,
-                "what": what,
-                "about": about,
+                "what": title,
+                "about": subject,
                 "when": when,
                 "changes": [_encode(change) for change in changes],
             }
             _save(folder, note)
         except OSError as exc:
-            raise files.FileError(folder, f"no backup can be made: {(exc.strerror or str(exc)).lower()}") from exc
+            raise files.FileError(folder, f"cannot make a backup: {(exc.strerror or str(exc)).lower()}") from exc
         for old in list(self._folders())[:-MOST_ENTRIES]:
             shutil.rmtree(old, ignore_errors=True)
-        return JournalEntry(str(number), what, about, when, _listed_files(changes)), folder
+        return JournalEntry(str(number), title, subject, when, _listed_files(changes)), folder
 
     def _mark_undone(self, id: str) -> None:
         folder = self._folder / id

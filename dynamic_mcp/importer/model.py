@@ -88,8 +88,8 @@ class ForeignServer:
 class Reading:
     """What one file gave; `error` says why it gave nothing, with line and column where it could not be parsed.
 
-    `is_borrowed` is a file of something else, as a plugin, whose servers stand beside those of the tool. `left_out`
-    is the number of its servers where nobody asked for its scope.
+    `is_borrowed` marks a file of something else, such as a plugin, whose servers stand beside those of the tool.
+    `omitted_count` is the number of servers that were left out because their scope was not requested.
     """
 
     source: Source
@@ -97,9 +97,9 @@ class Reading:
     notices: tuple[Notice, ...] = ()
     error: str = ""
     is_borrowed: bool = False
-    left_out: int = 0
+    omitted_count: int = 0
 
     @property
-    def starts_us(self) -> bool:
+    def has_own_entry(self) -> bool:
         """Tell whether dynamic-mcp is among the servers of the file."""
         return any(notice.is_about_us for notice in self.notices)

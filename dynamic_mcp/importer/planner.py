@@ -27,7 +27,7 @@ from dynamic_mcp.importer.formats import files
 from dynamic_mcp.importer.model import ForeignServer, Notice, Reading, Scope
 
 EMPTY = "{}\n"
-_OUTPUT_HINT = "put it right, or name another file with --output"
+_OUTPUT_HINT = "fix it, or choose another file with --output"
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def plan_import(
     items = _make_items(readings, order, merge)
     after = _write_servers(text, servers, merge.servers)
     variables: Mapping[str, str] = {}
-    if safe is not None and (variables := safe.used(merge.servers)) and not safe.named:
+    if safe is not None and (variables := safe.changed_variables(merge.servers)) and not safe.configured_name:
         after = edit.put(after, ("settings", "variables_file"), safe.name)
     return Plan(
         output=order.output,
@@ -104,7 +104,7 @@ def _make_rules(
 
 
 def _make_items(readings: Sequence[Reading], order: ImportRequest, merge: Merge) -> tuple[Item, ...]:
-    replaced_in = {reading.source.tool for reading in readings if reading.starts_us}
+    replaced_in = {reading.source.tool for reading in readings if reading.has_own_entry}
     placed = [_reenable_replaced(_resolve_paths(reading, order), replaced_in, merge.memory) for reading in readings]
     hidden = find_shadowed(placed, lambda found: _may_shadow(found, order))
     return tuple(
@@ -163,9 +163,9 @@ def _make_absolute(text: str, base: str) -> str:
 
 def _make_item(found: ForeignServer, winner: ForeignServer | None, order: ImportRequest, merge: Merge) -> Item:
     reason = _skip_reason(found, order)
-    if not reason and winner is not None and not merge.has(found) and not merge.are_one(found, winner):
+    if not reason and winner is not None and not merge.has(found) and not merge.is_same_server(found, winner):
         tool, file = found.source.tool, winner.source.file
-        reason = f"{tool} does not start it here, since `{file}` has another one of this name"
+        reason = f"{tool} does not start it here, because `{file}` has another server of this name"
     if reason:
         return Item(found, found.name, Action.SKIP, reason=reason, notices=found.notices)
     if flaw := _find_flaw(found):
@@ -181,7 +181,7 @@ def _may_shadow(found: ForeignServer, order: ImportRequest) -> bool:
 
 def _skip_reason(found: ForeignServer, order: ImportRequest) -> str:
     if order.only and not any(fnmatchcase(found.name, glob) for glob in order.only):
-        return "not among those that are wanted"
+        return "not selected by --only"
     if any(fnmatchcase(found.name, glob) for glob in order.exclude):
         return "excluded"
     if order.skip_disabled and found.entry.get("enabled") is False:
@@ -218,7 +218,9 @@ def _parse_document(file: Path, text: str) -> Mapping[str, object]:
         place = f"line {exc.lineno}, column {exc.colno}"
         raise ConfigError(str(file), place, "is not JSON, and stays as it is", hint=_OUTPUT_HINT) from exc
     except jsonc.DuplicateKeyError as exc:
-        raise ConfigError(str(file), shown(exc.paths[0]), "is there more than once", hint="keep one of them") from exc
+        raise ConfigError(
+            str(file), shown(exc.paths[0]), "is defined more than once", hint="keep one of them"
+        ) from exc
     if not isinstance(document, dict):
         raise ConfigError(str(file), "", "is not an object", hint=_OUTPUT_HINT)
     return document

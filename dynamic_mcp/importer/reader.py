@@ -65,7 +65,7 @@ def read_all(machine: Machine, scopes: Collection[Scope] | None = None) -> list[
     read = [each for adapter in TOOLS for each in _read_scopes(adapter, scopes, machine)]
     owners: dict[Path, str] = {}
     for _, reading in sorted(read, key=lambda each: each[0].borrowed):
-        if reading.servers or reading.error or reading.left_out:
+        if reading.servers or reading.error or reading.omitted_count:
             owners.setdefault(reading.source.file, reading.source.tool)
     return [each for _, each in read if owners.get(each.source.file, each.source.tool) == each.source.tool]
 
@@ -113,7 +113,7 @@ def _read_scope(adapter: Adapter, scope: Scope, machine: Machine) -> list[tuple[
 
 
 def _make_superseded(source: Source, newer: Path) -> Reading:
-    reason = f"`{source.file}` is not read, since there is the newer `{newer}`; `--file` reads it all the same"
+    reason = f"`{source.file}` is not read because there is the newer `{newer}`; `--file` reads it anyway"
     return Reading(source, notices=(Notice(f"{source.tool}/{source.scope.value}", make_printable(reason, 600)),))
 
 
@@ -125,10 +125,10 @@ def _count_unrequested(
     found = [(place, each) for place, each in of_scope if each.servers and each.source.file not in known]
     count = sum(len(reading.servers) for _, reading in found)
     servers = f"{count} servers are left out" if count > 1 else "1 server is left out"
-    reason = f"{servers}: `dynamic-mcp import {adapter.name} --scope all` takes every scope"
+    reason = f"{servers}: `dynamic-mcp import {adapter.name} --scope all` imports every scope"
     notices = (Notice(f"{adapter.name}/{scope.value}", reason),)
     for place, reading in found:
-        yield place, Reading(reading.source, notices=notices, left_out=len(reading.servers))
+        yield place, Reading(reading.source, notices=notices, omitted_count=len(reading.servers))
 
 
 def _read_place(adapter: Adapter, place: Place, source: Source, machine: Machine) -> Reading:
@@ -143,32 +143,34 @@ def _read_document(
     document: parser.ParsedFile, adapter: Adapter, place: Place | None, source: Source, machine: Machine
 ) -> Reading:
     if not isinstance(document.value, dict):
-        return Reading(source, error="holds no settings: it is not an object")
+        return Reading(source, error="has no settings: it is not an object")
     adapter = _adapt_to_place(adapter, place)
-    brought = quirks.normalize(adapter, document.value, source, machine)
-    collected = collect(brought.document, adapter, place, find_disabled(adapter, machine, source.scope))
-    context = Context(adapter, source, machine, collect_inputs(brought.document, adapter))
-    remarks = [*_relevant_remarks(document, adapter), *brought.remarks, *collected.remarks]
-    notices = [context.notice(where, "", reason) for where, reason in remarks]
+    normalized = quirks.normalize(adapter, document.value, source, machine)
+    collected = collect(normalized.settings, adapter, place, find_disabled(adapter, machine, source.scope))
+    context = Context(adapter, source, machine, collect_inputs(normalized.settings, adapter))
+    remarks = [*_relevant_remarks(document, adapter), *normalized.remarks, *collected.remarks]
+    notices = [context.make_notice(where, "", reason) for where, reason in remarks]
     if source.scope is Scope.USER:
-        _note_disabled_here(brought, collected, adapter, machine)
+        _note_disabled_here(normalized, collected, adapter, machine)
     servers: dict[str, ForeignServer] = {}
     for raw in collected.servers.values():
-        result = convert_server(replace(raw, remarks=(*raw.remarks, *brought.about(raw.name))), context, servers)
+        result = convert_server(
+            replace(raw, remarks=(*raw.remarks, *normalized.remarks_on(raw.name))), context, servers
+        )
         if isinstance(result, ForeignServer):
-            servers[result.name] = replace(result, is_refused=raw.name in brought.refused)
+            servers[result.name] = replace(result, is_refused=raw.name in normalized.refused_servers)
         else:
             notices.extend(result)
     return Reading(source, tuple(servers.values()), tuple(notices))
 
 
 def _note_disabled_here(
-    brought: ToolDocument, collected: ServerCollection, adapter: Adapter, machine: Machine
+    normalized: ToolDocument, collected: ServerCollection, adapter: Adapter, machine: Machine
 ) -> None:
     off = find_disabled_here(adapter, machine)
     for name, raw in collected.servers.items() if off else ():
         if is_among(name, off, adapter) and not raw.is_off:
-            brought.say(name, "", f"is switched off for this project in {adapter.title}; it stays on")
+            normalized.add_remark(name, "", f"is disabled for this project in {adapter.title}; it stays enabled here")
 
 
 def _adapt_to_place(adapter: Adapter, place: Place | None) -> Adapter:

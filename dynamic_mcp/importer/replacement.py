@@ -26,8 +26,8 @@ class RemainingServer:
 class Replacement:
     """The names of the servers to switch off, by file, and those that stay on."""
 
-    replaced: Mapping[Target, Collection[str]]
-    staying: tuple[RemainingServer, ...]
+    servers: Mapping[Target, Collection[str]]
+    remaining: tuple[RemainingServer, ...]
     is_any_imported: bool
 
 
@@ -37,8 +37,8 @@ def plan_replacement(
     """Find the tool's servers of these scopes that are in the config, by its `names`, and the others that are on."""
     imported = {key for key, record in memory.records.items() if key[0] == adapter.name and record.name in names}
     known = {(each.place.scope, each.file): each for each in list_targets(adapter, tuple(Scope), machine)}
-    replaced: dict[Target, list[str]] = {}
-    staying: list[RemainingServer] = []
+    servers: dict[Target, list[str]] = {}
+    remaining: list[RemainingServer] = []
     seen: set[Key] = set()
     for reading in _read_once(adapter, machine):
         there = known.get((reading.source.scope, reading.source.file))
@@ -46,14 +46,14 @@ def plan_replacement(
             key = key_of(found)
             seen.add(key)
             if key in imported and reading.source.scope in scopes and there is not None:
-                replaced.setdefault(there, []).append(found.name)
+                servers.setdefault(there, []).append(found.name)
             elif _is_on(found):
-                staying.append(RemainingServer(found.name, found.source, key in imported, there is not None))
+                remaining.append(RemainingServer(found.name, found.source, key in imported, there is not None))
     for key in sorted(imported - seen):
         there = next((each for (scope, file), each in known.items() if key[1:3] == (scope.value, str(file))), None)
         if there is not None and Scope(key[1]) in scopes:
-            replaced.setdefault(there, []).append(key[3])
-    return Replacement(replaced, tuple(staying), bool(imported))
+            servers.setdefault(there, []).append(key[3])
+    return Replacement(servers, tuple(remaining), bool(imported))
 
 
 def _read_once(adapter: Adapter, machine: Machine) -> list[Reading]:

@@ -137,7 +137,7 @@ def test_what_is_no_regular_file_is_refused_without_waiting_for_it(tmp_path: Pat
         assert refusal(tmp_path / name) == "is not a regular file"
     assert refusal(Path("/dev/null")) == "is not a regular file"
     assert refusal(tmp_path / "loop").startswith("cannot be read:")
-    assert refusal(tmp_path / "broken") == "is a link to nothing"
+    assert refusal(tmp_path / "broken") == "is a broken link"
     assert refusal(tmp_path / "none") == "does not exist"
     assert refusal(tmp_path / "directory") == "is a directory"
     assert refusal(tmp_path / "a\0b") == "cannot be read: its name is not one"

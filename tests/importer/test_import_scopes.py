@@ -117,7 +117,7 @@ def test_the_same_server_of_another_tool_is_named_with_the_one_that_it_is(world:
 def test_a_field_that_two_scopes_of_one_tool_differ_in_is_not_said_to_be_another_tools(world: World) -> None:
     claude(world, user={"a": {**MEMORY, "timeout": 1000}}, project={"a": {**MEMORY, "timeout": 2000}})
     ran = world.run("import", "claude", "--scope", "all")
-    assert "claude/user/a.timeout.tools: `a` has it from claude (project), with another value, which stays" in ran.err
+    assert "claude/user/a.timeout.tools: `a` keeps the value from claude (project), which differs" in ran.err
 
 
 def test_a_server_that_was_there_before_any_import_is_the_one_of_its_name(world: World) -> None:

@@ -53,11 +53,11 @@ def settings(adapter: Adapter, scope: Scope, *names: str) -> Path:
     container = container_of(adapter, {}, place.servers or adapter.servers)
     shape = shape_of(adapter, container)
     for number, name in enumerate(names):
-        entry = shape.entry("npx", ["-y", f"{name}-mcp"])
+        entry = shape.make_entry("npx", ["-y", f"{name}-mcp"])
         entry |= {"name": name} if "name" in entry else {}
         made = made.put((*container, number if shape.has_name else name), entry)
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(made.data())
+    file.write_bytes(made.encode())
     return file
 
 
@@ -92,7 +92,7 @@ def test_import_install_and_undo_give_every_tool_its_bytes_back(
     assert not any(named(world, adapter, scope).values()), "what was imported is not started any more"
     assert all(line in file.read_text() for line in before.decode().splitlines() if "mine" in line or "why" in line)
     assert world.run("install", adapter.name, "--scope", scope.value, "-c", str(world.output)).code == 0
-    assert made.data() == file.read_bytes(), "installed twice is installed once"
+    assert made.encode() == file.read_bytes(), "installed twice is installed once"
     assert world.run("undo", "--yes").code == 0
     assert file.read_bytes() == before
 
@@ -109,7 +109,7 @@ def test_a_file_that_changed_since_loses_our_entry_only(
     world.output.write_text('{"mcpServers": {}}')
     before = parse_document(file, file.read_bytes())
     world.run("install", adapter.name, "--scope", scope.value, "-c", str(world.output))
-    file.write_bytes(parse_document(file, file.read_bytes()).put(("later",), "x").data())
+    file.write_bytes(parse_document(file, file.read_bytes()).put(("later",), "x").encode())
     assert world.run("uninstall", adapter.name, "--scope", scope.value).code == 0
     after = parse_document(file, file.read_bytes())
     assert after.get(("later",)) == "x"

@@ -19,7 +19,7 @@ ENTRIES = st.dictionaries(st.sampled_from("kmn"), LEAVES | st.dictionaries(st.sa
 
 
 def record(entry: Entry) -> Record:
-    made = MEMORY.print_of(entry)
+    made = MEMORY.fingerprint(entry)
     return Record("server", made, made)
 
 
@@ -45,7 +45,7 @@ def test_a_conflict_is_where_both_changed_and_the_same_again_is_none(base: Entry
     for result in (kept, taken):
         sides = Sides(mine, theirs, theirs)
         after = Record(
-            "server", MEMORY.print_of(theirs), update_fingerprint(result, sides, record(base).written, MEMORY)
+            "server", MEMORY.fingerprint(theirs), update_fingerprint(result, sides, record(base).output, MEMORY)
         )
         again = merge_three_way(Sides(result, theirs, theirs), after, MEMORY)
         assert again.is_settled(), "what was decided is not asked again"
@@ -68,8 +68,8 @@ def test_without_a_record_every_difference_is_a_conflict_and_what_is_only_here_s
 
 
 def test_a_memory_holds_no_value() -> None:
-    assert "secret" not in str(MEMORY.print_of({"env": {"TOKEN": "secret"}}))
-    assert Memory("other").print_of("secret") != MEMORY.print_of("secret")
+    assert "secret" not in str(MEMORY.fingerprint({"env": {"TOKEN": "secret"}}))
+    assert Memory("other").fingerprint("secret") != MEMORY.fingerprint("secret")
 
 
 def npx(*args: str, **more: Any) -> Entry:

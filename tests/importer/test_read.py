@@ -48,7 +48,7 @@ def test_a_projects_file_that_only_switches_servers_does_not_hide_the_users(tmp_
     user = put(here.home / ".codex/config.toml", '[mcp_servers.a]\ncommand = "demo"\n')
     readings = read_tool(find_tool("codex"), None, here)
     assert [each.source.file for each in readings if each.servers] == [user]
-    assert any("only switches a server" in str(notice) for each in readings for notice in each.notices)
+    assert any("only enables or disables a server" in str(notice) for each in readings for notice in each.notices)
 
 
 def test_the_config_of_openhands_in_a_project_counts_only_with_its_servers_in_it(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_what_a_project_switches_off_of_the_users_is_said_and_stays_on(tmp_path:
     (reading,) = (each for each in read_tool(find_tool("qwen"), (Scope.USER,), here) if each.servers)
     assert [server.entry.get("enabled") for server in reading.servers] == [None, None]
     assert [str(notice) for server in reading.servers for notice in server.notices] == [
-        "qwen-code/user/a: is switched off for this project in Qwen Code; it stays on"
+        "qwen-code/user/a: is disabled for this project in Qwen Code; it stays enabled here"
     ]
 
 
@@ -184,7 +184,7 @@ def test_a_list_instead_of_settings_is_an_error(tmp_path: Path) -> None:
     here = machine(tmp_path)
     put(here.home / ".cursor/mcp.json", [1])
     (reading,) = read_tool(find_tool("cursor"), None, here)
-    assert reading.error == "holds no settings: it is not an object"
+    assert reading.error == "has no settings: it is not an object"
 
 
 def test_tools_are_known_by_name_and_alias_however_they_are_spelt() -> None:

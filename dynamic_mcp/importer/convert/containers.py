@@ -102,7 +102,7 @@ def _add_servers(collected: ServerCollection, value: object, path: str, adapter:
     for name, server in _iter_items(value, adapter):
         if name in collected.servers:
             if collected.servers[name].value != server:
-                collected.remarks.append((name, f"is there twice; the one in `{where}` is ignored"))
+                collected.remarks.append((name, f"is defined twice; the one in `{where}` is ignored"))
             continue
         collected.servers[name] = RawServer(name, server)
 
@@ -133,7 +133,7 @@ def _switch_off(
     allowed = [name for path in adapter.allowed for name in find_values(document, path) if isinstance(name, str)]
     for name, raw in collected.servers.items() if allowed else ():
         if not is_among(name, allowed, adapter) and name not in off:
-            remark = ("", "is not in the tool's list of allowed servers, and so is not started there")
+            remark = ("", "is not in the tool's list of allowed servers, so the tool does not start it")
             collected.servers[name] = RawServer(
                 raw.name, raw.value, is_off=raw.is_off, remarks=(*raw.remarks, remark)
             )

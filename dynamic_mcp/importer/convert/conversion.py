@@ -45,13 +45,13 @@ class RawServer:
 def convert_server(raw: RawServer, context: Context, taken: Container[str]) -> ForeignServer | tuple[Notice, ...]:
     """The server in our form, under a name that is not taken; or why it is left out."""
     if not isinstance(raw.value, dict):
-        return (context.notice(raw.name, "", f"is {describe_kind(raw.value)} and not a server, and is left out"),)
+        return (context.make_notice(raw.name, "", f"is {describe_kind(raw.value)}, not a server, and is left out"),)
     draft = make_draft(context, raw.name, raw.value)
     for field, reason in raw.remarks:
         draft.note(field, reason)
     try:
         if _is_ours(draft):
-            said = context.notice(raw.name, "", "is dynamic-mcp itself, and is left out: it would start itself")
+            said = context.make_notice(raw.name, "", "is dynamic-mcp itself and is left out: it would start itself")
             return (replace(said, is_about_us=True),)
         entry = {**_convert_upstream(draft), **convert_limits(draft, is_off=raw.is_off)}
     except UnusableError as exc:
@@ -66,9 +66,9 @@ def convert_server(raw: RawServer, context: Context, taken: Container[str]) -> F
 
 
 def _is_ours(draft: Draft) -> bool:
-    command = draft.take(Field.COMMAND)
+    command = draft.choose(Field.COMMAND)
     words = read_plain_words(draft, command) if command else []
-    address = next((given for given in draft.all(*_ADDRESSES) if given.value), None)
+    address = next((given for given in draft.find_all(*_ADDRESSES) if given.value), None)
     return naming.is_ours(
         draft.name, words[0] if words else None, words[1:], str(address.value) if address and not words else None
     )
@@ -76,7 +76,7 @@ def _is_ours(draft: Draft) -> bool:
 
 def _choose_name(draft: Draft) -> str:
     """The key, or where keys say nothing, the field with the name."""
-    given = next((given for given in draft.all(Field.NAME) if given.value not in (None, "")), None)
+    given = next((given for given in draft.find_all(Field.NAME) if given.value not in (None, "")), None)
     if given is None:
         return draft.name
     if given.name == draft.context.adapter.named_by and isinstance(given.value, str):
@@ -87,42 +87,42 @@ def _choose_name(draft: Draft) -> str:
 
 
 def _convert_upstream(draft: Draft) -> dict[str, object]:
-    command, address = draft.take(Field.COMMAND), draft.take(*_ADDRESSES)
+    command, address = draft.choose(Field.COMMAND), draft.choose(*_ADDRESSES)
     kind_of = _read_type(draft)
-    if kind_of == "ws" or (draft.take(Field.WS_URL) and not (command or address)):
-        raise UnusableError("", "websockets are not supported")
+    if kind_of == "ws" or (draft.choose(Field.WS_URL) and not (command or address)):
+        raise UnusableError("", "WebSockets are not supported")
     if command is None and address is None:
         raise UnusableError("", _describe_missing(draft))
     is_remote = address is not None and (command is None or kind_of in ("http", "sse", "url"))
     if is_remote and address is not None:
-        _note_others(draft, [*draft.all(Field.COMMAND, *_PROGRAM_FIELDS)], "belongs to a server that is started")
+        _note_others(draft, [*draft.find_all(Field.COMMAND, *_PROGRAM_FIELDS)], "applies only to programs")
         return convert_remote(draft, address, kind_of if kind_of in ("http", "sse") else None)
     assert command is not None
-    _note_others(draft, [*draft.all(*_ADDRESSES, *_REMOTE_FIELDS)], "belongs to a server that is reached over HTTP")
+    _note_others(draft, [*draft.find_all(*_ADDRESSES, *_REMOTE_FIELDS)], "applies only to remote servers")
     if kind_of not in (None, "stdio"):
-        draft.note("", "has a command but the type of a remote server; it is started")
+        draft.note("", "has a command but a remote type; the command is used")
     return convert_program(draft, command)
 
 
 def _describe_missing(draft: Draft) -> str:
     is_switch = bool(draft.fields.keys() & {Field.ENABLED, Field.DISABLED}) and draft.fields.keys() <= set(_SWITCHES)
-    if is_switch and not draft.waits:
-        return "only switches a server on or off that is defined elsewhere"
-    return "has neither command nor url"
+    if is_switch and not draft.timeouts:
+        return "only enables or disables a server that is defined elsewhere"
+    return "has neither a command nor a URL"
 
 
 def _note_others(draft: Draft, others: list[FieldValue], reason: str) -> None:
     for given in others:
         if given.value not in (None, "", [], {}, False):
-            draft.note(given.name, f"{reason}, and is left out")
+            draft.note(given.name, f"{reason} and is left out")
 
 
 def _read_type(draft: Draft) -> str | None:
     """`stdio`, `http`, `sse`, `ws`, `url` for a remote server of any kind, or None where nothing is said."""
-    for given in draft.all(Field.TYPE):
+    for given in draft.find_all(Field.TYPE):
         if not isinstance(given.value, str) or not given.value.strip():
             if given.value not in (None, ""):
-                draft.note(given.name, f"is {describe_kind(given.value)} and not a type, and is left out")
+                draft.note(given.name, f"is {describe_kind(given.value)}, not a type, and is left out")
             continue
         word = re.sub(r"[^a-z]", "", given.value.lower())
         if word in TYPES:
@@ -133,12 +133,12 @@ def _read_type(draft: Draft) -> str | None:
 
 def _note_never_carried(draft: Draft) -> None:
     reasons = {
-        Field.APPROVAL: "is an approval, which is never imported",
-        Field.TOKENS: "is a stored login, which is never imported: log in again",
-        Field.HELPER: "is a program that makes headers, which is never run: set the headers",
+        Field.APPROVAL: "is an approval; approvals are never imported",
+        Field.TOKENS: "is a stored login; logins are never imported, so log in again",
+        Field.HELPER: "is a program that generates headers and is never run: set the headers yourself",
         Field.NOTHING: "has no counterpart here and is left out",
     }
     for meaning, reason in reasons.items():
-        for given in draft.all(meaning):
+        for given in draft.find_all(meaning):
             if given.value not in (None, False, "", [], {}):
                 draft.note(given.name, reason)

@@ -34,7 +34,7 @@ class Context:
     machine: Machine
     inputs: Mapping[str, Input]
 
-    def notice(self, server: str, field: str, reason: str) -> Notice:
+    def make_notice(self, server: str, field: str, reason: str) -> Notice:
         """What is to be said about a field of a server, or of the file where there is no server."""
         where = "/".join((self.source.tool, self.source.scope.value))
         named = ".".join(make_printable(part) for part in (server, field) if part)
@@ -56,17 +56,17 @@ class Draft:
     context: Context
     name: str
     fields: dict[Field, list[FieldValue]]
-    waits: list[tuple[TimeoutField, FieldValue]]
+    timeouts: list[tuple[TimeoutField, FieldValue]]
     notices: list[Notice] = field(default_factory=list)
     exports: dict[str, None] = field(default_factory=dict)
 
     def note(self, field: str, reason: str) -> None:
         """Says something about a field, once."""
-        notice = self.context.notice(self.name, field, reason)
+        notice = self.context.make_notice(self.name, field, reason)
         if notice not in self.notices:
             self.notices.append(notice)
 
-    def take(self, *meanings: Field) -> FieldValue | None:
+    def choose(self, *meanings: Field) -> FieldValue | None:
         """The field with one of these meanings that counts: the first with something in it; the others are noted."""
         found = [given for meaning in meanings for given in self.fields.get(meaning, ()) if given.value not in _EMPTY]
         for other in found[1:]:
@@ -74,14 +74,14 @@ class Draft:
                 self.note(other.name, f"differs from `{found[0].name}`, which is used")
         return found[0] if found else None
 
-    def all(self, *meanings: Field) -> Iterator[FieldValue]:
+    def find_all(self, *meanings: Field) -> Iterator[FieldValue]:
         """All fields with these meanings, the empty ones too."""
         for meaning in meanings:
             yield from self.fields.get(meaning, ())
 
-    def text(self, field: str, value: object, *, env_name: str = "", is_header: bool = False) -> str | None:
+    def convert_text(self, field: str, value: object, *, env_name: str = "", is_header: bool = False) -> str | None:
         """A value as text in our syntax; None, with a notice, where it is no text."""
-        plain = self.plain(field, value)
+        plain = self.to_plain_text(field, value)
         if plain is None:
             return None
         adapter, is_env = self.context.adapter, bool(env_name) or is_header
@@ -95,22 +95,22 @@ class Draft:
         self.exports.update(dict.fromkeys(converted.exports))
         return converted.text
 
-    def plain(self, field: str, value: object) -> str | None:
+    def to_plain_text(self, field: str, value: object) -> str | None:
         """A value as text, as it is; None, with a notice, where it is no text."""
         match value:
             case str():
                 text = value
             case bool():
                 text = str(value).lower()
-                self.note(field, "is true or false, not text; it is taken as text")
+                self.note(field, "is a boolean, not a string; it is converted to a string")
             case int() | float():
                 text = _format_number(value)
-                self.note(field, "is a number, not text; it is taken as text")
+                self.note(field, "is a number, not a string; it is converted to a string")
             case _:
-                self.note(field, f"is {describe_kind(value)} and not text, and is left out")
+                self.note(field, f"is {describe_kind(value)}, not a string, and is left out")
                 return None
         if "\0" in text or (not text.isprintable() and any("\ud800" <= mark <= "\udfff" for mark in text)):
-            self.note(field, "holds a character that programs cannot take and is left out")
+            self.note(field, "contains a character that programs cannot accept and is left out")
             return None
         return text
 
@@ -122,7 +122,7 @@ class Draft:
             context.adapter.name,
             self.name,
             inputs=context.inputs,
-            own=frozenset(name for given in self.all(Field.ENV) for name in parse_members(given.value) or ()),
+            own=frozenset(name for given in self.find_all(Field.ENV) for name in parse_members(given.value) or ()),
             is_unset_empty=is_unset_empty,
         )
 
@@ -134,7 +134,7 @@ def make_draft(context: Context, name: str, server: Mapping[str, object]) -> Dra
     for given in _flatten(server, known):
         meaning = known.get(given.name)
         if isinstance(meaning, TimeoutField):
-            draft.waits.append((meaning, given))
+            draft.timeouts.append((meaning, given))
         elif meaning is None:
             draft.note(given.name, "has no counterpart here and is left out")
         else:
@@ -177,9 +177,9 @@ def describe_kind(value: object) -> str:
         case list():
             return "a list"
         case str():
-            return "text"
+            return "a string"
         case bool():
-            return "true or false"
+            return "a boolean"
         case int() | float():
             return "a number"
     return "a date"

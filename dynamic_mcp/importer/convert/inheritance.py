@@ -44,11 +44,11 @@ def describe_wider(items: Sequence[Item]) -> list[str]:
     wider = [item for item in items if item.entry is not None and _has_become_wider(item)]
     if not wider:
         return []
-    tools = " and ".join(dict.fromkeys(item.found.source.tool for item in wider))
+    tools = " and ".join(dict.fromkeys(item.server.source.tool for item in wider))
     names = {item.name for item in wider}
     servers = f"{len(names)} servers get" if len(names) > 1 else "1 server gets"
-    said = f"{servers} your environment as {tools} passed it on (`{FIELD}`), since a variable of it may be needed"
-    return [f"{said}; for less, set `{FIELD}` of a server to `safe` or to a list of names"]
+    change = f"{servers} your environment as {tools} passed it on (`{FIELD}`), because a variable in it may be needed"
+    return [f"{change}; to pass on less, set a server's `{FIELD}` to `safe` or to a list of names"]
 
 
 def _has_become_wider(item: Item) -> bool:

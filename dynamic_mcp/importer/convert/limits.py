@@ -30,17 +30,17 @@ def convert_limits(draft: Draft, *, is_off: bool) -> dict[str, object]:
 
 
 def _read_description(draft: Draft) -> str:
-    given = draft.take(Field.DESCRIPTION)
-    text = draft.plain(given.name, given.value) if given else None
+    given = draft.choose(Field.DESCRIPTION)
+    text = draft.to_plain_text(given.name, given.value) if given else None
     words = " ".join((text or "").split())
     if given and len(words) > _LONGEST_DESCRIPTION:
-        draft.note(given.name, f"is cut to {_LONGEST_DESCRIPTION} characters")
+        draft.note(given.name, f"is truncated to {_LONGEST_DESCRIPTION} characters")
     return words[:_LONGEST_DESCRIPTION]
 
 
 def _is_disabled(draft: Draft) -> bool:
-    on = [_parse_bool(draft, given) for given in draft.all(Field.ENABLED)]
-    off = [_parse_bool(draft, given) for given in draft.all(Field.DISABLED)]
+    on = [_parse_bool(draft, given) for given in draft.find_all(Field.ENABLED)]
+    off = [_parse_bool(draft, given) for given in draft.find_all(Field.DISABLED)]
     return False in on or True in off
 
 
@@ -50,13 +50,13 @@ def _parse_bool(draft: Draft, given: FieldValue) -> bool | None:
     word = str(given.value).lower() if isinstance(given.value, (str, int)) else ""
     if word in _TRUE | _FALSE:
         return word in _TRUE
-    draft.note(given.name, f"is {describe_kind(given.value)} and not true or false, and is left out")
+    draft.note(given.name, f"is {describe_kind(given.value)}, not a boolean, and is left out")
     return None
 
 
 def _read_timeout(draft: Draft) -> dict[str, str]:
     timeout: dict[str, str] = {}
-    for wait, given in draft.waits:
+    for wait, given in draft.timeouts:
         if isinstance(given.value, dict):
             _add_parts(draft, timeout, given)
         elif given.value is not None and (seconds := _parse_seconds(draft, wait, given)) is not None:
@@ -67,7 +67,7 @@ def _read_timeout(draft: Draft) -> dict[str, str]:
 def _set_timeout(draft: Draft, timeout: dict[str, str], part: str, given: FieldValue, seconds: float) -> None:
     duration = _format_duration(seconds)
     if timeout.setdefault(part, duration) != duration:
-        draft.note(given.name, f"is left out, as another field says {timeout[part]}")
+        draft.note(given.name, f"is left out: another field says {timeout[part]}")
 
 
 def _add_parts(draft: Draft, timeout: dict[str, str], given: FieldValue) -> None:
@@ -122,7 +122,7 @@ def _choose_unit_s(draft: Draft, wait: TimeoutField, given: FieldValue, amount: 
         return unit
     guess = 0.001 if amount >= _PLAUSIBLE_MS else 1.0
     words = "milliseconds" if guess < 1 else "seconds"
-    draft.note(given.name, f"is taken as {words}, since the tool does not say which unit it is")
+    draft.note(given.name, f"is taken as {words}: the tool does not document its unit")
     return guess
 
 
@@ -137,11 +137,11 @@ def _format_duration(seconds: float) -> str:
 
 def _read_tools(draft: Draft) -> dict[str, object]:
     tools: dict[str, object] = {}
-    for given in draft.all(Field.INCLUDE):
+    for given in draft.find_all(Field.INCLUDE):
         _set_names(draft, tools, "include", given)
-    for given in draft.all(Field.EXCLUDE):
+    for given in draft.find_all(Field.EXCLUDE):
         _set_names(draft, tools, "exclude", given)
-    for given in draft.all(Field.TOOLS):
+    for given in draft.find_all(Field.TOOLS):
         if isinstance(given.value, dict):
             _add_tools_object(draft, tools, given)
         else:
@@ -156,7 +156,7 @@ def _add_tools_object(draft: Draft, tools: dict[str, object], given: FieldValue)
         if name in ("include", "exclude"):
             _set_names(draft, tools, name, inner)
         elif isinstance(value, dict) and any("approv" in key.lower() for key in value):
-            draft.note(inner.name, "is an approval, which is never imported")
+            draft.note(inner.name, "is an approval; approvals are never imported")
         elif value is False:
             _add_names(tools, "exclude", [name])
         elif value is not True and value is not None:
@@ -168,13 +168,15 @@ def _set_names(draft: Draft, tools: dict[str, object], part: str, given: FieldVa
         return
     listed = [given.value] if isinstance(given.value, str) else given.value
     if not isinstance(listed, list):
-        draft.note(given.name, f"is {describe_kind(given.value)} and not a list, and is left out")
+        draft.note(given.name, f"is {describe_kind(given.value)}, not a list, and is left out")
         return
-    names = [name for name in (draft.plain(f"{given.name}[{i}]", each) for i, each in enumerate(listed)) if name]
+    names = [
+        name for name in (draft.to_plain_text(f"{given.name}[{i}]", each) for i, each in enumerate(listed)) if name
+    ]
     if part == "exclude" and not names:
         return
     if part == "include" and not listed:
-        draft.note(given.name, "is an empty list, which offers no tool at all")
+        draft.note(given.name, "is an empty list, so the server offers no tools")
     if part == "include" and "*" in names:
         return
     _add_names(tools, part, names)

@@ -29,8 +29,8 @@ class Record:
     """One server: the name that it has in the output, what its source said, and what was written of that."""
 
     name: str
-    read: Fingerprint
-    written: Fingerprint
+    source: Fingerprint
+    output: Fingerprint
 
 
 @dataclass
@@ -43,14 +43,14 @@ class Memory:
     def was_on(self, found: ForeignServer) -> bool:
         """Tell whether a server was imported, and its source had not switched it off then."""
         record = self.records.get(key_of(found))
-        return record is not None and isinstance(record.read, Mapping) and "enabled" not in record.read
+        return record is not None and isinstance(record.source, Mapping) and "enabled" not in record.source
 
-    def print_of(self, value: object) -> Fingerprint:
+    def fingerprint(self, value: object) -> Fingerprint:
         """Return the hashes of a value."""
         if value is NOTHING:
             return None
         if isinstance(value, Mapping):
-            return {str(key): self.print_of(inner) for key, inner in value.items()}
+            return {str(key): self.fingerprint(inner) for key, inner in value.items()}
         data = json.dumps(value, sort_keys=True).encode("utf-8", "surrogatepass")
         return hmac.new(self.salt.encode(), data, sha256).hexdigest()[:32]
 
@@ -70,7 +70,7 @@ class MemoryStore:
     def load(self, output: Path) -> Memory:
         """Return what is remembered of an output; nothing where nothing is, or nothing that can be read."""
         try:
-            document = json.loads(read_bytes(self.file(output)))
+            document = json.loads(read_bytes(self.file_of(output)))
             records = {
                 (str(tool), str(scope), str(file), str(name)): Record(
                     str(each["name"]), each["read"], each["written"]
@@ -82,7 +82,7 @@ class MemoryStore:
         except (OSError, ValueError, KeyError, TypeError):
             return Memory(self._salt)  # an import without a memory asks more, and loses nothing
 
-    def file(self, output: Path) -> Path:
+    def file_of(self, output: Path) -> Path:
         """Return where an output's memory is kept."""
         return self._folder / f"{sha256(os.fsencode(output.absolute())).hexdigest()[:40]}.json"
 
@@ -90,7 +90,7 @@ class MemoryStore:
 def encode_memory(output: Path, memory: Memory) -> bytes:
     """Return a memory in the form that it is kept in."""
     servers = [
-        {"from": list(key), "name": record.name, "read": record.read, "written": record.written}
+        {"from": list(key), "name": record.name, "read": record.source, "written": record.output}
         for key, record in memory.records.items()
     ]
     document = {"form": FORM, "output": str(output), "salt": memory.salt, "servers": servers}

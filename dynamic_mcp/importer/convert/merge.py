@@ -25,7 +25,7 @@ _BRIDGE_FIELDS = ("url", "type", "headers", "command", "args", "env", "cwd")
 class Conflict:
     """A server that both the user and its source changed, or that nobody knows the history of."""
 
-    found: ForeignServer
+    server: ForeignServer
     name: str
     fields: tuple[str, ...]
     mine: Entry | None = field(repr=False)
@@ -85,7 +85,7 @@ class Merge:
         record = self._old_records.get(key_of(found))
         return record is not None and record.name in self.servers
 
-    def are_one(self, one: ForeignServer, other: ForeignServer) -> bool:
+    def is_same_server(self, one: ForeignServer, other: ForeignServer) -> bool:
         """Tell whether two servers run or reach the same in the same way."""
         is_same = identify(one.entry, self._rules.home).is_same(identify(other.entry, self._rules.home))
         return is_same and self._collect_conditions(one.entry) == self._collect_conditions(other.entry)
@@ -117,8 +117,8 @@ class Merge:
 
     def _has_equal_source(self, found: ForeignServer, others: Sequence[Key]) -> bool:
         """Tell whether another source has the same variables, whatever a person made of them here."""
-        own = [self.memory.print_of(found.entry.get(key, NOTHING)) for key in _CONDITIONS]
-        reads = [self.memory.records[key].read for key in others]
+        own = [self.memory.fingerprint(found.entry.get(key, NOTHING)) for key in _CONDITIONS]
+        reads = [self.memory.records[key].source for key in others]
         return any(isinstance(read, Mapping) and [read.get(key) for key in _CONDITIONS] == own for read in reads)
 
     def _source_keys(self, name: str) -> list[Key]:
@@ -138,9 +138,9 @@ class Merge:
 
     def _settle_removal(self, found: ForeignServer, record: Record) -> Item:
         """Settle what the user took out of the output: it stays out unless its source has changed."""
-        if self.memory.print_of(found.entry) == record.read:
+        if self.memory.fingerprint(found.entry) == record.source:
             return Item(
-                found, record.name, Action.SKIP, reason="it was taken out of the config since the last import"
+                found, record.name, Action.SKIP, reason="it was removed from the config after the last import"
             )
         conflict = Conflict(found, record.name, ("the whole entry",), None, found.entry)
         choice = self._rules.settle(conflict)
@@ -168,7 +168,7 @@ class Merge:
         entry = self.servers[name] if merged.conflicts else merged.mine
         assert isinstance(entry, Mapping)
         origin = f"{owner[0]} ({owner[1]})"
-        reason = f"`{name}` has it from {origin}, with another value, which stays"
+        reason = f"`{name}` keeps the value from {origin}, which differs"
         differing = [keys for keys in merged.conflicts if keys[0] not in _equivalent_fields(entry, found.entry)]
         notices = [_make_notice(found, shown(keys), reason) for keys in differing]
         if not self._is_my_environment(name):
@@ -182,8 +182,8 @@ class Merge:
 
     def _is_my_environment(self, name: str) -> bool:
         """Tell whether a person has chosen what the program gets of the environment."""
-        mine = self.memory.print_of(self.servers[name].get(inheritance.FIELD, NOTHING))
-        written = [self.memory.records[key].written for key in self._source_keys(name)]
+        mine = self.memory.fingerprint(self.servers[name].get(inheritance.FIELD, NOTHING))
+        written = [self.memory.records[key].output for key in self._source_keys(name)]
         return all(not isinstance(each, Mapping) or each.get(inheritance.FIELD) != mine for each in written)
 
     def _settle_conflict(self, found: ForeignServer, name: str, merged: MergeResult, sides: Sides) -> Item:
@@ -212,9 +212,9 @@ class Merge:
 
     def _remember(self, found: ForeignServer, name: str, sides: Sides, entry: object) -> None:
         key = key_of(found)
-        before = self._old_records[key].written if key in self._old_records else None
+        before = self._old_records[key].output if key in self._old_records else None
         written = update_fingerprint(entry, sides, before, self.memory)
-        self.memory.records[key] = Record(name, self.memory.print_of(found.entry), written)
+        self.memory.records[key] = Record(name, self.memory.fingerprint(found.entry), written)
 
     def _make_name(self, found: ForeignServer) -> str:
         plain = _to_usable_name(found.name)
@@ -272,7 +272,7 @@ def _with_wider_environment(found: ForeignServer, name: str, entry: Entry, owner
         wider, narrower = owner, tool
     else:
         return entry, []
-    reason = f"`{name}` gets the environment as {wider} passes it on, which is more than {narrower} does"
+    reason = f"`{name}` gets the environment that {wider} passes on, which is more than {narrower} passes on"
     return entry, [_make_notice(found, inheritance.FIELD, reason)]
 
 

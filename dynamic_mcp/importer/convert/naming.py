@@ -32,9 +32,9 @@ def legalize(name: str, taken: Container[str]) -> tuple[str, str]:
         made = made[:NAME_LENGTH].rstrip()
     made = make_unique(made, taken)
     if made != name:
-        return made, f"the name cannot be used here and becomes `{made}`"
+        return made, f"the name is not valid here and becomes `{made}`"
     if not _PLAIN.fullmatch(name):
-        return made, "the name has characters that some clients do not take; it is kept"
+        return made, "the name has characters that some clients reject; it is kept"
     return made, ""
 
 

@@ -40,7 +40,7 @@ class Item:
     the fields that both sides changed, and `choice` is what was decided about them.
     """
 
-    found: ForeignServer
+    server: ForeignServer
     name: str
     action: Action
     before: Mapping[str, object] | None = field(default=None, repr=False)
@@ -52,16 +52,16 @@ class Item:
     is_flawed: bool = False
 
     @property
-    def changes(self) -> bool:
+    def is_changed(self) -> bool:
         """Tell whether the output is another afterwards."""
         return self.entry is not None and self.entry != self.before
 
     @property
     def warnings(self) -> tuple[Notice, ...]:
         """Everything that a person should know, with the secrets in plain text."""
-        source = self.found.source
-        where = f"{source.tool}/{source.scope.value}/{make_printable(self.found.name)}"
-        reason = "looks like a secret, in plain text"
+        source = self.server.source
+        where = f"{source.tool}/{source.scope.value}/{make_printable(self.server.name)}"
+        reason = "looks like a secret in plain text"
         named = [(".".join(map(str, each.path)), each) for each in secrets(self.entry or {})]
         of_secrets = [
             Notice(f"{where}.{path}", f"`{each.name}` in it {reason}" if each.path[0] == "url" else reason)
@@ -111,11 +111,11 @@ class Plan:
         """The variables that a person must set, and for which servers."""
         wanted: dict[str, list[str]] = {}
         for item in self.items:
-            for name in item.found.exports if item.entry is not None else ():
+            for name in item.server.exports if item.entry is not None else ():
                 wanted.setdefault(name, []).append(item.name)
         return {name: list(dict.fromkeys(servers)) for name, servers in wanted.items()}
 
-    def literal_secrets(self) -> dict[str, list[str]]:
+    def find_secrets(self) -> dict[str, list[str]]:
         """The fields with a secret in plain text, by server, in what this import has written or would write."""
         found: dict[str, list[str]] = {}
         for item in self.items:
@@ -141,7 +141,7 @@ class Plan:
         lines = difflib.unified_diff(before.splitlines(), self.after.splitlines(), name, name, lineterm="")
         return (hiding.hidden(line) for line in lines)
 
-    def as_json(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, object]:
         """The plan as JSON, with secrets hidden."""
         return {
             "output": str(self.output),
@@ -161,12 +161,12 @@ def count_actions(items: Sequence[Item]) -> dict[Action, int]:
 
 
 def _item_to_json(item: Item) -> dict[str, object]:
-    source = item.found.source
+    source = item.server.source
     return {
         "tool": source.tool,
         "scope": source.scope.value,
         "file": str(source.file),
-        "found_as": item.found.name,
+        "found_as": item.server.name,
         "name": item.name,
         "action": item.action.value,
         "reason": item.reason,

@@ -45,7 +45,7 @@ def read_plain_words(draft: Draft, command: FieldValue) -> list[str]:
     if isinstance(value, dict):
         value = [value.get("path", value.get("command")), *_as_list(value.get("args"))]
     words = [word for word in _as_list(value) if isinstance(word, str)]
-    args = [arg for given in draft.all(Field.ARGS) for arg in _as_list(given.value) if isinstance(arg, str)]
+    args = [arg for given in draft.find_all(Field.ARGS) for arg in _as_list(given.value) if isinstance(arg, str)]
     return [*(words[0].split() if len(words) == 1 and not args and words[0].split() else words), *args]
 
 
@@ -60,7 +60,7 @@ def _command_words(draft: Draft, command: FieldValue) -> list[tuple[str, object]
         return _object_words(draft, command.name, value)
     if isinstance(value, list):
         return [(f"{command.name}[{i}]", word) for i, word in enumerate(value)]
-    text = draft.plain(command.name, value)
+    text = draft.to_plain_text(command.name, value)
     if text is None or not text.strip():
         raise UnusableError(command.name, "is not a command")
     return [(command.name, word) for word in _separate(draft, command.name, text)]
@@ -82,14 +82,14 @@ def _object_words(draft: Draft, name: str, value: Mapping[str, object]) -> list[
 def _separate(draft: Draft, name: str, text: str) -> list[str]:
     """The words of a command that may be a whole command line, as far as nothing says that it is one path."""
     is_windows = draft.context.machine.platform == "win32"
-    if not re.search(r"\s", text.strip()) or draft.take(Field.ARGS) or _is_path(text, is_windows=is_windows):
+    if not re.search(r"\s", text.strip()) or draft.choose(Field.ARGS) or _is_path(text, is_windows=is_windows):
         return [text]
     try:
         words = split_command_line(text, is_windows=is_windows)
     except ValueError:
-        draft.note(name, "has a quote that is not closed, and is taken as one word")
+        draft.note(name, "has an unclosed quote and is taken as one word")
         return [text]
-    draft.note(name, f"was one text; it becomes a command and {len(words) - 1} arguments")
+    draft.note(name, f"was a single string; it becomes a command and {len(words) - 1} arguments")
     return words
 
 
@@ -106,7 +106,7 @@ def _is_path(text: str, *, is_windows: bool) -> bool:
 
 def _convert_command(draft: Draft, word: tuple[str, object]) -> str:
     name, value = word
-    text = draft.text(name, value)
+    text = draft.convert_text(name, value)
     if text is None or not text.strip():
         raise UnusableError(name, "is not a command")
     machine = draft.context.machine
@@ -120,7 +120,7 @@ def _convert_command(draft: Draft, word: tuple[str, object]) -> str:
 
 def _resolve_relative(draft: Draft, name: str, text: str) -> str:
     if draft.context.source.scope is Scope.USER:
-        draft.note(name, "is relative to wherever the tool was started; write the whole path")
+        draft.note(name, "is relative to the directory in which the tool was started: use an absolute path")
         return text
     separator = "\\" if "\\" in text else "/"
     base = str(draft.context.machine.project).replace("${", "$${")
@@ -128,24 +128,24 @@ def _resolve_relative(draft: Draft, name: str, text: str) -> str:
 
 
 def _read_arguments(draft: Draft) -> list[tuple[str, object]]:
-    given = draft.take(Field.ARGS)
+    given = draft.choose(Field.ARGS)
     if given is None:
         return []
     if isinstance(given.value, str):
         is_windows = draft.context.machine.platform == "win32"
-        draft.note(given.name, "is text and not a list; it is split at its spaces")
+        draft.note(given.name, "is a string, not a list; it is split at spaces")
         try:
             return [(given.name, word) for word in split_command_line(given.value, is_windows=is_windows)]
         except ValueError:
             return [(given.name, given.value)]
     if isinstance(given.value, list):
         return [(f"{given.name}[{i}]", arg) for i, arg in enumerate(given.value)]
-    draft.note(given.name, f"is {describe_kind(given.value)} and not a list, and is left out")
+    draft.note(given.name, f"is {describe_kind(given.value)}, not a list, and is left out")
     return []
 
 
 def _convert_args(draft: Draft, args: list[tuple[str, object]]) -> list[str]:
-    texts = (draft.text(name, arg) for name, arg in args)
+    texts = (draft.convert_text(name, arg) for name, arg in args)
     return [text for text in texts if text is not None]
 
 
@@ -154,17 +154,17 @@ def _convert_env(draft: Draft, command: FieldValue) -> dict[str, str]:
     for given in _env_fields(draft, command):
         variables = parse_members(given.value)
         if variables is None:
-            draft.note(given.name, f"is {describe_kind(given.value)} and not an object, and is left out")
+            draft.note(given.name, f"is {describe_kind(given.value)}, not an object, and is left out")
         for name, value in (variables or {}).items():
             _set_variable(draft, env, f"{given.name}.{name}", name, value)
-    for given in draft.all(Field.ENV_NAMES):
+    for given in draft.find_all(Field.ENV_NAMES):
         for name in _read_names(draft, given):
             env.setdefault(name, f"${{{name}}}")
     return env
 
 
 def _env_fields(draft: Draft, command: FieldValue) -> list[FieldValue]:
-    found = [given for given in draft.all(Field.ENV) if given.value is not None]
+    found = [given for given in draft.find_all(Field.ENV) if given.value is not None]
     if isinstance(command.value, dict) and command.value.get("env"):
         found.append(FieldValue(f"{command.name}.env", command.value["env"]))
     return found
@@ -172,13 +172,13 @@ def _env_fields(draft: Draft, command: FieldValue) -> list[FieldValue]:
 
 def _set_variable(draft: Draft, env: dict[str, str], field: str, name: str, value: object) -> None:
     if not re.fullmatch(VARIABLE_NAME, name):
-        draft.note(field, "is not a valid name of a variable and is left out")
+        draft.note(field, "is not a valid variable name and is left out")
     elif value is None or (value == "" and draft.context.adapter.passes_empty):
         if draft.context.adapter.passes_empty and re.fullmatch(r"[A-Za-z_]\w*", name):
             env[name] = f"${{{name}}}"
         else:
-            draft.note(field, "is null and left out")
-    elif (text := draft.text(field, value, env_name=name)) is not None:
+            draft.note(field, "is null and is left out")
+    elif (text := draft.convert_text(field, value, env_name=name)) is not None:
         env[name] = text
 
 
@@ -193,22 +193,27 @@ def _read_names(draft: Draft, given: FieldValue) -> list[str]:
                 if key != "name" and value not in (None, "local"):
                     draft.note(f"{given.name}[{i}].{key}", "has no counterpart here and is left out")
         else:
-            draft.note(f"{given.name}[{i}]", "is not a valid name of a variable and is left out")
+            draft.note(f"{given.name}[{i}]", "is not a valid variable name and is left out")
     return names
 
 
 def _convert_paths(draft: Draft) -> dict[str, object]:
     entry: dict[str, object] = {}
-    if (given := draft.take(Field.CWD)) and (cwd := draft.text(given.name, given.value)):
+    if (given := draft.choose(Field.CWD)) and (cwd := draft.convert_text(given.name, given.value)):
         entry["cwd"] = cwd
         if is_relative(cwd) and draft.context.source.scope is Scope.USER:
-            draft.note(given.name, "is relative; here that is to the config file, not to where the tool was started")
-    if given := draft.take(Field.ENV_FILE):
-        files = [draft.text(given.name, each) for each in _as_list(given.value)]
+            draft.note(
+                given.name, "is relative: here to the config file, not to the directory in which the tool was started"
+            )
+    if given := draft.choose(Field.ENV_FILE):
+        files = [draft.convert_text(given.name, each) for each in _as_list(given.value)]
         if paths := [path for path in files if path]:
             entry["env_file"] = paths if len(paths) > 1 else paths[0]
             relative = any(map(is_relative, paths)) and draft.context.source.scope is Scope.USER
-            draft.note(given.name, "becomes `env_file`: it has to exist" + "; relative to the config" * relative)
+            draft.note(
+                given.name,
+                "becomes `env_file`: the file must exist" + "; its path is relative to the config" * relative,
+            )
     return entry
 
 
@@ -218,13 +223,13 @@ def is_relative(path: str) -> bool:
 
 
 def _note_wrappers(draft: Draft, words: list[tuple[str, object]]) -> None:
-    given = draft.take(Field.ARGS)
+    given = draft.choose(Field.ARGS)
     args = [*(word for _, word in words[1:]), *(_as_list(given.value) if given else [])]
     for arg in args:
         if isinstance(arg, str) and re.fullmatch(r"mcp-remote(?:@.*)?", arg):
-            draft.note("", "starts `mcp-remote` to reach a server over HTTP; `url` does that without a program")
+            draft.note("", "runs `mcp-remote` to reach a remote server; `url` does that without a program")
     name = re.split(r"[/\\]", str(words[0][1]))[-1].lower().removesuffix(".exe")
     is_read = Syntax.SHELL in draft.context.adapter.variables
     for arg in args if name not in _SHELLS and not is_read else ():
         if isinstance(arg, str) and "$(" in arg:
-            draft.note("args", "contain `$(`, which stays plain text: nothing runs it")
+            draft.note("args", "contain `$(`, which stays literal text and is never run")

@@ -12,11 +12,11 @@ from dynamic_mcp.importer.formats.tree import NOTHING
 
 @dataclass(frozen=True)
 class Sides:
-    """One value of a server: as it stands in our config, as its source has it, and as it would be written."""
+    """Three versions of a value: in our config, at its source, and the one that the import would write."""
 
     mine: object
     theirs: object
-    written: object
+    proposal: object
 
 
 @dataclass(frozen=True)
@@ -35,47 +35,47 @@ class MergeResult:
 def merge_three_way(sides: Sides, record: Record | None, memory: Memory) -> MergeResult:
     """Merge one server. Without a record nobody knows who changed what, so that every difference is a conflict."""
     known = record or Record("", None, None)
-    return _merge_value(sides, known.read, known.written, memory, (), is_known=record is not None)
+    return _merge_value(sides, known.source, known.output, memory, (), is_known=record is not None)
 
 
 def update_fingerprint(result: object, sides: Sides, before: Fingerprint, memory: Memory) -> Fingerprint:
-    """Return the hashes of what the import has written; of a field that the user keeps, those of the last time."""
-    if isinstance(result, Mapping) and isinstance(sides.written, Mapping):
+    """Return the fingerprint of what the import wrote; a field that the user kept retains the previous one."""
+    if isinstance(result, Mapping) and isinstance(sides.proposal, Mapping):
         old = before if isinstance(before, Mapping) else {}
         return {
             key: update_fingerprint(_member(result, key), _sides_at(sides, key), old.get(key), memory)
-            for key in _all_keys(result, sides.written, old)
+            for key in _all_keys(result, sides.proposal, old)
         }
-    return memory.print_of(result) if result == sides.written else before
+    return memory.fingerprint(result) if result == sides.proposal else before
 
 
 def _merge_value(
-    sides: Sides, read: Fingerprint, written: Fingerprint, memory: Memory, at: Keys, *, is_known: bool
+    sides: Sides, source: Fingerprint, output: Fingerprint, memory: Memory, at: Keys, *, is_known: bool
 ) -> MergeResult:
-    values = (sides.mine, sides.theirs, sides.written)
+    values = (sides.mine, sides.theirs, sides.proposal)
     if any(isinstance(value, Mapping) and value for value in values) and all(map(_is_object, values)):
-        return _merge_object(sides, read, written, memory, at, is_known=is_known)
-    if _is_equal(sides.mine, sides.written) or _is_equal(sides.mine, sides.theirs):
-        return MergeResult(sides.written, sides.written, ())
-    if sides.theirs is NOTHING if not is_known else memory.print_of(sides.theirs) == read:
+        return _merge_object(sides, source, output, memory, at, is_known=is_known)
+    if _is_equal(sides.mine, sides.proposal) or _is_equal(sides.mine, sides.theirs):
+        return MergeResult(sides.proposal, sides.proposal, ())
+    if sides.theirs is NOTHING if not is_known else memory.fingerprint(sides.theirs) == source:
         return MergeResult(sides.mine, sides.mine, ())
-    if is_known and memory.print_of(sides.mine) == written:
-        return MergeResult(sides.written, sides.written, ())
-    return MergeResult(sides.mine, sides.written, (at,))
+    if is_known and memory.fingerprint(sides.mine) == output:
+        return MergeResult(sides.proposal, sides.proposal, ())
+    return MergeResult(sides.mine, sides.proposal, (at,))
 
 
 def _merge_object(
-    sides: Sides, read: Fingerprint, written: Fingerprint, memory: Memory, at: Keys, *, is_known: bool
+    sides: Sides, source: Fingerprint, output: Fingerprint, memory: Memory, at: Keys, *, is_known: bool
 ) -> MergeResult:
-    old_read = read if isinstance(read, Mapping) else {}
-    old_written = written if isinstance(written, Mapping) else {}
+    old_source = source if isinstance(source, Mapping) else {}
+    old_output = output if isinstance(output, Mapping) else {}
     mine: dict[str, object] = {}
     theirs: dict[str, object] = {}
     conflicts: list[Keys] = []
-    for key in _all_keys(sides.mine, sides.written, sides.theirs):
+    for key in _all_keys(sides.mine, sides.proposal, sides.theirs):
         inner = (*at, key)
         part = _merge_value(
-            _sides_at(sides, key), old_read.get(key), old_written.get(key), memory, inner, is_known=is_known
+            _sides_at(sides, key), old_source.get(key), old_output.get(key), memory, inner, is_known=is_known
         )
         conflicts += part.conflicts
         if part.mine is not NOTHING:
@@ -99,7 +99,7 @@ def _is_equal(one: object, other: object) -> bool:
 
 
 def _sides_at(sides: Sides, key: str) -> Sides:
-    return Sides(_member(sides.mine, key), _member(sides.theirs, key), _member(sides.written, key))
+    return Sides(_member(sides.mine, key), _member(sides.theirs, key), _member(sides.proposal, key))
 
 
 def _member(value: object, key: str) -> object:

@@ -163,7 +163,7 @@ class _Conversion:
             case Syntax.INPUT:
                 self._add_input(content)
             case Syntax.FILE | Syntax.CURLY_FILE:
-                self._ask_user("", f"is read from the file `{content}`, which is not done here")
+                self._ask_user("", f"refers to the file `{content}`, which is not read here")
             case Syntax.SHELL | Syntax.CMD:
                 self._add_command(match[0])
             case Syntax.EDITOR:
@@ -175,7 +175,7 @@ class _Conversion:
         if name == "CLAUDE_PROJECT_DIR" and default is None:
             self._add_project(str(self._scene.machine.project))
         elif not re.fullmatch(_NAME, name):
-            self._ask_user(name, f"`{name}` cannot be the name of a variable here")
+            self._ask_user(name, f"`{name}` is not a valid variable name here")
         elif default is None and self._scene.is_unset_empty:
             self._add_reference(name, "")
         else:
@@ -208,9 +208,9 @@ class _Conversion:
     def _add_input(self, id: str) -> None:
         asked = self._scene.inputs.get(id, Input(id, is_known=False))
         default = None if asked.is_secret else asked.default
-        reason = f"the tool asks for `{id}`" if asked.is_known else f"the input `{id}` is not defined"
+        reason = f"the tool prompts for `{id}`" if asked.is_known else f"the input `{id}` is not defined"
         if default is not None and ("}" in default or "${" in default):
-            default, reason = None, f"{reason}, and its default cannot be written here"
+            default, reason = None, f"{reason}, and its default cannot be expressed here"
         self._ask_user(id, reason, default)
 
     def _add_command(self, text: str) -> None:
@@ -231,11 +231,11 @@ class _Conversion:
             case "workspaceFolder" | "workspaceRoot" | "cwd":
                 self._add_project(str(machine.project))
             case _:
-                self._ask_user("", f"`${{{content}}}` is known to the tool only")
+                self._ask_user("", f"only the tool knows `${{{content}}}`")
 
     def _add_project(self, text: str) -> None:
         if self._scene.scope is Scope.USER:
-            self._remarks.append(f"the open folder is fixed as `{text}`")
+            self._remarks.append(f"the workspace folder is fixed to `{text}`")
         self._add_literal(text)
 
     def _add_literal(self, text: str) -> None:

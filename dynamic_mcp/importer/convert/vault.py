@@ -20,8 +20,8 @@ class Vault:
     """One env file and the variables that are moved into it; a variable is one server's, so that each can change."""
 
     def __init__(self, document: Mapping[str, object], output: Path, home: str) -> None:
-        self.named = _configured_name(document)
-        self.name = self.named or f"{output.stem}.env"
+        self.configured_name = _configured_name(document)
+        self.name = self.configured_name or f"{output.stem}.env"
         self.file = place(self.name, {"HOME": home}, base=output.parent)
         self._variables_before = _read_variables(self.file)
         self._moves: dict[str, str] = {}
@@ -39,7 +39,7 @@ class Vault:
             parts.append((secret, f"${{{name}}}"))
         return rewritten(entry, parts)
 
-    def used(self, servers: Mapping[str, object]) -> dict[str, str]:
+    def changed_variables(self, servers: Mapping[str, object]) -> dict[str, str]:
         """Return what is to be written: the variables that were moved and that the servers refer to."""
         names = set(_REFERENCE.findall(json.dumps(list(servers.values()), ensure_ascii=False)))
         changed = {name: value for name, value in self._moves.items() if self._variables_before.get(name) != value}
@@ -86,7 +86,7 @@ def _read_variables(file: Path) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as exc:
-        raise ConfigError(str(file), "", "cannot be read", hint="put it right or move it away") from exc
+        raise ConfigError(str(file), "", "cannot be read", hint="fix it or move it away") from exc
 
 
 def _to_variable(text: str) -> str:

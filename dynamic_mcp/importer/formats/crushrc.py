@@ -25,7 +25,7 @@ _SINGLES = {
     "--oauth-callback-port": "oauth_callback_port",
 }
 _OPTIONS = _LISTS.keys() | _PAIRS.keys() | _SWITCHES.keys() | _SINGLES.keys()
-_UNREAD = "is not a line of its own that starts with `mcp add`, and scripts are never run"
+_UNREAD = "is not on a line of its own; scripts are never run, so it is not read"
 
 
 def loads(text: str) -> tuple[dict[str, object], tuple[tuple[str, str], ...]]:

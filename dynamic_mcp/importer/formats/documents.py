@@ -40,7 +40,7 @@ class Document:
     language: Language
     text: str
     encoding: str = "utf-8"
-    mark: bytes = b""
+    bom: bytes = b""
 
     def get(self, path: Keys) -> object:
         """Return the value at a path, NOTHING where there is none. Raises FileError."""
@@ -58,21 +58,21 @@ class Document:
             return self
         return self._apply(self.language.drop, path)
 
-    def data(self) -> bytes:
+    def encode(self) -> bytes:
         """Return the bytes of the file."""
-        return self.mark + self.text.encode(self.encoding)
+        return self.bom + self.text.encode(self.encoding)
 
     def _apply(self, change: Callable[..., str], path: Keys, *value: object) -> Document:
         try:
             text = change(self.text if self.text.strip() else self.language.empty, path, *value)
         except (ValueError, KeyError, TypeError) as exc:
             raise FileError(self.file, _explain(exc, self.language, path), hint=_UNCHANGED_HINT) from exc
-        after = Document(self.file, self.language, text, self.encoding, self.mark)
+        after = Document(self.file, self.language, text, self.encoding, self.bom)
         before = self.get(())
         expected = with_value(before, path, value[0]) if value else without(before, path)
         if not is_like(after.get(()), expected):
             raise FileError(
-                self.file, f"`{shown(path)}` cannot be changed without changing more", hint=_UNCHANGED_HINT
+                self.file, f"`{shown(path)}` cannot be changed without affecting other values", hint=_UNCHANGED_HINT
             )
         return after
 
@@ -85,23 +85,23 @@ class Document:
             raise FileError(self.file, _explain(exc, self.language, ()), hint=_UNCHANGED_HINT) from exc
 
 
-_UNCHANGED_HINT = "the file is as it was; put it right, or make the change by hand"
+_UNCHANGED_HINT = "the file was not changed; fix it, or make the change by hand"
 
 
 def parse_document(file: Path, data: bytes | None) -> Document:
     """Return the document in some bytes; an empty one where there are none. Raises FileError."""
     data = data or b""
     language = _language_of(file)
-    for mark, encoding in (*_UTF_16, (codecs.BOM_UTF8, "utf-8"), (b"", "utf-8")):
-        if data.startswith(mark):
+    for bom, encoding in (*_UTF_16, (codecs.BOM_UTF8, "utf-8"), (b"", "utf-8")):
+        if data.startswith(bom):
             try:
-                made = Document(file, language, data[len(mark) :].decode(encoding), encoding, mark)
+                parsed = Document(file, language, data[len(bom) :].decode(encoding), encoding, bom)
             except UnicodeDecodeError as exc:
                 raise FileError(
                     file, f"byte {exc.start + 1} is not {encoding.upper()}", hint=_UNCHANGED_HINT
                 ) from exc
-            made.get(())
-            return made
+            parsed.get(())
+            return parsed
     raise AssertionError
 
 
@@ -123,7 +123,7 @@ def _explain(exc: Exception, language: Language, path: Keys) -> str:
         case JSONDecodeError():
             return f"line {exc.lineno}, column {exc.colno}: is not JSON: {exc.msg[:1].lower()}{exc.msg[1:]}"
         case jsonc.DuplicateKeyError():
-            return f"`{shown(exc.paths[0])}` is there more than once"
+            return f"`{shown(exc.paths[0])}` is defined more than once"
         case edit.NoPlaceError():
             return str(exc)
     where = f"`{shown(path)}` cannot be changed: " if path else f"is not {language.name}: "

@@ -36,7 +36,7 @@ def write_bytes(file: Path, data: bytes, *, expected: bytes | None, is_private: 
     Raises FileError, and then nothing has changed.
     """
     if read_bytes(file) != expected:
-        raise FileError(file, "has changed meanwhile", hint="run the command again")
+        raise FileError(file, "has changed in the meantime", hint="run the command again")
     target = file.resolve()
     made = _make_directories(target.parent)
     try:
@@ -101,7 +101,7 @@ def _make_directories(directory: Path) -> list[Path]:
             paths.make_private(directory)
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
-        raise FileError(directory, f"cannot be made: {_explain(exc)}") from exc
+        raise FileError(directory, f"cannot be created: {_explain(exc)}") from exc
     return missing
 
 

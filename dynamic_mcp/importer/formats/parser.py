@@ -16,7 +16,7 @@ from dynamic_mcp.system import whole_files
 
 LARGEST = whole_files.LARGEST_BYTES
 _LARGEST_JSON5 = 256 * 1024
-_DOUBLED = "is there twice; the last one is used"
+_DOUBLED = "is defined twice; the last one is used"
 _BOMS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 
 
@@ -45,7 +45,7 @@ def read_contents(file: Path) -> bytes:
     try:
         return whole_files.read_bytes(file)
     except FileNotFoundError as exc:
-        raise UnreadableError("is a link to nothing" if file.is_symlink() else "does not exist") from exc
+        raise UnreadableError("is a broken link" if file.is_symlink() else "does not exist") from exc
     except IsADirectoryError as exc:
         raise UnreadableError("is a directory") from exc
     except whole_files.UnfitError as exc:

@@ -26,37 +26,37 @@ class Reversal:
     now: bytes | None = field(repr=False)
     after: bytes | None = field(repr=False)
     is_exact: bool = False
-    taken_out: tuple[str, ...] = ()
-    put_back: tuple[str, ...] = ()
-    reset: tuple[str, ...] = ()
-    staying: tuple[str, ...] = ()
+    removals: tuple[str, ...] = ()
+    restorations: tuple[str, ...] = ()
+    resets: tuple[str, ...] = ()
+    conflicts: tuple[str, ...] = ()
 
-    def planned(self) -> list[str]:
+    def describe_plan(self) -> list[str]:
         """Say what is going to happen."""
         if self.is_exact:
-            return [f"`{self.file}` " + ("is removed" if self.after is None else "gets its old content back")]
-        return self._describe("to be taken out", "to be put back", "to be set back")
+            return [f"`{self.file}` " + ("will be removed" if self.after is None else "will be restored")]
+        return self._describe("to remove", "to restore", "to reset")
 
-    def done(self) -> list[str]:
+    def describe_result(self) -> list[str]:
         """Say what has happened."""
         if self.is_exact:
-            return [f"`{self.file}` " + ("is removed" if self.after is None else "is as it was before")]
-        return self._describe("taken out", "put back", "set back")
+            return [f"`{self.file}` " + ("was removed" if self.after is None else "was restored")]
+        return self._describe("removed", "restored", "reset")
 
     def _describe(self, *verbs: str) -> list[str]:
         if self.now == self.after:
-            reason = "is gone, and stays so" if self.now is None else "is as it was before"
-            if not self.staying:
+            reason = "no longer exists and stays deleted" if self.now is None else "is already as it was before"
+            if not self.conflicts:
                 return [f"`{self.file}` {reason}"]
         parts = [
             f"{verb}: {', '.join(f'`{each}`' for each in names)}"
-            for verb, names in zip(verbs, (self.taken_out, self.put_back, self.reset), strict=True)
+            for verb, names in zip(verbs, (self.removals, self.restorations, self.resets), strict=True)
             if names
         ]
-        told = "; ".join(parts) or "nothing is left to take back"
+        told = "; ".join(parts) or "nothing is left to undo"
         return [
-            f"`{self.file}` has changed since, and keeps its other changes; {told}",
-            *(f"`{each}` is another by now, and stays" for each in self.staying),
+            f"`{self.file}` has changed since then; its other changes are kept; {told}",
+            *(f"`{each}` has changed and is kept" for each in self.conflicts),
         ]
 
 
@@ -73,28 +73,28 @@ def plan_reversal(change: Change, digest: str) -> Reversal:
     return Reversal(
         change.file,
         now,
-        work.made.data(),
-        taken_out=tuple(dict.fromkeys(work.taken_out)),
-        put_back=tuple(reversed(work.put_back)),
-        reset=tuple(dict.fromkeys(work.reset)),
-        staying=tuple(dict.fromkeys(work.staying)),
+        work.document.encode(),
+        removals=tuple(dict.fromkeys(work.removals)),
+        restorations=tuple(reversed(work.restorations)),
+        resets=tuple(dict.fromkeys(work.resets)),
+        conflicts=tuple(dict.fromkeys(work.conflicts)),
     )
 
 
 class _Reverter:
     """A document whose edits are taken back one after another, the latest first."""
 
-    def __init__(self, made: Document) -> None:
-        self.made = made
-        self.taken_out: list[str] = []
-        self.put_back: list[str] = []
-        self.reset: list[str] = []
-        self.staying: list[str] = []
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.removals: list[str] = []
+        self.restorations: list[str] = []
+        self.resets: list[str] = []
+        self.conflicts: list[str] = []
 
     def reverse(self, edit: Edit) -> None:
         """Take one edit back where its value is still there; go into an object of which other parts have changed."""
         path = self._find_path(edit)
-        now = self.made.get(path)
+        now = self.document.get(path)
         if is_like(now, edit.after):
             self._take_back(path, edit)
             return
@@ -106,19 +106,19 @@ class _Reverter:
             if not is_entry:
                 self._reverse_inside(path, edit)
                 return
-        self.staying.append(shown(path))
+        self.conflicts.append(shown(path))
 
     def _take_back(self, path: Keys, edit: Edit) -> None:
         if edit.before is NOTHING:
             self._drop(path)
             return
-        self.made = self.made.put(path, edit.before, order=edit.order)
-        (self.put_back if edit.after is NOTHING else self.reset).append(shown(path))
+        self.document = self.document.put(path, edit.before, order=edit.order)
+        (self.restorations if edit.after is NOTHING else self.resets).append(shown(path))
 
     def _drop(self, path: Keys) -> None:
-        if self.made.get(path) is not NOTHING:
-            self.made = self.made.drop(path)
-            self.taken_out.append(shown(path))
+        if self.document.get(path) is not NOTHING:
+            self.document = self.document.drop(path)
+            self.removals.append(shown(path))
 
     def _reverse_inside(self, path: Keys, edit: Edit) -> None:
         before, after = (value if isinstance(value, dict) else {} for value in (edit.before, edit.after))
@@ -126,12 +126,12 @@ class _Reverter:
             inner = Edit((*path, key), before.get(key, NOTHING), after.get(key, NOTHING), edit.is_ours)
             if inner.before != inner.after:
                 self.reverse(inner)
-        if edit.before is NOTHING and self.made.get(path) == {}:
-            self.made = self.made.drop(path)
+        if edit.before is NOTHING and self.document.get(path) == {}:
+            self.document = self.document.drop(path)
 
     def _find_path(self, edit: Edit) -> Keys:
         """Return where the value is by now: an item of a list may have moved."""
-        items = self.made.get(edit.path[:-1]) if edit.path else NOTHING
+        items = self.document.get(edit.path[:-1]) if edit.path else NOTHING
         if isinstance(items, list) and edit.after in items:
             return (*edit.path[:-1], items.index(edit.after))
         return edit.path

@@ -1,4 +1,4 @@
-"""How a tool writes down a server that is a program, and how it is told not to start one: data, by tool."""
+"""How each tool writes an entry that starts a program, and how it disables one."""
 
 from __future__ import annotations
 
@@ -18,33 +18,34 @@ _STEP = re.compile(r"\.(?:'([^']+)'|([A-Za-z0-9_-]+))")
 
 @dataclass(frozen=True)
 class Shape:
-    """`fixed` stands before the command; an `argv` is one list; a server that `has_name` is an item of a list.
+    """The fields of an entry: `fixed` come before the command, `rest` after it.
 
-    `off` is the field that switches a server off, and its value; `off_list` is a list of names that does so. Where
-    neither is known a server is taken out instead. A file that `must_be_there` is not made. `shown` keeps a server's
-    tools in the model's sight in a tool that would hide them behind a search of its own; a user may change it.
-    `remark` is what a person should know who installs into the tool.
+    With `is_argv` the command and its arguments are one list; with `has_name` the entry is an item of a list. `off`
+    is the field that disables a server and its value, `off_list` the path of a list with the names of disabled
+    servers; without either, a server is removed instead. A file that `must_exist` is never created. `visibility`
+    keeps our tools in the model's prompt where the tool would hide them behind its own search; users may change it.
+    `remark` is a note for the user who installs into the tool.
     """
 
     fixed: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     rest: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
-    shown: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    visibility: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     command: str = "command"
     is_argv: bool = False
     has_name: bool = False
     off: tuple[str, object] | None = None
     off_list: Keys = ()
-    must_be_there: bool = False
+    must_exist: bool = False
     remark: str = ""
 
-    def entry(self, command: str, args: Sequence[str]) -> dict[str, object]:
+    def make_entry(self, command: str, args: Sequence[str]) -> dict[str, object]:
         """Return an entry that starts a program."""
         start = {self.command: [command, *args]} if self.is_argv else {self.command: command, "args": list(args)}
         name = {"name": NAME} if self.has_name else {}
         return {**name, **self.fixed, **start, **self.rest}
 
     def is_ours_to_set(self, key: str) -> bool:
-        """Tell whether a field of an entry decides what is started, and whether; the others are the user's."""
+        """Tell whether a field decides what is started or whether it is; the other fields belong to the user."""
         return key not in self.rest or key in _SWITCHES
 
 
@@ -60,19 +61,19 @@ _SHAPES: Mapping[str, Shape] = {
     "kilocode": _LOCAL,
     "codearts": _LOCAL,
     "fx": Shape({"type": "local"}, is_argv=True),
-    "claude": Shape(_TYPED, shown={"alwaysLoad": True}),
+    "claude": Shape(_TYPED, visibility={"alwaysLoad": True}),
     "vscode": Shape(_TYPED),
     "vscode-insiders": Shape(_TYPED),
     "vscodium": Shape(_TYPED),
     "visual-studio": Shape(_TYPED),
     "copilot-jetbrains": Shape(_TYPED),
-    "copilot-cli": Shape({"type": "local"}, {"tools": ["*"]}, shown={"deferTools": "never"}),
-    "librechat": Shape(_TYPED, must_be_there=True),
+    "copilot-cli": Shape({"type": "local"}, {"tools": ["*"]}, visibility={"deferTools": "never"}),
+    "librechat": Shape(_TYPED, must_exist=True),
     # not written: a Codex that does not know the setting does not start with it
     "codex": Shape(
         off=_NOT_ENABLED,
-        remark="with most models Codex keeps the tools of all servers behind its own search; from late 2026 on"
-        ' `direct_only_tool_namespaces = ["mcp__dynamic_mcp"]` below `[features.code_mode]` shows these two at once',
+        remark="with most models Codex hides the tools of all servers behind its own search; from late 2026"
+        ' `direct_only_tool_namespaces = ["mcp__dynamic_mcp"]` under `[features.code_mode]` shows these two directly',
     ),
     "hermes": Shape(off=_NOT_ENABLED),
     "kimi-code": Shape(off=_NOT_ENABLED),
@@ -89,21 +90,21 @@ _SHAPES: Mapping[str, Shape] = {
     "pi": _PLAIN_OFF,
     "mcphub-nvim": _PLAIN_OFF,
     "gemini": Shape(off_list=("mcp", "excluded")),
-    "qwen-code": Shape(shown={"alwaysLoadTools": True}, off_list=("mcp", "excluded")),
+    "qwen-code": Shape(visibility={"alwaysLoadTools": True}, off_list=("mcp", "excluded")),
     "goose": Shape(
         {"enabled": True, "type": "stdio", "name": NAME, "description": "All MCP servers of dynamic-mcp"},
         {"envs": {}, "timeout": 300},
         command="cmd",
         off=_NOT_ENABLED,
     ),
-    "continue": Shape(has_name=True, must_be_there=True),
+    "continue": Shape(has_name=True, must_exist=True),
     "mistral-vibe": Shape({"transport": "stdio"}, has_name=True),
     "5ire": Shape({"name": NAME, "key": NAME, "type": "local"}, {"isActive": True}, off=("isActive", False)),
 }
 
 
 def shape_of(adapter: Adapter, container: Keys) -> Shape:
-    """Return the shape of a tool's servers in this place."""
+    """Return the shape of the servers in this container."""
     if adapter.name == "kilocode" and container == ("mcpServers",):
         return _PLAIN_OFF  # before version 7
     if container == ("mcp", "servers"):
@@ -112,13 +113,13 @@ def shape_of(adapter: Adapter, container: Keys) -> Shape:
 
 
 def has_switch(adapter: Adapter) -> bool:
-    """Tell whether a tool can be told not to start a server that stays in its file."""
+    """Tell whether a tool can disable a server without removing it."""
     shape = _SHAPES.get(adapter.name, Shape())
     return shape.off is not None or bool(shape.off_list)
 
 
 def container_of(adapter: Adapter, document: object, paths: Sequence[str]) -> Keys:
-    """Return where in a document the tool's servers are, or would be."""
+    """Return the path of the object or list that holds the servers, or would hold them."""
     known = [keys_of(path) for path in paths]
     if adapter.quirk in ("opencode", "kilocode"):
         inner = at(document, ("mcp", "servers"))

@@ -44,7 +44,7 @@ def with_value(value: object, path: Keys, new: object) -> object:
         case ((dict() | None | Nothing()), str()):
             old: Mapping[str, Any] = value if isinstance(value, dict) else {}
             return {**old, key: with_value(old.get(key, NOTHING), rest, new)}
-    raise ValueError("something else is in the way")
+    raise ValueError("another value is in the way")
 
 
 def without(value: object, path: Keys) -> object:

@@ -50,7 +50,7 @@ def drop(text: str, path: Keys) -> str:
     if text[start : key.start_mark.index].strip(" -") or (
         text[start : key.start_mark.index].strip() and not isinstance(path[-1], int)
     ):
-        raise ValueError("it shares its line with something else")
+        raise ValueError("it shares its line with another value")
     end = _find_line_end(text, _find_end(node))
     return text[:start] + text[end + 1 :] if end < len(text) else text[:start]
 
@@ -63,7 +63,7 @@ def _empty(text: str, root: Node, path: Keys, end: int) -> str:
     if len(path) == 1:
         return text[:start] + rest
     if isinstance(path[-2], int):
-        raise ValueError("it is alone in its place")  # noqa: TRY004 -- of all texts that have this form
+        raise ValueError("it is the only value of a list item")  # noqa: TRY004 -- of all texts that have this form
     owner = _find_owner(root, path[:-1])
     colon = text.index(":", owner.end_mark.index) + 1
     return f"{text[:colon]} {'[]' if isinstance(path[-1], int) else '{}'}{text[colon:start]}{rest}"
@@ -82,7 +82,7 @@ def _compose(text: str) -> Node:
     try:
         return YAML(typ="rt", pure=True).compose(text)
     except (YAMLError, RecursionError) as exc:
-        raise ValueError("is too odd to be changed") from exc
+        raise ValueError("is too complex to be edited") from exc
 
 
 def _find_node(node: Node, path: Keys) -> Node:
@@ -126,7 +126,7 @@ def _trim_end(text: str, end: int) -> int:
 def _replace(text: str, path: Keys, value: object) -> str:
     node = _find_node(_compose(text), path)
     if isinstance(node.value, list) and not node.flow_style:
-        raise ValueError("it is more than one line")
+        raise ValueError("it spans several lines")
     return text[: node.start_mark.index] + _write_flow(value) + text[_trim_end(text, _find_end(node)) :]
 
 
@@ -151,7 +151,7 @@ def _fill(text: str, path: Keys, value: object, eol: str) -> str:
 def _add(text: str, path: Keys, key: str | int, value: object, eol: str) -> str:
     container = _find_node(_compose(text), path)
     if isinstance(container.value, str):
-        raise ValueError("it is a text")  # noqa: TRY004 -- what is wrong is the file
+        raise ValueError("it is a string")  # noqa: TRY004 -- what is wrong is the file
     if container.flow_style:
         item = _write_flow(value) if isinstance(key, int) else f"{_write_scalar(key)}: {_write_flow(value)}"
         end = container.end_mark.index - 1

@@ -11,26 +11,26 @@ from dynamic_mcp.importer.formats import parser
 from dynamic_mcp.importer.model import Machine, Scope, Source
 from dynamic_mcp.importer.tools.document import ToolDocument, fill_in
 
-_OFF_IN_PROJECT = "is switched off for this project in Claude Code; it stays on"
+_OFF_IN_PROJECT = "is disabled for this project in Claude Code; it stays enabled here"
 
 
-def normalize(brought: ToolDocument, source: Source, machine: Machine) -> None:
+def normalize(document: ToolDocument, source: Source, machine: Machine) -> None:
     """The part of the document that belongs to the scope, with what is switched off elsewhere."""
     plugins = Path(machine.environment.get("CLAUDE_CONFIG_DIR") or machine.home / ".claude") / "plugins"
     if source.file.is_relative_to(plugins):
-        _normalize_plugin(brought, source, machine, plugins)
+        _normalize_plugin(document, source, machine, plugins)
     elif source.scope is Scope.LOCAL:
-        part = _project_part(brought.document, machine)
-        brought.document = {"mcpServers": part.get("mcpServers")}
-        _switch_off(brought, _to_strings(part.get("disabledMcpServers")))
+        part = _project_part(document.settings, machine)
+        document.settings = {"mcpServers": part.get("mcpServers")}
+        _switch_off(document, _to_strings(part.get("disabledMcpServers")))
     elif source.scope is Scope.PROJECT:
-        brought.refused = _refused_servers(machine)
-        _switch_off(brought, brought.refused)
+        document.refused_servers = _refused_servers(machine)
+        _switch_off(document, document.refused_servers)
     else:
-        here = _to_strings(_project_part(brought.document, machine).get("disabledMcpServers"))
-        servers = brought.document.get("mcpServers")
+        here = _to_strings(_project_part(document.settings, machine).get("disabledMcpServers"))
+        servers = document.settings.get("mcpServers")
         for name in here & (servers.keys() if isinstance(servers, dict) else set()):
-            brought.say(name, "", _OFF_IN_PROJECT)
+            document.add_remark(name, "", _OFF_IN_PROJECT)
 
 
 def project_key(document: object, machine: Machine) -> str:
@@ -41,23 +41,23 @@ def project_key(document: object, machine: Machine) -> str:
     return next((path for path in known if _normalize_path(path, machine) == wanted), str(machine.project))
 
 
-def _normalize_plugin(brought: ToolDocument, source: Source, machine: Machine, plugins: Path) -> None:
+def _normalize_plugin(document: ToolDocument, source: Source, machine: Machine, plugins: Path) -> None:
     """A plugin's own file: servers without a wrapper, and references to where the plugin is."""
     is_manifest = source.file.parent.name == ".claude-plugin"
-    if "mcpServers" not in brought.document and not is_manifest:
-        brought.document = {"mcpServers": brought.document}
-    if isinstance(brought.document.get("mcpServers"), str):  # it names the file that is read beside
-        brought.document = {}
+    if "mcpServers" not in document.settings and not is_manifest:
+        document.settings = {"mcpServers": document.settings}
+    if isinstance(document.settings.get("mcpServers"), str):  # it names the file that is read beside
+        document.settings = {}
     root = source.file.parent.parent if is_manifest else source.file.parent
-    fill_in(brought, {"CLAUDE_PLUGIN_ROOT": str(root)})
+    fill_in(document, {"CLAUDE_PLUGIN_ROOT": str(root)})
     match root.relative_to(plugins).parts:
         case ("cache", marketplace, plugin, _):
             id = f"{plugin}@{marketplace}"
-            fill_in(brought, {"CLAUDE_PLUGIN_DATA": str(plugins / "data" / re.sub(r"[^A-Za-z0-9_-]", "-", id))})
+            fill_in(document, {"CLAUDE_PLUGIN_DATA": str(plugins / "data" / re.sub(r"[^A-Za-z0-9_-]", "-", id))})
             if any(_has_disabled(settings, id) for settings in _read_settings(machine)):
-                _switch_off(brought, _server_names(brought))
+                _switch_off(document, _server_names(document))
         case _:
-            _note_unknown_data(brought)
+            _note_unknown_data(document)
 
 
 def _has_disabled(settings: Mapping[str, object], plugin: str) -> bool:
@@ -65,28 +65,28 @@ def _has_disabled(settings: Mapping[str, object], plugin: str) -> bool:
     return isinstance(plugins, dict) and plugins.get(plugin) is False
 
 
-def _note_unknown_data(brought: ToolDocument) -> None:
+def _note_unknown_data(document: ToolDocument) -> None:
     reference = "${CLAUDE_PLUGIN_DATA}"
-    servers = brought.document.get("mcpServers")
+    servers = document.settings.get("mcpServers")
     for name, server in servers.items() if isinstance(servers, dict) else ():
         if reference in json.dumps(server, default=str):
-            brought.say(
+            document.add_remark(
                 name, "", f"uses `{reference}`, whose directory is not known for this plugin: set the variable"
             )
 
 
-def _server_names(brought: ToolDocument) -> set[str]:
-    servers = brought.document.get("mcpServers")
+def _server_names(document: ToolDocument) -> set[str]:
+    servers = document.settings.get("mcpServers")
     return set(servers) if isinstance(servers, dict) else set()
 
 
-def _switch_off(brought: ToolDocument, names: set[str]) -> None:
-    servers = brought.document.get("mcpServers")
+def _switch_off(document: ToolDocument, names: set[str]) -> None:
+    servers = document.settings.get("mcpServers")
     for name in names & (servers.keys() if isinstance(servers, dict) else set()):
         assert isinstance(servers, dict)
         if isinstance(servers[name], dict):
             servers = {**servers, name: {**servers[name], "disabled": True}}
-    brought.document["mcpServers"] = servers
+    document.settings["mcpServers"] = servers
 
 
 def _refused_servers(machine: Machine) -> set[str]:

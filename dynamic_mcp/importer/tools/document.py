@@ -12,28 +12,28 @@ Object = dict[str, object]
 class ToolDocument:
     """A document in the form of its adapter, what is to be said about it, and about fields of its servers.
 
-    `refused` are servers that the tool treats as if they were not there, so that they shadow no others.
+    `refused_servers` are servers that the tool treats as if they were not there, so that they shadow no others.
     """
 
-    document: Object
+    settings: Object
     remarks: list[tuple[str, str]] = field(default_factory=list)
-    of_servers: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
-    refused: set[str] = field(default_factory=set)
+    server_remarks: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    refused_servers: set[str] = field(default_factory=set)
 
-    def about(self, server: str) -> list[tuple[str, str]]:
+    def remarks_on(self, server: str) -> list[tuple[str, str]]:
         """What is to be said about the fields of a server."""
-        return self.of_servers.get(server, [])
+        return self.server_remarks.get(server, [])
 
-    def say(self, server: str, field: str, reason: str) -> None:
+    def add_remark(self, server: str, field: str, reason: str) -> None:
         """Says something about a field of a server."""
-        self.of_servers.setdefault(server, []).append((field, reason))
+        self.server_remarks.setdefault(server, []).append((field, reason))
 
 
-def fill_in(brought: ToolDocument, values: Mapping[str, str]) -> None:
+def fill_in(document: ToolDocument, values: Mapping[str, str]) -> None:
     """Replaces these references in the servers of a document by what they stand for at import."""
-    servers = brought.document.get("mcpServers")
+    servers = document.settings.get("mcpServers")
     if isinstance(servers, dict):
-        brought.document["mcpServers"] = {name: _fill(server, values) for name, server in servers.items()}
+        document.settings["mcpServers"] = {name: _fill(server, values) for name, server in servers.items()}
 
 
 def _fill(value: object, values: Mapping[str, str]) -> object:

@@ -11,9 +11,9 @@ from dynamic_mcp.importer.tools.document import Object, ToolDocument
 _PARTS = ("builtin", "platform", "frontend", "inline_python")
 
 
-def normalize(brought: ToolDocument, source: Source, machine: Machine) -> None:
+def normalize(document: ToolDocument, source: Source, machine: Machine) -> None:
     """The extensions that are servers."""
-    extensions = brought.document.get("extensions")
+    extensions = document.settings.get("extensions")
     if not isinstance(extensions, dict):
         return
     kept: Object = {}
@@ -22,10 +22,12 @@ def normalize(brought: ToolDocument, source: Source, machine: Machine) -> None:
         if not isinstance(server, dict):
             kept[name] = server
         elif server.get("type") in _PARTS:
-            brought.remarks.append((name, f"is `{server['type']}`, a part of Goose, and is left out"))
+            document.remarks.append(
+                (name, f"has the type `{server['type']}`, which is built into Goose, and is left out")
+            )
         else:
             kept[name] = _with_headers(server)
-    brought.document["extensions"] = kept
+    document.settings["extensions"] = kept
 
 
 def _flatten(extension: Object) -> Object:

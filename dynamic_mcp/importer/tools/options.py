@@ -6,25 +6,25 @@ from dynamic_mcp.importer.model import Machine, Source
 from dynamic_mcp.importer.tools.document import Object, ToolDocument
 
 
-def normalize_continue(brought: ToolDocument, source: Source, machine: Machine) -> None:
+def normalize_continue(document: ToolDocument, source: Source, machine: Machine) -> None:
     """Continue: blocks of its hub are not in the file, and a file may hold one server alone."""
-    servers = brought.document.get("mcpServers")
-    if servers is None and brought.document.keys() & {"command", "url"}:
-        brought.document = {"mcpServers": {source.file.stem: brought.document}}
+    servers = document.settings.get("mcpServers")
+    if servers is None and document.settings.keys() & {"command", "url"}:
+        document.settings = {"mcpServers": {source.file.stem: document.settings}}
     if not isinstance(servers, list):
         return
     kept: list[object] = []
     for server in servers:
         if isinstance(server, dict) and "uses" in server and not server.keys() & {"command", "url"}:
-            brought.remarks.append((str(server["uses"]), "is a block of the hub, which is not in this file"))
+            document.remarks.append((str(server["uses"]), "is a block of the hub and is not defined in this file"))
         else:
-            kept.append(_with_options(brought, server))
-    brought.document["mcpServers"] = kept
+            kept.append(_with_options(document, server))
+    document.settings["mcpServers"] = kept
 
 
-def normalize_hermes(brought: ToolDocument, source: Source, machine: Machine) -> None:
+def normalize_hermes(document: ToolDocument, source: Source, machine: Machine) -> None:
     """Hermes: beside the filter there are switches for the tools that read resources and prompts."""
-    servers = brought.document.get("mcp_servers")
+    servers = document.settings.get("mcp_servers")
     if not isinstance(servers, dict):
         return
     changed: Object = dict(servers)
@@ -33,39 +33,39 @@ def normalize_hermes(brought: ToolDocument, source: Source, machine: Machine) ->
         if isinstance(server, dict) and isinstance(tools, dict):
             off = [switch for switch in ("resources", "prompts") if tools.get(switch) is False]
             for switch in off:
-                brought.say(name, f"tools.{switch}", "has no counterpart here and is left out")
+                document.add_remark(name, f"tools.{switch}", "has no counterpart here and is left out")
             rest = {key: value for key, value in tools.items() if key not in ("resources", "prompts")}
             changed[name] = {**server, "tools": rest}
-    brought.document["mcp_servers"] = changed
+    document.settings["mcp_servers"] = changed
 
 
-def normalize_librechat(brought: ToolDocument, source: Source, machine: Machine) -> None:
+def normalize_librechat(document: ToolDocument, source: Source, machine: Machine) -> None:
     """LibreChat: a key is an object that says in which header it goes, and whose it is."""
-    servers = brought.document.get("mcpServers")
+    servers = document.settings.get("mcpServers")
     if isinstance(servers, dict):
-        changed = {name: _with_key(brought, name, server) for name, server in servers.items()}
-        brought.document["mcpServers"] = changed
+        changed = {name: _with_key(document, name, server) for name, server in servers.items()}
+        document.settings["mcpServers"] = changed
 
 
-def normalize_mistral_vibe(brought: ToolDocument, source: Source, machine: Machine) -> None:
+def normalize_mistral_vibe(document: ToolDocument, source: Source, machine: Machine) -> None:
     """Mistral Vibe: a key has a variable, a header and a format of its own."""
-    servers = brought.document.get("mcp_servers")
+    servers = document.settings.get("mcp_servers")
     if isinstance(servers, list):
-        brought.document["mcp_servers"] = [_with_key_of_env(brought, server) for server in servers]
+        document.settings["mcp_servers"] = [_with_key_of_env(document, server) for server in servers]
 
 
-def _with_options(brought: ToolDocument, server: object) -> object:
+def _with_options(document: ToolDocument, server: object) -> object:
     options = server.get("requestOptions") if isinstance(server, dict) else None
     if not isinstance(server, dict) or not isinstance(options, dict):
         return server
     for name in options:
         if name != "headers":
             reason = "is an option of the HTTP client, which has no counterpart here"
-            brought.say(str(server.get("name")), f"requestOptions.{name}", reason)
+            document.add_remark(str(server.get("name")), f"requestOptions.{name}", reason)
     return {**server, "requestOptions": {"headers": options.get("headers")}}
 
 
-def _with_key(brought: ToolDocument, name: str, server: object) -> object:
+def _with_key(document: ToolDocument, name: str, server: object) -> object:
     key = server.get("apiKey") if isinstance(server, dict) else None
     if not isinstance(server, dict) or not isinstance(key, dict):
         return server
@@ -73,14 +73,14 @@ def _with_key(brought: ToolDocument, name: str, server: object) -> object:
     header = {"custom": key.get("custom_header"), "bearer": "Authorization"}.get(str(key.get("authorization_type")))
     text = key.get("key")
     if not (isinstance(text, str) and isinstance(header, str)):
-        brought.say(name, "apiKey", "is given by each user, or in a way of its own, and is left out: set the header")
+        document.add_remark(name, "apiKey", "comes from each user or in a custom way and is left out: set the header")
         return rest
     known = rest.get("headers")
     headers = known if isinstance(known, dict) else {}
     return {**rest, "headers": {**headers, header: f"Bearer {text}" if header == "Authorization" else text}}
 
 
-def _with_key_of_env(brought: ToolDocument, server: object) -> object:
+def _with_key_of_env(document: ToolDocument, server: object) -> object:
     if not isinstance(server, dict) or not isinstance(server.get("api_key_env"), str):
         return server
     header, form = server.get("api_key_header", "Authorization"), server.get("api_key_format", "Bearer {token}")
@@ -89,7 +89,7 @@ def _with_key_of_env(brought: ToolDocument, server: object) -> object:
         return {**rest, "bearer_token_env_var": server["api_key_env"]}
     if isinstance(header, str) and form == "{token}":
         return {**rest, "env_http_headers": {header: server["api_key_env"]}}
-    brought.say(
-        str(server.get("name")), "api_key_format", f"cannot be written here: set the header `{header}` by hand"
+    document.add_remark(
+        str(server.get("name")), "api_key_format", f"has no counterpart here: set the header `{header}` by hand"
     )
     return rest

@@ -13,24 +13,24 @@ from dynamic_mcp.importer.tools.document import Object, ToolDocument, fill_in
 Quirk = Callable[[ToolDocument, Source, Machine], None]
 
 
-def normalize(adapter: Adapter, document: Object, source: Source, machine: Machine) -> ToolDocument:
+def normalize(adapter: Adapter, settings: Object, source: Source, machine: Machine) -> ToolDocument:
     """The document in the form that the adapter describes."""
-    brought = ToolDocument(dict(document))
+    document = ToolDocument(dict(settings))
     if adapter.quirk:
-        QUIRKS[adapter.quirk](brought, source, machine)
-    return brought
+        QUIRKS[adapter.quirk](document, source, machine)
+    return document
 
 
-def _normalize_opencode(brought: ToolDocument, source: Source, machine: Machine) -> None:
+def _normalize_opencode(document: ToolDocument, source: Source, machine: Machine) -> None:
     """Servers may stand under `mcp.servers`, beside or instead of `mcp`; switches for tools are elsewhere."""
-    mcp = brought.document.get("mcp")
+    mcp = document.settings.get("mcp")
     if isinstance(mcp, dict):
         inner = mcp.get("servers")
         servers = {name: server for name, server in mcp.items() if not _is_section(name, server)}
         if isinstance(inner, dict) and not _is_server(inner):
             servers = {**servers, **inner}
-        brought.document["mcp"] = servers
-        _switch_tools(brought, servers)
+        document.settings["mcp"] = servers
+        _switch_tools(document, servers)
 
 
 def _is_section(name: str, value: object) -> bool:
@@ -45,8 +45,8 @@ def _is_server(value: object) -> bool:
     return is_typed or isinstance(value.get("command"), (str, list)) or isinstance(value.get("url"), str)
 
 
-def _switch_tools(brought: ToolDocument, servers: Object) -> None:
-    tools = brought.document.get("tools")
+def _switch_tools(document: ToolDocument, servers: Object) -> None:
+    tools = document.settings.get("tools")
     for pattern, is_on in tools.items() if isinstance(tools, dict) else ():
         owners = [name for name in servers if pattern.startswith(f"{name}_")]
         server = servers[max(owners, key=len)] if owners else None
@@ -58,12 +58,12 @@ def _switch_tools(brought: ToolDocument, servers: Object) -> None:
         servers[name] = {**server, "excludeTools": excluded}
 
 
-def _normalize_kilocode(brought: ToolDocument, source: Source, machine: Machine) -> None:
+def _normalize_kilocode(document: ToolDocument, source: Source, machine: Machine) -> None:
     """Before version 7 another file, with `mcpServers`, seconds, and `sse` where there is no type."""
-    _normalize_opencode(brought, source, machine)
-    servers = brought.document.get("mcpServers")
+    _normalize_opencode(document, source, machine)
+    servers = document.settings.get("mcpServers")
     if isinstance(servers, dict):
-        brought.document["mcpServers"] = {name: _convert_old_kilo(server) for name, server in servers.items()}
+        document.settings["mcpServers"] = {name: _convert_old_kilo(server) for name, server in servers.items()}
 
 
 def _convert_old_kilo(server: object) -> object:
@@ -77,40 +77,44 @@ def _convert_old_kilo(server: object) -> object:
     return changed
 
 
-def _normalize_gemini(brought: ToolDocument, source: Source, machine: Machine) -> None:
+def _normalize_gemini(document: ToolDocument, source: Source, machine: Machine) -> None:
     """An extension's servers may refer to where it is."""
     if source.file.name == "gemini-extension.json":
         separator = "\\" if machine.platform == "win32" else "/"
         places = {"extensionPath": str(source.file.parent), "workspacePath": str(machine.project)}
-        fill_in(brought, {**places, "/": separator, "pathSeparator": separator})
+        fill_in(document, {**places, "/": separator, "pathSeparator": separator})
 
 
-def _normalize_claude_desktop(brought: ToolDocument, source: Source, machine: Machine) -> None:
+def _normalize_claude_desktop(document: ToolDocument, source: Source, machine: Machine) -> None:
     """Claude Desktop starts programs only; what has a URL is a connector, or a mistake that works elsewhere."""
-    servers = brought.document.get("mcpServers")
+    servers = document.settings.get("mcpServers")
     for name, server in servers.items() if isinstance(servers, dict) else ():
         if isinstance(server, dict) and server.get("url") and not server.get("command"):
-            brought.say(name, "url", "is ignored by Claude Desktop, which only starts programs; here it is used")
+            document.add_remark(
+                name, "url", "is ignored by Claude Desktop, which only starts programs; here it is used"
+            )
 
 
-def _normalize_zed(brought: ToolDocument, source: Source, machine: Machine) -> None:
+def _normalize_zed(document: ToolDocument, source: Source, machine: Machine) -> None:
     """An extension's servers are known to the extension; here are only its settings."""
-    servers = brought.document.get("context_servers")
+    servers = document.settings.get("context_servers")
     if not isinstance(servers, dict):
         return
     kept: Object = {}
     for name, server in servers.items():
         is_defined = isinstance(server, dict) and bool(server.keys() & {"command", "url"})
         if isinstance(server, dict) and not is_defined and server.keys() & {"settings", "source"}:
-            brought.remarks.append((name, "is brought by an extension of Zed, which has its command; it is left out"))
+            document.remarks.append(
+                (name, "is provided by an extension of Zed, which knows its command; it is left out")
+            )
         else:
             kept[name] = server
-    brought.document["context_servers"] = kept
+    document.settings["context_servers"] = kept
 
 
-def _normalize_openhands(brought: ToolDocument, source: Source, machine: Machine) -> None:
+def _normalize_openhands(document: ToolDocument, source: Source, machine: Machine) -> None:
     """In TOML there is a list for each transport, of servers that mostly have no name but a URL."""
-    mcp = brought.document.get("mcp")
+    mcp = document.settings.get("mcp")
     if not isinstance(mcp, dict):
         return
     listed: list[tuple[str, object]] = []
@@ -126,7 +130,7 @@ def _normalize_openhands(brought: ToolDocument, source: Source, machine: Machine
         given = server.get("name") if isinstance(server, dict) else None
         name = given if isinstance(given, str) and given else by_url.get(_nameless_url(server), kind)
         servers[naming.make_unique(name, servers)] = server
-    brought.document = {"mcpServers": servers}
+    document.settings = {"mcpServers": servers}
 
 
 def _nameless_url(server: object) -> str:
