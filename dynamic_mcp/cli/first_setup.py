@@ -156,8 +156,8 @@ def carried_out(setup: Setup, out: Output) -> list[str]:
             Scope.USER,
             machine,
             start=[*program, str(setup.file.absolute())],
-            needed=needed.names,
-            replaced=wanted.servers if setup.replaces else None,
+            variables=needed.names,
+            replacements=wanted.servers if setup.replaces else None,
         )
         if made.is_needed:
             about = f"{tool.adapter.name}/{Scope.USER.value}"

@@ -53,8 +53,8 @@ def _install(this: Invocation, tool: str, scope: str, project: str | None, *, re
         where,
         machine,
         start=[*program, str(config)],
-        needed=needed.names,
-        replaced=wanted.servers if wanted else None,
+        variables=needed.names,
+        replacements=wanted.servers if wanted else None,
     )
     if dry_run:
         _show_diff(this, made)

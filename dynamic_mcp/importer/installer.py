@@ -1,6 +1,6 @@
-"""Our one entry in a tool's own file, and the servers that it stands for disabled there.
+"""Put our entry into a tool's own file, and disable the servers that it replaces there.
 
-What cannot be parsed is not written; what is not ours keeps its bytes.
+A file that cannot be parsed is never written, and everything that is not ours keeps its bytes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SYSTEM_PREFIXES = ("/etc/", "/Library/", "C:/", "{programdata}", "{GEMINI_CLI_S
 
 
 class Target(NamedTuple):
-    """One file of a tool, as one of its scopes."""
+    """One file of a tool, in one of its scopes."""
 
     place: Place
     file: Path
@@ -63,7 +63,7 @@ class Installation:
 
     @property
     def is_needed(self) -> bool:
-        """Tell whether a file would be another."""
+        """Tell whether any file would change."""
         return bool(self.changes)
 
     @property
@@ -78,42 +78,42 @@ def plan_installation(
     machine: Machine,
     *,
     start: Sequence[str],
-    needed: Collection[str] = (),
-    replaced: Mapping[Target, Collection[str]] | None = None,
+    variables: Collection[str] = (),
+    replacements: Mapping[Target, Collection[str]] | None = None,
 ) -> Installation:
-    """Work out what it takes to have a tool start `start`, a command and its arguments, with the `needed` variables.
+    """Plan an entry that starts `start`, a command and its arguments, that needs these variables.
 
-    The servers that are `replaced`, by file, are switched off or taken out. Raises DynamicMcpError.
+    The servers in `replacements`, by file, are disabled or removed. Raises DynamicMcpError.
     """
-    mine = find_target(adapter, scope, machine)
+    target = find_target(adapter, scope, machine)
     work = _InstallationBuilder(adapter, machine)
-    # our entry comes first, so that it goes last when all is undone: what is put back is written as it is by then
-    work.install(mine, start, needed)
-    for there, names in (replaced or {}).items():
+    # our entry is added first, so an undo removes it last and can restore the others in its style
+    work.install(target, start, variables)
+    for other, names in (replacements or {}).items():
         for name in names:
-            work.replace(there, name)
-    return work.build(mine)
+            work.replace(other, name)
+    return work.build(target)
 
 
 def plan_removal(adapter: Adapter, scope: Scope, machine: Machine) -> Installation:
-    """Work out what it takes to have our entry out of a tool's file. Raises DynamicMcpError."""
-    mine = find_target(adapter, scope, machine)
+    """Plan the removal of our entry from a tool's file. Raises DynamicMcpError."""
+    target = find_target(adapter, scope, machine)
     work = _InstallationBuilder(adapter, machine)
-    work.remove(mine)
-    return work.build(mine)
+    work.remove(target)
+    return work.build(target)
 
 
-def read_entry(adapter: Adapter, there: Target, machine: Machine) -> Mapping[str, object] | None:
-    """Return our entry as it stands in a tool's file. Raises FileError."""
-    data = files.read_bytes(there.file)
+def read_entry(adapter: Adapter, target: Target, machine: Machine) -> Mapping[str, object] | None:
+    """Return our entry in a tool's file, if there is one. Raises FileError."""
+    data = files.read_bytes(target.file)
     if data is None:
         return None
-    entry = _Servers(adapter, there.place, parse_document(there.file, data), machine).get(NAME)
+    entry = _Servers(adapter, target.place, parse_document(target.file, data), machine).get(NAME)
     return entry if isinstance(entry, dict) else None
 
 
 def find_target(adapter: Adapter, scope: Scope, machine: Machine) -> Target:
-    """Return the file that a tool's own settings are in: the first that is there, else the first that could be."""
+    """Return the file with a tool's own settings: the first that exists, else the first that may be created."""
     known = [
         Target(place, file)
         for place, file in locations.list_candidates(adapter, machine, (scope,))
@@ -123,15 +123,15 @@ def find_target(adapter: Adapter, scope: Scope, machine: Machine) -> Target:
         scopes = {place.scope for place in adapter.places if not (place.borrowed or place.ambiguous)}
         hint = " or ".join(f"--scope {each.value}" for each in Scope if each in scopes)
         raise DynamicMcpError(f"{adapter.title} has no writable file of the scope `{scope.value}`", hint=hint)
-    there = [each for each in known if each.file.is_file()]
-    own = [each for each in there if not each.place.servers] or there
+    existing = [each for each in known if each.file.is_file()]
+    own = [each for each in existing if not each.place.servers] or existing
     return (
         own[0] if own else next((each for each in known if not (each.place.legacy or each.place.servers)), known[0])
     )
 
 
 def list_targets(adapter: Adapter, scopes: Collection[Scope], machine: Machine) -> list[Target]:
-    """Return the files of a tool that are there and that may be written."""
+    """Return the existing files of a tool that may be written."""
     return [
         Target(place, file)
         for place, file in locations.find_files(adapter, machine, scopes)
@@ -140,13 +140,13 @@ def list_targets(adapter: Adapter, scopes: Collection[Scope], machine: Machine) 
 
 
 def is_writable(place: Place, file: Path) -> bool:
-    """Tell whether a file is the tool's own, the user's to change, and of a kind that can be changed."""
+    """Tell whether a file belongs to the tool and the user, and has a format that can be edited."""
     is_own = not (place.borrowed or place.ambiguous or place.path.startswith(_SYSTEM_PREFIXES))
     return is_own and file.suffix in _SUFFIXES
 
 
 class _Servers:
-    """Where a tool's servers are in a document, and in which shape."""
+    """The servers of a tool in a document: their container and their shape."""
 
     def __init__(self, adapter: Adapter, place: Place, document: Document, machine: Machine) -> None:
         value = document.get(())
@@ -164,7 +164,7 @@ class _Servers:
         return dict(_iter_servers(self._document.get(self._container)))
 
     def path_of(self, name: str) -> Keys:
-        """Return where a server of this name is, or would be."""
+        """Return the path where a server of this name is or would be."""
         servers = self._document.get(self._container)
         if not self.shape.has_name:
             return (*self._container, name)
@@ -184,7 +184,7 @@ class _File:
         self._edits: list[Edit] = []
 
     def put(self, path: Keys, value: object, *, is_ours: bool = False) -> None:
-        """Put a value in, and note it at the first place on its way that was not there."""
+        """Put a value at a path, and record an edit of the first missing parent, or of the value itself."""
         before = self.document.get(())
         depth = next((n for n in range(1, len(path)) if at(before, path[:n]) in (NOTHING, None)), len(path))
         old = self.document.get(path[:depth])
@@ -194,14 +194,14 @@ class _File:
         self._edits.append(Edit(path[:depth], old, self.document.get(path[:depth]), is_ours))
 
     def drop(self, path: Keys) -> None:
-        """Take a value out, and note which neighbours it had."""
+        """Remove a value, and record its neighbours."""
         old, around = self.document.get(path), self.document.get(path[:-1])
         self.document = self.document.drop(path)
         order = tuple(around) if isinstance(around, dict) else ()
         self._edits.append(Edit(path, old, NOTHING, order=order))
 
     def change(self) -> Change | None:
-        """Return what was done; None for nothing."""
+        """Return the change of the file, or None."""
         after = self.document.encode()
         return Change(self.file, self.data, after, tuple(self._edits)) if self._edits and after != self.data else None
 
@@ -215,87 +215,87 @@ class _InstallationBuilder:
         self._client: Client | None = client_of(adapter.name)
         self._files: dict[Path, _File] = {}
         self._servers: dict[Path, dict[str, object]] = {}
-        self._off: list[str] = []
-        self._out: list[str] = []
-        self._missing: list[str] = []
-        self._asked_for: list[str] = []
-        self._withheld: list[str] = []
+        self._disabled_names: list[str] = []
+        self._removed_names: list[str] = []
+        self._missing_names: list[str] = []
+        self._requested_names: list[str] = []
+        self._withheld_names: list[str] = []
 
-    def install(self, mine: Target, start: Sequence[str], needed: Collection[str]) -> None:
-        file, servers = self._open(mine)
+    def install(self, target: Target, start: Sequence[str], variables: Collection[str]) -> None:
+        file, servers = self._open(target)
         if file.data is None and servers.shape.must_exist:
             raise DynamicMcpError(
-                f"{self._adapter.title} has no `{mine.file}` yet, and creating one would change what it reads",
+                f"{self._adapter.title} has no `{target.file}` yet, and creating one would change what it reads",
                 hint="set the tool up first, then run the command again",
             )
         command, *args = start
         wanted = servers.shape.make_entry(command, args)
-        path, there = servers.path_of(NAME), servers.get(NAME)
-        old = there if isinstance(there, dict) and servers.shape.command in there else None
-        withheld = self._client.withheld(needed, old) if self._client is not None else []
+        path, current = servers.path_of(NAME), servers.get(NAME)
+        old = current if isinstance(current, dict) and servers.shape.command in current else None
+        withheld = self._client.withheld(variables, old) if self._client is not None else []
         asking = self._client.asking(withheld) if self._client is not None else {}
         if old is None:
             file.put(path, {**wanted, **servers.shape.visibility, **asking}, is_ours=True)
         else:
             self._update(file, path, old, {**wanted, **servers.shape.visibility}, servers.shape)
             _request_variables(file, path, old, asking)
-        (self._asked_for if asking else self._withheld).extend(withheld)
+        (self._requested_names if asking else self._withheld_names).extend(withheld)
 
-    def replace(self, there: Target, name: str) -> None:
-        """Switch a server off, or take it out where the tool has no switch."""
-        file, servers = self._open(there)
+    def replace(self, target: Target, name: str) -> None:
+        """Disable a server, or remove it if the tool cannot disable servers."""
+        file, servers = self._open(target)
         path, server, shape = servers.path_of(name), servers.get(name), servers.shape
         if server is NOTHING or name == NAME:
-            self._missing.append(name)
+            self._missing_names.append(name)
         elif shape.off_list:
             names = file.document.get(shape.off_list)
             known = names if isinstance(names, list) else []
             if name not in known:
                 file.put((*shape.off_list, len(known)), name)
-                self._off.append(name)
+                self._disabled_names.append(name)
         elif shape.off is not None and isinstance(server, dict):
             key, value = shape.off
             if server.get(key) != value:
                 file.put((*path, key), value)
-                self._off.append(name)
+                self._disabled_names.append(name)
         else:
             file.drop(path)
-            self._out.append(name)
+            self._removed_names.append(name)
 
-    def remove(self, mine: Target) -> None:
-        file, servers = self._open(mine)
+    def remove(self, target: Target) -> None:
+        file, servers = self._open(target)
         if servers.get(NAME) is not NOTHING:
             file.drop(servers.path_of(NAME))
 
-    def build(self, mine: Target) -> Installation:
+    def build(self, target: Target) -> Installation:
         changes = [change for file in self._files.values() if (change := file.change()) is not None]
         diffs = [
             Diff(file.file, file.before.text, file.document.text, self._servers[file.file])
             for file in self._files.values()
         ]
-        _, servers = self._open(mine)
+        _, servers = self._open(target)
         return Installation(
-            mine.file,
+            target.file,
             tuple(changes),
             tuple(diffs),
-            disabled_servers=tuple(self._off),
-            removed_servers=tuple(self._out),
-            missing_servers=tuple(self._missing),
-            requested_variables=tuple(self._asked_for),
-            withheld_variables=tuple(self._withheld),
+            disabled_servers=tuple(self._disabled_names),
+            removed_servers=tuple(self._removed_names),
+            missing_servers=tuple(self._missing_names),
+            requested_variables=tuple(self._requested_names),
+            withheld_variables=tuple(self._withheld_names),
             remark=servers.shape.remark,
         )
 
-    def _open(self, there: Target) -> tuple[_File, _Servers]:
-        file = self._files.get(there.file) or self._files.setdefault(there.file, _File(there.file))
-        servers = _Servers(self._adapter, there.place, file.document, self._machine)
-        self._servers.setdefault(there.file, {}).update(servers.to_dict())
+    def _open(self, target: Target) -> tuple[_File, _Servers]:
+        file = self._files.get(target.file) or self._files.setdefault(target.file, _File(target.file))
+        servers = _Servers(self._adapter, target.place, file.document, self._machine)
+        self._servers.setdefault(target.file, {}).update(servers.to_dict())
         return file, servers
 
     def _update(
         self, file: _File, path: Keys, old: Mapping[str, object], new: Mapping[str, object], shape: Shape
     ) -> None:
-        """Change the fields that decide what is started; what else the user has there stays."""
+        """Update the fields that decide what is started; the user's other fields stay."""
         for key, value in new.items():
             is_free = key in shape.visibility or not shape.is_ours_to_set(key)
             if not (is_free and key in old):
@@ -303,11 +303,11 @@ class _InstallationBuilder:
 
 
 def _request_variables(file: _File, path: Keys, old: Mapping[str, object], asking: Mapping[str, object]) -> None:
-    """Add the variables to those that an entry asks for already."""
+    """Add the variables to those that an entry already requests."""
     for key, value in asking.items():
-        there = old.get(key)
+        current = old.get(key)
         if isinstance(value, list):
-            file.put((*path, key), [*(there if isinstance(there, list) else ()), *value])
+            file.put((*path, key), [*(current if isinstance(current, list) else ()), *value])
         elif isinstance(value, dict):
             for name, reference in value.items():
                 file.put((*path, key, name), reference)

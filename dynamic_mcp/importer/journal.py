@@ -1,4 +1,4 @@
-"""What was done to whose files, so that it can be taken back: a backup and a note of it come before each change."""
+"""A journal of changed files, so that changes can be undone: backup and note are written before each change."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MOST_ENTRIES = 200
 
 @dataclass(frozen=True)
 class JournalEntry:
-    """What one command changed: `id` names it, `about` is the tool it was done to, `when` is an ISO time."""
+    """What one command changed: its `id`, the command's `title`, the tool as `subject`, an ISO time."""
 
     id: str
     title: str
@@ -43,16 +43,16 @@ class Journal:
         self._folder = folder
 
     def apply(self, title: str, subject: str, when: str, changes: Sequence[Change]) -> JournalEntry:
-        """Note the changes, with backups, and make them. Raises FileError, and then nothing is changed."""
+        """Record the changes with backups, and make them. Raises FileError, and then nothing has changed."""
         entry, folder = self._record(title, subject, when, changes)
         done: list[Change] = []
         try:
             for number, change in enumerate(changes):
-                made = files.write_bytes(
+                directories = files.write_bytes(
                     change.file, change.after, expected=change.before, is_private=change.is_private
                 )
                 done.append(change)
-                _record_directories(folder, number, made)
+                _record_directories(folder, number, directories)
         except DynamicMcpError:
             for number, change in reversed(list(enumerate(done))):
                 _restore(change.file, change.before, change.after, _load(folder), number)
@@ -79,7 +79,7 @@ class Journal:
     def undo(self, entry: JournalEntry) -> list[str]:
         """Undo an entry and return lines that describe it. A file that has changed since then loses only our edits.
 
-        Raises FileError, and then that file is as it was.
+        Raises FileError, and then that file was not changed.
         """
         folder = self._folder / entry.id
         note = _load(folder)
@@ -146,7 +146,7 @@ class Journal:
                 folder.name, note["what"], note["about"], note["when"], places, note.get("is_undone", False)
             )
         except (OSError, ValueError, KeyError, TypeError):
-            return None  # a command was killed before it did anything
+            return None  # the command was killed before it changed anything
 
 
 def _listed_files(changes: Sequence[Change]) -> tuple[Path, ...]:
@@ -202,10 +202,10 @@ def _load_changes(folder: Path, note: Mapping[str, Any]) -> list[Change]:
     ]
 
 
-def _record_directories(folder: Path, number: int, made: list[Path]) -> None:
-    if made:
+def _record_directories(folder: Path, number: int, directories: list[Path]) -> None:
+    if directories:
         note = _load(folder)
-        note["changes"][number]["made"] = [str(directory) for directory in made]
+        note["changes"][number]["made"] = [str(directory) for directory in directories]
         _save(folder, note)
 
 

@@ -1,4 +1,4 @@
-"""What an import looks at and what it finds there: values only, which every part of the importer shares."""
+"""The values that all parts of the importer share: where tools are looked for, and what was found there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dynamic_mcp.config.values import Inherit
 
 
 class Scope(StrEnum):
-    """Whose settings a file holds; LOCAL is a tool's per-project part of the user's own file."""
+    """Whose settings a file holds; LOCAL is the part for one project in the user's own file."""
 
     USER = "user"
     PROJECT = "project"
@@ -21,7 +21,7 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True)
 class Machine:
-    """Where tools keep their files: every system can be looked at on every other."""
+    """The directories, environment and system to look at, which may be those of another machine."""
 
     home: Path
     project: Path
@@ -31,7 +31,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Source:
-    """One file of one tool, and which of its scopes; `tool` is `file` for a file that was named."""
+    """One file of one tool, in one of its scopes; `tool` is `file` for a file that the user named."""
 
     tool: str
     scope: Scope
@@ -40,9 +40,9 @@ class Source:
 
 @dataclass(frozen=True)
 class Notice:
-    """Something that was dropped, approximated or needs a person: `where` is `tool/scope/server.field`.
+    """Something that was dropped or approximated, or that a person must do; `where` is `tool/scope/server.field`.
 
-    One that `is_about_us` says that the tool starts dynamic-mcp.
+    One that `is_about_us` tells that the tool starts dynamic-mcp.
     """
 
     where: str
@@ -55,11 +55,10 @@ class Notice:
 
 @dataclass(frozen=True)
 class ForeignServer:
-    """One server in the form of our own config: `entry` is the object that goes under `mcpServers`.
+    """One server of a tool in the form of our config; `entry` is the object that goes under `mcpServers`.
 
-    `exports` are the variables that the entry refers to and that the tool itself used to ask for. `inherits` is what
-    the tool gave the program of its own environment, None for a server that is no program. One that `is_refused`
-    is to the tool as if it were not there.
+    `exports` are the variables that the entry refers to and that the tool used to prompt for. `inherits` is what the
+    tool passed on of its own environment, None for a remote server. The tool ignores a server that `is_refused`.
     """
 
     name: str
@@ -76,7 +75,7 @@ class ForeignServer:
 
     @property
     def is_off(self) -> bool:
-        """Tell whether the tool has switched it off."""
+        """Tell whether the tool has disabled it."""
         return self.entry.get("enabled") is False
 
     def without_field(self, name: str) -> ForeignServer:
@@ -86,7 +85,7 @@ class ForeignServer:
 
 @dataclass(frozen=True)
 class Reading:
-    """What one file gave; `error` says why it gave nothing, with line and column where it could not be parsed.
+    """The result of reading one file; `error` tells why nothing was read, with line and column of a syntax error.
 
     `is_borrowed` marks a file of something else, such as a plugin, whose servers stand beside those of the tool.
     `omitted_count` is the number of servers that were left out because their scope was not requested.

@@ -1,4 +1,4 @@
-"""An import from what was read to what is written: first the whole plan, then one write."""
+"""Plan an import from what was read; the plan is then written at once."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _OUTPUT_HINT = "fix it, or choose another file with --output"
 
 @dataclass(frozen=True)
 class ImportRequest:
-    """What an import is asked for.
+    """The options of an import.
 
-    `is_afresh` begins with an empty output instead of the one that is there. What `environment` holds is only
-    compared with what stands written out elsewhere.
+    `is_afresh` starts with an empty output instead of the existing one. `environment` is only compared with literal
+    values elsewhere; none of it is written.
     """
 
     output: Path
@@ -51,29 +51,29 @@ class ImportRequest:
 
 def plan_import(
     readings: Sequence[Reading],
-    order: ImportRequest,
+    request: ImportRequest,
     memories: MemoryStore,
     *,
     settle: Callable[[Conflict], Choice] = lambda conflict: Choice.KEEP,
-    describe: Callable[[ForeignServer], Entry] = lambda found: found.entry,
+    describe: Callable[[ForeignServer], Entry] = lambda server: server.entry,
 ) -> Plan:
-    """Work out what an import would do. Raises ConfigError and FileError where the output cannot be merged into."""
-    before = _read_text(order.output)
-    text = EMPTY if order.is_afresh or not (before or "").strip("\ufeff \t\r\n") else before or EMPTY
-    document = _parse_document(order.output, text)
-    servers = _read_servers(order.output, document)
-    safe = vault.Vault(document, order.output, order.home) if order.secrets == "env" else None
-    memory = memories.load(order.output)
-    if order.is_afresh or before is None:  # what was once taken out of a config is no choice about another one
+    """Work out what an import would do. Raises ConfigError and FileError if the output cannot be merged into."""
+    before = _read_text(request.output)
+    text = EMPTY if request.is_afresh or not (before or "").strip("\ufeff \t\r\n") else before or EMPTY
+    document = _parse_document(request.output, text)
+    servers = _read_servers(request.output, document)
+    safe = vault.Vault(document, request.output, request.home) if request.secrets == "env" else None
+    memory = memories.load(request.output)
+    if request.is_afresh or before is None:  # a removal from an earlier config says nothing about a new one
         memory = Memory(memory.salt)
-    merge = Merge(servers, memory, _make_rules(order, document, safe, settle, describe))
-    items = _make_items(readings, order, merge)
+    merge = Merge(servers, memory, _make_rules(request, document, safe, settle, describe))
+    items = _make_items(readings, request, merge)
     after = _write_servers(text, servers, merge.servers)
     variables: Mapping[str, str] = {}
     if safe is not None and (variables := safe.changed_variables(merge.servers)) and not safe.configured_name:
         after = edit.put(after, ("settings", "variables_file"), safe.name)
     return Plan(
-        output=order.output,
+        output=request.output,
         items=items,
         before=before,
         after=after,
@@ -87,33 +87,35 @@ def plan_import(
 
 
 def _make_rules(
-    order: ImportRequest,
+    request: ImportRequest,
     document: Mapping[str, object],
     safe: vault.Vault | None,
     settle: Callable[[Conflict], Choice],
     describe: Callable[[ForeignServer], Entry],
 ) -> Rules:
     rules = Rules(
-        order.home,
+        request.home,
         settle,
         describe,
-        values=ChainMap({} if safe is None else safe.values, dict(order.environment)),
+        values=ChainMap({} if safe is None else safe.values, dict(request.environment)),
         is_environment_settled=_has_environment_setting(document),
     )
     return rules if safe is None else replace(rules, write=safe.move)
 
 
-def _make_items(readings: Sequence[Reading], order: ImportRequest, merge: Merge) -> tuple[Item, ...]:
+def _make_items(readings: Sequence[Reading], request: ImportRequest, merge: Merge) -> tuple[Item, ...]:
     replaced_in = {reading.source.tool for reading in readings if reading.has_own_entry}
-    placed = [_reenable_replaced(_resolve_paths(reading, order), replaced_in, merge.memory) for reading in readings]
-    hidden = find_shadowed(placed, lambda found: _may_shadow(found, order))
+    placed = [_reenable_replaced(_resolve_paths(reading, request), replaced_in, merge.memory) for reading in readings]
+    hidden = find_shadowed(placed, lambda server: _may_shadow(server, request))
     return tuple(
-        _make_item(found, hidden.get(key_of(found)), order, merge) for reading in placed for found in reading.servers
+        _make_item(server, hidden.get(key_of(server)), request, merge)
+        for reading in placed
+        for server in reading.servers
     )
 
 
 def build_config(servers: Mapping[str, Entry], file: Path, environment: Mapping[str, str]) -> Config:
-    """Return what serving these servers would use, if they stood in that file; each of them is right."""
+    """Return the resolved config of these servers, as if they were in that file; all must be valid."""
     from dynamic_mcp.config import form
     from dynamic_mcp.config.resolve import resolve
     from dynamic_mcp.config.upstream import Surroundings
@@ -122,69 +124,69 @@ def build_config(servers: Mapping[str, Entry], file: Path, environment: Mapping[
     return resolve(root, file, surroundings=Surroundings(environment, sys.platform, file.parent))
 
 
-def _resolve_paths(reading: Reading, order: ImportRequest) -> Reading:
-    """Return the reading with its servers as they are to be where the output is."""
-    is_here = os.path.realpath(order.output.parent) == os.path.realpath(order.project)
+def _resolve_paths(reading: Reading, request: ImportRequest) -> Reading:
+    """Return the reading with its servers adapted to where the output is."""
+    is_here = os.path.realpath(request.output.parent) == os.path.realpath(request.project)
     is_elsewhere = not is_here and reading.source.scope is not Scope.USER
-    servers = (_with_absolute_paths(found, order) if is_elsewhere else found for found in reading.servers)
+    servers = (_with_absolute_paths(server, request) if is_elsewhere else server for server in reading.servers)
     return replace(reading, servers=tuple(map(inheritance.with_environment, servers)))
 
 
 def _reenable_replaced(reading: Reading, tools: Collection[str], memory: Memory) -> Reading:
-    """Return the reading with the servers on that these tools have switched off because they start us instead.
+    """Return the reading with those servers enabled that its tool only disabled to start us instead.
 
-    Those are the ones that were on when they were imported.
+    Those are the servers that were enabled when they were imported.
     """
     if reading.source.tool not in tools:
         return reading
     servers = (
-        found.without_field("enabled") if found.is_off and memory.was_on(found) else found
-        for found in reading.servers
+        server.without_field("enabled") if server.is_off and memory.was_on(server) else server
+        for server in reading.servers
     )
     return replace(reading, servers=tuple(servers))
 
 
-def _with_absolute_paths(found: ForeignServer, order: ImportRequest) -> ForeignServer:
-    """Return a project's server with its relative directories made whole."""
-    base = escape(str(order.project))
-    entry = dict(found.entry)
+def _with_absolute_paths(server: ForeignServer, request: ImportRequest) -> ForeignServer:
+    """Return a project's server with absolute directories."""
+    base = escape(str(request.project))
+    entry = dict(server.entry)
     for key in ("cwd", "env_file"):
         match entry.get(key):
             case str(text):
                 entry[key] = _make_absolute(text, base)
             case list(texts):
                 entry[key] = [_make_absolute(str(text), base) for text in texts]
-    return replace(found, entry=entry)
+    return replace(server, entry=entry)
 
 
 def _make_absolute(text: str, base: str) -> str:
     return str(Path(base, text)) if is_relative(text) else text
 
 
-def _make_item(found: ForeignServer, winner: ForeignServer | None, order: ImportRequest, merge: Merge) -> Item:
-    reason = _skip_reason(found, order)
-    if not reason and winner is not None and not merge.has(found) and not merge.is_same_server(found, winner):
-        tool, file = found.source.tool, winner.source.file
+def _make_item(server: ForeignServer, winner: ForeignServer | None, request: ImportRequest, merge: Merge) -> Item:
+    reason = _skip_reason(server, request)
+    if not reason and winner is not None and not merge.has(server) and not merge.is_same_server(server, winner):
+        tool, file = server.source.tool, winner.source.file
         reason = f"{tool} does not start it here, because `{file}` has another server of this name"
     if reason:
-        return Item(found, found.name, Action.SKIP, reason=reason, notices=found.notices)
-    if flaw := _find_flaw(found):
-        where = f"{found.source.tool}/{found.source.scope.value}/{found.name}"
-        notices = (*found.notices, Notice(where, f"cannot be used: {flaw}"))
-        return Item(found, found.name, Action.SKIP, reason=flaw, is_flawed=True, notices=notices)
-    return merge.take(found)
+        return Item(server, server.name, Action.SKIP, reason=reason, notices=server.notices)
+    if flaw := _find_flaw(server):
+        where = f"{server.source.tool}/{server.source.scope.value}/{server.name}"
+        notices = (*server.notices, Notice(where, f"cannot be used: {flaw}"))
+        return Item(server, server.name, Action.SKIP, reason=flaw, is_flawed=True, notices=notices)
+    return merge.take(server)
 
 
-def _may_shadow(found: ForeignServer, order: ImportRequest) -> bool:
-    return not (found.is_refused or _skip_reason(found, order) or _find_flaw(found))
+def _may_shadow(server: ForeignServer, request: ImportRequest) -> bool:
+    return not (server.is_refused or _skip_reason(server, request) or _find_flaw(server))
 
 
-def _skip_reason(found: ForeignServer, order: ImportRequest) -> str:
-    if order.only and not any(fnmatchcase(found.name, glob) for glob in order.only):
+def _skip_reason(server: ForeignServer, request: ImportRequest) -> str:
+    if request.only and not any(fnmatchcase(server.name, glob) for glob in request.only):
         return "not selected by --only"
-    if any(fnmatchcase(found.name, glob) for glob in order.exclude):
+    if any(fnmatchcase(server.name, glob) for glob in request.exclude):
         return "excluded"
-    if order.skip_disabled and found.entry.get("enabled") is False:
+    if request.skip_disabled and server.entry.get("enabled") is False:
         return "disabled"
     return ""
 
@@ -194,11 +196,11 @@ def _has_environment_setting(document: Mapping[str, object]) -> bool:
     return isinstance(settings, Mapping) and settings.get(inheritance.FIELD) is not None
 
 
-def _find_flaw(found: ForeignServer) -> str:
-    """Say what our config would not take of an entry, so that one of them cannot make the whole file invalid."""
+def _find_flaw(server: ForeignServer) -> str:
+    """Return why our config rejects an entry, so that one entry cannot invalidate the whole file."""
     from dynamic_mcp.config.problems import problems
 
-    for first in problems({"mcpServers": {"x": found.entry}}):
+    for first in problems({"mcpServers": {"x": server.entry}}):
         return f"{first.where.removeprefix('mcpServers.x').lstrip('.') or 'it'} {first.message}"
     return ""
 

@@ -1,4 +1,4 @@
-"""From the files of tools to servers in our own form. Nothing is run or written; one bad file is one error."""
+"""Read the files of tools into servers of our form. Nothing is run or written; a bad file is one error."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _BY_SCOPE = (Scope.PROJECT, Scope.LOCAL, Scope.USER)
 
 
 def list_tools() -> tuple[Adapter, ...]:
-    """All tools, in the order in which their servers count."""
+    """Return all tools, in order of precedence."""
     return TOOLS
 
 
 def find_tool(name: str) -> Adapter:
-    """The tool with this name or alias; `_` is as good as `-`. Raises NotFound with the closest names."""
+    """Return the tool with this name or alias; `_` equals `-`. Raises NotFound with the closest names."""
     names = {known: adapter for adapter in TOOLS for known in (adapter.name, *adapter.aliases)}
     wanted = name.strip().lower().replace("_", "-").replace(" ", "-")
     if wanted in names:
@@ -47,21 +47,21 @@ def find_tool(name: str) -> Adapter:
 
 
 def list_sources(adapter: Adapter, machine: Machine, scopes: Collection[Scope] = tuple(Scope)) -> list[Source]:
-    """The files that the tool would read, whether they are there or not, the one that it writes itself first."""
+    """Return the files that the tool would read, existing or not; the one that it writes itself comes first."""
     found = locations.list_candidates(adapter, machine, scopes)
     return [Source(adapter.name, place.scope, file) for place, file in found]
 
 
 def read_tool(adapter: Adapter, scopes: Collection[Scope] | None, machine: Machine) -> list[Reading]:
-    """What the files of a tool hold, a Reading for each file that is there, project before local before user.
+    """Read the files of a tool: a Reading for each existing file, project before local before user.
 
-    Without scopes, the project's files count where they have a server or cannot be read, else the user's.
+    Without scopes, the project's files count if they have a server or cannot be read, else the user's.
     """
     return [reading for _, reading in _read_scopes(adapter, scopes, machine)]
 
 
 def read_all(machine: Machine, scopes: Collection[Scope] | None = None) -> list[Reading]:
-    """What the files of all tools hold; one that several tools read is the first's that finds something in it."""
+    """Read the files of all tools; a shared file belongs to the first tool that finds something in it."""
     read = [each for adapter in TOOLS for each in _read_scopes(adapter, scopes, machine)]
     owners: dict[Path, str] = {}
     for _, reading in sorted(read, key=lambda each: each[0].borrowed):
@@ -71,7 +71,7 @@ def read_all(machine: Machine, scopes: Collection[Scope] | None = None) -> list[
 
 
 def read_file(file: Path, machine: Machine, adapter: Adapter | None = None) -> Reading:
-    """What a file holds, in the format and shape that it turns out to have, or in that of `adapter`."""
+    """Read a file in the format and shape that are detected, or in those of `adapter`."""
     scope = Scope.PROJECT if file.absolute().is_relative_to(machine.project) else Scope.USER
     source = Source("file", scope, file)
     try:
@@ -98,7 +98,7 @@ def _read_scopes(adapter: Adapter, scopes: Collection[Scope] | None, machine: Ma
 
 
 def _read_scope(adapter: Adapter, scope: Scope, machine: Machine) -> list[tuple[Place, Reading]]:
-    """What the files of one scope hold; of an old file beside a new one only that it is there."""
+    """Read the files of one scope; a legacy file beside a newer one only gives a notice."""
     files = locations.find_files(adapter, machine, (scope,))
     newer = next((file for place, file in files if not place.legacy and not place.borrowed), None)
     readings: list[tuple[Place, Reading]] = []
@@ -120,7 +120,7 @@ def _make_superseded(source: Source, newer: Path) -> Reading:
 def _count_unrequested(
     adapter: Adapter, scope: Scope, machine: Machine, known: Container[Path] = ()
 ) -> Iterator[tuple[Place, Reading]]:
-    """Say how many servers of a scope are left out, and how to have them; not of files that are read anyway."""
+    """Yield readings that tell how many servers of a scope are left out, except in `known` files."""
     of_scope = _read_scope(adapter, scope, machine)
     found = [(place, each) for place, each in of_scope if each.servers and each.source.file not in known]
     count = sum(len(reading.servers) for _, reading in found)
@@ -174,7 +174,7 @@ def _note_disabled_here(
 
 
 def _adapt_to_place(adapter: Adapter, place: Place | None) -> Adapter:
-    """The tool as it reads the file at this place."""
+    """Return the tool with the settings of this place."""
     if place is not None and place.variables is not None:
         adapter = replace(adapter, variables=place.variables)
     if place is not None and place.inherits is not None:
@@ -183,7 +183,7 @@ def _adapt_to_place(adapter: Adapter, place: Place | None) -> Adapter:
 
 
 def _relevant_remarks(document: parser.ParsedFile, adapter: Adapter) -> Iterator[tuple[str, str]]:
-    """The remarks on a document that are about servers: the rest of a tool's settings is none of our business."""
+    """Yield the remarks on a document that concern servers, and not other settings of the tool."""
     roots = {"mcp"} | {
         path.removeprefix("$.").strip("'").partition(".")[0] for path in (*adapter.servers, *adapter.fallback)
     }

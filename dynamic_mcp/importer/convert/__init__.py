@@ -1,1 +1,1 @@
-"""From a foreign server to an entry of our config, and from many entries to one config."""
+"""Convert foreign servers into entries of our config, and merge them into one config."""

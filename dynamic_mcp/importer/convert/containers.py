@@ -1,4 +1,4 @@
-"""Where in a document the servers are, and which of them it switches off."""
+"""Find the servers in a document, and which of them it disables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TYPES = frozenset(("local", "remote", "stdio", "http", "sse", "streamable-http"
 
 @dataclass
 class ServerCollection:
-    """The servers of a document, and what is to be said about it."""
+    """The servers of a document and the remarks about it."""
 
     servers: dict[str, RawServer] = field(default_factory=dict)
     remarks: list[tuple[str, str]] = field(default_factory=list)
@@ -30,9 +30,9 @@ class ServerCollection:
 def collect(
     document: Mapping[str, object], adapter: Adapter, place: Place | None = None, off: Sequence[str] = ()
 ) -> ServerCollection:
-    """The servers of a document, where the tool keeps them, else where others do.
+    """Collect the servers from where the tool keeps them, else from where other tools do.
 
-    `off` are the names, or globs, of those that another file switches off.
+    `off` are names, or globs, of the servers that another file disables.
     """
     collected = ServerCollection()
     for path in place.servers if place and place.servers else adapter.servers:
@@ -45,7 +45,7 @@ def collect(
 
 
 def collect_inputs(document: object, adapter: Adapter) -> dict[str, Input]:
-    """What the tool asks its user for, by id."""
+    """Return what the tool prompts its user for, by id."""
     found: dict[str, Input] = {}
     for path in adapter.inputs:
         for value in find_values(document, path):
@@ -56,14 +56,14 @@ def collect_inputs(document: object, adapter: Adapter) -> dict[str, Input]:
 
 
 def is_server_like(value: object) -> bool:
-    """Whether an object says how to start or reach something."""
+    """Tell whether an object says how to start or reach something."""
     if not isinstance(value, dict):
         return False
     return bool(value.keys() & _SIGNS) or value.get("type") in _TYPES
 
 
 def is_among(name: str, listed: Iterable[str], adapter: Adapter) -> bool:
-    """Tell whether a list of names, or globs, has this one in it, as the tool compares them."""
+    """Tell whether a list of names or globs contains this name, as the tool compares them."""
     if adapter.is_off_in_any_case:
         return any(fnmatchcase(name.strip().casefold(), each.strip().casefold()) for each in listed)
     return any(fnmatchcase(name, each) for each in listed)

@@ -1,4 +1,4 @@
-"""One server of a tool becomes an entry of our config, and everything that cannot be carried a notice."""
+"""Convert one server of a tool into an entry of our config, with a notice for everything that is lost."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ADDRESSES = (Field.HTTP_URL, Field.URL)
 
 @dataclass(frozen=True)
 class RawServer:
-    """A server as a file has it; `is_off` where the file says so elsewhere, `remarks` are about fields of it."""
+    """A server as its file has it. `is_off` if the file disables it elsewhere; `remarks` are about its fields."""
 
     name: str
     value: object
@@ -43,7 +43,7 @@ class RawServer:
 
 
 def convert_server(raw: RawServer, context: Context, taken: Container[str]) -> ForeignServer | tuple[Notice, ...]:
-    """The server in our form, under a name that is not taken; or why it is left out."""
+    """Return the server in our form, under a name that is not taken, or the reasons why it is left out."""
     if not isinstance(raw.value, dict):
         return (context.make_notice(raw.name, "", f"is {describe_kind(raw.value)}, not a server, and is left out"),)
     draft = make_draft(context, raw.name, raw.value)
@@ -51,8 +51,8 @@ def convert_server(raw: RawServer, context: Context, taken: Container[str]) -> F
         draft.note(field, reason)
     try:
         if _is_ours(draft):
-            said = context.make_notice(raw.name, "", "is dynamic-mcp itself and is left out: it would start itself")
-            return (replace(said, is_about_us=True),)
+            notice = context.make_notice(raw.name, "", "is dynamic-mcp itself and is left out: it would start itself")
+            return (replace(notice, is_about_us=True),)
         entry = {**_convert_upstream(draft), **convert_limits(draft, is_off=raw.is_off)}
     except UnusableError as exc:
         draft.note(exc.field, f"{exc.reason}; the server is left out")
@@ -75,7 +75,7 @@ def _is_ours(draft: Draft) -> bool:
 
 
 def _choose_name(draft: Draft) -> str:
-    """The key, or where keys say nothing, the field with the name."""
+    """Return the key, or the field with the name if the tool's keys carry no meaning."""
     given = next((given for given in draft.find_all(Field.NAME) if given.value not in (None, "")), None)
     if given is None:
         return draft.name
@@ -118,7 +118,7 @@ def _note_others(draft: Draft, others: list[FieldValue], reason: str) -> None:
 
 
 def _read_type(draft: Draft) -> str | None:
-    """`stdio`, `http`, `sse`, `ws`, `url` for a remote server of any kind, or None where nothing is said."""
+    """Return `stdio`, `http`, `sse`, `ws`, `url` for a remote server of any kind, or None if no type is given."""
     for given in draft.find_all(Field.TYPE):
         if not isinstance(given.value, str) or not given.value.strip():
             if given.value not in (None, ""):

@@ -1,4 +1,4 @@
-"""One line that tells a model what a server is good for: its source's, that of a well-known server, or its name."""
+"""One line that tells a model what a server does: from its source, a table of known servers, or its name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dynamic_mcp.importer.convert.identity import identify, package_of
 
 LONGEST = 200
 
-# By a word that is a part of the package, the image or the host; the first that fits counts.
+# By a word in the name of the package, image or host; the first match counts.
 _WELL_KNOWN = {
     "server-filesystem": "Read, write, search and move files in the allowed directories",
     "server-github": "GitHub: repositories, issues, pull requests, code search",
@@ -134,7 +134,7 @@ _WORDS = tuple(
 
 
 def describe(name: str, entry: Mapping[str, object]) -> str:
-    """Make up a description; never an empty one."""
+    """Make up a description; it is never empty."""
     what = _find_subject(entry)
     for word, text in _WORDS:
         if word.search(what.lower()):
@@ -143,7 +143,7 @@ def describe(name: str, entry: Mapping[str, object]) -> str:
 
 
 def with_description(name: str, entry: Mapping[str, object], text: str = "") -> Mapping[str, object]:
-    """The entry with a description: its own, else `text`, else one that is made up."""
+    """Return the entry with a description: its own, else `text`, else one that is made up."""
     own = entry.get("description")
     if isinstance(own, str) and own.strip():
         return entry
@@ -152,7 +152,7 @@ def with_description(name: str, entry: Mapping[str, object], text: str = "") -> 
 
 
 def shorten(text: str) -> str:
-    """One line of a text, cut at a word where it is too long."""
+    """Return the text as one line, cut at a word if it is too long."""
     line = " ".join("".join(character if character.isprintable() else " " for character in text).split())
     if len(line) <= LONGEST:
         return line
@@ -160,7 +160,7 @@ def shorten(text: str) -> str:
 
 
 def _find_subject(entry: Mapping[str, object]) -> str:
-    """What stands behind a server in a word: its package, image or host, else its program."""
+    """Return the package, image or host behind a server, else its program."""
     if package := package_of(entry):
         return package
     kind, *words = identify(entry, "").key
@@ -177,7 +177,7 @@ def _find_subject(entry: Mapping[str, object]) -> str:
 
 
 def _find_image(words: list[str]) -> str:
-    """The image of `docker run`: the first word that is no option and no option's value."""
+    """Return the image of `docker run`: the first word that is neither an option nor an option's value."""
     rest = words[words.index("run") + 1 :] if "run" in words else []
     takes_value = ("-e", "--env", "-v", "--volume", "--mount", "-p", "--name", "--network", "--env-file", "-w", "-u")
     while rest:

@@ -1,4 +1,4 @@
-"""One foreign server while it is being converted: its fields by meaning, and all that has to be said about them."""
+"""One foreign server during its conversion: its fields by meaning, and the notices about them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _EMPTY: tuple[object, ...] = (None, "", [], {}, ())
 
 
 class UnusableError(Exception):
-    """Why a server cannot be imported; `field` is where."""
+    """The reason why a server cannot be imported; `field` is the field that causes it."""
 
     def __init__(self, field: str, reason: str) -> None:
         super().__init__(reason)
@@ -35,7 +35,7 @@ class Context:
     inputs: Mapping[str, Input]
 
     def make_notice(self, server: str, field: str, reason: str) -> Notice:
-        """What is to be said about a field of a server, or of the file where there is no server."""
+        """Return a notice about a field of a server, or about the file if `server` is empty."""
         where = "/".join((self.source.tool, self.source.scope.value))
         named = ".".join(make_printable(part) for part in (server, field) if part)
         return Notice(f"{where}/{named}" if named else where, make_printable(reason, _LONGEST_REASON))
@@ -43,7 +43,7 @@ class Context:
 
 @dataclass(frozen=True)
 class FieldValue:
-    """One field of a server as it stands in the file."""
+    """One field of a server as it is in the file."""
 
     name: str
     value: object
@@ -61,13 +61,13 @@ class Draft:
     exports: dict[str, None] = field(default_factory=dict)
 
     def note(self, field: str, reason: str) -> None:
-        """Says something about a field, once."""
+        """Add a notice about a field; the same notice is added only once."""
         notice = self.context.make_notice(self.name, field, reason)
         if notice not in self.notices:
             self.notices.append(notice)
 
     def choose(self, *meanings: Field) -> FieldValue | None:
-        """The field with one of these meanings that counts: the first with something in it; the others are noted."""
+        """Return the first field with one of these meanings that is not empty; add a notice if others differ."""
         found = [given for meaning in meanings for given in self.fields.get(meaning, ()) if given.value not in _EMPTY]
         for other in found[1:]:
             if other.value != found[0].value:
@@ -75,12 +75,12 @@ class Draft:
         return found[0] if found else None
 
     def find_all(self, *meanings: Field) -> Iterator[FieldValue]:
-        """All fields with these meanings, the empty ones too."""
+        """Return all fields with these meanings, including empty ones."""
         for meaning in meanings:
             yield from self.fields.get(meaning, ())
 
     def convert_text(self, field: str, value: object, *, env_name: str = "", is_header: bool = False) -> str | None:
-        """A value as text in our syntax; None, with a notice, where it is no text."""
+        """Return a value as text in our syntax; None, with a notice, if it cannot be text."""
         plain = self.to_plain_text(field, value)
         if plain is None:
             return None
@@ -96,7 +96,7 @@ class Draft:
         return converted.text
 
     def to_plain_text(self, field: str, value: object) -> str | None:
-        """A value as text, as it is; None, with a notice, where it is no text."""
+        """Return a value as literal text; None, with a notice, if it cannot be text."""
         match value:
             case str():
                 text = value
@@ -128,7 +128,7 @@ class Draft:
 
 
 def make_draft(context: Context, name: str, server: Mapping[str, object]) -> Draft:
-    """The draft of a server, its fields in the order of the meanings' names in our maps; unknown ones are noted."""
+    """Sort the fields of a server by meaning; unknown fields are noted."""
     draft = Draft(context, name, {}, [])
     known = {**COMMON, **context.adapter.fields}
     for given in _flatten(server, known):
@@ -143,7 +143,7 @@ def make_draft(context: Context, name: str, server: Mapping[str, object]) -> Dra
 
 
 def parse_members(value: object) -> dict[str, object] | None:
-    """The names and values of an object, also where it is written as `["NAME=value"]` or `[{name, value}]`."""
+    """Return an object's names and values; it may be written as `["NAME=value"]` or `[{name, value}]`."""
     if isinstance(value, dict):
         return value
     if not isinstance(value, list):
@@ -162,13 +162,13 @@ def parse_members(value: object) -> dict[str, object] | None:
 
 
 def make_printable(text: str, longest: int = _LONGEST_NAME) -> str:
-    """Foreign text that can be shown: no control characters, and not too long."""
+    """Return foreign text that is safe to show: without control characters, and shortened."""
     plain = "".join(mark if mark.isprintable() else "\ufffd" for mark in text[: longest + 1])
     return plain if len(plain) <= longest else f"{plain[: longest - 1]}…"
 
 
 def describe_kind(value: object) -> str:
-    """A word for the kind of a value."""
+    """Return a phrase for the type of a value."""
     match value:
         case None:
             return "null"

@@ -1,4 +1,4 @@
-"""The names that fields have in the files of tools, and what they mean. A tool's own map wins over this one."""
+"""The names of fields in the files of tools, and what they mean. A tool's own map takes precedence over this one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When two entries are one server: by what they run or reach and with which variables and headers, never by name."""
+"""Decide whether two entries are the same server: by what they run or reach, and with what, never by name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True)
 class Identity:
-    """`key` must be equal; `path` only where both have one, as a plain name may be anywhere."""
+    """`key` must be equal; `path` only if both have one, since a plain name may be found anywhere."""
 
     key: tuple[str, ...]
     path: str = ""
@@ -32,7 +32,7 @@ class Identity:
 
 
 def identify(entry: Mapping[str, object], home: str) -> Identity:
-    """What an entry of our config runs or reaches: `npx -y pkg@latest` is `npx pkg`, and `cmd /c npx` as well."""
+    """Return what an entry runs or reaches: `npx -y pkg@latest` is `npx pkg`, and so is `cmd /c npx pkg`."""
     url = entry.get("url")
     if isinstance(url, str):
         return Identity(("url", _canonicalize(url)))
@@ -50,7 +50,7 @@ def identify(entry: Mapping[str, object], home: str) -> Identity:
 
 
 def package_of(entry: Mapping[str, object]) -> str:
-    """The npm or PyPI package that an entry runs, without its version; empty when it runs none."""
+    """Return the npm or PyPI package that an entry runs, without its version, or an empty text."""
     key = identify(entry, "").key
     return key[1] if key[0] in ("npm", "pypi") else ""
 
@@ -58,7 +58,7 @@ def package_of(entry: Mapping[str, object]) -> str:
 def collect_conditions(
     entry: Mapping[str, object], home: str, values: Mapping[str, str]
 ) -> frozenset[tuple[str, str, str]]:
-    """What an entry gives a server to work with: variables, env files, headers; references filled in where known."""
+    """Return the variables, env files and headers of an entry, with known references filled in."""
     found = _iter_conditions(entry, home)
     return frozenset((kind, name, _resolve(text, home, values)) for kind, name, text in found)
 
@@ -83,7 +83,7 @@ def _iter_conditions(entry: Mapping[str, object], home: str) -> Iterator[tuple[s
 
 
 def _resolve(text: str, home: str, values: Mapping[str, str]) -> str:
-    # an empty default says what the tool makes of a variable that is not set, which sets no two servers apart
+    # an empty default only tells how the tool treats an unset variable; it does not make another server
     return expand(_expand_home(re.sub(r"(?<!\$)(\$\{\w+):-\}", r"\1}", text), home), values).text
 
 
@@ -92,7 +92,7 @@ def _as_object(value: object) -> Mapping[str, object]:
 
 
 def _command_words(entry: Mapping[str, object], home: str) -> tuple[str, list[str]]:
-    """The command and its arguments, without `cmd /c`."""
+    """Return the command and its arguments, without `cmd /c`."""
     command = str(entry.get("command", ""))
     args = entry.get("args")
     words = [_expand_home(str(arg), home) for arg in args] if isinstance(args, list) else []
@@ -102,7 +102,7 @@ def _command_words(entry: Mapping[str, object], home: str) -> tuple[str, list[st
 
 
 def _is_bridge(package: tuple[str, ...]) -> bool:
-    """Whether a package reaches a URL over HTTP, as `url` does."""
+    """Tell whether a package reaches a URL over HTTP, as `url` does."""
     return package[:2] == ("npm", "mcp-remote") and len(package) > 2 and "://" in package[2]
 
 

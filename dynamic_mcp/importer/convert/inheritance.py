@@ -1,4 +1,4 @@
-"""What a program gets of the environment: what its tool gave it, of two tools the wider; a person's choice first."""
+"""Which environment a program inherits: a person's choice first, else the tool's, else the wider of two tools."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ FIELD = "inherit_env"
 Entry = Mapping[str, object]
 
 
-def with_environment(found: ForeignServer) -> ForeignServer:
-    """Return the server with what its tool passes on, where that is more than every program gets."""
-    match found.inherits:
+def with_environment(server: ForeignServer) -> ForeignServer:
+    """Return the server with what its tool passes on, if that is more than the default."""
+    match server.inherits:
         case None | "safe":
-            return found
+            return server
         case "all":
-            return found.with_fields({FIELD: "all"})
+            return server.with_fields({FIELD: "all"})
         case names:
-            return found.with_fields({FIELD: list(names)})
+            return server.with_fields({FIELD: list(names)})
 
 
 def without_environment(entry: Entry) -> dict[str, object]:
@@ -29,18 +29,18 @@ def without_environment(entry: Entry) -> dict[str, object]:
 
 
 def with_choice_of(entry: Entry, other: Entry) -> dict[str, object]:
-    """Return the entry with the other one's choice of an environment, or with none where that has none."""
+    """Return the entry with the other one's choice of an environment, or without any if it has none."""
     kept = {FIELD: other[FIELD]} if FIELD in other else {}
     return without_environment(entry) | kept
 
 
 def is_wider(one: Entry, other: Entry) -> bool:
-    """Tell whether an entry's program gets more of the environment than the other's; only kinds are compared."""
+    """Tell whether an entry passes on more of the environment than the other; only the kinds are compared."""
     return _width(one.get(FIELD, NOTHING)) > _width(other.get(FIELD, NOTHING))
 
 
 def describe_wider(items: Sequence[Item]) -> list[str]:
-    """Say once for all servers that they get more than is safe, and how they get less."""
+    """Return one remark for all servers that get more than the safe environment; none if there are none."""
     wider = [item for item in items if item.entry is not None and _has_become_wider(item)]
     if not wider:
         return []

@@ -1,4 +1,4 @@
-"""The part of an entry that every server has: whether it is on, how long to wait, which tools, what it is for."""
+"""The fields that all servers have: whether it is enabled, its timeouts, its tools and its description."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LONGEST_DESCRIPTION = 2000
 
 
 def convert_limits(draft: Draft, *, is_off: bool) -> dict[str, object]:
-    """The fields that a program and a remote server have in common."""
+    """Return the fields that programs and remote servers have in common."""
     entry: dict[str, object] = {}
     if description := _read_description(draft):
         entry["description"] = description
@@ -71,7 +71,7 @@ def _set_timeout(draft: Draft, timeout: dict[str, str], part: str, given: FieldV
 
 
 def _add_parts(draft: Draft, timeout: dict[str, str], given: FieldValue) -> None:
-    """OpenCode's later form: a time for each part of a server's life."""
+    """Read OpenCode's later form: one timeout for each phase of a server."""
     parts = {"startup": "connect", "execution": "tools", "request": "tools", "connect": "connect", "tools": "tools"}
     assert isinstance(given.value, dict)
     for name, value in given.value.items():
@@ -104,7 +104,7 @@ def _parse_amount(given: FieldValue) -> float | None:
     except (values.FlawError, OverflowError):
         value = given.value
         if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(_to_float(value)):
-            return _to_float(value)  # too many seconds may be a fair number of milliseconds
+            return _to_float(value)  # too long in seconds, but perhaps not in milliseconds
         return None
     return amount
 

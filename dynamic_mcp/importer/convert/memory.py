@@ -1,6 +1,6 @@
-"""What the last import read and wrote, for each output file: enough to tell who changed what since, and nothing more.
+"""What the last import read and wrote for each output: just enough to tell who has changed what since then.
 
-Values are kept as keyed hashes, so that no secret gets a second place.
+Values are kept as keyed hashes, so that secrets are not stored a second time.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ FORM = 1
 
 # the hashes of a value: a tree of them for an object, None for no value
 Fingerprint = Mapping[str, "Fingerprint"] | str | None
-Key = tuple[str, str, str, str]  # tool, scope, file, and the server's name there
+Key = tuple[str, str, str, str]  # tool, scope, file, and the server's name in it
 
 
 @dataclass(frozen=True)
 class Record:
-    """One server: the name that it has in the output, what its source said, and what was written of that."""
+    """One server: its name in the output, and fingerprints of what its source had and of what was written."""
 
     name: str
     source: Fingerprint
@@ -40,9 +40,9 @@ class Memory:
     salt: str
     records: dict[Key, Record] = field(default_factory=dict)
 
-    def was_on(self, found: ForeignServer) -> bool:
-        """Tell whether a server was imported, and its source had not switched it off then."""
-        record = self.records.get(key_of(found))
+    def was_on(self, server: ForeignServer) -> bool:
+        """Tell whether a server was enabled at its source when it was imported."""
+        record = self.records.get(key_of(server))
         return record is not None and isinstance(record.source, Mapping) and "enabled" not in record.source
 
     def fingerprint(self, value: object) -> Fingerprint:
@@ -55,20 +55,20 @@ class Memory:
         return hmac.new(self.salt.encode(), data, sha256).hexdigest()[:32]
 
 
-def key_of(found: ForeignServer) -> Key:
-    """Return where a server was found, as the key of its record."""
-    return (found.source.tool, found.source.scope.value, str(found.source.file), found.name)
+def key_of(server: ForeignServer) -> Key:
+    """Return the key of a server's record: where the server was found."""
+    return (server.source.tool, server.source.scope.value, str(server.source.file), server.name)
 
 
 class MemoryStore:
-    """The memories in one folder; `salt` keys those that are new."""
+    """The memories in one folder; `salt` keys the hashes of new ones."""
 
     def __init__(self, folder: Path, salt: str) -> None:
         self._folder = folder
         self._salt = salt
 
     def load(self, output: Path) -> Memory:
-        """Return what is remembered of an output; nothing where nothing is, or nothing that can be read."""
+        """Return the memory of an output; an empty one if there is none or it cannot be read."""
         try:
             document = json.loads(read_bytes(self.file_of(output)))
             records = {
@@ -80,15 +80,15 @@ class MemoryStore:
             }
             return Memory(str(document["salt"]), records) if document["form"] == FORM else Memory(self._salt)
         except (OSError, ValueError, KeyError, TypeError):
-            return Memory(self._salt)  # an import without a memory asks more, and loses nothing
+            return Memory(self._salt)  # an import without a memory asks more questions, but loses nothing
 
     def file_of(self, output: Path) -> Path:
-        """Return where an output's memory is kept."""
+        """Return the file with the memory of an output."""
         return self._folder / f"{sha256(os.fsencode(output.absolute())).hexdigest()[:40]}.json"
 
 
 def encode_memory(output: Path, memory: Memory) -> bytes:
-    """Return a memory in the form that it is kept in."""
+    """Return a memory as the bytes of its file."""
     servers = [
         {"from": list(key), "name": record.name, "read": record.source, "written": record.output}
         for key, record in memory.records.items()

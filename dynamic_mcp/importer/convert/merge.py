@@ -1,4 +1,4 @@
-"""Put what was found into the config that is there: each server once, by a name of its own, and no edit lost."""
+"""Merge foreign servers into an existing config: each server once, under a unique name, and no edit is lost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BRIDGE_FIELDS = ("url", "type", "headers", "command", "args", "env", "cwd")
 
 @dataclass(frozen=True)
 class Conflict:
-    """A server that both the user and its source changed, or that nobody knows the history of."""
+    """A server that was changed both here and at its source, or whose history is unknown."""
 
     server: ForeignServer
     name: str
@@ -34,22 +34,22 @@ class Conflict:
 
 @dataclass(frozen=True)
 class Rules:
-    """How to merge. `settle` decides a conflict, `describe` and `write` make of a new entry what is written of it.
+    """How to merge: `settle` decides conflicts, `describe` and `write` prepare a new entry for the output.
 
-    `values` are those of variables as far as they are known. `is_environment_settled` tells that the output's
-    settings say what programs get of the environment, so that a new entry does not.
+    `values` are the known values of variables. `is_environment_settled` tells that the output's settings already
+    decide what programs inherit, so that new entries do not.
     """
 
     home: str
     settle: Callable[[Conflict], Choice]
-    describe: Callable[[ForeignServer], Entry] = lambda found: found.entry
+    describe: Callable[[ForeignServer], Entry] = lambda server: server.entry
     write: Callable[[str, Entry, Entry | None], Entry] = lambda name, entry, mine: entry
     values: Mapping[str, str] = field(default_factory=dict, repr=False)
     is_environment_settled: bool = False
 
 
 class Merge:
-    """One import at work: the servers of the output, which grow, and the records of what was done."""
+    """One import at work: the servers of the output so far, and the records of what was done."""
 
     def __init__(self, servers: Mapping[str, Entry], memory: Memory, rules: Rules) -> None:
         self.servers = dict(servers)
@@ -58,151 +58,151 @@ class Merge:
         self._rules = rules
         self._old_records = dict(memory.records)
         self._identities: dict[str, Identity] = {}
-        self._names: dict[tuple[str, ...], list[str]] = {}  # by the key of their identity
+        self._names: dict[tuple[str, ...], list[str]] = {}  # by identity key
         for name, entry in servers.items():
             self._index(name, entry)
 
-    def take(self, found: ForeignServer) -> Item:
-        """Merge one server. The order of the calls decides: of several sources of one server the first counts."""
-        record = self._old_records.get(key_of(found))
-        name = self._find_entry(found, record)
+    def take(self, server: ForeignServer) -> Item:
+        """Merge one server. The order of calls matters: the first of several sources of one server counts."""
+        record = self._old_records.get(key_of(server))
+        name = self._find_entry(server, record)
         if name is None and record is not None:
-            return self._settle_removal(found, record)
+            return self._settle_removal(server, record)
         if name is None:
-            return self._add(found, self._make_name(found))
+            return self._add(server, self._make_name(server))
         mine = self.servers[name]
-        sides = Sides(mine, found.entry, self._rules.write(name, found.entry, mine))
+        sides = Sides(mine, server.entry, self._rules.write(name, server.entry, mine))
         merged = _with_my_environment(merge_three_way(sides, record, self.memory))
-        owner = self._first_source(name, found) if record is None else None
+        owner = self._first_source(name, server) if record is None else None
         if owner is not None:
-            return self._merge_duplicate(found, name, merged, sides, owner)
+            return self._merge_duplicate(server, name, merged, sides, owner)
         if merged.is_settled():
-            return self._update(found, name, merged.mine, sides)
-        return self._settle_conflict(found, name, merged, sides)
+            return self._update(server, name, merged.mine, sides)
+        return self._settle_conflict(server, name, merged, sides)
 
-    def has(self, found: ForeignServer) -> bool:
-        """Tell whether an earlier import brought this server, and the output still has it."""
-        record = self._old_records.get(key_of(found))
+    def has(self, server: ForeignServer) -> bool:
+        """Tell whether an earlier import added this server and the output still has it."""
+        record = self._old_records.get(key_of(server))
         return record is not None and record.name in self.servers
 
     def is_same_server(self, one: ForeignServer, other: ForeignServer) -> bool:
-        """Tell whether two servers run or reach the same in the same way."""
+        """Tell whether two servers run or reach the same with the same variables and headers."""
         is_same = identify(one.entry, self._rules.home).is_same(identify(other.entry, self._rules.home))
         return is_same and self._collect_conditions(one.entry) == self._collect_conditions(other.entry)
 
-    def _find_entry(self, found: ForeignServer, record: Record | None) -> str | None:
-        """Return the name of the entry that this server is."""
+    def _find_entry(self, server: ForeignServer, record: Record | None) -> str | None:
+        """Return the name of the output's entry for this server."""
         if record is not None and record.name in self.servers:
             return record.name
-        own = identify(found.entry, self._rules.home)
+        own = identify(server.entry, self._rules.home)
         same = [name for name in self._names.get(own.key, ()) if self._identities[name].is_same(own)]
-        same.sort(key=lambda name: name != found.name)
-        return next((name for name in same if self._is_same_entry(found, name)), None)
+        same.sort(key=lambda name: name != server.name)
+        return next((name for name in same if self._is_same_entry(server, name)), None)
 
-    def _is_same_entry(self, found: ForeignServer, name: str) -> bool:
-        """Tell whether two entries that run the same are one server: not if they work with other variables."""
+    def _is_same_entry(self, server: ForeignServer, name: str) -> bool:
+        """Tell whether an entry with the same identity is this server: its variables and headers must agree."""
         entry = self.servers[name]
-        own = key_of(found)
+        own = key_of(server)
         others = [key for key in self._source_keys(name) if key != own]
         if any(key[:3] == own[:3] for key in others):
-            return _comparable_fields(entry) == _comparable_fields(found.entry)
-        if not others and name == found.name:
-            return True  # a person wrote it: what differs is a conflict to settle
-        return self._collect_conditions(entry) == self._collect_conditions(found.entry) or self._has_equal_source(
-            found, others
+            return _comparable_fields(entry) == _comparable_fields(server.entry)
+        if not others and name == server.name:
+            return True  # a person wrote it: differences are conflicts to settle
+        return self._collect_conditions(entry) == self._collect_conditions(server.entry) or self._has_equal_source(
+            server, others
         )
 
     def _collect_conditions(self, entry: Entry) -> frozenset[tuple[str, str, str]]:
         return collect_conditions(entry, self._rules.home, self._rules.values)
 
-    def _has_equal_source(self, found: ForeignServer, others: Sequence[Key]) -> bool:
-        """Tell whether another source has the same variables, whatever a person made of them here."""
-        own = [self.memory.fingerprint(found.entry.get(key, NOTHING)) for key in _CONDITIONS]
+    def _has_equal_source(self, server: ForeignServer, others: Sequence[Key]) -> bool:
+        """Tell whether another source of the entry has the same variables, even if a person changed them here."""
+        own = [self.memory.fingerprint(server.entry.get(key, NOTHING)) for key in _CONDITIONS]
         reads = [self.memory.records[key].source for key in others]
         return any(isinstance(read, Mapping) and [read.get(key) for key in _CONDITIONS] == own for read in reads)
 
     def _source_keys(self, name: str) -> list[Key]:
         return [key for key, record in self.memory.records.items() if record.name == name]
 
-    def _first_source(self, name: str, found: ForeignServer) -> Key | None:
-        """Return the source that an entry came from first, if that is another one than this."""
-        return next((key for key in self._source_keys(name) if key != key_of(found)), None)
+    def _first_source(self, name: str, server: ForeignServer) -> Key | None:
+        """Return the source that first provided an entry, unless it is this one."""
+        return next((key for key in self._source_keys(name) if key != key_of(server)), None)
 
-    def _add(self, found: ForeignServer, name: str) -> Item:
-        theirs = self._rules.describe(found)
+    def _add(self, server: ForeignServer, name: str) -> Item:
+        theirs = self._rules.describe(server)
         if self._rules.is_environment_settled:
             theirs = inheritance.without_environment(theirs)
         entry = self._rules.write(name, theirs, None)
-        self._store(found, name, entry, Sides(NOTHING, found.entry, entry))
-        return Item(found, name, Action.NEW, None, entry, notices=found.notices)
+        self._store(server, name, entry, Sides(NOTHING, server.entry, entry))
+        return Item(server, name, Action.NEW, None, entry, notices=server.notices)
 
-    def _settle_removal(self, found: ForeignServer, record: Record) -> Item:
-        """Settle what the user took out of the output: it stays out unless its source has changed."""
-        if self.memory.fingerprint(found.entry) == record.source:
+    def _settle_removal(self, server: ForeignServer, record: Record) -> Item:
+        """Handle a server that the user removed from the output: it stays removed unless its source has changed."""
+        if self.memory.fingerprint(server.entry) == record.source:
             return Item(
-                found, record.name, Action.SKIP, reason="it was removed from the config after the last import"
+                server, record.name, Action.SKIP, reason="it was removed from the config after the last import"
             )
-        conflict = Conflict(found, record.name, ("the whole entry",), None, found.entry)
+        conflict = Conflict(server, record.name, ("the whole entry",), None, server.entry)
         choice = self._rules.settle(conflict)
         if choice is Choice.KEEP:
-            self._remember(found, record.name, Sides(NOTHING, found.entry, NOTHING), NOTHING)
-            return Item(found, record.name, Action.CONFLICT, conflicts=conflict.fields, choice=choice)
+            self._remember(server, record.name, Sides(NOTHING, server.entry, NOTHING), NOTHING)
+            return Item(server, record.name, Action.CONFLICT, conflicts=conflict.fields, choice=choice)
         return replace(
-            self._add(found, self._make_name(found)),
+            self._add(server, self._make_name(server)),
             action=Action.CONFLICT,
             conflicts=conflict.fields,
             choice=choice,
         )
 
-    def _update(self, found: ForeignServer, name: str, entry: object, sides: Sides) -> Item:
+    def _update(self, server: ForeignServer, name: str, entry: object, sides: Sides) -> Item:
         before = self.servers[name]
         assert isinstance(entry, Mapping)
-        self._store(found, name, entry, sides)
+        self._store(server, name, entry, sides)
         action = Action.SAME if entry == before else Action.UPDATE
-        return Item(found, name, action, self._old_servers.get(name), entry, notices=found.notices)
+        return Item(server, name, action, self._old_servers.get(name), entry, notices=server.notices)
 
     def _merge_duplicate(
-        self, found: ForeignServer, name: str, merged: MergeResult, sides: Sides, owner: Key
+        self, server: ForeignServer, name: str, merged: MergeResult, sides: Sides, owner: Key
     ) -> Item:
-        """Leave an entry that came from another source as that has it, and say where this one differs."""
+        """Keep an entry that came from another source, and add notices where this source differs."""
         entry = self.servers[name] if merged.conflicts else merged.mine
         assert isinstance(entry, Mapping)
         origin = f"{owner[0]} ({owner[1]})"
         reason = f"`{name}` keeps the value from {origin}, which differs"
-        differing = [keys for keys in merged.conflicts if keys[0] not in _equivalent_fields(entry, found.entry)]
-        notices = [_make_notice(found, shown(keys), reason) for keys in differing]
+        differing = [keys for keys in merged.conflicts if keys[0] not in _equivalent_fields(entry, server.entry)]
+        notices = [_make_notice(server, shown(keys), reason) for keys in differing]
         if not self._is_my_environment(name):
-            entry, remarks = _with_wider_environment(found, name, entry, owner[0])
+            entry, remarks = _with_wider_environment(server, name, entry, owner[0])
             notices += remarks
-        self._store(found, name, entry, sides)
+        self._store(server, name, entry, sides)
         before = self._old_servers.get(name)
         action = Action.SAME if entry == (before or entry) else Action.UPDATE
         same = f"is `{name}` from {origin}"
-        return Item(found, name, action, before, entry, same, notices=(*found.notices, *notices))
+        return Item(server, name, action, before, entry, same, notices=(*server.notices, *notices))
 
     def _is_my_environment(self, name: str) -> bool:
-        """Tell whether a person has chosen what the program gets of the environment."""
+        """Tell whether a person has chosen what the program inherits."""
         mine = self.memory.fingerprint(self.servers[name].get(inheritance.FIELD, NOTHING))
         written = [self.memory.records[key].output for key in self._source_keys(name)]
         return all(not isinstance(each, Mapping) or each.get(inheritance.FIELD) != mine for each in written)
 
-    def _settle_conflict(self, found: ForeignServer, name: str, merged: MergeResult, sides: Sides) -> Item:
+    def _settle_conflict(self, server: ForeignServer, name: str, merged: MergeResult, sides: Sides) -> Item:
         assert isinstance(merged.mine, Mapping)
         assert isinstance(merged.theirs, Mapping)
         fields = tuple(shown(keys) for keys in merged.conflicts)
-        choice = self._rules.settle(Conflict(found, name, fields, merged.mine, merged.theirs))
+        choice = self._rules.settle(Conflict(server, name, fields, merged.mine, merged.theirs))
         if choice is Choice.RENAME:
-            renamed = self._add(found, self._make_name(found))
+            renamed = self._add(server, self._make_name(server))
             return replace(renamed, action=Action.CONFLICT, conflicts=fields, choice=choice)
         entry = merged.theirs if choice is Choice.REPLACE else merged.mine
-        self._store(found, name, entry, sides)
+        self._store(server, name, entry, sides)
         before = self._old_servers.get(name)
-        return Item(found, name, Action.CONFLICT, before, entry, "", fields, choice, found.notices)
+        return Item(server, name, Action.CONFLICT, before, entry, "", fields, choice, server.notices)
 
-    def _store(self, found: ForeignServer, name: str, entry: Entry, sides: Sides) -> None:
+    def _store(self, server: ForeignServer, name: str, entry: Entry, sides: Sides) -> None:
         self.servers[name] = entry
         self._index(name, entry)
-        self._remember(found, name, sides, entry)
+        self._remember(server, name, sides, entry)
 
     def _index(self, name: str, entry: Entry) -> None:
         if name in self._identities:
@@ -210,23 +210,23 @@ class Merge:
         self._identities[name] = identify(entry, self._rules.home)
         self._names.setdefault(self._identities[name].key, []).append(name)
 
-    def _remember(self, found: ForeignServer, name: str, sides: Sides, entry: object) -> None:
-        key = key_of(found)
+    def _remember(self, server: ForeignServer, name: str, sides: Sides, entry: object) -> None:
+        key = key_of(server)
         before = self._old_records[key].output if key in self._old_records else None
         written = update_fingerprint(entry, sides, before, self.memory)
-        self.memory.records[key] = Record(name, self.memory.fingerprint(found.entry), written)
+        self.memory.records[key] = Record(name, self.memory.fingerprint(server.entry), written)
 
-    def _make_name(self, found: ForeignServer) -> str:
-        plain = _to_usable_name(found.name)
-        of_tool = f"{plain[: NAME_LENGTH - len(found.source.tool) - 1]}-{found.source.tool}"
+    def _make_name(self, server: ForeignServer) -> str:
+        plain = _to_usable_name(server.name)
+        of_tool = f"{plain[: NAME_LENGTH - len(server.source.tool) - 1]}-{server.source.tool}"
         candidates = [plain, of_tool]
         candidates += [f"{of_tool[: NAME_LENGTH - 6]}-{number}" for number in range(2, len(self.servers) + 3)]
         return next(name for name in candidates if name not in self.servers)
 
 
 def describe_vanished(memory: Memory, readings: Sequence[Reading], servers: Mapping[str, Entry]) -> list[str]:
-    """What was imported from these files once and is not in them any more, but still in the output."""
-    still = {key_of(found) for reading in readings for found in reading.servers}
+    """Return a remark for each server that is no longer in its source but still in the output."""
+    still = {key_of(server) for reading in readings for server in reading.servers}
     sources = [reading.source for reading in readings if not reading.error]
     read = {(source.tool, source.scope.value, str(source.file)) for source in sources}
     return [
@@ -237,7 +237,7 @@ def describe_vanished(memory: Memory, readings: Sequence[Reading], servers: Mapp
 
 
 def _to_usable_name(name: str) -> str:
-    """The name as our config takes it."""
+    """Return the name in a form that our config accepts."""
     printable = "".join(character if character.isprintable() else "-" for character in name).strip()
     return printable[:NAME_LENGTH].strip() or "server"
 
@@ -247,12 +247,12 @@ def _comparable_fields(entry: Entry) -> dict[str, object]:
 
 
 def _equivalent_fields(entry: Entry, other: Entry) -> tuple[str, ...]:
-    """Return the fields that say the same of one server in two ways: a URL, or the bridge to it."""
+    """Return the fields that may differ between two forms of one server, as a URL and the bridge to it."""
     return _BRIDGE_FIELDS if ("url" in entry) != ("url" in other) else ("url",)
 
 
 def _with_my_environment(merged: MergeResult) -> MergeResult:
-    """Return the same with a person's choice of an environment, which no tool changes."""
+    """Return the result with the environment that a person chose, which no tool overrides."""
     conflicts = tuple(keys for keys in merged.conflicts if keys != (inheritance.FIELD,))
     if len(conflicts) == len(merged.conflicts):
         return merged
@@ -261,21 +261,21 @@ def _with_my_environment(merged: MergeResult) -> MergeResult:
     return MergeResult(merged.mine, inheritance.with_choice_of(merged.theirs, merged.mine), conflicts)
 
 
-def _with_wider_environment(found: ForeignServer, name: str, entry: Entry, owner: str) -> tuple[Entry, list[Notice]]:
-    """Return the entry with the wider environment: its own, or that of the same server of another tool."""
-    tool = found.source.tool
-    if "url" in entry or "url" in found.entry:
+def _with_wider_environment(server: ForeignServer, name: str, entry: Entry, owner: str) -> tuple[Entry, list[Notice]]:
+    """Return the entry with the wider environment: its own, or the one of the same server elsewhere."""
+    tool = server.source.tool
+    if "url" in entry or "url" in server.entry:
         return entry, []
-    if inheritance.is_wider(found.entry, entry):
-        entry, wider, narrower = inheritance.with_choice_of(entry, found.entry), tool, owner
-    elif inheritance.is_wider(entry, found.entry):
+    if inheritance.is_wider(server.entry, entry):
+        entry, wider, narrower = inheritance.with_choice_of(entry, server.entry), tool, owner
+    elif inheritance.is_wider(entry, server.entry):
         wider, narrower = owner, tool
     else:
         return entry, []
     reason = f"`{name}` gets the environment that {wider} passes on, which is more than {narrower} passes on"
-    return entry, [_make_notice(found, inheritance.FIELD, reason)]
+    return entry, [_make_notice(server, inheritance.FIELD, reason)]
 
 
-def _make_notice(found: ForeignServer, field: str, reason: str) -> Notice:
-    source = found.source
-    return Notice(f"{source.tool}/{source.scope.value}/{found.name}.{field}", reason)
+def _make_notice(server: ForeignServer, field: str, reason: str) -> Notice:
+    source = server.source
+    return Notice(f"{source.tool}/{source.scope.value}/{server.name}.{field}", reason)

@@ -1,4 +1,4 @@
-"""Names of servers: what is legal in our config, and whether a server is dynamic-mcp itself."""
+"""Names of servers: which are valid in our config, and whether a server is dynamic-mcp itself."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OTHER_OPTIONS = frozenset(
 
 
 def legalize(name: str, taken: Container[str]) -> tuple[str, str]:
-    """A name that our config takes and that is not taken, and what is to be said where it is odd or not the given."""
+    """Return a valid name that is not taken, and a remark if it is unusual or differs from the given one."""
     made = "".join(mark if mark.isprintable() else " " for mark in name)
     made = made.strip() if made != name else made
     if not made.strip():
@@ -49,7 +49,7 @@ def derive_names(urls: Sequence[str]) -> list[str]:
 
 
 def make_unique(name: str, taken: Container[str]) -> str:
-    """Return the name, with a number behind it where it is taken."""
+    """Return the name, with a number appended if it is taken."""
     number, made = 2, name
     while made in taken:
         suffix = f"-{number}"
@@ -58,7 +58,7 @@ def make_unique(name: str, taken: Container[str]) -> str:
 
 
 def is_ours(name: str, command: str | None, args: Sequence[str], url: str | None) -> bool:
-    """Whether a server is dynamic-mcp: by its name, or by the program that is started, directly or by a launcher."""
+    """Tell whether a server is dynamic-mcp, by its name or by the program that it or its launcher starts."""
     if name.strip().lower() in _OURS:
         return True
     return url is None and command is not None and _starts_dynamic_mcp([command, *args])
@@ -73,7 +73,7 @@ def _host(url: str) -> str:
 
 
 def _path_words(url: str) -> list[str]:
-    """Return the words of a URL's path; a part with a digit in it may be a key, and a name is shown everywhere."""
+    """Return the words of a URL's path, without parts that may be keys: names are shown everywhere."""
     try:
         parts = urlsplit(url).path.split("/")
     except ValueError:
@@ -95,12 +95,12 @@ def _starts_dynamic_mcp(words: Sequence[str]) -> bool:
 
 
 def _parse_launcher(words: Sequence[str]) -> tuple[str, Sequence[str]]:
-    """The package that options name, and the words from the program on."""
+    """Return the package that the options name, and the words from the program on."""
     i = 0
     while i < len(words):
         word = words[i]
         option, _, value = word.partition("=")
-        if option == "-c":  # a line for a shell
+        if option == "-c":  # a command line for a shell
             return "", words[i + 1].split() if i + 1 < len(words) else ()
         if option in _NAMING_OPTIONS and word.startswith("-"):
             i += 0 if value else 1
@@ -116,7 +116,7 @@ def _parse_launcher(words: Sequence[str]) -> tuple[str, Sequence[str]]:
 
 
 def _program_name(word: str) -> str:
-    if word.startswith("@"):  # somebody else's package of that name
+    if word.startswith("@"):  # another publisher's package of that name
         return ""
     match = _PROGRAM.fullmatch(re.split(r"[/\\]", word.strip())[-1])
     return match["name"].lower() if match else ""

@@ -15,7 +15,7 @@ from dynamic_mcp.importer.model import ForeignServer, Notice, Reading
 
 
 class Action(StrEnum):
-    """What becomes of a server that was found."""
+    """What the import does with a server."""
 
     NEW = "new"
     SAME = "same"
@@ -25,7 +25,7 @@ class Action(StrEnum):
 
 
 class Choice(StrEnum):
-    """Whose side a conflict is settled for; RENAME keeps both."""
+    """How a conflict is settled; RENAME keeps both sides."""
 
     KEEP = "keep"
     REPLACE = "replace"
@@ -34,10 +34,10 @@ class Choice(StrEnum):
 
 @dataclass(frozen=True)
 class Item:
-    """One server that was found: the name and the entry that it has in the output afterwards, if it has one.
+    """One foreign server, and the name and entry that it gets in the output, if any.
 
-    `reason` says why it is skipped, and `is_flawed` that it is because our config cannot take it. `conflicts` are
-    the fields that both sides changed, and `choice` is what was decided about them.
+    `reason` tells why it is skipped; `is_flawed` if our config does not accept it. `conflicts` are the fields that
+    both sides changed, and `choice` is the decision about them.
     """
 
     server: ForeignServer
@@ -53,12 +53,12 @@ class Item:
 
     @property
     def is_changed(self) -> bool:
-        """Tell whether the output is another afterwards."""
+        """Tell whether the import changes this entry of the output."""
         return self.entry is not None and self.entry != self.before
 
     @property
     def warnings(self) -> tuple[Notice, ...]:
-        """Everything that a person should know, with the secrets in plain text."""
+        """All notices about the server, including secrets in plain text."""
         source = self.server.source
         where = f"{source.tool}/{source.scope.value}/{make_printable(self.server.name)}"
         reason = "looks like a secret in plain text"
@@ -74,8 +74,8 @@ class Item:
 class Plan:
     """A whole import: the output's text before and after, and what is remembered of it.
 
-    `before` is None where there is no output yet, and `servers` are all that it has afterwards. `variables` go to the
-    env file, which is None where nothing does.
+    `before` is None if there is no output yet; `servers` are all servers of the output afterwards. `variables` go to
+    the env file, which is None if there are none.
     """
 
     output: Path
@@ -96,14 +96,14 @@ class Plan:
 
     @property
     def warnings(self) -> tuple[Notice, ...]:
-        """Everything that a person should know, once."""
+        """All notices, each once."""
         of_files = [notice for reading in self.readings for notice in reading.notices]
         of_servers = [notice for item in self.items for notice in item.warnings]
         return tuple(dict.fromkeys([*of_files, *of_servers]))
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """The files that gave nothing, and why."""
+        """The files that could not be read, and why."""
         return tuple(f"{each.source.file}: {masked_text(each.error)}" for each in self.readings if each.error)
 
     @property
@@ -116,7 +116,7 @@ class Plan:
         return {name: list(dict.fromkeys(servers)) for name, servers in wanted.items()}
 
     def find_secrets(self) -> dict[str, list[str]]:
-        """The fields with a secret in plain text, by server, in what this import has written or would write."""
+        """Return the fields with a secret in plain text, by server, in the entries of this import."""
         found: dict[str, list[str]] = {}
         for item in self.items:
             for secret in secrets(item.entry) if item.entry is not None else ():
@@ -128,7 +128,7 @@ class Plan:
         return any(secrets(entry) for entry in self.servers.values())
 
     def diff(self) -> Iterator[str]:
-        """The lines of the difference to the output as it is, with secrets hidden."""
+        """Yield the lines of the difference to the current output, with secrets masked."""
         if not self.is_changed:
             return iter(())
         hiding = Hiding()
@@ -142,7 +142,7 @@ class Plan:
         return (hiding.hidden(line) for line in lines)
 
     def to_json(self) -> dict[str, object]:
-        """The plan as JSON, with secrets hidden."""
+        """Return the plan as JSON, with secrets masked."""
         return {
             "output": str(self.output),
             "changed": self.is_changed,
@@ -156,7 +156,7 @@ class Plan:
 
 
 def count_actions(items: Sequence[Item]) -> dict[Action, int]:
-    """How many servers each action has."""
+    """Count the servers of each action."""
     return {action: sum(item.action is action for item in items) for action in Action}
 
 

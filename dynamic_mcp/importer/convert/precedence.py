@@ -1,4 +1,4 @@
-"""Which servers a tool does not start, since it has another one of the same name in a scope that counts more."""
+"""Which servers a tool does not start because a scope that takes precedence has one of the same name."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ _BEFORE = {Scope.LOCAL: 0, Scope.PROJECT: 1, Scope.USER: 2}
 def find_shadowed(
     readings: Sequence[Reading], counts: Callable[[ForeignServer], bool]
 ) -> Mapping[Key, ForeignServer]:
-    """Return the server that each shadowed one gives way to; only those that `counts` holds for shadow others.
+    """Return the server that shadows each shadowed one; only servers that `counts` accepts shadow others.
 
-    What is local comes before what is the project's, and that before what is the user's, as in every tool that has
-    them. Files of one scope shadow nothing of each other: they may be of several editors or profiles.
+    Local servers take precedence over the project's, and those over the user's, as in every tool that has these
+    scopes. Files of one scope do not shadow each other: they may belong to several editors or profiles.
     """
     candidates = [
-        found
+        server
         for reading in readings
         if not reading.is_borrowed and reading.source.tool != "file"
-        for found in reading.servers
+        for server in reading.servers
     ]
     first: dict[tuple[str, str], ForeignServer] = {}
-    for found in sorted(candidates, key=_rank):
-        name = (found.source.tool, found.name)
-        if name not in first and counts(found):
-            first[name] = found
-    winners = ((found, first.get((found.source.tool, found.name))) for found in candidates)
-    return {key_of(found): winner for found, winner in winners if winner and _rank(winner) < _rank(found)}
+    for server in sorted(candidates, key=_rank):
+        name = (server.source.tool, server.name)
+        if name not in first and counts(server):
+            first[name] = server
+    winners = ((server, first.get((server.source.tool, server.name))) for server in candidates)
+    return {key_of(server): winner for server, winner in winners if winner and _rank(winner) < _rank(server)}
 
 
-def _rank(found: ForeignServer) -> int:
-    return _BEFORE[found.source.scope]
+def _rank(server: ForeignServer) -> int:
+    return _BEFORE[server.source.scope]

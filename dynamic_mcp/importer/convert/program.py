@@ -1,4 +1,4 @@
-"""The part of an entry that is about a program: command, arguments, environment, directory."""
+"""The fields of a server that is a program: command, arguments, environment, directory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHELLS = frozenset(("sh", "bash", "zsh", "fish", "dash", "cmd", "powershell", "
 
 
 def convert_program(draft: Draft, command: FieldValue) -> dict[str, object]:
-    """The fields of an entry that starts a program. Raises UnusableError."""
+    """Return the fields of an entry that starts a program. Raises UnusableError."""
     words = _command_words(draft, command)
     entry: dict[str, object] = {"command": _convert_command(draft, words[0])}
     args = [*words[1:], *_read_arguments(draft)]
@@ -33,14 +33,14 @@ def convert_program(draft: Draft, command: FieldValue) -> dict[str, object]:
 
 
 def split_command_line(text: str, *, is_windows: bool) -> list[str]:
-    """The words of a command line. Raises ValueError where a quote is not closed."""
+    """Split a command line into words. Raises ValueError if a quote is not closed."""
     if not is_windows and not _WINDOWS_PATH.search(text):
         return shlex.split(text)
     return [re.sub(r'^(["\'])(.*)\1$', r"\2", word) for word in shlex.split(text, posix=False)]
 
 
 def read_plain_words(draft: Draft, command: FieldValue) -> list[str]:
-    """Command and arguments as they stand in the file, as far as they are texts; nothing is noted."""
+    """Return the command and the arguments that are texts, without adding notices."""
     value = command.value
     if isinstance(value, dict):
         value = [value.get("path", value.get("command")), *_as_list(value.get("args"))]
@@ -54,7 +54,7 @@ def _as_list(value: object) -> list[object]:
 
 
 def _command_words(draft: Draft, command: FieldValue) -> list[tuple[str, object]]:
-    """The command and those of its arguments that stand in the same field, each with its place."""
+    """Return the command and the arguments in the same field, each with its place."""
     value = command.value
     if isinstance(value, dict):  # Zed's old form
         return _object_words(draft, command.name, value)
@@ -80,7 +80,7 @@ def _object_words(draft: Draft, name: str, value: Mapping[str, object]) -> list[
 
 
 def _separate(draft: Draft, name: str, text: str) -> list[str]:
-    """The words of a command that may be a whole command line, as far as nothing says that it is one path."""
+    """Split a command that may be a whole command line, unless it is evidently one path."""
     is_windows = draft.context.machine.platform == "win32"
     if not re.search(r"\s", text.strip()) or draft.choose(Field.ARGS) or _is_path(text, is_windows=is_windows):
         return [text]
@@ -97,7 +97,7 @@ def _is_path(text: str, *, is_windows: bool) -> bool:
     if _WINDOWS_PROGRAM.fullmatch(text) or re.fullmatch(r"/.*\.app/[^-]*", text):
         return True
     if is_windows and text.startswith(("\\\\", "//")):
-        return False  # to look would mean to log in to that machine
+        return False  # looking at the file would log in to that machine
     try:
         return text.startswith("/") and Path(text).is_file()
     except (OSError, ValueError):
@@ -183,7 +183,7 @@ def _set_variable(draft: Draft, env: dict[str, str], field: str, name: str, valu
 
 
 def _read_names(draft: Draft, given: FieldValue) -> list[str]:
-    """Names of variables to pass on, as texts or as objects with a `name`."""
+    """Return the names of variables to pass on, given as texts or as objects with a `name`."""
     names: list[str] = []
     for i, each in enumerate(_as_list(given.value)):
         name = each.get("name") if isinstance(each, dict) else each
@@ -218,7 +218,7 @@ def _convert_paths(draft: Draft) -> dict[str, object]:
 
 
 def is_relative(path: str) -> bool:
-    """Tell whether a path of an entry starts at the config that it is in."""
+    """Tell whether a path is relative to the config that it is in."""
     return not re.match(r"[/\\~]|[A-Za-z]:|\$\{|%", path)
 
 

@@ -1,4 +1,4 @@
-"""The part of an entry that is about a server elsewhere: address, headers, login."""
+"""The fields of a remote server: address, headers, login."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UNSUPPORTED = {
 
 
 def convert_remote(draft: Draft, address: FieldValue, kind_of: str | None) -> dict[str, object]:
-    """The fields of an entry that reaches a server: `kind_of` is `http`, `sse` or not known. Raises UnusableError."""
+    """Return the fields of a remote entry; `kind_of` is `http`, `sse` or None. Raises UnusableError."""
     url = _convert_url(draft, address)
     entry: dict[str, object] = {}
     if found := kind_of or _guess_type(draft, address, url):
@@ -94,7 +94,7 @@ def _set_header(draft: Draft, headers: dict[str, str], field: str, name: str, te
 
 
 def _authorize(draft: Draft, headers: dict[str, str]) -> None:
-    """A bearer token that has a field of its own."""
+    """Add the `Authorization` header for a bearer token that has its own field."""
     token, field = None, ""
     if given := draft.choose(Field.BEARER_FROM_ENV):
         field = given.name
@@ -125,7 +125,7 @@ def _convert_oauth(draft: Draft) -> dict[str, object]:
                 _add_oauth_object(draft, oauth, given.name, given.value)
             case False:
                 draft.note(given.name, "disables logins; it has no counterpart here and is left out")
-            case None | True | "oauth" | "bearer" | "none" | "":  # whether there is a login is found out
+            case None | True | "oauth" | "bearer" | "none" | "":  # whether a login is needed is found out at run time
                 pass
             case _:
                 draft.note(given.name, "has no counterpart here and is left out")

@@ -1,4 +1,4 @@
-"""Who changed what since the last import, field by field: what one side alone changed is taken, no edit is lost."""
+"""Find out field by field who has changed what since the last import: one-sided changes apply, no edit is lost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Sides:
 
 @dataclass(frozen=True)
 class MergeResult:
-    """What becomes of a value: with my side or with theirs where both changed it, and where that is."""
+    """A merged value, with my side or theirs where both changed it, and the paths of those conflicts."""
 
     mine: object
     theirs: object
@@ -33,7 +33,7 @@ class MergeResult:
 
 
 def merge_three_way(sides: Sides, record: Record | None, memory: Memory) -> MergeResult:
-    """Merge one server. Without a record nobody knows who changed what, so that every difference is a conflict."""
+    """Merge one server. Without a record it is unknown who changed what, so every difference is a conflict."""
     known = record or Record("", None, None)
     return _merge_value(sides, known.source, known.output, memory, (), is_known=record is not None)
 
@@ -86,7 +86,7 @@ def _merge_object(
 
 
 def _or_nothing(value: dict[str, object], sides: Sides) -> object:
-    # an object whose last field is gone goes too, unless somebody wrote it down empty
+    # an object without any field left is removed, unless it was written as an empty object
     return value if value or {} in (sides.mine, sides.theirs) else NOTHING
 
 

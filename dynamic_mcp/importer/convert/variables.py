@@ -1,6 +1,6 @@
-"""Every tool's way to write a variable, brought into ours: `${VAR}` and `${VAR:-default}`.
+"""Convert every tool's variable syntax into ours: `${VAR}` and `${VAR:-default}`.
 
-What a tool does not expand is literal text, and stays so: our `${` is escaped. Commands in values are never run.
+What a tool does not expand stays literal text: our `${` is escaped. Commands in values are never run.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _TAKEN = frozenset(
 
 @dataclass(frozen=True)
 class Input:
-    """Something that a tool asks its user for."""
+    """A value that a tool prompts its user for."""
 
     id: str
     is_secret: bool = False
@@ -58,10 +58,10 @@ class Input:
 
 @dataclass(frozen=True)
 class Scene:
-    """What a reference in one server may refer to.
+    """What the references in one server may refer to.
 
-    `own` are the variables that the server itself is given. `is_unset_empty` tells whether the tool makes nothing of
-    a variable that is not set, instead of leaving the reference as it is.
+    `own` are the variables that the server itself is given. `is_unset_empty` tells whether the tool replaces an unset
+    variable by an empty text instead of leaving the reference as it is.
     """
 
     machine: Machine
@@ -75,7 +75,7 @@ class Scene:
 
 @dataclass(frozen=True)
 class ConvertedText:
-    """A text in our syntax, what is to be said about it, and the variables that the tool itself used to fill in."""
+    """A text in our syntax, the remarks about it, and the variables that the tool itself used to fill in."""
 
     text: str
     remarks: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ class ConvertedText:
 
 
 def to_variable_name(*words: str) -> str:
-    """A name for a variable, made of words: `gh-token` is `GH_TOKEN`. Never the name of one that a system uses."""
+    """Make a variable's name of words: `gh-token` is `GH_TOKEN`. Names that systems use are avoided."""
     spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", "_".join(words))
     name = _NO_VARIABLE.sub("_", spaced).strip("_").upper()
     if not name:
@@ -94,21 +94,21 @@ def to_variable_name(*words: str) -> str:
 
 
 def escape(text: str) -> str:
-    """Literal text in our syntax."""
+    """Return literal text in our syntax."""
     return text.replace("${", "$${")
 
 
 def convert_text(
     text: str, syntax: Iterable[Syntax], scene: Scene, *, field: str, env_name: str = ""
 ) -> ConvertedText:
-    """`text` of a tool with this syntax, in ours; `env_name` where the text is the value of a variable."""
+    """Convert a tool's text into our syntax; `env_name` if the text is the value of a variable."""
     if not any(mark in text for mark in "${%!"):
         return ConvertedText(text)
-    return _Conversion(frozenset(syntax), scene, field, env_name).converted(text)
+    return _Conversion(frozenset(syntax), scene, field, env_name).convert(text)
 
 
 class _Conversion:
-    """One text on its way; `pieces` are literal texts and, as tuples, references."""
+    """One text during its conversion; `pieces` are literal texts and, as tuples, references."""
 
     def __init__(self, syntax: frozenset[Syntax], scene: Scene, field: str, env_name: str) -> None:
         self._syntax = syntax
@@ -120,7 +120,7 @@ class _Conversion:
         self._remarks: list[str] = []
         self._exports: list[str] = []
 
-    def converted(self, text: str) -> ConvertedText:
+    def convert(self, text: str) -> ConvertedText:
         if Syntax.BANG in self._syntax and text.startswith("!") and len(text) > 1:
             self._is_whole = True
             self._add_command(text)
@@ -149,7 +149,7 @@ class _Conversion:
             case Syntax.DEFAULT:
                 self._add_variable(content, match["default"])
             case Syntax.LENIENT if content in self._scene.own and not self._env_name:
-                self._add_literal(match[0])  # the program fills it in itself, as mcp-remote does
+                self._add_literal(match[0])  # the program expands it itself, as mcp-remote does
             case Syntax.ENV:
                 self._add_variable(content, match["env_default"])
             case Syntax.DASH:
@@ -182,7 +182,7 @@ class _Conversion:
             self._add_reference(name, default)
 
     def _doubtful_default(self, name: str, match: re.Match[str]) -> str | None:
-        """Return `$name` as the default of what may be no reference at all, as in `pa$$word`."""
+        """Return `$name` as the default of something that may not be a reference, as in `pa$$word`."""
         is_doubtful = name.upper() != name or match.string[: match.start()].endswith("$")
         return f"${name}" if is_doubtful and not self._scene.is_unset_empty else None
 
@@ -192,7 +192,7 @@ class _Conversion:
         self._pieces.append((f"${{{name}}}" if default is None else f"${{{name}:-{default}}}",))
 
     def _ask_user(self, name: str, reason: str, default: str | None = None) -> None:
-        """Something that only the tool could fill in: a variable for it, which the user has to set."""
+        """Add a variable that the user has to set, for something that only the tool could fill in."""
         chosen = to_variable_name(name) if name else self._fallback_name()
         if self._is_whole and self._env_name:
             chosen = to_variable_name(self._env_name)
@@ -201,7 +201,7 @@ class _Conversion:
         self._add_reference(chosen, default)
 
     def _fallback_name(self) -> str:
-        """A name made of where the text is: tool, server and the last part of the field."""
+        """Return a name made of tool, server and the last part of the field."""
         words = (self._scene.tool, self._scene.server, self._field.rpartition(".")[2])
         return to_variable_name(*words[1:] if words[0] == "file" else words)
 
@@ -250,7 +250,7 @@ class _Conversion:
             if isinstance(piece, str):
                 made += escape(piece)
             else:
-                # `$` before a reference would escape it, and can only be written as the default of a variable
+                # `$` before a reference would escape it, so it is written as the default of a variable
                 text = made.rstrip("$")
                 dollars = made[len(text) :]
                 made = text + (f"${{DOLLAR:-{dollars}}}" if dollars else "") + piece[0]

@@ -1,4 +1,4 @@
-"""The env file that holds the secrets of a config, which then refers to them: `TOKEN='…'` here, `${TOKEN}` there."""
+"""The env file that holds the secrets of a config: `TOKEN='…'` in the file, `${TOKEN}` in the config."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REFERENCE = re.compile(r"(?<!\$)\$\{([A-Za-z_][A-Za-z0-9_]*)")
 
 
 class Vault:
-    """One env file and the variables that are moved into it; a variable is one server's, so that each can change."""
+    """One env file and the variables that are moved into it; no two servers share a variable."""
 
     def __init__(self, document: Mapping[str, object], output: Path, home: str) -> None:
         self.configured_name = _configured_name(document)
@@ -28,32 +28,32 @@ class Vault:
         self.values: MutableMapping[str, str] = ChainMap(self._moves, self._variables_before)
 
     def move(self, server: str, entry: Mapping[str, object], mine: Mapping[str, object] | None) -> dict[str, object]:
-        """Return the entry with references in the place of its secrets; those that `mine` has are used again."""
+        """Return the entry with its secrets replaced by references; references that `mine` already has are reused."""
         parts: list[tuple[Secret, str]] = []
         for secret in secrets(entry):
             name = self._reuse_variable(secret, entry, mine) or self._new_variable(
                 secret, server, text_at(entry, secret.path)
             )
-            # the values of the file are not expanded, so that they need no escape
+            # values in the file are not expanded, so they need no escape
             self._moves[name] = secret.value.replace("$${", "${")
             parts.append((secret, f"${{{name}}}"))
         return rewritten(entry, parts)
 
     def changed_variables(self, servers: Mapping[str, object]) -> dict[str, str]:
-        """Return what is to be written: the variables that were moved and that the servers refer to."""
+        """Return the variables to write: those that were moved and that the servers refer to."""
         names = set(_REFERENCE.findall(json.dumps(list(servers.values()), ensure_ascii=False)))
         changed = {name: value for name, value in self._moves.items() if self._variables_before.get(name) != value}
         return {name: value for name, value in changed.items() if name in names}
 
     def _reuse_variable(self, secret: Secret, entry: Mapping[str, object], mine: Mapping[str, object] | None) -> str:
-        """Return the variable that stands at this place already."""
+        """Return the variable that is already at this place, or an empty text."""
         references = _REFERENCE.findall(text_at(mine, secret.path)) if mine is not None else []
         moved = [str(name) for name in references if name in self._variables_before]
         here = [each for each in secrets(entry) if each.path == secret.path]
         return moved[here.index(secret)] if len(moved) == len(here) else ""
 
     def _new_variable(self, secret: Secret, server: str, text: str) -> str:
-        """Return a name that nothing has; not one that the text refers to, which would be its own default."""
+        """Return an unused name; not one that the text refers to, since it would be its own default."""
         taken = {*self._variables_before, *self._moves, *_REFERENCE.findall(text)}
         own = _to_variable(f"{server}_{secret.name}")
         plain = [_to_variable(secret.name)] if secret.path == ("env", secret.name) else []
@@ -62,7 +62,7 @@ class Vault:
 
 
 def set_variables(text: str, variables: Mapping[str, str]) -> str:
-    """Return the text of an env file with these variables in it; the other lines stay."""
+    """Return the text of an env file with these variables set; other lines stay as they are."""
     from dotenv.parser import parse_stream
 
     lines = {name: f"{name}={_quote(value)}\n" for name, value in variables.items()}

@@ -1,1 +1,1 @@
-"""Reading and editing foreign files: languages, what a tool's servers look like in them, whose a file is."""
+"""Read and edit foreign files: their languages, the shape of a tool's servers, and which tool a file belongs to."""

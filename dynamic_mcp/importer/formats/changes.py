@@ -1,4 +1,4 @@
-"""Changes of foreign files as values: what was there before and after, so that each can be taken back."""
+"""Changes of foreign files as values: the state before and after, so that each change can be undone."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dynamic_mcp.config.keys import Keys
 
 @dataclass(frozen=True)
 class Edit:
-    """One value that was put in, replaced or taken out; NOTHING stands for no value.
+    """One value that was added, replaced or removed; NOTHING stands for no value.
 
-    An entry that `is_ours` goes even if somebody has changed it since. `order` are the keys of the object that the
-    value was taken out of, so that it can go back among its neighbours.
+    An entry that `is_ours` is removed on undo even if somebody has changed it since. `order` are the keys of the
+    object that the value was removed from, so that it can return to its place.
     """
 
     path: Keys
@@ -25,9 +25,9 @@ class Edit:
 
 @dataclass(frozen=True)
 class Change:
-    """One file's bytes before and after, None for no file, and the edits that made the difference.
+    """One file's bytes before and after, None for no file, and the edits in between.
 
-    A file that `is_silent` is a part of our own state, which nobody needs to hear of.
+    A file that `is_silent` belongs to our own state and is not mentioned to users.
     """
 
     file: Path

@@ -29,7 +29,7 @@ _UNREAD = "is not on a line of its own; scripts are never run, so it is not read
 
 
 def loads(text: str) -> tuple[dict[str, object], tuple[tuple[str, str], ...]]:
-    """The servers of a script in the shape of `crush.json`, and the places that may define more, with the reason."""
+    """Return the servers of a script in the shape of `crush.json`, and remarks about lines that were not read."""
     servers: dict[str, object] = {}
     unread: list[tuple[str, str]] = []
     joined = re.sub(r"\\\r?\n", " ", text)
@@ -47,7 +47,7 @@ def _split_words(line: str) -> list[str]:
         return []
     try:
         return shlex.split(line, comments=True)
-    except ValueError:  # a quote that another line closes
+    except ValueError:  # a quote that is closed on another line
         return []
 
 
@@ -72,7 +72,7 @@ def _parse_server(words: list[str]) -> dict[str, object]:
 
 
 def _take(waiting: list[str], most: int | None = None) -> list[str]:
-    """Takes the words up to the next option that Crush has, and at most so many."""
+    """Remove and return the words up to the next option of Crush, at most `most` of them."""
     taken: list[str] = []
     while waiting and waiting[0] not in _OPTIONS and (most is None or len(taken) < most):
         taken.append(waiting.pop(0))

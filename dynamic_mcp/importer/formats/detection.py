@@ -1,4 +1,4 @@
-"""Whose a file is that was named without its tool: by where it is, by what it is called, by what it holds."""
+"""Detect which tool a file belongs to, by its location, its name and its content."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _SIGNS = (
 
 
 def detect_adapter(file: Path, document: object, adapters: Sequence[Adapter], generic: Adapter) -> Adapter:
-    """The tool whose habits a file most likely follows."""
+    """Return the tool whose format the file most likely has."""
     if named := _detect_by_location(file, adapters):
         return named
     name = _detect_by_content(file, document)
     by_name = {adapter.name: adapter for adapter in adapters}
-    # what a file looks like says where its servers are, but not for certain what is a variable in it
+    # the content tells where the servers are, but not reliably which variable syntax applies
     known = by_name.get(name)
     if known is None:
         return generic
@@ -67,7 +67,7 @@ def _detect_by_content(file: Path, document: object) -> str:
 
 
 def _is_export(servers: object) -> bool:
-    """Whether keys are random and the names stand inside."""
+    """Tell whether the keys are random and the names are in the servers."""
     values = list(servers.values()) if isinstance(servers, dict) else []
     return bool(values) and all(
         isinstance(each, dict) and "name" in each and "isActive" in each and "key" not in each for each in values
@@ -81,7 +81,7 @@ def _is_opencode(server: object) -> bool:
 
 
 def _detect_by_location(file: Path, adapters: Sequence[Adapter]) -> Adapter | None:
-    """The one tool that has a file with this name in a directory with this name."""
+    """Return the only tool that has a file of this name in a directory of this name."""
     ending = "/".join(file.absolute().parts[-2:]).lower()
     found = {
         adapter.name: adapter

@@ -1,6 +1,6 @@
-"""Foreign files as texts that one value is put into or taken out of: JSON with comments, TOML, YAML.
+"""Foreign files as texts, edited one value at a time: JSON with comments, TOML, YAML.
 
-What is not changed keeps its bytes, in its encoding. A text that cannot be parsed is refused.
+Unchanged parts keep their bytes and their encoding. A text that cannot be parsed is refused.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _UTF_16 = ((codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"
 
 @dataclass(frozen=True)
 class Language:
-    """How one kind of file is read and changed; an empty text is `empty`."""
+    """How one kind of file is parsed and edited; `empty` is the text to start an empty file with."""
 
     name: str
     parse: Callable[[str], object]
@@ -34,7 +34,7 @@ class Language:
 
 @dataclass(frozen=True)
 class Document:
-    """One file's text. Each change returns another document; none changes a file."""
+    """One file's text. Each change returns another document; none writes a file."""
 
     file: Path
     language: Language
@@ -43,17 +43,17 @@ class Document:
     bom: bytes = b""
 
     def get(self, path: Keys) -> object:
-        """Return the value at a path, NOTHING where there is none. Raises FileError."""
+        """Return the value at a path, or NOTHING. Raises FileError."""
         return at(self._parse(self.text), path)
 
     def put(self, path: Keys, value: object, *, order: tuple[str, ...] = ()) -> Document:
-        """Put a value at a path, in JSON among its neighbours in this order. Raises FileError."""
+        """Put a value at a path; in JSON, `order` tells its place among its neighbours. Raises FileError."""
         if order and self.language.put is edit.put:
             return self._apply(partial(edit.put, order=order), path, value)
         return self._apply(self.language.put, path, value)
 
     def drop(self, path: Keys) -> Document:
-        """Take the value at a path out, if there is one. Raises FileError."""
+        """Remove the value at a path, if there is one. Raises FileError."""
         if self.get(path) is NOTHING:
             return self
         return self._apply(self.language.drop, path)
@@ -89,7 +89,7 @@ _UNCHANGED_HINT = "the file was not changed; fix it, or make the change by hand"
 
 
 def parse_document(file: Path, data: bytes | None) -> Document:
-    """Return the document in some bytes; an empty one where there are none. Raises FileError."""
+    """Parse the bytes of a file; None is an empty document. Raises FileError."""
     data = data or b""
     language = _language_of(file)
     for bom, encoding in (*_UTF_16, (codecs.BOM_UTF8, "utf-8"), (b"", "utf-8")):

@@ -1,4 +1,4 @@
-"""Files that are somebody's: read whole, and replaced whole or not at all, keeping mode, owner and symbolic link."""
+"""Users' files: read whole, and replaced whole or not at all, keeping mode, owner and symbolic link."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dynamic_mcp.system import paths, whole_files
 
 
 class FileError(DynamicMcpError):
-    """A file that cannot be read or written; it is as it was."""
+    """A file that cannot be read or written; it was not changed."""
 
     def __init__(self, file: Path, message: str, *, hint: str = "") -> None:
         super().__init__(f"{file}: {message}", hint=hint)
@@ -20,7 +20,7 @@ class FileError(DynamicMcpError):
 
 
 def read_bytes(file: Path) -> bytes | None:
-    """Return what is in a file, None where there is none. Raises FileError."""
+    """Return the content of a file, None if there is no file. Raises FileError."""
     try:
         return whole_files.read_bytes(file)
     except FileNotFoundError:
@@ -30,30 +30,30 @@ def read_bytes(file: Path) -> bytes | None:
 
 
 def write_bytes(file: Path, data: bytes, *, expected: bytes | None, is_private: bool = False) -> list[Path]:
-    """Replace a file that holds what is expected (None: no file); return the directories that were made for it.
+    """Replace a file whose content is `expected` (None: no file); return the directories that were created.
 
-    What a symbolic link points to is replaced, and keeps its mode and owner; a private file is for its owner alone.
-    Raises FileError, and then nothing has changed.
+    The target of a symbolic link is replaced and keeps its mode and owner; a private file is readable for its owner
+    only. Raises FileError, and then nothing has changed.
     """
     if read_bytes(file) != expected:
         raise FileError(file, "has changed in the meantime", hint="run the command again")
     target = file.resolve()
-    made = _make_directories(target.parent)
+    directories = _make_directories(target.parent)
     try:
         _replace(target, data, is_private=is_private)
     except OSError as exc:
-        _remove_directories(made)
+        _remove_directories(directories)
         raise FileError(file, f"cannot be written: {_explain(exc)}") from exc
-    return made
+    return directories
 
 
-def remove(file: Path, made: list[Path]) -> None:
-    """Remove a file and those of the directories made for it that are empty now. Raises FileError."""
+def remove(file: Path, directories: list[Path]) -> None:
+    """Remove a file, and those of the directories created for it that are empty now. Raises FileError."""
     try:
         file.unlink(missing_ok=True)
     except OSError as exc:
         raise FileError(file, f"cannot be removed: {_explain(exc)}") from exc
-    _remove_directories(made)
+    _remove_directories(directories)
 
 
 def _replace(target: Path, data: bytes, *, is_private: bool) -> None:
@@ -81,7 +81,7 @@ def _copy_attributes(written: Path, target: Path, *, is_private: bool) -> None:
             os.umask(mask)
             written.chmod(0o666 & ~mask)
         return
-    if not os.access(target, os.W_OK) or not before.st_mode & 0o222:  # root may write what nobody may
+    if not os.access(target, os.W_OK) or not before.st_mode & 0o222:  # root could write even read-only files
         raise PermissionError(None, "it is read-only")
     now = written.stat()
     if hasattr(os, "chown") and (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid):
@@ -105,9 +105,9 @@ def _make_directories(directory: Path) -> list[Path]:
     return missing
 
 
-def _remove_directories(made: list[Path]) -> None:
-    for directory in made:
-        with contextlib.suppress(OSError):  # somebody has put something there
+def _remove_directories(directories: list[Path]) -> None:
+    for directory in directories:
+        with contextlib.suppress(OSError):  # the directory is not empty any more
             directory.rmdir()
 
 

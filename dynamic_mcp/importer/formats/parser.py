@@ -1,7 +1,7 @@
-"""From a file of any kind to plain values, or a sentence about why not.
+"""Parse a file of any format into plain values, or tell why that is not possible.
 
-Only regular files are opened, nothing blocks, and what is read is bounded. What tools let pass is let
-pass here: comments, trailing commas, byte order marks, UTF-16, keys that are there twice.
+Only regular files are opened, nothing blocks, and the size is bounded. What tools tolerate is tolerated here:
+comments, trailing commas, byte order marks, UTF-16, duplicate keys.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ _BOMS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", 
 
 
 class UnreadableError(Exception):
-    """Why a file gives nothing, with line and column where it has a fault."""
+    """The reason why a file cannot be read, with line and column if it has a syntax error."""
 
 
 @dataclass(frozen=True)
 class ParsedFile:
-    """The values in a file, and what is to be said about places in it: the place, and what."""
+    """The values in a file, and remarks about places in it, as pairs of place and reason."""
 
     value: object
     remarks: tuple[tuple[str, str], ...] = ()
 
 
 def load(file: Path) -> ParsedFile:
-    """The values in `file`. Raises UnreadableError."""
+    """Return the values in a file. Raises UnreadableError."""
     text = decode(read_contents(file))
     if not text.strip():
         raise UnreadableError("is empty")
@@ -41,7 +41,7 @@ def load(file: Path) -> ParsedFile:
 
 
 def read_contents(file: Path) -> bytes:
-    """The bytes of a regular file, through links, up to 64 MiB. Raises UnreadableError, and never waits."""
+    """Return the bytes of a regular file or of a link to one, up to 64 MiB. Raises UnreadableError."""
     try:
         return whole_files.read_bytes(file)
     except FileNotFoundError as exc:
@@ -55,7 +55,7 @@ def read_contents(file: Path) -> bytes:
 
 
 def decode(data: bytes) -> str:
-    """The text in `data`: UTF-8, or UTF-16 with or without a mark. Raises UnreadableError."""
+    """Decode UTF-8, or UTF-16 with or without a byte order mark. Raises UnreadableError."""
     encoding = next((name for mark, name in _BOMS if data.startswith(mark)), None)
     if encoding is None and b"\0" in data[:2]:
         encoding = "utf-16-be" if data[0] == 0 else "utf-16-le"
@@ -68,7 +68,7 @@ def decode(data: bytes) -> str:
 
 
 def parse(text: str, name: str) -> ParsedFile:
-    """The values in `text`, in the format that the file's name says, or that fits. Raises UnreadableError."""
+    """Parse a text in the format that the file's name suggests, else in one that fits. Raises UnreadableError."""
     suffix = name.lower().rpartition(".")[2]
     if suffix.endswith("crushrc"):
         from dynamic_mcp.importer.formats import crushrc
@@ -95,7 +95,7 @@ def _parse_json5(text: str) -> ParsedFile:
         return _parse_json(text)
     except UnreadableError as strict:
         if len(text) > _LARGEST_JSON5 or re.search(r"\\u[dD][89a-fA-F]", text):
-            raise  # it would take minutes, or take half of a surrogate pair
+            raise  # json5 would take minutes, or accept half of a surrogate pair
         try:
             return ParsedFile(_load_json5(text))
         except ValueError:

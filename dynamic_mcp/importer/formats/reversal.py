@@ -1,7 +1,7 @@
-"""What becomes of one file when a change of it is taken back.
+"""Undo one change of a file.
 
-A file that nobody has changed since gets its bytes back. In one that has changed each edit is taken back where its
-value is still there, in the manner of the file as it is now.
+A file that nobody has changed since then gets its old bytes back. In any other file each edit is undone if its value
+is still there, in the style that the file has now.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from dynamic_mcp.importer.formats.tree import NOTHING, is_like
 
 @dataclass(frozen=True)
 class Reversal:
-    """A file's bytes `now` and `after`, None for no file; where they are not just restored, which values change."""
+    """A file's bytes `now` and `after` the undo, None for no file, and the paths of the values that change.
+
+    `is_exact` restores the old bytes as they were. `conflicts` are values that have changed since then and are kept.
+    """
 
     file: Path
     now: bytes | None = field(repr=False)
@@ -32,13 +35,13 @@ class Reversal:
     conflicts: tuple[str, ...] = ()
 
     def describe_plan(self) -> list[str]:
-        """Say what is going to happen."""
+        """Describe what is going to happen."""
         if self.is_exact:
             return [f"`{self.file}` " + ("will be removed" if self.after is None else "will be restored")]
         return self._describe("to remove", "to restore", "to reset")
 
     def describe_result(self) -> list[str]:
-        """Say what has happened."""
+        """Describe what has happened."""
         if self.is_exact:
             return [f"`{self.file}` " + ("was removed" if self.after is None else "was restored")]
         return self._describe("removed", "restored", "reset")
@@ -53,15 +56,15 @@ class Reversal:
             for verb, names in zip(verbs, (self.removals, self.restorations, self.resets), strict=True)
             if names
         ]
-        told = "; ".join(parts) or "nothing is left to undo"
+        summary = "; ".join(parts) or "nothing is left to undo"
         return [
-            f"`{self.file}` has changed since then; its other changes are kept; {told}",
+            f"`{self.file}` has changed since then; its other changes are kept; {summary}",
             *(f"`{each}` has changed and is kept" for each in self.conflicts),
         ]
 
 
 def plan_reversal(change: Change, digest: str) -> Reversal:
-    """Work out how to take a change back; `digest` is the hash of what it made. Raises FileError."""
+    """Work out how to undo a change; `digest` is the hash of the content it wrote. Raises FileError."""
     now = files.read_bytes(change.file)
     if now == change.before or now is None:
         return Reversal(change.file, now, now)
@@ -82,7 +85,7 @@ def plan_reversal(change: Change, digest: str) -> Reversal:
 
 
 class _Reverter:
-    """A document whose edits are taken back one after another, the latest first."""
+    """A document whose edits are undone one by one, the latest first."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
@@ -92,7 +95,7 @@ class _Reverter:
         self.conflicts: list[str] = []
 
     def reverse(self, edit: Edit) -> None:
-        """Take one edit back where its value is still there; go into an object of which other parts have changed."""
+        """Undo an edit if its value is unchanged; of an object that has changed, undo the unchanged parts."""
         path = self._find_path(edit)
         now = self.document.get(path)
         if is_like(now, edit.after):
@@ -130,7 +133,7 @@ class _Reverter:
             self.document = self.document.drop(path)
 
     def _find_path(self, edit: Edit) -> Keys:
-        """Return where the value is by now: an item of a list may have moved."""
+        """Return the current path of an edit's value: an item of a list may have moved."""
         items = self.document.get(edit.path[:-1]) if edit.path else NOTHING
         if isinstance(items, list) and edit.after in items:
             return (*edit.path[:-1], items.index(edit.after))

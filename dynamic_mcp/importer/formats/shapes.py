@@ -69,7 +69,7 @@ _SHAPES: Mapping[str, Shape] = {
     "copilot-jetbrains": Shape(_TYPED),
     "copilot-cli": Shape({"type": "local"}, {"tools": ["*"]}, visibility={"deferTools": "never"}),
     "librechat": Shape(_TYPED, must_exist=True),
-    # not written: a Codex that does not know the setting does not start with it
+    # not written: a Codex version that does not know the setting refuses to start
     "codex": Shape(
         off=_NOT_ENABLED,
         remark="with most models Codex hides the tools of all servers behind its own search; from late 2026"
@@ -80,7 +80,7 @@ _SHAPES: Mapping[str, Shape] = {
     "zed": Shape({"source": "custom"}, {"env": {}}, off=_NOT_ENABLED),
     "crush": Shape(_TYPED, off=_DISABLED),
     "factory-droid": Shape(_TYPED, off=_DISABLED),
-    # Cline waits three seconds for a server's first answer, unless the entry says how many
+    # Cline waits only three seconds for a server's first answer, unless the entry has a timeout
     "cline": Shape(rest={"timeout": 60}, off=_DISABLED),
     "roo-code": _PLAIN_OFF,
     "windsurf": _PLAIN_OFF,

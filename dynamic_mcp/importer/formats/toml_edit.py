@@ -1,4 +1,4 @@
-"""Change one value in a TOML text, by lines where that does it, else by tomlkit; the rest stays as it was."""
+"""Change one value in a TOML text: by lines if possible, else with tomlkit. The rest of the text stays as it is."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def parse(text: str) -> object:
 
 
 def put(text: str, path: Keys, value: object) -> str:
-    """Return the text with a value at a path; a new table comes last. Raises ValueError and KeyError."""
+    """Return the text with a value at a path; a new table goes to the end. Raises ValueError and KeyError."""
     expected = with_value(tomllib.loads(text), path, value)
     return _first_match(
         expected, [_append_table(text, path, value), _insert_below_header(text, path, value)]
@@ -36,7 +36,7 @@ def drop(text: str, path: Keys) -> str:
 
 
 def _first_match(expected: object, texts: Iterable[str]) -> str:
-    """Return the first text that says what is expected."""
+    """Return the first text that parses to the expected value."""
     for text in texts:
         try:
             if text and is_like(tomllib.loads(text), expected):
@@ -47,7 +47,7 @@ def _first_match(expected: object, texts: Iterable[str]) -> str:
 
 
 def _append_table(text: str, path: Keys, value: object) -> str:
-    """Return the text with a table at its end, in a line ending of its own kind."""
+    """Return the text with a table at its end, with the text's own line endings."""
     if not isinstance(value, Mapping):
         return ""
     names = [_write_key(str(key)) for key in path if isinstance(key, str)]
@@ -118,7 +118,7 @@ def _edit_with_tomlkit(text: str, path: Keys, value: object) -> str:
 
 
 def _table_path(line: str) -> Keys | None:
-    """Return the path of the table that a line begins; the lists on its way are not counted."""
+    """Return the path of the table that a line starts, without indexes of lists."""
     match = _HEADER.fullmatch(line)
     if match is None:
         return None

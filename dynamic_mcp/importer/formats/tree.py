@@ -1,4 +1,4 @@
-"""Plain values by path, for whatever language they were written in."""
+"""Access plain values by path, regardless of the language they were written in."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dynamic_mcp.config.keys import Keys
 
 
 class Nothing:
-    """The value of what is not there; null is a value that is."""
+    """The type of a missing value; null is a value."""
 
     def __repr__(self) -> str:
         return "NOTHING"
@@ -19,7 +19,7 @@ NOTHING = Nothing()
 
 
 def at(value: object, path: Keys) -> object:
-    """Return the value at a path; NOTHING where there is none."""
+    """Return the value at a path, or NOTHING."""
     for key in path:
         match value, key:
             case dict(), str() if key in value:
@@ -32,7 +32,7 @@ def at(value: object, path: Keys) -> object:
 
 
 def with_value(value: object, path: Keys, new: object) -> object:
-    """Return a copy with another value at a path; what is missing or null on the way is made."""
+    """Return a copy with another value at a path; missing or null parents are created."""
     if not path:
         return new
     key, rest = path[0], path[1:]
@@ -48,7 +48,7 @@ def with_value(value: object, path: Keys, new: object) -> object:
 
 
 def without(value: object, path: Keys) -> object:
-    """Return a copy without the value at a path, which is there."""
+    """Return a copy without the value at a path, which must exist."""
     key, rest = path[0], path[1:]
     if isinstance(value, list):
         assert isinstance(key, int)
@@ -60,7 +60,7 @@ def without(value: object, path: Keys) -> object:
 
 
 def is_like(one: object, other: object) -> bool:
-    """Tell whether two values are the same, where nothing, null and what is empty are one."""
+    """Tell whether two values are equal; missing, null and empty values are equal to each other."""
     if isinstance(one, dict) and isinstance(other, dict):
         return all(is_like(one.get(key), other.get(key)) for key in one.keys() | other.keys())
     empty: tuple[object, ...] = (None, NOTHING, {}, [])

@@ -1,4 +1,4 @@
-"""Whether git would take a file along. Git is asked, with all that a repository could make it run switched off."""
+"""Ask git whether it would commit a file, with everything disabled that a repository could make git run."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ def is_exposed(file: Path, environment: Mapping[str, str]) -> bool:
     try:
         done = subprocess.run(command, cwd=folder, env=quiet, capture_output=True, timeout=_TIMEOUT_S, check=False)
     except (OSError, subprocess.SubprocessError):
-        return True  # without git nobody can tell, and a warning too many harms nobody
+        return True  # unknown without git, and a needless warning does no harm
     return done.returncode == 1

@@ -1,4 +1,4 @@
-"""Change one value in a YAML text. ruamel.yaml says where things are; the bytes around them stay as they are."""
+"""Change one value in a YAML text. ruamel.yaml provides the positions; the surrounding bytes stay as they are."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def parse(text: str) -> object:
 
 
 def put(text: str, path: Keys, value: object) -> str:
-    """Return the text with a value at a path; a new one comes behind its neighbours. Raises ValueError."""
+    """Return the text with a value at a path; a new value goes after its neighbours. Raises ValueError."""
     there = parse(text)
     depth = next((n for n in range(len(path)) if at(there, path[: n + 1]) is NOTHING), len(path))
     eol = "\r\n" if "\r\n" in text else "\n"
@@ -56,14 +56,14 @@ def drop(text: str, path: Keys) -> str:
 
 
 def _empty(text: str, root: Node, path: Keys, end: int) -> str:
-    """Return the text without the only entry of a container, which stays."""
+    """Return the text without the only entry of a container; the container stays."""
     container = _find_node(root, path[:-1])
     start = text.rfind("\n", 0, container.start_mark.index) + 1
     rest = text[_find_line_end(text, end) + 1 :]
     if len(path) == 1:
         return text[:start] + rest
     if isinstance(path[-2], int):
-        raise ValueError("it is the only value of a list item")  # noqa: TRY004 -- of all texts that have this form
+        raise ValueError("it is the only value of a list item")  # noqa: TRY004 -- the text is at fault
     owner = _find_owner(root, path[:-1])
     colon = text.index(":", owner.end_mark.index) + 1
     return f"{text[:colon]} {'[]' if isinstance(path[-1], int) else '{}'}{text[colon:start]}{rest}"
@@ -92,7 +92,7 @@ def _find_node(node: Node, path: Keys) -> Node:
 
 
 def _find_entry(container: Node, key: str | int) -> tuple[Node, Node]:
-    """Return where an entry of a mapping or list begins, and its value."""
+    """Return the position of an entry in a mapping or list, and its value."""
     if isinstance(key, int):
         return container.value[key], container.value[key]
     return next((name, value) for name, value in reversed(container.value) if name.value == key)
@@ -104,7 +104,7 @@ def _find_owner(root: Node, path: Keys) -> Node:
 
 
 def _find_end(node: Node) -> int:
-    """Return where the last character of a value is, without the blank lines and comments behind it."""
+    """Return the position of a value's last character, without trailing blank lines and comments."""
     while isinstance(node.value, list) and node.value and not node.flow_style:
         last = node.value[-1]
         node = last[1] if isinstance(last, tuple) else last
@@ -112,7 +112,7 @@ def _find_end(node: Node) -> int:
 
 
 def _find_line_end(text: str, position: int) -> int:
-    """Return the end of the line; what ends with a line break has ended there already."""
+    """Return the end of the line; a position after a line break is already there."""
     if position and text[position - 1] == "\n":
         return position - 1
     end = text.find("\n", position)
@@ -131,7 +131,7 @@ def _replace(text: str, path: Keys, value: object) -> str:
 
 
 def _fill(text: str, path: Keys, value: object, eol: str) -> str:
-    """Return the text with content in a place that is empty."""
+    """Return the text with content in a container that is empty."""
     if not path:
         gap = "" if not text or text.endswith("\n") else eol
         return text + gap + eol.join(_write_block(value, 0)) + eol
@@ -151,7 +151,7 @@ def _fill(text: str, path: Keys, value: object, eol: str) -> str:
 def _add(text: str, path: Keys, key: str | int, value: object, eol: str) -> str:
     container = _find_node(_compose(text), path)
     if isinstance(container.value, str):
-        raise ValueError("it is a string")  # noqa: TRY004 -- what is wrong is the file
+        raise ValueError("it is a string")  # noqa: TRY004 -- the text is at fault
     if container.flow_style:
         item = _write_flow(value) if isinstance(key, int) else f"{_write_scalar(key)}: {_write_flow(value)}"
         end = container.end_mark.index - 1

@@ -1,6 +1,6 @@
-"""YAML as plain values, built from libyaml's events: depth, aliases and merges cannot make it grow without bound.
+"""YAML as plain values, built from libyaml's events, with bounds on depth, aliases and merges.
 
-Scalars mean what YAML 1.2's core schema says; tags are not obeyed. Of two equal keys the last counts.
+Scalars have the meaning of YAML 1.2's core schema; tags are ignored. The last of two equal keys counts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 
 
 class YamlError(ValueError):
-    """What is wrong, at a line and column that count from 1."""
+    """A syntax error; line and column count from 1."""
 
     def __init__(self, message: str, line: int, column: int) -> None:
         super().__init__(message)
@@ -32,7 +32,7 @@ class YamlError(ValueError):
 
 @dataclass(eq=False)
 class _Open:
-    """A list or mapping that is being filled, and how many values it stands for once aliases are written out."""
+    """A list or mapping that is not complete yet; `size` counts its values with all aliases expanded."""
 
     value: list[object] | dict[str, object]
     anchor: str | None
@@ -42,7 +42,7 @@ class _Open:
 
 
 def loads(text: str) -> object:
-    """The first document of `text`. Raises YamlError."""
+    """Return the first document of a text. Raises YamlError."""
     return _Builder().build(_parse_events(text))
 
 

@@ -1,1 +1,1 @@
-"""What is known of each AI tool: where its files are, what it reads there, what is odd about it."""
+"""What is known of each AI tool: where its files are, how they are read, and what is unusual about them."""

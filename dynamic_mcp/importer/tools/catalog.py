@@ -1,4 +1,4 @@
-"""All tools that are known, as data. The order decides whose a file is that several tools read."""
+"""All known tools, as data. The order decides which tool owns a file that several tools read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claude Code: one file of the user holds a part for each project, and other files switch servers off."""
+"""Claude Code: the user's file has a part for each project, and other files disable servers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OFF_IN_PROJECT = "is disabled for this project in Claude Code; it stays enabled
 
 
 def normalize(document: ToolDocument, source: Source, machine: Machine) -> None:
-    """The part of the document that belongs to the scope, with what is switched off elsewhere."""
+    """Reduce the document to the part of the scope, and apply what other files disable."""
     plugins = Path(machine.environment.get("CLAUDE_CONFIG_DIR") or machine.home / ".claude") / "plugins"
     if source.file.is_relative_to(plugins):
         _normalize_plugin(document, source, machine, plugins)
@@ -34,7 +34,7 @@ def normalize(document: ToolDocument, source: Source, machine: Machine) -> None:
 
 
 def project_key(document: object, machine: Machine) -> str:
-    """The key of the project's part of the user's file: the one that is there, else the one to write."""
+    """Return the key of the project in the user's file: the existing one, else the one to write."""
     projects = document.get("projects") if isinstance(document, Mapping) else None
     wanted = _normalize_path(str(machine.project), machine)
     known = projects if isinstance(projects, Mapping) else {}
@@ -42,11 +42,11 @@ def project_key(document: object, machine: Machine) -> str:
 
 
 def _normalize_plugin(document: ToolDocument, source: Source, machine: Machine, plugins: Path) -> None:
-    """A plugin's own file: servers without a wrapper, and references to where the plugin is."""
+    """Normalize a plugin's file: add the missing wrapper, and fill in the plugin's directories."""
     is_manifest = source.file.parent.name == ".claude-plugin"
     if "mcpServers" not in document.settings and not is_manifest:
         document.settings = {"mcpServers": document.settings}
-    if isinstance(document.settings.get("mcpServers"), str):  # it names the file that is read beside
+    if isinstance(document.settings.get("mcpServers"), str):  # the path of a file that is read by itself
         document.settings = {}
     root = source.file.parent.parent if is_manifest else source.file.parent
     fill_in(document, {"CLAUDE_PLUGIN_ROOT": str(root)})
@@ -90,7 +90,7 @@ def _switch_off(document: ToolDocument, names: set[str]) -> None:
 
 
 def _refused_servers(machine: Machine) -> set[str]:
-    """The servers of `.mcp.json` that the user has refused, wherever Claude Code keeps that."""
+    """Return the servers of `.mcp.json` that the user has refused, from all places that Claude Code uses."""
     sources = [
         *_read_settings(machine),
         *(_project_part(document, machine) for document in _read_user_files(machine)),
@@ -114,7 +114,7 @@ def _read_settings(machine: Machine) -> Iterator[Mapping[str, object]]:
 def _read_object(file: Path) -> Mapping[str, object]:
     try:
         value = parser.load(file).value
-    except parser.UnreadableError:  # it only adds to what is read: the file with the servers reports its own faults
+    except parser.UnreadableError:  # only additional settings: the file with the servers reports its own errors
         return {}
     return value if isinstance(value, dict) else {}
 

@@ -1,4 +1,4 @@
-"""A document on its way into the form that its adapter describes."""
+"""A tool's document while it is brought into the form that its adapter describes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ Object = dict[str, object]
 
 @dataclass
 class ToolDocument:
-    """A document in the form of its adapter, what is to be said about it, and about fields of its servers.
+    """A document with remarks about it and about the fields of its servers.
 
-    `refused_servers` are servers that the tool treats as if they were not there, so that they shadow no others.
+    The tool treats `refused_servers` as if they did not exist, so they shadow no others.
     """
 
     settings: Object
@@ -21,23 +21,23 @@ class ToolDocument:
     refused_servers: set[str] = field(default_factory=set)
 
     def remarks_on(self, server: str) -> list[tuple[str, str]]:
-        """What is to be said about the fields of a server."""
+        """Return the remarks about the fields of a server."""
         return self.server_remarks.get(server, [])
 
     def add_remark(self, server: str, field: str, reason: str) -> None:
-        """Says something about a field of a server."""
+        """Add a remark about a field of a server."""
         self.server_remarks.setdefault(server, []).append((field, reason))
 
 
 def fill_in(document: ToolDocument, values: Mapping[str, str]) -> None:
-    """Replaces these references in the servers of a document by what they stand for at import."""
+    """Replace these references in the servers of a document by their values at the time of the import."""
     servers = document.settings.get("mcpServers")
     if isinstance(servers, dict):
         document.settings["mcpServers"] = {name: _fill(server, values) for name, server in servers.items()}
 
 
 def _fill(value: object, values: Mapping[str, str]) -> object:
-    """A value and what is in it, two levels deep, with these references replaced."""
+    """Replace the references in a value, down to two levels."""
     match value:
         case str():
             for name, text in values.items():

@@ -54,7 +54,7 @@ ZED = Adapter(
     ),
     servers=("$.context_servers",),
     inherits="all",
-    # it was milliseconds before it became seconds, so the number has to tell
+    # older versions used milliseconds, later ones seconds, so the number has to tell
     timeout_unit_s=None,
     fields={"settings": Field.NOTHING, "source": Field.SILENT, "remote": Field.NOTHING},
     quirk="zed",

@@ -1,4 +1,4 @@
-"""Goose: an extension is a server, or a part of Goose; a header may refer to the extension's own variables."""
+"""Goose: an extension is a server or a built-in part; headers may refer to the extension's own variables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PARTS = ("builtin", "platform", "frontend", "inline_python")
 
 
 def normalize(document: ToolDocument, source: Source, machine: Machine) -> None:
-    """The extensions that are servers."""
+    """Keep the extensions that are servers."""
     extensions = document.settings.get("extensions")
     if not isinstance(extensions, dict):
         return
@@ -38,7 +38,7 @@ def _flatten(extension: Object) -> Object:
 
 
 def _with_headers(server: Object) -> Object:
-    """A remote server's variables are for its headers only."""
+    """Fill a remote server's variables into its headers, which are their only use."""
     envs, headers = server.get("envs"), server.get("headers")
     if not server.get("uri"):
         return server
@@ -52,7 +52,7 @@ def _with_headers(server: Object) -> Object:
 
 
 def _inline(text: str, values: Mapping[str, str]) -> str:
-    """The text with references to these values filled in; a value that looks like a reference itself is not."""
+    """Replace references to these values, except by values that look like references themselves."""
 
     def fill(match: re.Match[str]) -> str:
         value = values.get(match[1] or match[2], match[0])

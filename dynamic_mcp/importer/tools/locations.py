@@ -1,4 +1,4 @@
-"""Where the files of a tool are on a machine. Every system's places can be asked for on every other."""
+"""Find the files of a tool on a machine. Each system's paths can be resolved on every other system."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WORD = re.compile(r"\{(?P<name>[A-Za-z_]+)(?:\|(?P<otherwise>[^}]*))?\}")
 
 
 def find_files(adapter: Adapter, machine: Machine, scopes: Collection[Scope]) -> list[tuple[Place, Path]]:
-    """The files that are there, each once, in the order of the adapter's places, and a project's nearest first."""
+    """Return the existing files, each once, in the order of the adapter's places, the project's nearest first."""
     found: dict[tuple[Scope, Path], Place] = {}
     for place in adapter.places:
         if place.scope in scopes and machine.platform in place.systems:
@@ -24,7 +24,7 @@ def find_files(adapter: Adapter, machine: Machine, scopes: Collection[Scope]) ->
 
 
 def list_candidates(adapter: Adapter, machine: Machine, scopes: Collection[Scope]) -> list[tuple[Place, Path]]:
-    """The files that a tool would read if they were there; those with globs in their names are left out."""
+    """Return the files that a tool would read if they existed, except those with globs in their names."""
     made = [
         (place, file)
         for place in adapter.places
@@ -35,7 +35,7 @@ def list_candidates(adapter: Adapter, machine: Machine, scopes: Collection[Scope
 
 
 def resolve_path(template: str, machine: Machine) -> Path | None:
-    """The path that a template stands for; None where it starts with a variable that is not set."""
+    """Return the path of a template; None if it starts with a variable that is not set."""
     filled = template
     if match := _WORD.match(template):
         base = _base_directory(match["name"], machine) or match["otherwise"]
@@ -67,7 +67,7 @@ def _base_directory(name: str, machine: Machine) -> str | None:
 
 
 def _if_absolute(text: str | None) -> str | None:
-    # the XDG specification: what is not absolute is to be ignored
+    # the XDG specification: relative paths must be ignored
     return text if (text and text.startswith(("/", "~"))) or re.match(r"[A-Za-z]:[\\/]", text or "") else None
 
 
@@ -79,35 +79,35 @@ def _find_existing(place: Place, machine: Machine) -> Iterator[Path]:
         yield from _glob(wanted)
         return
     if _WORD.fullmatch(place.path) and wanted.is_dir():
-        return  # the variable names the directory, and another place the file in it
+        return  # the variable is a directory, and another place names the file in it
     for file in [wanted, *(_iter_above(wanted, machine) if place.up else ())]:
-        if _is_there(file):
+        if _exists(file):
             yield file
 
 
-def _is_there(file: Path) -> bool:
+def _exists(file: Path) -> bool:
     try:
         file.lstat()
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return False
-    except OSError:  # a directory that we may not look into: reading it says so
+    except OSError:  # a directory without permission: reading the file reports that
         return True
     return True
 
 
 def _iter_above(file: Path, machine: Machine) -> Iterator[Path]:
-    """The same file in the directories above the project, as far as its repository reaches."""
+    """Yield the same file in the directories above the project, up to the root of its repository."""
     project = machine.project
     if not file.is_relative_to(project):
         return
     above = [project, *project.parents]
-    root = next((i for i, directory in enumerate(above) if _is_there(directory / ".git")), 0)
+    root = next((i for i, directory in enumerate(above) if _exists(directory / ".git")), 0)
     for directory in above[1 : root + 1]:
         yield directory / file.relative_to(project)
 
 
 def _glob(pattern: Path) -> list[Path]:
-    """The files that a path with globs stands for, in a fixed order; a part that is `*` looks at one level only."""
+    """Return the files that match a path with globs, sorted; `*` matches one level only."""
     fixed = next(i for i, part in enumerate(pattern.parts) if "*" in part)
     base = Path(*pattern.parts[:fixed])
     try:

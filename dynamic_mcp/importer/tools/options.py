@@ -1,4 +1,4 @@
-"""Tools whose servers have fields inside of fields that say how to reach them."""
+"""Tools that describe the connection of a server in nested fields."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dynamic_mcp.importer.tools.document import Object, ToolDocument
 
 
 def normalize_continue(document: ToolDocument, source: Source, machine: Machine) -> None:
-    """Continue: blocks of its hub are not in the file, and a file may hold one server alone."""
+    """Continue: blocks of its hub are not in the file, and a file may be a single server."""
     servers = document.settings.get("mcpServers")
     if servers is None and document.settings.keys() & {"command", "url"}:
         document.settings = {"mcpServers": {source.file.stem: document.settings}}
@@ -23,7 +23,7 @@ def normalize_continue(document: ToolDocument, source: Source, machine: Machine)
 
 
 def normalize_hermes(document: ToolDocument, source: Source, machine: Machine) -> None:
-    """Hermes: beside the filter there are switches for the tools that read resources and prompts."""
+    """Hermes: the filter of tools also has switches for resources and prompts."""
     servers = document.settings.get("mcp_servers")
     if not isinstance(servers, dict):
         return
@@ -40,7 +40,7 @@ def normalize_hermes(document: ToolDocument, source: Source, machine: Machine) -
 
 
 def normalize_librechat(document: ToolDocument, source: Source, machine: Machine) -> None:
-    """LibreChat: a key is an object that says in which header it goes, and whose it is."""
+    """LibreChat: a key is an object that names its header and its owner."""
     servers = document.settings.get("mcpServers")
     if isinstance(servers, dict):
         changed = {name: _with_key(document, name, server) for name, server in servers.items()}
@@ -48,7 +48,7 @@ def normalize_librechat(document: ToolDocument, source: Source, machine: Machine
 
 
 def normalize_mistral_vibe(document: ToolDocument, source: Source, machine: Machine) -> None:
-    """Mistral Vibe: a key has a variable, a header and a format of its own."""
+    """Mistral Vibe: a key has its own variable, header and format."""
     servers = document.settings.get("mcp_servers")
     if isinstance(servers, list):
         document.settings["mcp_servers"] = [_with_key_of_env(document, server) for server in servers]

@@ -1,4 +1,4 @@
-"""What data cannot say about a tool: each function brings a document into the form that its adapter describes."""
+"""What data cannot express about a tool: functions that bring a document into the form of its adapter."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Quirk = Callable[[ToolDocument, Source, Machine], None]
 
 
 def normalize(adapter: Adapter, settings: Object, source: Source, machine: Machine) -> ToolDocument:
-    """The document in the form that the adapter describes."""
+    """Return the document in the form that the adapter describes."""
     document = ToolDocument(dict(settings))
     if adapter.quirk:
         QUIRKS[adapter.quirk](document, source, machine)
@@ -22,7 +22,7 @@ def normalize(adapter: Adapter, settings: Object, source: Source, machine: Machi
 
 
 def _normalize_opencode(document: ToolDocument, source: Source, machine: Machine) -> None:
-    """Servers may stand under `mcp.servers`, beside or instead of `mcp`; switches for tools are elsewhere."""
+    """Merge `mcp.servers` of the later layout with `mcp`, and apply the separate switches for tools."""
     mcp = document.settings.get("mcp")
     if isinstance(mcp, dict):
         inner = mcp.get("servers")
@@ -34,7 +34,7 @@ def _normalize_opencode(document: ToolDocument, source: Source, machine: Machine
 
 
 def _is_section(name: str, value: object) -> bool:
-    """Whether a member of `mcp` is a part of the later layout and no server of that name."""
+    """Tell whether a member of `mcp` is a section of the later layout and not a server of that name."""
     return name in ("servers", "timeout") and not _is_server(value)
 
 
@@ -59,7 +59,7 @@ def _switch_tools(document: ToolDocument, servers: Object) -> None:
 
 
 def _normalize_kilocode(document: ToolDocument, source: Source, machine: Machine) -> None:
-    """Before version 7 another file, with `mcpServers`, seconds, and `sse` where there is no type."""
+    """Convert the file of versions before 7: `mcpServers`, seconds, and `sse` as the default type."""
     _normalize_opencode(document, source, machine)
     servers = document.settings.get("mcpServers")
     if isinstance(servers, dict):
@@ -78,7 +78,7 @@ def _convert_old_kilo(server: object) -> object:
 
 
 def _normalize_gemini(document: ToolDocument, source: Source, machine: Machine) -> None:
-    """An extension's servers may refer to where it is."""
+    """Fill in the directory of an extension, which its servers may refer to."""
     if source.file.name == "gemini-extension.json":
         separator = "\\" if machine.platform == "win32" else "/"
         places = {"extensionPath": str(source.file.parent), "workspacePath": str(machine.project)}
@@ -86,7 +86,7 @@ def _normalize_gemini(document: ToolDocument, source: Source, machine: Machine) 
 
 
 def _normalize_claude_desktop(document: ToolDocument, source: Source, machine: Machine) -> None:
-    """Claude Desktop starts programs only; what has a URL is a connector, or a mistake that works elsewhere."""
+    """Add remarks about URLs: Claude Desktop only starts programs, so it ignores them."""
     servers = document.settings.get("mcpServers")
     for name, server in servers.items() if isinstance(servers, dict) else ():
         if isinstance(server, dict) and server.get("url") and not server.get("command"):
@@ -96,7 +96,7 @@ def _normalize_claude_desktop(document: ToolDocument, source: Source, machine: M
 
 
 def _normalize_zed(document: ToolDocument, source: Source, machine: Machine) -> None:
-    """An extension's servers are known to the extension; here are only its settings."""
+    """Leave out the servers of extensions: the file has only their settings."""
     servers = document.settings.get("context_servers")
     if not isinstance(servers, dict):
         return
@@ -113,7 +113,7 @@ def _normalize_zed(document: ToolDocument, source: Source, machine: Machine) -> 
 
 
 def _normalize_openhands(document: ToolDocument, source: Source, machine: Machine) -> None:
-    """In TOML there is a list for each transport, of servers that mostly have no name but a URL."""
+    """Merge the lists of TOML files, one for each transport; most servers have a URL and no name."""
     mcp = document.settings.get("mcp")
     if not isinstance(mcp, dict):
         return
@@ -134,7 +134,7 @@ def _normalize_openhands(document: ToolDocument, source: Source, machine: Machin
 
 
 def _nameless_url(server: object) -> str:
-    """Return the URL of a server without a name, else nothing."""
+    """Return the URL of a server without a name, or an empty text."""
     if not isinstance(server, dict) or server.get("name"):
         return ""
     url = server.get("url")

@@ -1,4 +1,4 @@
-"""The ten tools that everybody asks for first."""
+"""The ten tools that most users have."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ CODEX = Adapter(
     source="https://developers.openai.com/codex/mcp",
 )
 
-# what it holds back: names that look like a secret's, and a few more
+# what it withholds: names that look like secrets, and a few others
 GEMINI_INHERITS = (
     "*",
     *(f"!*{word}*" for word in "TOKEN SECRET PASSW KEY AUTH CREDENTIAL CREDS PRIVATE CERT".split()),  # noqa: SIM905

@@ -1,4 +1,4 @@
-"""Servers that a tool switches off in another file than the one that they stand in."""
+"""Servers that a tool disables in another file than the one that defines them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from dynamic_mcp.importer.tools import locations
 
 
 def find_disabled(adapter: Adapter, machine: Machine, scope: Scope) -> tuple[str, ...]:
-    """The names, or globs, of the servers of this scope that the tool's other files switch off."""
+    """Return the names, or globs, of this scope's servers that the tool's other files disable."""
     files = (each for each in adapter.off_elsewhere if scope is not Scope.USER or not _is_project_file(each))
     return tuple(name for each in files for name in _read_names(each, machine))
 
 
 def find_disabled_here(adapter: Adapter, machine: Machine) -> tuple[str, ...]:
-    """The names, or globs, of the servers that a project's file switches off."""
+    """Return the names, or globs, of the servers that a project's file disables."""
     return tuple(
         name for each in adapter.off_elsewhere if _is_project_file(each) for name in _read_names(each, machine)
     )
@@ -33,7 +33,7 @@ def _read_names(switches: SwitchFile, machine: Machine) -> Iterator[str]:
         return
     try:
         document = parser.load(file).value
-    except parser.UnreadableError:  # it only adds to the file with the servers, which reports its own faults
+    except parser.UnreadableError:  # only additional settings: the file with the servers reports its own errors
         return
     for path in switches.names:
         yield from (name for name in find_values(document, path) if isinstance(name, str))

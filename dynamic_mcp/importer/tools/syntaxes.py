@@ -1,4 +1,4 @@
-"""What several tools have in common: sets of variable syntaxes, places of editors, meanings of fields."""
+"""What several tools share: sets of variable syntaxes and the directories of editors."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _EDITORS = (
 def in_editors(
     path: str, *, legacy: bool = False, variables: tuple[Syntax, ...] | None = None, inherits: Inherit | None = None
 ) -> tuple[Place, ...]:
-    """A file of an extension: in the user's directory of every editor made of VS Code, and on a remote host."""
+    """Return the places of an extension's file, in every editor made of VS Code and on remote hosts."""
     directories = [*(f"{{appdata}}/{editor}" for editor in _EDITORS), "~/.vscode-server/data"]
     places = user(*(f"{directory}/User/{path}" for directory in directories), legacy=legacy)
     return tuple(replace(place, variables=variables, inherits=inherits) for place in places)
