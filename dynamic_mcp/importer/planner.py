@@ -68,6 +68,7 @@ def plan_import(
         memory = Memory(memory.salt)
     merge = Merge(servers, memory, _make_rules(request, document, safe, settle, describe))
     items = _make_items(readings, request, merge)
+    merge.forget_renamed(readings)
     after = _write_servers(text, servers, merge.servers)
     variables: Mapping[str, str] = {}
     if safe is not None and (variables := safe.changed_variables(merge.servers)) and not safe.configured_name:

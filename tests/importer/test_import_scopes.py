@@ -164,6 +164,27 @@ def test_without_a_projects_file_nothing_is_left_out(world: World) -> None:
     assert "left out" not in world.run("import", "claude").err
 
 
+def test_a_server_that_gets_another_name_from_its_neighbours_stays_one_entry(world: World) -> None:
+    world.write("../project/config.toml", '[mcp]\nsse_servers = ["https://s.example.test/x"]\n')
+    world.run("import", "openhands")
+    world.write(
+        "../project/config.toml", '[mcp]\nsse_servers = ["https://s.example.test/y", "https://s.example.test/x"]\n'
+    )
+    ran = world.run("import", "openhands")
+    assert {name: entry["url"] for name, entry in world.servers().items()} == {
+        "s-example-test": "https://s.example.test/x",
+        "s-example-test-y": "https://s.example.test/y",
+    }
+    assert "no longer in" not in ran.err
+    world.write("../project/config.toml", '[mcp]\nsse_servers = ["https://s.example.test/y"]\n')
+    ran = world.run("import", "openhands")
+    assert {name: entry["url"] for name, entry in world.servers().items()} == {
+        "s-example-test": "https://s.example.test/x",
+        "s-example-test-y": "https://s.example.test/y",
+    }
+    assert "`s-example-test` is no longer in" in ran.err
+
+
 def test_scopes_can_be_imported_again_and_change_no_byte(world: World) -> None:
     claude(
         world, user={"memory": MEMORY, "web": WEB}, project={"memory": OF_PROJECT}, local={"web": WEB, "x": MEMORY}

@@ -90,6 +90,14 @@ class Merge:
         is_same = identify(one.entry, self._rules.home).is_same(identify(other.entry, self._rules.home))
         return is_same and self._collect_conditions(one.entry) == self._collect_conditions(other.entry)
 
+    def forget_renamed(self, readings: Sequence[Reading]) -> None:
+        """Drop the records of servers that their file has under another name now, which has a record of its own."""
+        present = {key_of(server) for reading in readings for server in reading.servers}
+        entries = {(key[:3], record.name) for key, record in self.memory.records.items() if key in present}
+        for key, record in list(self.memory.records.items()):
+            if key not in present and (key[:3], record.name) in entries:
+                del self.memory.records[key]
+
     def _find_entry(self, server: ForeignServer, record: Record | None) -> str | None:
         """Return the name of the output's entry for this server."""
         if record is not None and record.name in self.servers:
