@@ -32,7 +32,7 @@ class Field(Enum):
     HTTP_URL = "url of a streamable HTTP server"
     WS_URL = "url of a websocket"
     HEADERS = "headers"
-    HEADERS_FROM_ENV = "headers with names of variables"
+    HEADERS_FROM_ENV = "headers whose values are names of variables"
     BEARER = "bearer token"
     BEARER_FROM_ENV = "name of the variable with the bearer token"
     TYPE = "type"
@@ -51,9 +51,9 @@ class Field(Enum):
     NAME = "name"
     APPROVAL = "approval"
     TOKENS = "stored tokens"
-    HELPER = "a program that makes headers"
-    NOTHING = "nothing that we have"
-    SILENT = "nothing that is lost"
+    HELPER = "a program that generates headers"
+    NOTHING = "no counterpart"
+    SILENT = "nothing worth a notice"
 
 
 @dataclass(frozen=True)

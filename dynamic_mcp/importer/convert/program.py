@@ -11,6 +11,7 @@ from dynamic_mcp.config.values import VARIABLE_NAME
 from dynamic_mcp.importer.adapter import Field, Syntax
 from dynamic_mcp.importer.convert.draft import Draft, FieldValue, UnusableError, describe_kind, parse_members
 from dynamic_mcp.importer.model import Scope
+from dynamic_mcp.system.text import counted
 
 _WINDOWS_PATH = re.compile(r"(?:[A-Za-z]:[\\/]|\\\\)")
 _WINDOWS_PROGRAM = re.compile(r"(?:[A-Za-z]:[\\/]|\\\\|\.{1,2}[\\/])[^\"]*\.(?:exe|cmd|bat|com|ps1)", re.IGNORECASE)
@@ -89,7 +90,7 @@ def _separate(draft: Draft, name: str, text: str) -> list[str]:
     except ValueError:
         draft.note(name, "has an unclosed quote and is taken as one word")
         return [text]
-    draft.note(name, f"was a single string; it becomes a command and {len(words) - 1} arguments")
+    draft.note(name, f"was a single string; it becomes a command and {counted(len(words) - 1, 'argument')}")
     return words
 
 

@@ -119,7 +119,7 @@ class _Builder:
         parent = self._open[-1]
         parent.size += size
         if parent.size > _LARGEST:
-            raise _make_error("its aliases stand for more values than anybody writes", event)
+            raise _make_error("its aliases expand to too many values", event)
         if isinstance(parent.value, list):
             parent.value.append(value)
         elif parent.key is None:

@@ -140,7 +140,7 @@ JUNIE = Adapter(
     places=(*project("./.junie/mcp/mcp.json"), *user("~/.junie/mcp/mcp.json")),
     variables=ANY,
     source="https://junie.jetbrains.com/docs/junie-cli-mcp-configuration.html",
-    notes="The servers of JetBrains' AI Assistant are in the program's own store; copy them out of its dialog.",
+    notes="JetBrains' AI Assistant keeps its servers in its own store; copy them from its dialog.",
 )
 
 VISUAL_STUDIO = Adapter(
@@ -251,7 +251,7 @@ MCPORTER = Adapter(
     },
     source="https://github.com/steipete/mcporter/blob/main/docs/config.md",
     checked="2026-01",
-    notes="Servers that it imports from other tools are read from those.",
+    notes="Servers that it imports from other tools are read from those tools.",
 )
 
 TOOLS = (

@@ -53,7 +53,7 @@ CHERRY_STUDIO = Adapter(
     fields={"registryUrl": Field.NOTHING, "tags": Field.NOTHING, "logoUrl": Field.NOTHING, "id": Field.SILENT},
     variables=ANY,
     source="https://docs.cherry-ai.com/advanced-basic/mcp",
-    notes="It keeps its servers in a database: export them, and give the file with `--file`.",
+    notes="Keeps its servers in a database: export them, and import the file with `--file`.",
 )
 
 BOLTAI = Adapter(

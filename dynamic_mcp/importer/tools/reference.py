@@ -28,7 +28,7 @@ CURSOR = Adapter(
     variables=EDITOR,
     timeout_unit_s=MILLISECONDS,
     source="https://cursor.com/docs/context/mcp",
-    notes="What is switched off in the program is not in the file.",
+    notes="The file does not tell which servers are disabled in the program.",
 )
 
 OPENCODE = Adapter(

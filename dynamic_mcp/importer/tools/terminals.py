@@ -131,7 +131,7 @@ CRUSH = Adapter(
     inherits="all",
     timeout_unit_s=SECONDS,
     source="https://github.com/charmbracelet/crush/blob/main/docs/config/README.md",
-    notes="Of a crushrc, lines that start with `mcp add` are read; the script is never run.",
+    notes="In a crushrc, only lines that start with `mcp add` are read; the script is never run.",
 )
 
 AMP = Adapter(
