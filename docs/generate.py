@@ -19,9 +19,9 @@ from dynamic_mcp.cli.commands import commands
 from dynamic_mcp.cli.words import SECTIONS
 from dynamic_mcp.config.schema import schema
 from dynamic_mcp.groups.lifecycle import TRANSITIONS
-from dynamic_mcp.importer import locations
-from dynamic_mcp.importer.found import Machine, Scope
-from dynamic_mcp.importer.known import TOOLS
+from dynamic_mcp.importer.model import Machine, Scope
+from dynamic_mcp.importer.tools import locations
+from dynamic_mcp.importer.tools.catalog import TOOLS
 
 DOCS = Path(__file__).parent
 PACKAGE = DOCS.parent / "dynamic_mcp"
@@ -145,7 +145,7 @@ def clients() -> str:
     for tool in TOOLS:
         cells = []
         for scope in (Scope.USER, Scope.PROJECT):
-            found = [str(file) for _, file in locations.candidates(tool, machine, (scope,))]
+            found = [str(file) for _, file in locations.list_candidates(tool, machine, (scope,))]
             shown = found[0].replace("/HOME", "~").replace("/PROJECT/", "") if found else ""
             cells.append(f"`{shown}`" if shown else "")
         if any(cells):

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from dynamic_mcp.importer.adapter import SYSTEMS, Adapter, Field, Place, Syntax, Wait
-from dynamic_mcp.importer.fields import COMMON
-from dynamic_mcp.importer.found import Scope
-from dynamic_mcp.importer.known.syntaxes import ANY
-from dynamic_mcp.importer.read import tools
+from dynamic_mcp.importer.adapter import SYSTEMS, Adapter, Field, Place, Syntax, TimeoutField
+from dynamic_mcp.importer.convert.fields import COMMON
+from dynamic_mcp.importer.model import Scope
+from dynamic_mcp.importer.reader import list_tools
+from dynamic_mcp.importer.tools.syntaxes import ANY
 
 FILE = Path(__file__).parent / "import-tools.md"
 _SYSTEMS = {"linux": "Linux", "darwin": "macOS", "win32": "Windows"}
@@ -18,41 +18,42 @@ _SCOPES = {Scope.USER: "", Scope.PROJECT: "project: ", Scope.LOCAL: "local: "}
 _EDITOR = re.compile(r"(?:\{appdata\}/[^/]+|~/\.vscode-server/data)(/User/globalStorage/.*)")
 _IN_EDITOR = r"<editor>\1"
 
-_BEGINNING = """# The tools that are read
+_INTRODUCTION = """# The tools that are read
 
-`python docs/import_tools.py` writes this page from what the importer knows. Every tool takes its name or an alias,
-with `_` for `-` if you like.
+`python docs/import_tools.py` generates this page from the importer. Commands accept a tool's name or any of its
+aliases, with `_` or `-`.
 
 `<appdata>` is `~/.config` (or `$XDG_CONFIG_HOME`) on Linux, `~/Library/Application Support` on macOS, `%APPDATA%` on
 Windows; `<localappdata>` and `<programdata>` are Windows' own. `<config>` is `~/.config` (or `$XDG_CONFIG_HOME`), and
 `<data>` `~/.local/share`, everywhere. `<editor>` is each of `Code`, `Code - Insiders`, `VSCodium`, `Cursor`,
-`Windsurf`, `Kiro`, `Trae` and `Antigravity` in `<appdata>`, and `~/.vscode-server/data`. A variable in brackets names
-another place. ↑ is looked for above the project, too, as far as its repository reaches. A file marked *older* is read
-only where there is no newer one; one *of others* does not decide whether the project's or the user's files count.
+`Windsurf`, `Kiro`, `Trae` and `Antigravity` in `<appdata>`, and `~/.vscode-server/data`. A variable in brackets
+overrides the directory. ↑ also looks in the directories above the project, up to the root of its repository. A file
+marked *older* is read only if there is no newer one. A file marked *of others* does not decide whether the project's
+or the user's files count; one marked *if it has servers* does so only then.
 
-## What is carried
+## What is imported
 
 | in the tool | here |
 |---|---|
 """
 
-_CARRIED = """
-Left out, each with a line that says so: fields that have no counterpart, approvals, stored logins, programs that make
-headers, commands in values (`$(…)`, `!cmd`, `${cmd: …}`) and files in values (`${file:…}`, `{file:…}`), for which
-there is a variable to set, websockets and unix sockets, parts of the tool itself, and dynamic-mcp's own entry.
-Nothing is ever run.
+_NOTES = """
+Left out, each with a warning: fields without a counterpart, approvals, stored logins, programs that generate headers,
+commands in values (`$(…)`, `!cmd`, `${cmd: …}`) and files in values (`${file:…}`, `{file:…}`), which become variables
+to set, WebSockets and Unix sockets, parts of the tool itself, and dynamic-mcp's own entry. Nothing is ever run.
 
-What a tool would fill in becomes a variable in our syntax; what it would not is escaped. A `url` without a type stays
-without one where the tool tries both transports, and is found out when it is used.
+What a tool would expand becomes a variable in our syntax; what it would not expand is escaped. A `url` without a type
+stays without one if the tool tries both transports; the type is then detected when the server is used.
 
-A project's relative `cwd` or `env_file` stays relative where the output is written into the project, and
-becomes a whole path elsewhere. A user's stays as it is, with a warning.
+A project's relative `cwd` or `env_file` stays relative if the output is in the project, and becomes absolute
+otherwise. A user's stays as it is, with a warning.
 
-## Where
+## Where the tools keep their servers
 
-A server gets of the environment what the tool gave it: all, what programs need to run (safe), or all but what the
-tool holds back. Where nobody knows what a tool gives, it is what is safe, as with the protocol's own libraries. A
-variable that is not set stays as it is written and is named when the server starts, unless *unset is empty* there.
+A server gets the environment that the tool gave it: all, what programs need to run (safe), or all except what the
+tool withholds. If it is not known what a tool passes on, the server gets what is safe, as with the protocol's own
+libraries. An unset variable stays as it is written and is reported when the server starts, except where *unset is
+empty*.
 
 | tool | names | files | variables | environment | `timeout` | remarks |
 |---|---|---|---|---|---|---|
@@ -80,10 +81,10 @@ def text() -> str:
     """Return the page as the importer has it now."""
     rows = [f"| {_names(meanings)} | {ours} |" for ours, meanings in _ROWS]
     for part in ("tools", "connect"):
-        names = [f"`{name}`" for name, wait in COMMON.items() if isinstance(wait, Wait) and wait.part == part]
+        names = [f"`{name}`" for name, wait in COMMON.items() if isinstance(wait, TimeoutField) and wait.part == part]
         rows.append(f"| {', '.join(names)} | `timeout.{part}` |")
-    table = [_row(adapter) for adapter in tools()]
-    return _BEGINNING + "\n".join(rows) + "\n" + _CARRIED + "\n".join(table) + "\n"
+    table = [_row(adapter) for adapter in list_tools()]
+    return _INTRODUCTION + "\n".join(rows) + "\n" + _NOTES + "\n".join(table) + "\n"
 
 
 def _names(meanings: tuple[Field, ...]) -> str:
@@ -95,7 +96,7 @@ def _row(adapter: Adapter) -> str:
     unit = {1.0: "s", 0.001: "ms", None: "guessed"}[adapter.timeout_unit_s]
     remarks = f"{adapter.notes} [Source]({adapter.source}), {adapter.checked}".strip()
     files = "<br>".join(_files(adapter)) or "none"
-    cells = (adapter.title, names, files, _variables(adapter), _inherited(adapter), unit, remarks)
+    cells = (adapter.title, names, files, _variables(adapter), _environment(adapter), unit, remarks)
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
@@ -116,13 +117,13 @@ def _syntaxes(variables: tuple[Syntax, ...]) -> str:
     return " ".join(dict.fromkeys(f"`{each.value.split(',')[0]}`" for each in variables))
 
 
-def _inherited(adapter: Adapter) -> str:
+def _environment(adapter: Adapter) -> str:
     match adapter.inherits:
         case None:
             return "unknown"
         case tuple(names):
             held_back = [f"`{name.removeprefix('!')}`" for name in names if name.startswith("!")]
-            return f"all but {', '.join(held_back)}"
+            return f"all except {', '.join(held_back)}"
         case choice:
             return choice
 
@@ -130,13 +131,13 @@ def _inherited(adapter: Adapter) -> str:
 def _files(adapter: Adapter) -> Iterator[str]:
     seen: set[str] = set()
     for place in adapter.places:
-        shown = _shown(place)
-        if shown not in seen:
-            seen.add(shown)
-            yield shown
+        file = _format_place(place)
+        if file not in seen:
+            seen.add(file)
+            yield file
 
 
-def _shown(place: Place) -> str:
+def _format_place(place: Place) -> str:
     path = _EDITOR.sub(_IN_EDITOR, place.path).removeprefix("./")
     variable = ""
     if match := re.match(r"\{([A-Z_]+)(?:\|([^}]*))?\}", path):
@@ -144,7 +145,8 @@ def _shown(place: Place) -> str:
         path = (match[2] or f"${match[1]}") + path[match.end() :]
     path = re.sub(r"\{(\w+)\}", r"<\1>", path)
     systems = "" if place.systems == SYSTEMS else " on " + ", ".join(_SYSTEMS[each] for each in place.systems)
-    marks = (" ↑" if place.up else "") + (" *older*" if place.legacy else "") + (" *of others*" * place.borrowed)
+    marks = " ↑" * place.up + " *older*" * place.legacy + " *of others*" * place.borrowed
+    marks += " *if it has servers*" * place.ambiguous
     return f"{_SCOPES[place.scope]}`{path}`{variable}{systems}{marks}"
 
 

@@ -15,10 +15,10 @@ from typing import TextIO
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.errors import DynamicMcpError
-from dynamic_mcp.importer.describe import describe, described
-from dynamic_mcp.importer.found import Found, Reading
-from dynamic_mcp.importer.merge import Conflict, Entry
-from dynamic_mcp.importer.plan import Choice
+from dynamic_mcp.importer.convert.description import describe, with_description
+from dynamic_mcp.importer.convert.merge import Conflict, Entry
+from dynamic_mcp.importer.convert.plan import Choice
+from dynamic_mcp.importer.model import ForeignServer, Reading
 
 # Piped answers come at once; whoever gives none leaves stdin open, or closes it.
 WAIT_S = 0.3
@@ -56,10 +56,10 @@ class Asking:
         import questionary
 
         fields = ", ".join(conflict.fields)
-        self._out.words(f"`{conflict.name}` changed both here and in {conflict.found.source.file}: {fields}")
+        self._out.words(f"`{conflict.name}` changed both here and in {conflict.server.source.file}: {fields}")
         choices = [
             questionary.Choice("keep what is here", value=Choice.KEEP),
-            questionary.Choice(f"take what {conflict.found.source.tool} has", value=Choice.REPLACE),
+            questionary.Choice(f"take what {conflict.server.source.tool} has", value=Choice.REPLACE),
             questionary.Choice("keep both, under two names", value=Choice.RENAME),
         ]
         answer = questionary.select(f"{conflict.name}?", choices=choices).ask()
@@ -67,7 +67,7 @@ class Asking:
             raise KeyboardInterrupt
         return Choice(answer)
 
-    def about(self, found: Found) -> Entry:
+    def about(self, found: ForeignServer) -> Entry:
         """Ask for a description, and for features where answers are piped in."""
         if self._answers is None:
             import questionary
@@ -75,7 +75,7 @@ class Asking:
             text = questionary.text(f"What is `{found.name}` good for?", default=_given(found)).ask()
             if text is None:
                 raise KeyboardInterrupt
-            return {**described(found.name, found.entry, text), "description": text.strip() or _given(found)}
+            return {**with_description(found.name, found.entry, text), "description": text.strip() or _given(found)}
         text = self._answers.line(f"description for `{found.name}`")
         if not text.strip():
             raise DynamicMcpError(f"the answer for the description of `{found.name}` is empty")
@@ -150,7 +150,7 @@ def _these(files: int) -> str:
     return "this file" if files == 1 else f"these {files} files"
 
 
-def _given(found: Found) -> str:
+def _given(found: ForeignServer) -> str:
     own = found.entry.get("description")
     return own if isinstance(own, str) and own else describe(found.name, found.entry)
 

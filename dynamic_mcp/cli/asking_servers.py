@@ -11,9 +11,9 @@ from dynamic_mcp.cli.running import client, run
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.groups.catalog import Catalog
-from dynamic_mcp.importer.found import Scope
-from dynamic_mcp.importer.importing import config_of
-from dynamic_mcp.importer.plan import Action, Item, Plan
+from dynamic_mcp.importer.convert.plan import Action, Item, Plan
+from dynamic_mcp.importer.model import Scope
+from dynamic_mcp.importer.planner import build_config
 from dynamic_mcp.proxy.client_group import ClientGroup
 from dynamic_mcp.system.text import pluralize
 
@@ -23,22 +23,22 @@ _MOST_TOOLS = 12
 
 def descriptions(out: Output, plan: Plan, *, may_start_projects: bool) -> dict[str, str]:
     """Return what the new servers say of themselves, by the name that they were found under."""
-    asked = {item.found.name: item for item in plan.items if _is_asked(item)}
+    asked = {item.server.name: item for item in plan.items if _is_asked(item)}
     for name, item in list(asked.items()):
-        if item.found.source.scope is not Scope.USER and not may_start_projects:
+        if item.server.source.scope is not Scope.USER and not may_start_projects:
             out.words(
-                f"`{name}` is not started: {item.found.source.file} is a project's; --trust allows it", "yellow"
+                f"`{name}` is not started: {item.server.source.file} is a project's; --trust allows it", "yellow"
             )
             del asked[name]
     if not asked:
         return {}
-    config = config_of({name: item.found.entry for name, item in asked.items()}, plan.output, os.environ)
+    config = build_config({name: item.server.entry for name, item in asked.items()}, plan.output, os.environ)
     with out.waiting(f"asking {pluralize(len(asked), 'server')} for a description"):
         return run(_asked(config, out))
 
 
 def _is_asked(item: Item) -> bool:
-    entry = item.found.entry
+    entry = item.server.entry
     return item.action is Action.NEW and not entry.get("description") and entry.get("enabled") is not False
 
 

@@ -13,7 +13,7 @@ from dynamic_mcp.config.read import list_disabled, parse_server_names
 from dynamic_mcp.config.read import read_document as document_of
 from dynamic_mcp.config.secrets import plain_secrets
 from dynamic_mcp.errors import ConfigError, InvalidArguments, NotFound
-from dynamic_mcp.importer import files
+from dynamic_mcp.importer.formats import files
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.file_reader import read_bytes
 from dynamic_mcp.system.shell import format_command

@@ -14,18 +14,19 @@ from dynamic_mcp.cli.output import Output
 from dynamic_mcp.cli.own_program import own_program
 from dynamic_mcp.config.needs import find_required_variables
 from dynamic_mcp.errors import DynamicMcpError
-from dynamic_mcp.importer import describe, locations
 from dynamic_mcp.importer.adapter import Adapter
-from dynamic_mcp.importer.found import Found, Machine, Reading, Scope
-from dynamic_mcp.importer.importing import Order, plan
-from dynamic_mcp.importer.install import entry_in, installation, target
-from dynamic_mcp.importer.known import TOOLS
-from dynamic_mcp.importer.memory import Key, Memories, key_of
-from dynamic_mcp.importer.merge import Entry
-from dynamic_mcp.importer.plan import Plan
-from dynamic_mcp.importer.read import read_tool
-from dynamic_mcp.importer.replacing import replacing
-from dynamic_mcp.importer.shapes import has_switch
+from dynamic_mcp.importer.convert import description
+from dynamic_mcp.importer.convert.memory import Key, MemoryStore, key_of
+from dynamic_mcp.importer.convert.merge import Entry
+from dynamic_mcp.importer.convert.plan import Plan
+from dynamic_mcp.importer.formats.shapes import has_switch
+from dynamic_mcp.importer.installer import find_target, plan_installation, read_entry
+from dynamic_mcp.importer.model import ForeignServer, Machine, Reading, Scope
+from dynamic_mcp.importer.planner import ImportRequest, plan_import
+from dynamic_mcp.importer.reader import read_tool
+from dynamic_mcp.importer.replacement import plan_replacement
+from dynamic_mcp.importer.tools import locations
+from dynamic_mcp.importer.tools.catalog import TOOLS
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.text import pluralize
 
@@ -55,19 +56,19 @@ class Setup:
     file: Path
     tools: tuple[FoundTool, ...]
     plan: Plan
-    memories: Memories
+    memories: MemoryStore
     replaces: bool = False
     left_out: tuple[str, ...] = ()
 
     @property
     def new_servers(self) -> dict[str, Entry]:
         """The servers that are not in the config yet, or others than there, by the name that they get."""
-        return {item.name: item.entry for item in self.plan.items if item.entry is not None and item.changes}
+        return {item.name: item.entry for item in self.plan.items if item.entry is not None and item.is_changed}
 
     @property
     def tools_with_servers(self) -> list[FoundTool]:
         """The tools of which a server is, or will be, in the config."""
-        names = {item.found.source.tool for item in self.plan.items if item.entry is not None}
+        names = {item.server.source.tool for item in self.plan.items if item.entry is not None}
         return [tool for tool in self.tools if tool.adapter.name in names]
 
     @property
@@ -79,7 +80,7 @@ class Setup:
 
     def without(self, names: Collection[str]) -> Setup:
         """Return the setup without the servers that would get these names."""
-        gone = {key_of(item.found) for item in self.plan.items if item.name in names}
+        gone = {key_of(item.server) for item in self.plan.items if item.name in names}
         tools = tuple(replace(tool, readings=_kept(tool.readings, gone)) for tool in self.tools)
         return replace(_planned(self.file, tools, self.memories), left_out=tuple(names))
 
@@ -89,7 +90,7 @@ class Setup:
 
     def origin(self, name: str) -> str:
         """Return the tools that a server is from, in words."""
-        tools = {item.found.source.tool for item in self.plan.items if item.name == name}
+        tools = {item.server.source.tool for item in self.plan.items if item.name == name}
         return " and ".join(tool.adapter.title for tool in self.tools if tool.adapter.name in tools)
 
     def steps(self) -> Iterator[str]:
@@ -104,7 +105,7 @@ class Setup:
             secrets = pluralize(len(self.plan.variables), "secret")
             yield f"move {secrets} into {self.plan.env_file}, which only you can read"
         for tool in self.tools:
-            file = target(tool.adapter, Scope.USER, machine_of(None)).file
+            file = find_target(tool.adapter, Scope.USER, machine_of(None)).file
             out = self._taken_from(tool)
             how = "switch {} off" if has_switch(tool.adapter) else "take {} out"
             rest = how.format(", ".join(out))
@@ -120,7 +121,9 @@ class Setup:
             return []
         found = (found for reading in tool.readings for found in reading.servers)
         there = {key_of(each) for each in found if not (each.is_off and has_switch(tool.adapter))}
-        return [item.found.name for item in self.plan.items if item.entry is not None and key_of(item.found) in there]
+        return [
+            item.server.name for item in self.plan.items if item.entry is not None and key_of(item.server) in there
+        ]
 
 
 def found_tools(machine: Machine) -> list[FoundTool]:
@@ -128,14 +131,14 @@ def found_tools(machine: Machine) -> list[FoundTool]:
     return [
         FoundTool(tool, tuple(read_tool(tool, (Scope.USER,), machine)))
         for tool in TOOLS
-        if any(not place.borrowed for place, _ in locations.files(tool, machine, (Scope.USER,)))
+        if any(not place.borrowed for place, _ in locations.find_files(tool, machine, (Scope.USER,)))
         and _can_be_written(tool, machine)
     ]
 
 
 def planned(file: Path, tools: Sequence[FoundTool]) -> Setup:
     """Work out what importing from these tools would do, with their secrets moved into a private file."""
-    return _planned(file, tuple(tools), Memories(paths.state_dir() / "imports", randomness.token_hex(16)))
+    return _planned(file, tuple(tools), MemoryStore(paths.state_dir() / "imports", randomness.token_hex(16)))
 
 
 def carried_out(setup: Setup, out: Output) -> list[str]:
@@ -145,27 +148,27 @@ def carried_out(setup: Setup, out: Output) -> list[str]:
     needed = find_required_variables(setup.file, os.environ)
     program, remark = own_program()
     for tool in setup.tools:
-        wanted = replacing(
+        wanted = plan_replacement(
             tool.adapter, (Scope.USER,), machine, memory=setup.plan.memory, names=setup.plan.servers.keys()
         )
-        made = installation(
+        made = plan_installation(
             tool.adapter,
             Scope.USER,
             machine,
             start=[*program, str(setup.file.absolute())],
-            needed=needed.names,
-            replaced=wanted.replaced if setup.replaces else None,
+            variables=needed.names,
+            replacements=wanted.servers if setup.replaces else None,
         )
         if made.is_needed:
             about = f"{tool.adapter.name}/{Scope.USER.value}"
-            deeds.append(journal().do(f"install {tool.adapter.name}", about, now(), made.changes))
+            deeds.append(journal().apply(f"install {tool.adapter.name}", about, now(), made.changes))
         tell_limits(out, tool.adapter, made, needed, remark)
     return [deed.id for deed in deeds if deed is not None]
 
 
-def _planned(file: Path, tools: tuple[FoundTool, ...], memories: Memories) -> Setup:
+def _planned(file: Path, tools: tuple[FoundTool, ...], memories: MemoryStore) -> Setup:
     machine = machine_of(None)
-    order = Order(
+    order = ImportRequest(
         output=file.absolute(),
         home=str(machine.home),
         project=machine.project,
@@ -173,11 +176,11 @@ def _planned(file: Path, tools: tuple[FoundTool, ...], memories: Memories) -> Se
         environment=machine.environment,
     )
     readings = [reading for tool in tools for reading in tool.readings]
-    return Setup(file, tools, plan(readings, order, memories, describe=_described), memories)
+    return Setup(file, tools, plan_import(readings, order, memories, describe=_described), memories)
 
 
-def _described(found: Found) -> Mapping[str, object]:
-    return describe.described(found.name, found.entry)
+def _described(found: ForeignServer) -> Mapping[str, object]:
+    return description.with_description(found.name, found.entry)
 
 
 def _kept(readings: Sequence[Reading], gone: Collection[Key]) -> tuple[Reading, ...]:
@@ -189,12 +192,12 @@ def _kept(readings: Sequence[Reading], gone: Collection[Key]) -> tuple[Reading, 
 
 def _has_no_entry(adapter: Adapter) -> bool:
     machine = machine_of(None)
-    return entry_in(adapter, target(adapter, Scope.USER, machine), machine) is None
+    return read_entry(adapter, find_target(adapter, Scope.USER, machine), machine) is None
 
 
 def _can_be_written(adapter: Adapter, machine: Machine) -> bool:
     try:
-        target(adapter, Scope.USER, machine)
+        find_target(adapter, Scope.USER, machine)
     except DynamicMcpError:
         return False
     return True

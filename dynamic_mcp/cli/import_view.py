@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dynamic_mcp.cli.output import Output
-from dynamic_mcp.importer.found import Notice, Source
-from dynamic_mcp.importer.plan import Action, Plan, count
+from dynamic_mcp.importer.convert.plan import Action, Plan, count_actions
+from dynamic_mcp.importer.model import Notice, Source
 
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
@@ -14,12 +14,12 @@ _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 def show_readings(out: Output, made: Plan) -> None:
     """Show what was found, file by file, and what an import would make of it."""
     if out.asked_for_json or not out.is_terminal:
-        out.json(made.as_json())
+        out.json(made.to_json())
         return
     rows: list[list[str]] = []
     for reading in made.readings:
         source = reading.source
-        counts = count([item for item in made.items if item.found.source == source])
+        counts = count_actions([item for item in made.items if item.server.source == source])
         changed = counts[Action.UPDATE] + counts[Action.CONFLICT]
         numbers = [str(len(reading.servers)), str(counts[Action.NEW]), str(counts[Action.SAME]), str(changed)]
         file = f"{source.file}: {reading.error}" if reading.error else str(source.file)
@@ -58,7 +58,7 @@ def show_notices(out: Output, notices: Iterable[Notice]) -> None:
 
 def show_done(out: Output, made: Plan, *, is_exposed: bool) -> None:
     """Say what was done, and what is to be done now."""
-    counts = count(made.items)
+    counts = count_actions(made.items)
     words = [f"{number} {action}" for action, number in counts.items() if number]
     done = f"{made.output}: " + (", ".join(words) or "no servers")
     out.words(done if made.is_changed or made.variables else f"{done}; nothing to write")
@@ -76,16 +76,16 @@ def show_to_do(out: Output, made: Plan) -> None:
     for item in made.items:
         if item.action not in (Action.SAME, Action.SKIP):
             choice = f" ({item.choice})" if item.choice else ""
-            origin = _origin(item.found.source, item.found.name, item.name)
+            origin = _origin(item.server.source, item.server.name, item.name)
             fields = f", which differ in {', '.join(item.conflicts)}" if item.conflicts else ""
             out.words(f"  {item.action}{choice}: {item.name}{origin}{fields}")
         elif item.action is Action.SAME and item.reason:
-            out.words(f"  same: {item.found.name}{_from(item.found.source)}, which {item.reason}")
+            out.words(f"  same: {item.server.name}{_from(item.server.source)}, which {item.reason}")
         elif item.reason:
-            out.words(f"  skipped: {item.found.name}{_from(item.found.source)}: {item.reason}")
+            out.words(f"  skipped: {item.server.name}{_from(item.server.source)}: {item.reason}")
     for name, servers in made.exports.items():
         out.words(f"to set: {name} (for {', '.join(servers)})")
-    if made.literal_secrets():
+    if made.find_secrets():
         out.words("hint: `--secrets env` moves the secrets into a private file")
 
 

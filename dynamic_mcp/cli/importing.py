@@ -19,16 +19,19 @@ from dynamic_mcp.cli.answers import Asking, asking
 from dynamic_mcp.cli.invocation import Invocation, config_file
 from dynamic_mcp.cli.one_at_a_time import changing_files
 from dynamic_mcp.errors import ConfigError, DynamicMcpError
-from dynamic_mcp.importer import describe, files, read, vault
+from dynamic_mcp.importer import reader
 from dynamic_mcp.importer.adapter import Adapter
-from dynamic_mcp.importer.found import Found, Machine, Reading, Scope
-from dynamic_mcp.importer.importing import Order, plan
-from dynamic_mcp.importer.journal import Change, Deed, Edit, Journal
-from dynamic_mcp.importer.memory import Memories, written
-from dynamic_mcp.importer.merge import Conflict, Entry
-from dynamic_mcp.importer.plan import Choice, Plan
-from dynamic_mcp.importer.tree import NOTHING
-from dynamic_mcp.importer.work_tree import is_exposed
+from dynamic_mcp.importer.convert import description, vault
+from dynamic_mcp.importer.convert.memory import MemoryStore, encode_memory
+from dynamic_mcp.importer.convert.merge import Conflict, Entry
+from dynamic_mcp.importer.convert.plan import Choice, Plan
+from dynamic_mcp.importer.formats import files
+from dynamic_mcp.importer.formats.changes import Change, Edit
+from dynamic_mcp.importer.formats.tree import NOTHING
+from dynamic_mcp.importer.formats.work_tree import is_exposed
+from dynamic_mcp.importer.journal import Journal, JournalEntry
+from dynamic_mcp.importer.model import ForeignServer, Machine, Reading, Scope
+from dynamic_mcp.importer.planner import ImportRequest, plan_import
 from dynamic_mcp.system import paths
 
 OK, FAILED, NOTHING_FOUND, IN_PART = 0, 1, 3, 4
@@ -79,12 +82,12 @@ def run(this: Invocation, options: Options) -> int:
     readings = [reading for reading in _readings(options, machine) if _counts(reading, order.output)]
     if not any(reading.servers or reading.error for reading in readings):
         return _nothing(this, options, machine, readings)
-    memories = Memories(paths.state_dir() / "imports", randomness.token_hex(16))
+    memories = MemoryStore(paths.state_dir() / "imports", randomness.token_hex(16))
     if options.is_list:
-        view.show_readings(this.out, plan(readings, order, memories))
+        view.show_readings(this.out, plan_import(readings, order, memories))
         return OK
     if options.is_open and ask.is_terminal:
-        view.show_readings(this.out, plan(readings, order, memories))
+        view.show_readings(this.out, plan_import(readings, order, memories))
         readings = ask.which(readings, is_all=options.is_all)
         if not readings:
             this.out.words("nothing was chosen, and nothing is written")
@@ -97,7 +100,7 @@ def run(this: Invocation, options: Options) -> int:
     with contextlib.ExitStack() as turn:
         if not (ask.is_terminal or ask.has_answers):
             turn.enter_context(changing_files())
-        made = plan(readings, order, memories, settle=_settling(options, ask), describe=describing)
+        made = plan_import(readings, order, memories, settle=_settling(options, ask), describe=describing)
         if ask.is_terminal or ask.has_answers:  # who is asked keeps nobody else waiting
             turn.enter_context(changing_files())
         return _finish(this, options, made, memories)
@@ -122,8 +125,8 @@ def now() -> str:
     return datetime.now().astimezone().isoformat(timespec="seconds")
 
 
-def _order(options: Options, machine: Machine) -> Order:
-    return Order(
+def _order(options: Options, machine: Machine) -> ImportRequest:
+    return ImportRequest(
         output=config_file(options.output, may_be_new=True).absolute(),
         home=str(machine.home),
         project=machine.project,
@@ -140,10 +143,10 @@ def _readings(options: Options, machine: Machine) -> list[Reading]:
     scopes = _scopes(options)
     found: list[Reading] = []
     for tool in _tools(options):
-        found += read.read_tool(tool, scopes, machine)
-    found += [read.read_file(Path(file).absolute(), machine) for file in options.files]
+        found += reader.read_tool(tool, scopes, machine)
+    found += [reader.read_file(Path(file).absolute(), machine) for file in options.files]
     if options.is_open:
-        found += read.read_all(machine, scopes)
+        found += reader.read_all(machine, scopes)
     return _without_echoes(found)
 
 
@@ -162,7 +165,7 @@ def _without_echoes(readings: Sequence[Reading]) -> list[Reading]:
 
 
 def _tools(options: Options) -> list[Adapter]:
-    return list({tool.name: tool for tool in map(read.tool_named, options.tools)}.values())
+    return list({tool.name: tool for tool in map(reader.find_tool, options.tools)}.values())
 
 
 def _scopes(options: Options) -> tuple[Scope, ...] | None:
@@ -186,7 +189,7 @@ def _nothing(this: Invocation, options: Options, machine: Machine, readings: Seq
     this.out.words("nothing was found")
     scopes = _scopes(options) or tuple(Scope)
     for tool in _tools(options):
-        looked = [str(source.file) for source in read.sources(tool, machine, scopes)]
+        looked = [str(source.file) for source in reader.list_sources(tool, machine, scopes)]
         this.out.words(f"hint: looked for {tool.title} in " + ", ".join(dict.fromkeys(looked)))
     if this.out.asked_for_json:
         this.out.json({"servers": [], "files": [], "changed": False})
@@ -205,32 +208,37 @@ def _by_name(readings: Sequence[Reading]) -> list[Reading]:
 
 
 def _describing(
-    this: Invocation, options: Options, order: Order, readings: Sequence[Reading], memories: Memories, ask: Asking
-) -> Callable[[Found], Entry]:
+    this: Invocation,
+    options: Options,
+    order: ImportRequest,
+    readings: Sequence[Reading],
+    memories: MemoryStore,
+    ask: Asking,
+) -> Callable[[ForeignServer], Entry]:
     """Return what describes a new server; the servers themselves are asked here, before any file is locked."""
     if options.describe == "server" and not options.dry_run:
         quiet = options if options.on_conflict != "ask" else replace(options, on_conflict="keep")
-        return _from_servers(this, options, plan(readings, order, memories, settle=_settling(quiet, ask)))
+        return _from_servers(this, options, plan_import(readings, order, memories, settle=_settling(quiet, ask)))
     if options.describe == "none":
         return lambda found: found.entry
     if ask.has_answers or (options.describe == "ask" and ask.is_terminal):
         return ask.about
-    return lambda found: describe.described(found.name, found.entry)
+    return lambda found: description.with_description(found.name, found.entry)
 
 
-def _from_servers(this: Invocation, options: Options, first: Plan) -> Callable[[Found], Entry]:
+def _from_servers(this: Invocation, options: Options, first: Plan) -> Callable[[ForeignServer], Entry]:
     from dynamic_mcp.cli.asking_servers import descriptions
 
     texts: Mapping[str, str] = descriptions(this.out, first, may_start_projects=options.trust)
-    return lambda found: describe.described(found.name, found.entry, texts.get(found.name, ""))
+    return lambda found: description.with_description(found.name, found.entry, texts.get(found.name, ""))
 
 
-def _finish(this: Invocation, options: Options, made: Plan, memories: Memories) -> int:
+def _finish(this: Invocation, options: Options, made: Plan, memories: MemoryStore) -> int:
     """Show the plan, and carry it out where nothing is against it."""
     if options.dry_run and not this.out.asked_for_json:
         view.show_diff(this.out, made)
     view.show_warnings(this.out, made)
-    plain = made.literal_secrets()
+    plain = made.find_secrets()
     if options.secrets == "fail" and plain:
         named = "; ".join(f"{name} ({', '.join(fields)})" for name, fields in plain.items())
         raise DynamicMcpError(
@@ -249,27 +257,29 @@ def _finish(this: Invocation, options: Options, made: Plan, memories: Memories) 
         write(made, memories)
         view.show_done(this.out, made, is_exposed=bool(plain) and is_exposed(made.output, os.environ))
     if this.out.asked_for_json:
-        this.out.json(made.as_json())
+        this.out.json(made.to_json())
     return IN_PART if made.errors or any(item.is_flawed for item in made.items) else OK
 
 
-def write(made: Plan, memories: Memories) -> Deed | None:
+def write(made: Plan, memories: MemoryStore) -> JournalEntry | None:
     """Write what a plan says; return what can be undone, None where only the memory of the import changes."""
     changes: list[Change] = []
     if made.env_file is not None:
         before = files.read_bytes(made.env_file)
-        after = vault.updated((before or b"").decode(), made.variables).encode()
+        after = vault.set_variables((before or b"").decode(), made.variables).encode()
         changes.append(Change(made.env_file, before, after, is_private=True))
     if made.is_changed:
         before = None if made.before is None else made.before.encode()
         changes.append(Change(made.output, before, made.after.encode(), _edits(made), made.has_secrets()))
-    memory = memories.file(made.output)
+    memory = memories.file_of(made.output)
     changes.append(
-        Change(memory, files.read_bytes(memory), written(made.output, made.memory), is_private=True, is_silent=True)
+        Change(
+            memory, files.read_bytes(memory), encode_memory(made.output, made.memory), is_private=True, is_silent=True
+        )
     )
     if len(changes) > 1:
         tools = list(dict.fromkeys(reading.source.tool for reading in made.readings if reading.servers))
-        return journal().do(f"import {' '.join(tools)}", "", now(), changes)
+        return journal().apply(f"import {' '.join(tools)}", "", now(), changes)
     paths.write_private(memory, changes[0].after)
     return None
 

@@ -11,9 +11,9 @@ from dynamic_mcp.config.needs import find_required_variables
 from dynamic_mcp.config.read import find
 from dynamic_mcp.doctor.findings import Finding, Level
 from dynamic_mcp.errors import ConfigError, DynamicMcpError
-from dynamic_mcp.importer.found import Machine, Scope
-from dynamic_mcp.importer.install import entry_in, targets
-from dynamic_mcp.importer.read import tool_named
+from dynamic_mcp.importer.installer import list_targets, read_entry
+from dynamic_mcp.importer.model import Machine, Scope
+from dynamic_mcp.importer.reader import find_tool
 from dynamic_mcp.system import paths
 
 
@@ -33,10 +33,10 @@ def withheld(config: Path, environment: Mapping[str, str]) -> list[Finding]:
 def _entries(machine: Machine) -> Iterator[tuple[Client, Scope, Path, Mapping[str, object]]]:
     """Yield our entries in the tools that withhold variables; a file that cannot be read has none."""
     for client in CLIENTS:
-        adapter = tool_named(client.tool)
-        for there in targets(adapter, tuple(Scope), machine):
+        adapter = find_tool(client.tool)
+        for there in list_targets(adapter, tuple(Scope), machine):
             try:
-                entry = entry_in(adapter, there, machine)
+                entry = read_entry(adapter, there, machine)
             except DynamicMcpError:
                 continue
             if entry is not None:

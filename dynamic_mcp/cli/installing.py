@@ -22,15 +22,15 @@ from dynamic_mcp.config.clients import find_client
 from dynamic_mcp.config.needs import RequiredVariables, find_required_variables
 from dynamic_mcp.config.read import parse_server_names
 from dynamic_mcp.errors import ConfigError, DynamicMcpError
-from dynamic_mcp.importer import read
+from dynamic_mcp.importer import reader
 from dynamic_mcp.importer.adapter import Adapter
-from dynamic_mcp.importer.found import Machine, Scope
-from dynamic_mcp.importer.install import Installation, installation, removal, target
-from dynamic_mcp.importer.journal import Deed, Journal
-from dynamic_mcp.importer.memory import Memories
-from dynamic_mcp.importer.replacing import Replacing, Staying, replacing
-from dynamic_mcp.importer.secrets import Hiding
-from dynamic_mcp.importer.shapes import NAME
+from dynamic_mcp.importer.convert.memory import MemoryStore
+from dynamic_mcp.importer.convert.secrets import Hiding
+from dynamic_mcp.importer.formats.shapes import NAME
+from dynamic_mcp.importer.installer import Installation, find_target, plan_installation, plan_removal
+from dynamic_mcp.importer.journal import Journal, JournalEntry
+from dynamic_mcp.importer.model import Machine, Scope
+from dynamic_mcp.importer.replacement import RemainingServer, Replacement, plan_replacement
 from dynamic_mcp.system import paths
 
 
@@ -43,23 +43,23 @@ def install(this: Invocation, tool: str, scope: str, project: str | None, *, rep
 
 
 def _install(this: Invocation, tool: str, scope: str, project: str | None, *, replace: bool, dry_run: bool) -> int:
-    adapter, machine, config = read.tool_named(tool), machine_of(project), _existing(this.file().absolute())
+    adapter, machine, config = reader.find_tool(tool), machine_of(project), _existing(this.file().absolute())
     where = _scope(adapter, scope, machine)
     wanted = _replacing(adapter, scope, machine, config) if replace else None
     needed = _needs(this, config)
     program, remark = own_program()
-    made = installation(
+    made = plan_installation(
         adapter,
         where,
         machine,
         start=[*program, str(config)],
-        needed=needed.names,
-        replaced=wanted.replaced if wanted else None,
+        variables=needed.names,
+        replacements=wanted.servers if wanted else None,
     )
     if dry_run:
         _show_diff(this, made)
     elif made.is_needed:
-        deed = journal().do(f"install {adapter.name}", _about(adapter, where), now(), made.changes)
+        deed = journal().apply(f"install {adapter.name}", _about(adapter, where), now(), made.changes)
         _tell(this, adapter, made, deed)
     if not made.is_needed:
         this.out.words(f"`{made.file}` already has it")
@@ -79,26 +79,26 @@ def uninstall(this: Invocation, tool: str, scope: str, project: str | None, *, d
 
 def _uninstalled(tool: str, scope: str, project: str | None, *, dry_run: bool) -> list[str]:
     """Take our entry out, or only work out what that would do; return what is to be said."""
-    adapter, machine = read.tool_named(tool), machine_of(project)
-    _, file = target(adapter, Scope(scope), machine)
+    adapter, machine = reader.find_tool(tool), machine_of(project)
+    _, file = find_target(adapter, Scope(scope), machine)
     known = journal()
     about = _about(adapter, Scope(scope))
-    done = [deed for deed in known.deeds() if deed.about == about and not deed.is_undone and file in deed.files]
+    done = [deed for deed in known.entries() if deed.subject == about and not deed.is_undone and file in deed.files]
     if done:
         return [word for deed in done for word in (known.preview(deed) if dry_run else known.undo(deed))]
-    made = removal(adapter, Scope(scope), machine)
+    made = plan_removal(adapter, Scope(scope), machine)
     if not made.is_needed:
         raise DynamicMcpError(f"`{file}` has no entry `{NAME}`", hint="`dynamic-mcp undo --list` lists what was done")
     if dry_run:
         return [f"the entry `{NAME}` is to be taken out of `{file}`"]
-    known.do(f"uninstall {adapter.name}", "", now(), made.changes)
+    known.apply(f"uninstall {adapter.name}", "", now(), made.changes)
     return [f"the entry `{NAME}` was removed from `{file}`"]
 
 
 def undo(this: Invocation, ids: Sequence[str], *, yes: bool, dry_run: bool) -> int:
     """Take changes back, the latest only if that is confirmed; return the exit code."""
     known = journal()
-    deeds = [known.deed(id) for id in ids or (None,)]
+    deeds = [known.find(id) for id in ids or (None,)]
     if not (ids or yes or dry_run) and not _is_confirmed(this, deeds[0], known.preview(deeds[0])):
         return _told(this, ["nothing is undone"])
     if dry_run:
@@ -107,22 +107,22 @@ def undo(this: Invocation, ids: Sequence[str], *, yes: bool, dry_run: bool) -> i
         )
     with changing_files():
         # another command may have undone them since they were looked up
-        return _told(this, [word for deed in deeds for word in _undone(known, known.deed(deed.id))])
+        return _told(this, [word for deed in deeds for word in _undone(known, known.find(deed.id))])
 
 
-def _undone(known: Journal, deed: Deed) -> list[str]:
+def _undone(known: Journal, deed: JournalEntry) -> list[str]:
     if deed.is_undone:
-        return [f"{deed.id} ({deed.what}) is already undone"]
+        return [f"{deed.id} ({deed.title}) is already undone"]
     return [_titled("undone", deed), *known.undo(deed)]
 
 
-def _titled(verb: str, deed: Deed) -> str:
-    return f"{verb}: {deed.what} ({deed.id}, {deed.when})"
+def _titled(verb: str, deed: JournalEntry) -> str:
+    return f"{verb}: {deed.title} ({deed.id}, {deed.when})"
 
 
-def _is_confirmed(this: Invocation, deed: Deed, words: Iterable[str]) -> bool:
+def _is_confirmed(this: Invocation, deed: JournalEntry, words: Iterable[str]) -> bool:
     """Name what would be undone, and ask. Raises UsageError where nobody can be asked."""
-    for word in (f"the latest change is {deed.id}: {deed.what} ({deed.when})", *words):
+    for word in (f"the latest change is {deed.id}: {deed.title} ({deed.when})", *words):
         this.out.words(word)
     if not asking(
         this, is_asked=not this.out.asked_for_json and sys.stdin is not None and sys.stdin.isatty()
@@ -137,12 +137,12 @@ def _is_confirmed(this: Invocation, deed: Deed, words: Iterable[str]) -> bool:
 
 def show_deeds(this: Invocation) -> int:
     """Show what was done; return the exit code."""
-    deeds = journal().deeds()
+    deeds = journal().entries()
     if this.out.is_json:
         this.out.json([_deed(deed) for deed in deeds])
         return 0
     rows = [
-        [deed.id, deed.when, deed.what, "undone" if deed.is_undone else "", ", ".join(map(str, deed.files))]
+        [deed.id, deed.when, deed.title, "undone" if deed.is_undone else "", ", ".join(map(str, deed.files))]
         for deed in deeds
     ]
     this.out.table(["ID", "WHEN", "WHAT", "STATE", "FILES"], rows)
@@ -164,7 +164,7 @@ def _scope(adapter: Adapter, scope: str, machine: Machine) -> Scope:
         return Scope(scope)
     for each in Scope:
         with contextlib.suppress(DynamicMcpError):
-            target(adapter, each, machine)
+            find_target(adapter, each, machine)
             return each
     return Scope.USER
 
@@ -179,15 +179,15 @@ def _needs(this: Invocation, config: Path) -> RequiredVariables:
         return RequiredVariables((), {})
 
 
-def _replacing(adapter: Adapter, scope: str, machine: Machine, config: Path) -> Replacing:
+def _replacing(adapter: Adapter, scope: str, machine: Machine, config: Path) -> Replacement:
     """Return which servers of a tool are to be replaced. Raises DynamicMcpError where the config has none of them."""
-    memory = Memories(paths.state_dir() / "imports", randomness.token_hex(16)).load(config)
+    memory = MemoryStore(paths.state_dir() / "imports", randomness.token_hex(16)).load(config)
     names = set(parse_server_names(config.read_text(encoding="utf-8-sig"), config))
     scopes = tuple(Scope) if scope == "all" else (Scope(scope),)
-    found = replacing(adapter, scopes, machine, memory=memory, names=names)
-    if found.replaced:
+    found = plan_replacement(adapter, scopes, machine, memory=memory, names=names)
+    if found.servers:
         return found
-    others = sorted({each.source.scope.value for each in found.staying if each.is_imported})
+    others = sorted({each.source.scope.value for each in found.remaining if each.is_imported})
     if others:
         raise DynamicMcpError(
             f"`{config}` has no server from {adapter.title}'s {scope} settings",
@@ -214,13 +214,13 @@ def _show_diff(this: Invocation, made: Installation) -> None:
             this.out.text(hiding.hidden(line))
 
 
-def _tell(this: Invocation, adapter: Adapter, made: Installation, deed: Deed) -> None:
+def _tell(this: Invocation, adapter: Adapter, made: Installation, deed: JournalEntry) -> None:
     this.out.words(f"{adapter.title} now starts dynamic-mcp: `{made.file}`")
     for text, names in (
-        ("disabled there", made.switched_off),
-        ("removed there", made.taken_out),
-        ("no longer there", made.missing),
-        (f"variables that {adapter.title} is asked to pass on", made.asked_for),
+        ("disabled there", made.disabled_servers),
+        ("removed there", made.removed_servers),
+        ("no longer there", made.missing_servers),
+        (f"variables that {adapter.title} is asked to pass on", made.requested_variables),
     ):
         if names:
             this.out.words(f"{text}: {', '.join(names)}")
@@ -237,9 +237,10 @@ def tell_limits(out: Output, adapter: Adapter, made: Installation, needed: Requi
     client = find_client(adapter.name)
     if remark:
         out.words(f"warning: {remark}")
-    if client is not None and made.withheld:
+    if client is not None and made.withheld_variables:
         out.words(
-            f"warning: {adapter.title} {client.habit}, and its entry cannot ask for {', '.join(made.withheld)}: put"
+            f"warning: {adapter.title} {client.habit}, and its entry cannot ask for "
+            f"{', '.join(made.withheld_variables)}: put"
             " what the config needs into a file that `settings.variables_file` names"
         )
     short = [name for name, unwanted in needed.wants_all.items() if not _held_back(adapter) <= unwanted]
@@ -258,11 +259,11 @@ def _held_back(adapter: Adapter) -> frozenset[str]:
     return frozenset(each for each in adapter.inherits if each.startswith("!"))
 
 
-def _tell_what_stays(this: Invocation, adapter: Adapter, wanted: Replacing) -> None:
+def _tell_what_stays(this: Invocation, adapter: Adapter, wanted: Replacement) -> None:
     """Name the servers that go on beside our entry, and what would end them."""
-    imported = [each for each in wanted.staying if each.is_imported and each.is_writable]
-    others = [each for each in wanted.staying if not each.is_imported]
-    fixed = [each for each in wanted.staying if each.is_imported and not each.is_writable]
+    imported = [each for each in wanted.remaining if each.is_imported and each.is_writable]
+    others = [each for each in wanted.remaining if not each.is_imported]
+    fixed = [each for each in wanted.remaining if each.is_imported and not each.is_writable]
     scopes = _scopes(imported)
     # each scope by itself: what another one shadows is left out of `--scope all`
     verb = "brings" if len(_scopes(others)) == 1 else "bring"
@@ -277,31 +278,31 @@ def _tell_what_stays(this: Invocation, adapter: Adapter, wanted: Replacing) -> N
             this.out.words(f"still on beside dynamic-mcp, {text}: {named}; {hint}")
 
 
-def _scopes(found: Iterable[Staying]) -> list[str]:
+def _scopes(found: Iterable[RemainingServer]) -> list[str]:
     return sorted({each.source.scope.value for each in found})
 
 
-def _as_json(adapter: Adapter, made: Installation, wanted: Replacing | None) -> dict[str, object]:
-    staying = wanted.staying if wanted is not None else ()
+def _as_json(adapter: Adapter, made: Installation, wanted: Replacement | None) -> dict[str, object]:
+    staying = wanted.remaining if wanted is not None else ()
     return {
         "tool": adapter.name,
         "file": str(made.file),
         "changed": made.is_needed,
-        "switched_off": list(made.switched_off),
-        "taken_out": list(made.taken_out),
-        "variables": list(made.asked_for),
-        "withheld": list(made.withheld),
+        "switched_off": list(made.disabled_servers),
+        "taken_out": list(made.removed_servers),
+        "variables": list(made.requested_variables),
+        "withheld": list(made.withheld_variables),
         "still_on": [
             {"name": each.name, "scope": each.source.scope.value, "file": str(each.source.file)} for each in staying
         ],
     }
 
 
-def _deed(deed: Deed) -> dict[str, object]:
+def _deed(deed: JournalEntry) -> dict[str, object]:
     return {
         "id": deed.id,
         "when": deed.when,
-        "what": deed.what,
+        "what": deed.title,
         "undone": deed.is_undone,
         "files": [str(file) for file in deed.files],
     }

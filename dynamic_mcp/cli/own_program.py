@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from dynamic_mcp.importer.shapes import NAME
+from dynamic_mcp.importer.formats.shapes import NAME
 
 # Directories in which runners keep what they may throw away: uvx, `uv run --with`, npx.
 _CACHES = frozenset(("archive-v0", "builds-v0", "environments-v2", "_npx"))

@@ -76,7 +76,7 @@ def complete_prompt_argument(ctx: click.Context, param: click.Parameter, incompl
 
 def complete_ai_tool(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer the AI tools that settings are imported from and installed into."""
-    from dynamic_mcp.importer.known import TOOLS
+    from dynamic_mcp.importer.tools.catalog import TOOLS
 
     return _items(((tool.name, tool.title) for tool in TOOLS), incomplete)
 

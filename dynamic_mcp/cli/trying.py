@@ -12,8 +12,8 @@ from dynamic_mcp.cli.running import client, each_group, run
 from dynamic_mcp.cli.waiting import Waiting
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import DynamicMcpError, LoginNeeded, TimedOut
-from dynamic_mcp.importer.importing import config_of
-from dynamic_mcp.importer.merge import Entry
+from dynamic_mcp.importer.convert.merge import Entry
+from dynamic_mcp.importer.planner import build_config
 from dynamic_mcp.proxy.client_group import ClientGroup
 from dynamic_mcp.system.text import pluralize
 
@@ -38,7 +38,7 @@ def tried(out: Output, servers: Mapping[str, Entry], file: Path, environment: Ma
     enabled = {name: entry for name, entry in servers.items() if entry.get("enabled") is not False}
     if not enabled:
         return {}
-    config = config_of(enabled, file, environment)
+    config = build_config(enabled, file, environment)
     with out.waiting("trying", list(enabled)) as waiting:
         return run(_tried(config, out, waiting))
 

@@ -1,1 +1,1 @@
-"""Convert the MCP settings of other tools, and put dynamic-mcp into them; nothing that is found is ever run."""
+"""Import the MCP servers of other tools, and install dynamic-mcp into them. Nothing that is read is ever run."""

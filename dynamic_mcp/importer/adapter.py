@@ -1,4 +1,4 @@
-"""A tool as data: where it keeps its servers, under which names, in which variable syntax and unit of time."""
+"""A tool as data: where it keeps its servers, and with which names, variable syntax and unit of time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from dynamic_mcp.config.values import Inherit
-from dynamic_mcp.importer.found import Scope
+from dynamic_mcp.importer.model import Scope
 
 if TYPE_CHECKING:
     from jsonpath_ng import JSONPath
@@ -32,7 +32,7 @@ class Field(Enum):
     HTTP_URL = "url of a streamable HTTP server"
     WS_URL = "url of a websocket"
     HEADERS = "headers"
-    HEADERS_FROM_ENV = "headers with names of variables"
+    HEADERS_FROM_ENV = "headers whose values are names of variables"
     BEARER = "bearer token"
     BEARER_FROM_ENV = "name of the variable with the bearer token"
     TYPE = "type"
@@ -51,21 +51,21 @@ class Field(Enum):
     NAME = "name"
     APPROVAL = "approval"
     TOKENS = "stored tokens"
-    HELPER = "a program that makes headers"
-    NOTHING = "nothing that we have"
-    SILENT = "nothing that is lost"
+    HELPER = "a program that generates headers"
+    NOTHING = "no counterpart"
+    SILENT = "nothing worth a notice"
 
 
 @dataclass(frozen=True)
-class Wait:
-    """A field with a time: for which of our timeouts, and seconds in its unit; without one, the tool's own."""
+class TimeoutField:
+    """A field with a duration: which of our timeouts it sets, and its unit; None is the tool's own unit."""
 
     part: Literal["tools", "connect"]
     unit_s: float | None = None
 
 
 class Syntax(Enum):
-    """One way in which a tool writes a variable, or something like it."""
+    """One way in which a tool writes a variable or something like it."""
 
     BRACES = "${VAR}"
     LENIENT = "${VAR}, which the tool itself leaves as it is"
@@ -89,13 +89,14 @@ class Syntax(Enum):
 
 @dataclass(frozen=True)
 class Place:
-    """Where a file may be.
+    """A path where a tool may have a file.
 
     `path` starts with `~` (home), `.` (project), `{appdata}`, `{config}`, `{data}`, `{localappdata}`,
-    `{programdata}`, `{VARIABLE}` or `{VARIABLE|else}`; a part of it may be a glob. `up` looks in the directories
-    above the project, too, as far as its repository reaches. A `legacy` file counts only where no newer file of its
-    scope is. A `borrowed` file is another tool's and never decides which scope is meant. `servers`, `variables`
-    and `inherits` are given where they differ from the tool's own.
+    `{programdata}`, `{VARIABLE}` or `{VARIABLE|else}`; a part of it may be a glob. `up` also looks in the directories
+    above the project, up to the root of its repository. A `legacy` file counts only if its scope has no newer file. A
+    `borrowed` file belongs to another tool and never decides which scope is meant. An `ambiguous` file has a name
+    that other programs use too: it counts only if it has servers, and is never written. `servers`, `variables` and
+    `inherits` are set where they differ from those of the tool.
     """
 
     scope: Scope
@@ -104,17 +105,19 @@ class Place:
     up: bool = False
     legacy: bool = False
     borrowed: bool = False
+    ambiguous: bool = False
     servers: tuple[str, ...] = ()
     variables: tuple[Syntax, ...] | None = None
     inherits: Inherit | None = None
 
 
 @dataclass(frozen=True)
-class Switches:
-    """A file that switches servers off which stand in another one.
+class SwitchFile:
+    """A file that disables servers which are defined in another file.
 
-    `names` are JSONPaths of their names; `flags` of objects with a member for each server, which `key` is false in.
-    `path` is as that of a `Place`; a project's file switches servers of the user off for the project only.
+    `names` are JSONPaths of names of disabled servers. `flags` are JSONPaths of objects with one member per server,
+    whose field `key` is false if the server is disabled. `path` is written as in a `Place`; a project's file disables
+    the user's servers for that project only.
     """
 
     path: str
@@ -127,16 +130,18 @@ class Switches:
 class Adapter:
     """A tool.
 
-    `servers` are the JSONPaths of the objects (or lists) that hold servers; all are read, and of two servers with one
-    name the first counts. `fallback` are looked at where none of these is there; `is_bare` takes the whole file where
-    all of it looks like servers. `off` are JSONPaths of the names (or globs) of servers that are switched off, and
-    `off_elsewhere` other files with such names; `is_off_in_any_case` where `Name` switches `name` off. `inputs` are
-    JSONPaths of what the tool asks for. `variables` are
-    filled in everywhere, `env_variables` in variables and headers only, and `empties` says where a variable that is
-    not set becomes nothing instead of staying as it is. `inherits` is what a program gets of the tool's own
-    environment, None where nobody knows. `untyped` is what a `url` without a type is; None is found out at run time.
-    `timeout_unit_s` is the unit of a plain `timeout`, None where nobody knows. `quirk` names the function in `quirks`
-    that brings a file into this form. `source` is the page the facts are from, `checked` when it was read.
+    `servers` are JSONPaths of the objects or lists that hold servers; all are read, and the first of two servers with
+    one name counts. `fallback` paths are tried if none of those exists; with `is_bare` a file is taken as a whole if
+    everything in it looks like a server. `off` are JSONPaths of names, or globs, of disabled servers, and
+    `off_elsewhere` other files with such names; `is_off_in_any_case` ignores the case of the names. A server that is
+    missing in the lists at `allowed` gets a notice. `inputs` are JSONPaths of the values that the tool prompts for.
+
+    `variables` are expanded everywhere, `env_variables` only in variables and headers; `empties` tells where an unset
+    variable becomes an empty text instead of staying as it is. `inherits` is what a program gets of the tool's own
+    environment, None if that is not known. `untyped` is the type of a `url` without one; None is found out at run
+    time. `timeout_unit_s` is the unit of a plain `timeout`, None if it is not known. `quirk` names the function in
+    `quirks` that brings a file into this form. `source` is the page with the facts, `checked` the date when it was
+    read.
     """
 
     name: str
@@ -147,7 +152,7 @@ class Adapter:
     servers: tuple[str, ...] = ("$.mcpServers",)
     fallback: tuple[str, ...] = ()
     is_bare: bool = False
-    fields: Mapping[str, Field | Wait] = field(default_factory=lambda: MappingProxyType({}))
+    fields: Mapping[str, Field | TimeoutField] = field(default_factory=lambda: MappingProxyType({}))
     variables: tuple[Syntax, ...] = ()
     env_variables: tuple[Syntax, ...] = ()
     empties: Literal["nowhere", "env", "everywhere"] = "nowhere"
@@ -155,7 +160,7 @@ class Adapter:
     timeout_unit_s: float | None = None
     untyped: Literal["http", "sse"] | None = None
     off: tuple[str, ...] = ()
-    off_elsewhere: tuple[Switches, ...] = ()
+    off_elsewhere: tuple[SwitchFile, ...] = ()
     is_off_in_any_case: bool = False
     allowed: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
@@ -167,26 +172,26 @@ class Adapter:
 
 
 def user(*paths: str, systems: tuple[System, ...] = SYSTEMS, **options: bool) -> tuple[Place, ...]:
-    """Files of the user."""
-    return _places(Scope.USER, paths, systems, options)
+    """Return places of the user's files."""
+    return _make_places(Scope.USER, paths, systems, options)
 
 
 def project(*paths: str, systems: tuple[System, ...] = SYSTEMS, **options: bool) -> tuple[Place, ...]:
-    """Files of the project."""
-    return _places(Scope.PROJECT, paths, systems, options)
+    """Return places of a project's files."""
+    return _make_places(Scope.PROJECT, paths, systems, options)
 
 
 def local(*paths: str, systems: tuple[System, ...] = SYSTEMS, **options: bool) -> tuple[Place, ...]:
-    """Files with what a user has for one project."""
-    return _places(Scope.LOCAL, paths, systems, options)
+    """Return places of files with the user's settings for one project."""
+    return _make_places(Scope.LOCAL, paths, systems, options)
 
 
-def at(document: object, path: str) -> list[object]:
-    """The values at a JSONPath. The path is one of ours, never a foreign one."""
-    return [match.value for match in _compiled(path).find(document)]
+def find_values(document: object, path: str) -> list[object]:
+    """Return the values at a JSONPath. The path must be one of ours, never a foreign one."""
+    return [match.value for match in _compile(path).find(document)]
 
 
-def _places(
+def _make_places(
     scope: Scope, paths: tuple[str, ...], systems: tuple[System, ...], options: Mapping[str, bool]
 ) -> tuple[Place, ...]:
     return tuple(
@@ -197,13 +202,14 @@ def _places(
             up=options.get("up", False),
             legacy=options.get("legacy", False),
             borrowed=options.get("borrowed", False),
+            ambiguous=options.get("ambiguous", False),
         )
         for path in paths
     )
 
 
 @cache
-def _compiled(path: str) -> JSONPath:
+def _compile(path: str) -> JSONPath:
     from jsonpath_ng.parser import parse
 
     return parse(path)

@@ -1,4 +1,4 @@
-"""What was done to whose files, so that it can be taken back: a backup and a note of it come before each change."""
+"""A journal of changed files, so that changes can be undone: backup and note are written before each change."""
 
 from __future__ import annotations
 
@@ -7,137 +7,106 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from dynamic_mcp.config.keys import Keys
 from dynamic_mcp.errors import DynamicMcpError, NotFound, NothingToUndo
-from dynamic_mcp.importer import files
-from dynamic_mcp.importer.tree import NOTHING
+from dynamic_mcp.importer.formats import files
+from dynamic_mcp.importer.formats.changes import Change, Edit
+from dynamic_mcp.importer.formats.reversal import plan_reversal
+from dynamic_mcp.importer.formats.tree import NOTHING
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.file_reader import read_bytes
 
 FORM = 1
-MOST_DEEDS = 200
+MOST_ENTRIES = 200
 
 
 @dataclass(frozen=True)
-class Edit:
-    """One value that was put in, replaced or taken out; NOTHING stands for no value.
-
-    An entry that `is_ours` goes even if somebody has changed it since. `order` are the keys of the object that the
-    value was taken out of, so that it can go back among its neighbours.
-    """
-
-    path: Keys
-    before: object = field(repr=False)
-    after: object = field(repr=False)
-    is_ours: bool = False
-    order: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Change:
-    """One file's bytes before and after, None for no file, and the edits that made the difference.
-
-    A file that `is_silent` is a part of our own state, which nobody needs to hear of.
-    """
-
-    file: Path
-    before: bytes | None = field(repr=False)
-    after: bytes = field(repr=False)
-    edits: tuple[Edit, ...] = field(default=(), repr=False)
-    is_private: bool = False
-    is_silent: bool = False
-
-
-@dataclass(frozen=True)
-class Deed:
-    """What one command changed: `id` names it, `about` is the tool it was done to, `when` is an ISO time."""
+class JournalEntry:
+    """What one command changed: its `id`, the command's `title`, the tool as `subject`, an ISO time."""
 
     id: str
-    what: str
-    about: str
+    title: str
+    subject: str
     when: str
     files: tuple[Path, ...]
     is_undone: bool = False
 
 
 class Journal:
-    """The deeds in one folder, by number."""
+    """The entries in one folder, by number."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def do(self, what: str, about: str, when: str, changes: Sequence[Change]) -> Deed:
-        """Note the changes, with backups, and make them. Raises FileError, and then nothing is changed."""
-        deed, folder = self._noted(what, about, when, changes)
+    def apply(self, title: str, subject: str, when: str, changes: Sequence[Change]) -> JournalEntry:
+        """Record the changes with backups, and make them. Raises FileError, and then nothing has changed."""
+        entry, folder = self._record(title, subject, when, changes)
         done: list[Change] = []
         try:
             for number, change in enumerate(changes):
-                made = files.write_bytes(
+                directories = files.write_bytes(
                     change.file, change.after, expected=change.before, is_private=change.is_private
                 )
                 done.append(change)
-                _note_made(folder, number, made)
+                _record_directories(folder, number, directories)
         except DynamicMcpError:
             for number, change in reversed(list(enumerate(done))):
-                _restore(change.file, change.before, change.after, _note(folder), number)
-            self._mark(deed.id)
+                _restore(change.file, change.before, change.after, _load(folder), number)
+            self._mark_undone(entry.id)
             raise
-        return deed
+        return entry
 
-    def deeds(self) -> list[Deed]:
-        """Return all deeds, the latest first."""
-        found = [self._deed(folder) for folder in self._folders()]
-        return [deed for deed in reversed(found) if deed is not None]
+    def entries(self) -> list[JournalEntry]:
+        """Return all entries, the latest first."""
+        found = [self._load_entry(folder) for folder in self._folders()]
+        return [entry for entry in reversed(found) if entry is not None]
 
-    def deed(self, id: str | None, about: str | None = None) -> Deed:
-        """Return the deed with this id, or the latest that is not undone. Raises NotFound."""
-        for deed in self.deeds():
-            if deed.id == id or (id is None and not deed.is_undone and about in (None, deed.about)):
-                return deed
-        known = ", ".join(deed.id for deed in self.deeds() if not deed.is_undone)
+    def find(self, id: str | None, subject: str | None = None) -> JournalEntry:
+        """Return the entry with this id, or the latest that is not undone. Raises NotFound."""
+        for entry in self.entries():
+            if entry.id == id or (id is None and not entry.is_undone and subject in (None, entry.subject)):
+                return entry
+        known = ", ".join(entry.id for entry in self.entries() if not entry.is_undone)
         if not known and id is None:
             raise NothingToUndo
-        hint = f"what can be undone: {known}" if known else "there is nothing to undo"
+        hint = f"can be undone: {known}" if known else "there is nothing to undo"
         raise NotFound("change", id or "latest", hint=hint)
 
-    def undo(self, deed: Deed) -> list[str]:
-        """Take a deed back; return what is to be said of it. A file that has changed since loses our edits only.
+    def undo(self, entry: JournalEntry) -> list[str]:
+        """Undo an entry and return lines that describe it. A file that has changed since then loses only our edits.
 
-        Raises FileError, and then that file is as it was.
+        Raises FileError, and then that file was not changed.
         """
-        from dynamic_mcp.importer.undoing import undoing
-
-        folder = self._folder / deed.id
-        note = _note(folder)
+        folder = self._folder / entry.id
+        note = _load(folder)
         words: list[str] = []
-        for number, change in reversed(list(enumerate(_changes(folder, note)))):
-            made = undoing(change, note["changes"][number]["after"])
-            if made.is_exact:
-                _restore(change.file, change.before, made.now or b"", note, number)
-            elif made.after != made.now:
-                files.write_bytes(change.file, made.after or b"", expected=made.now)
-            words += [] if change.is_silent else made.done()
-        self._mark(deed.id)
+        for number, change in reversed(list(enumerate(_load_changes(folder, note)))):
+            reversal = plan_reversal(change, note["changes"][number]["after"])
+            if reversal.is_exact:
+                _restore(change.file, change.before, reversal.now or b"", note, number)
+            elif reversal.after != reversal.now:
+                files.write_bytes(change.file, reversal.after or b"", expected=reversal.now)
+            words += [] if change.is_silent else reversal.describe_result()
+        self._mark_undone(entry.id)
         return words
 
-    def preview(self, deed: Deed) -> list[str]:
-        """Say what undoing a deed would do to each file. Raises FileError."""
-        from dynamic_mcp.importer.undoing import undoing
-
-        folder = self._folder / deed.id
-        note = _note(folder)
+    def preview(self, entry: JournalEntry) -> list[str]:
+        """Describe what undoing an entry would do to each file. Raises FileError."""
+        folder = self._folder / entry.id
+        note = _load(folder)
         return [
             word
-            for number, change in reversed(list(enumerate(_changes(folder, note))))
-            for word in (() if change.is_silent else undoing(change, note["changes"][number]["after"]).planned())
+            for number, change in reversed(list(enumerate(_load_changes(folder, note))))
+            for word in (
+                () if change.is_silent else plan_reversal(change, note["changes"][number]["after"]).describe_plan()
+            )
         ]
 
-    def _noted(self, what: str, about: str, when: str, changes: Sequence[Change]) -> tuple[Deed, Path]:
+    def _record(self, title: str, subject: str, when: str, changes: Sequence[Change]) -> tuple[JournalEntry, Path]:
         number = max((int(folder.name) for folder in self._folders()), default=0) + 1
         folder = self._folder / str(number)
         try:
@@ -148,37 +117,39 @@ class Journal:
                     paths.write_private(folder / f"{place}.before", change.before)
             note = {
                 "form": FORM,
-                "what": what,
-                "about": about,
+                "what": title,
+                "about": subject,
                 "when": when,
-                "changes": [_written(change) for change in changes],
+                "changes": [_encode(change) for change in changes],
             }
             _save(folder, note)
         except OSError as exc:
-            raise files.FileError(folder, f"no backup can be made: {(exc.strerror or str(exc)).lower()}") from exc
-        for old in list(self._folders())[:-MOST_DEEDS]:
+            raise files.FileError(folder, f"cannot make a backup: {(exc.strerror or str(exc)).lower()}") from exc
+        for old in list(self._folders())[:-MOST_ENTRIES]:
             shutil.rmtree(old, ignore_errors=True)
-        return Deed(str(number), what, about, when, _shown_files(changes)), folder
+        return JournalEntry(str(number), title, subject, when, _listed_files(changes)), folder
 
-    def _mark(self, id: str) -> None:
+    def _mark_undone(self, id: str) -> None:
         folder = self._folder / id
-        _save(folder, {**_note(folder), "is_undone": True})
+        _save(folder, {**_load(folder), "is_undone": True})
 
     def _folders(self) -> Iterator[Path]:
         if self._folder.is_dir():
             names = [each.name for each in self._folder.iterdir() if re.fullmatch(r"[1-9]\d{0,8}", each.name)]
             yield from (self._folder / name for name in sorted(names, key=int))
 
-    def _deed(self, folder: Path) -> Deed | None:
+    def _load_entry(self, folder: Path) -> JournalEntry | None:
         try:
-            note = _note(folder)
+            note = _load(folder)
             places = tuple(Path(change["file"]) for change in note["changes"] if not change["is_silent"])
-            return Deed(folder.name, note["what"], note["about"], note["when"], places, note.get("is_undone", False))
+            return JournalEntry(
+                folder.name, note["what"], note["about"], note["when"], places, note.get("is_undone", False)
+            )
         except (OSError, ValueError, KeyError, TypeError):
-            return None  # a command was killed before it did anything
+            return None  # the command was killed before it changed anything
 
 
-def _shown_files(changes: Sequence[Change]) -> tuple[Path, ...]:
+def _listed_files(changes: Sequence[Change]) -> tuple[Path, ...]:
     return tuple(change.file for change in changes if not change.is_silent)
 
 
@@ -192,7 +163,7 @@ def _restore(file: Path, before: bytes | None, now: bytes, note: Mapping[str, An
         file.chmod(written["mode"])
 
 
-def _written(change: Change) -> dict[str, object]:
+def _encode(change: Change) -> dict[str, object]:
     mode = change.file.stat().st_mode & 0o7777 if change.before is not None else None
     return {
         "file": str(change.file.absolute()),
@@ -209,7 +180,7 @@ def _written(change: Change) -> dict[str, object]:
     }
 
 
-def _changes(folder: Path, note: Mapping[str, Any]) -> list[Change]:
+def _load_changes(folder: Path, note: Mapping[str, Any]) -> list[Change]:
     return [
         Change(
             Path(each["file"]),
@@ -231,14 +202,14 @@ def _changes(folder: Path, note: Mapping[str, Any]) -> list[Change]:
     ]
 
 
-def _note_made(folder: Path, number: int, made: list[Path]) -> None:
-    if made:
-        note = _note(folder)
-        note["changes"][number]["made"] = [str(directory) for directory in made]
+def _record_directories(folder: Path, number: int, directories: list[Path]) -> None:
+    if directories:
+        note = _load(folder)
+        note["changes"][number]["made"] = [str(directory) for directory in directories]
         _save(folder, note)
 
 
-def _note(folder: Path) -> dict[str, Any]:
+def _load(folder: Path) -> dict[str, Any]:
     note: dict[str, Any] = json.loads(read_bytes(folder / "deed.json"))
     return note
 

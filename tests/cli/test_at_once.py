@@ -81,7 +81,7 @@ def test_a_dry_run_says_what_would_be_taken_back_and_changes_nothing(
     done = desk.run(*command, "--dry-run")
 
     assert (done.code, file.read_bytes()) == (0, installed)
-    assert f"`{file}` gets its old content back" in done.err
+    assert f"`{file}` will be restored" in done.err
     assert desk.run("undo", "1").code == 0
     assert file.read_bytes() != installed
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from dynamic_mcp.importer.found import Machine, Reading, Scope
+from dynamic_mcp.importer.model import Machine, Reading, Scope
 
 DIRECTORY = Path(__file__).parent / "cases"
 Platform = Literal["linux", "darwin", "win32"]

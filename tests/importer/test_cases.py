@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.config.read import read
-from dynamic_mcp.importer.read import read_file, read_tool, tool_named, tools
+from dynamic_mcp.importer.reader import find_tool, list_tools, read_file, read_tool
 from tests.importer.machines import DIRECTORY, PLATFORMS, Case, cases, expected, notices, put, scope
 
 CASES = [pytest.param(case, id=str(case)) for case in cases()]
@@ -18,7 +18,7 @@ CASES = [pytest.param(case, id=str(case)) for case in cases()]
 def test_a_tools_file_becomes_these_servers_with_these_notices(case: Case, tmp_path: Path) -> None:
     machine = put(case, tmp_path)
     wanted = expected(case, tmp_path)
-    readings = read_tool(tool_named(case.tool), (scope(case),), machine)
+    readings = read_tool(find_tool(case.tool), (scope(case),), machine)
     found = [server for reading in readings for server in reading.servers]
     assert {server.name: dict(server.entry) for server in found} == wanted["servers"]
     assert sorted(notices(readings)) == sorted(wanted.get("notices", []))
@@ -29,7 +29,7 @@ def test_a_tools_file_becomes_these_servers_with_these_notices(case: Case, tmp_p
 @pytest.mark.parametrize("case", CASES)
 def test_what_was_read_is_a_config_that_loads(case: Case, tmp_path: Path) -> None:
     machine = put(case, tmp_path)
-    readings = read_tool(tool_named(case.tool), (scope(case),), machine)
+    readings = read_tool(find_tool(case.tool), (scope(case),), machine)
     file = tmp_path / "dynamic-mcp.json"
     servers = {server.name: {**server.entry, "enabled": True} for each in readings for server in each.servers}
     file.write_text(json.dumps({"mcpServers": servers}))
@@ -39,7 +39,7 @@ def test_what_was_read_is_a_config_that_loads(case: Case, tmp_path: Path) -> Non
 @pytest.mark.parametrize("case", CASES)
 def test_a_file_that_is_named_is_understood_without_its_tool(case: Case, tmp_path: Path) -> None:
     machine = put(case, tmp_path)
-    with_tool = read_tool(tool_named(case.tool), (scope(case),), machine)
+    with_tool = read_tool(find_tool(case.tool), (scope(case),), machine)
     reading = read_file(tmp_path / case.place, machine)
     assert reading.error == ""
     assert reading.source.tool == "file"
@@ -49,7 +49,7 @@ def test_a_file_that_is_named_is_understood_without_its_tool(case: Case, tmp_pat
 
 def test_every_tool_has_a_case_in_each_scope_and_on_each_system_that_it_has_files_on() -> None:
     covered = {(case.tool, case.expected["scope"], case.platform) for case in cases()}
-    for adapter in tools():
+    for adapter in list_tools():
         for place in adapter.places:
             if not place.borrowed:
                 for platform in PLATFORMS:

@@ -6,18 +6,18 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dynamic_mcp.importer.found import Found
-from dynamic_mcp.importer.read import read_tool, tool_named
+from dynamic_mcp.importer.model import ForeignServer
+from dynamic_mcp.importer.reader import find_tool, read_tool
 from tests.importer.machines import Platform, machine
 
 
-def found(tmp_path: Path, tool: str, file: str, document: object, platform: Platform = "linux") -> Found:
+def found(tmp_path: Path, tool: str, file: str, document: object, platform: Platform = "linux") -> ForeignServer:
     """Return the one server of a tool with this file in its home."""
     here = machine(tmp_path, platform)
     path = here.home / file
     path.parent.mkdir(parents=True)
     path.write_text(document if isinstance(document, str) else json.dumps(document))
-    servers = [server for each in read_tool(tool_named(tool), None, here) for server in each.servers]
+    servers = [server for each in read_tool(find_tool(tool), None, here) for server in each.servers]
     (server,) = servers
     return server
 

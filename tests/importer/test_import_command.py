@@ -82,7 +82,7 @@ def test_a_server_that_the_user_took_out_stays_out(world: World) -> None:
     assert world.run("remove", "time").code == 0
     ran = world.run("import", "cursor")
     assert list(world.servers()) == ["github"]
-    assert "taken out of the config" in ran.err
+    assert "removed from the config" in ran.err
 
 
 def test_the_same_server_of_two_tools_is_one_and_different_ones_of_a_name_are_two(world: World) -> None:
@@ -372,7 +372,7 @@ def test_a_secret_that_stands_in_for_a_variable_is_in_plain_text_too(world: Worl
     )
     ran = world.run("import", "claude", "--dry-run")
     assert [line for line in ran.err.splitlines() if "plain text" in line] == [
-        "warning: claude/user/hub.env.API_KEY: looks like a secret, in plain text"
+        "warning: claude/user/hub.env.API_KEY: looks like a secret in plain text"
     ]
     assert "${API_KEY:-***}" in ran.out
     assert default not in ran.out + ran.err

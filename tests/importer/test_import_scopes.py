@@ -117,7 +117,7 @@ def test_the_same_server_of_another_tool_is_named_with_the_one_that_it_is(world:
 def test_a_field_that_two_scopes_of_one_tool_differ_in_is_not_said_to_be_another_tools(world: World) -> None:
     claude(world, user={"a": {**MEMORY, "timeout": 1000}}, project={"a": {**MEMORY, "timeout": 2000}})
     ran = world.run("import", "claude", "--scope", "all")
-    assert "claude/user/a.timeout.tools: `a` has it from claude (project), with another value, which stays" in ran.err
+    assert "claude/user/a.timeout.tools: `a` keeps the value from claude (project), which differs" in ran.err
 
 
 def test_a_server_that_was_there_before_any_import_is_the_one_of_its_name(world: World) -> None:
@@ -162,6 +162,27 @@ def test_a_file_that_another_tool_reads_too_is_left_out_with_its_owner(world: Wo
 def test_without_a_projects_file_nothing_is_left_out(world: World) -> None:
     claude(world, user={"a": MEMORY})
     assert "left out" not in world.run("import", "claude").err
+
+
+def test_a_server_that_gets_another_name_from_its_neighbours_stays_one_entry(world: World) -> None:
+    world.write("../project/config.toml", '[mcp]\nsse_servers = ["https://s.example.test/x"]\n')
+    world.run("import", "openhands")
+    world.write(
+        "../project/config.toml", '[mcp]\nsse_servers = ["https://s.example.test/y", "https://s.example.test/x"]\n'
+    )
+    ran = world.run("import", "openhands")
+    assert {name: entry["url"] for name, entry in world.servers().items()} == {
+        "s-example-test": "https://s.example.test/x",
+        "s-example-test-y": "https://s.example.test/y",
+    }
+    assert "no longer in" not in ran.err
+    world.write("../project/config.toml", '[mcp]\nsse_servers = ["https://s.example.test/y"]\n')
+    ran = world.run("import", "openhands")
+    assert {name: entry["url"] for name, entry in world.servers().items()} == {
+        "s-example-test": "https://s.example.test/x",
+        "s-example-test-y": "https://s.example.test/y",
+    }
+    assert "`s-example-test` is no longer in" in ran.err
 
 
 def test_scopes_can_be_imported_again_and_change_no_byte(world: World) -> None:

@@ -168,7 +168,7 @@ def test_undo_names_the_latest_change_and_asks(tmp_path: Path, key: bytes, *, is
         assert person.ends() == 0
     with terminal(tmp_path, "undo") as person:
         person.shows("import cursor")
-        person.shows(f"`{output}` is removed")
+        person.shows(f"`{output}` will be removed")
         person.shows("Undo it?")
         person.types(key)
         assert person.ends() == 0

@@ -13,13 +13,13 @@ import pytest
 from dynamic_mcp.cli.importing import machine_of
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.importer.adapter import Adapter
-from dynamic_mcp.importer.documents import document
-from dynamic_mcp.importer.found import Machine, Scope
-from dynamic_mcp.importer.install import installation, target
-from dynamic_mcp.importer.known import TOOLS
-from dynamic_mcp.importer.read import read_tool, tool_named
-from dynamic_mcp.importer.shapes import container_of, shape_of
-from dynamic_mcp.importer.tree import is_like
+from dynamic_mcp.importer.formats.documents import parse_document
+from dynamic_mcp.importer.formats.shapes import container_of, shape_of
+from dynamic_mcp.importer.formats.tree import is_like
+from dynamic_mcp.importer.installer import find_target, plan_installation
+from dynamic_mcp.importer.model import Machine, Scope
+from dynamic_mcp.importer.reader import find_tool, read_tool
+from dynamic_mcp.importer.tools.catalog import TOOLS
 from tests.importer.world import World
 
 BEGINNINGS = {
@@ -38,7 +38,7 @@ def scope_of(adapter: Adapter) -> Scope | None:
     """The scope in which a tool has a file of its own, the user's first."""
     for scope in (Scope.USER, Scope.PROJECT):
         try:
-            target(adapter, scope, machine_of(None))
+            find_target(adapter, scope, machine_of(None))
         except DynamicMcpError:
             continue
         return scope
@@ -47,17 +47,17 @@ def scope_of(adapter: Adapter) -> Scope | None:
 
 def settings(adapter: Adapter, scope: Scope, *names: str) -> Path:
     """Write a file of the tool, with comments and with these servers in its own shape."""
-    place, file = target(adapter, scope, machine_of(None))
+    place, file = find_target(adapter, scope, machine_of(None))
     suffix = {".yml": ".yaml", ".jsonc": ".json"}.get(file.suffix, file.suffix)
-    made = document(file, BEGINNINGS[suffix].encode())
+    made = parse_document(file, BEGINNINGS[suffix].encode())
     container = container_of(adapter, {}, place.servers or adapter.servers)
     shape = shape_of(adapter, container)
     for number, name in enumerate(names):
-        entry = shape.entry("npx", ["-y", f"{name}-mcp"])
+        entry = shape.make_entry("npx", ["-y", f"{name}-mcp"])
         entry |= {"name": name} if "name" in entry else {}
         made = made.put((*container, number if shape.has_name else name), entry)
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(made.data())
+    file.write_bytes(made.encode())
     return file
 
 
@@ -85,14 +85,14 @@ def test_import_install_and_undo_give_every_tool_its_bytes_back(
     ran = world.run("install", adapter.name, "--scope", scope.value, "--replace", "-c", str(world.output))
 
     assert ran.code == 0, ran.err
-    made = document(file, file.read_bytes())
+    made = parse_document(file, file.read_bytes())
     entry = str(made.get(()))
     assert "dynamic-mcp" in entry
     assert str(world.output) in entry
     assert not any(named(world, adapter, scope).values()), "what was imported is not started any more"
     assert all(line in file.read_text() for line in before.decode().splitlines() if "mine" in line or "why" in line)
     assert world.run("install", adapter.name, "--scope", scope.value, "-c", str(world.output)).code == 0
-    assert made.data() == file.read_bytes(), "installed twice is installed once"
+    assert made.encode() == file.read_bytes(), "installed twice is installed once"
     assert world.run("undo", "--yes").code == 0
     assert file.read_bytes() == before
 
@@ -107,11 +107,11 @@ def test_a_file_that_changed_since_loses_our_entry_only(
         pytest.skip("keeps its servers in no file")
     file = settings(adapter, scope, "one")
     world.output.write_text('{"mcpServers": {}}')
-    before = document(file, file.read_bytes())
+    before = parse_document(file, file.read_bytes())
     world.run("install", adapter.name, "--scope", scope.value, "-c", str(world.output))
-    file.write_bytes(document(file, file.read_bytes()).put(("later",), "x").data())
+    file.write_bytes(parse_document(file, file.read_bytes()).put(("later",), "x").encode())
     assert world.run("uninstall", adapter.name, "--scope", scope.value).code == 0
-    after = document(file, file.read_bytes())
+    after = parse_document(file, file.read_bytes())
     assert after.get(("later",)) == "x"
     assert is_like(after.drop(("later",)).get(()), before.get(()))
 
@@ -199,7 +199,7 @@ def test_every_tool_gets_the_full_path_of_the_script_that_was_run(
     monkeypatch.setattr(sys, "argv", [str(program), "install"])
     world.output.write_text('{"mcpServers": {}}')
     world.run("install", tool)
-    file = target(tool_named(tool), Scope.USER, machine_of(None)).file
+    file = find_target(find_tool(tool), Scope.USER, machine_of(None)).file
     assert str(program) in file.read_text()
 
 
@@ -226,7 +226,7 @@ def test_claude_codes_local_scope_is_its_projects_part_of_the_users_file(world: 
     file = world.write(".claude.json", text)
     world.output.write_text('{"mcpServers": {}}')
     assert world.run("install", "claude", "--scope", "local").code == 0
-    made = document(file, file.read_bytes())
+    made = parse_document(file, file.read_bytes())
     assert made.get(("projects", str(world.project), "mcpServers", "dynamic-mcp", "type")) == "stdio"
     world.run("undo", "--yes")
     assert file.read_text() == text
@@ -256,13 +256,13 @@ def test_undo_goes_back_one_by_one_and_says_what_it_did(world: World) -> None:
 def test_a_local_file_of_its_own_is_read_back_by_its_tool(world: World, tool: str) -> None:
     world.output.write_text("{}")
     assert world.run("install", tool, "--scope", "local").code == 0
-    (reading,) = read_tool(tool_named(tool), (Scope.LOCAL,), machine_of(None))
+    (reading,) = read_tool(find_tool(tool), (Scope.LOCAL,), machine_of(None))
     assert ["is dynamic-mcp itself" in notice.reason for notice in reading.notices] == [True]
 
 
 @pytest.mark.parametrize("tool", ["continue", "mistral-vibe"])
 def test_a_second_installation_into_a_list_changes_nothing(world: World, tool: str) -> None:
-    file = settings(tool_named(tool), Scope.USER)
+    file = settings(find_tool(tool), Scope.USER)
     world.output.write_text("{}")
     assert world.run("install", tool).code == 0
     before = file.read_bytes()
@@ -276,5 +276,5 @@ def test_windows_writes_one_project_in_two_cases(tmp_path: Path) -> None:
     here.home.mkdir()
     key = str(here.project).upper()
     (here.home / ".claude.json").write_text(json.dumps({"projects": {key: {"mcpServers": {}}}}))
-    made = installation(tool_named("claude"), Scope.LOCAL, here, start=["dynamic-mcp"])
+    made = plan_installation(find_tool("claude"), Scope.LOCAL, here, start=["dynamic-mcp"])
     assert list(json.loads(made.after)["projects"]) == [key]

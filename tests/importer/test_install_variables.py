@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.cli.importing import machine_of
-from dynamic_mcp.importer.documents import document
-from dynamic_mcp.importer.found import Scope
-from dynamic_mcp.importer.install import target
-from dynamic_mcp.importer.read import tool_named
+from dynamic_mcp.importer.formats.documents import parse_document
+from dynamic_mcp.importer.installer import find_target
+from dynamic_mcp.importer.model import Scope
+from dynamic_mcp.importer.reader import find_tool
 from tests.importer.world import Json, World
 
 EV = {"command": "ev", "env": {"EVTOK": "${EVTOK}"}}
@@ -30,8 +30,8 @@ def config(world: World, **servers: Json) -> None:
 
 
 def entry(tool: str) -> Json:
-    file = target(tool_named(tool), Scope.USER, machine_of(None)).file
-    made: Json = document(file, file.read_bytes()).get(())
+    file = find_target(find_tool(tool), Scope.USER, machine_of(None)).file
+    made: Json = parse_document(file, file.read_bytes()).get(())
     for key in ("mcpServers", "mcp_servers", "mcp"):
         if key in made:
             return made[key]["dynamic-mcp"]
@@ -66,7 +66,7 @@ def test_installing_again_adds_what_the_config_needs_by_now_and_undo_takes_just_
 ) -> None:
     config(world, ev=EV)
     world.run("install", tool)
-    file = target(tool_named(tool), Scope.USER, machine_of(None)).file
+    file = find_target(find_tool(tool), Scope.USER, machine_of(None)).file
     first = file.read_bytes()
     config(world, ev=EV, remote=REMOTE)
     ran = world.run("install", tool)
@@ -139,7 +139,7 @@ def test_the_two_tools_stay_in_the_models_sight_unless_a_user_says_otherwise(
     config(world, plain=PLAIN)
     world.run("install", tool)
     assert entry(tool)[field] is True
-    file = target(tool_named(tool), Scope.USER, machine_of(None)).file
+    file = find_target(find_tool(tool), Scope.USER, machine_of(None)).file
     file.write_bytes(file.read_bytes().replace(b"true", b"false"))
     before = file.read_bytes()
     assert "already has it" in world.run("install", tool).err

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.importer.adapter import Adapter, at
-from dynamic_mcp.importer.containers import GENERIC
-from dynamic_mcp.importer.quirks import QUIRKS
-from dynamic_mcp.importer.read import tools
+from dynamic_mcp.importer.adapter import Adapter, find_values
+from dynamic_mcp.importer.reader import list_tools
+from dynamic_mcp.importer.tools.catalog import ELSEWHERE
+from dynamic_mcp.importer.tools.quirks import QUIRKS
 
 DOCS = Path(__file__).parents[2] / "docs"
 REFERENCE = "cursor opencode claude-desktop claude vscode cline kilocode codex gemini antigravity"
@@ -20,11 +20,11 @@ windsurf devin zed roo-code continue goose amazon-q kiro copilot-cli copilot-jet
 vscode-insiders vscodium qwen-code iflow crush trae lm-studio amp factory-droid warp augment librechat mcphub-nvim
 grok-build hermes openhands pi kimi-code mistral-vibe codebuddy qoder zencoder mcporter 5ire boltai witsy shared
 """
-ADAPTERS = [pytest.param(adapter, id=adapter.name) for adapter in tools()]
+ADAPTERS = [pytest.param(adapter, id=adapter.name) for adapter in list_tools()]
 
 
 def test_every_tool_that_is_promised_is_there_the_best_known_first() -> None:
-    names = [adapter.name for adapter in tools()]
+    names = [adapter.name for adapter in list_tools()]
     assert names[:10] == REFERENCE.split()
     assert set(WANTED.split()) <= set(names)
 
@@ -38,8 +38,8 @@ def test_each_tool_says_where_its_facts_are_from_and_when_they_were_checked(adap
 @pytest.mark.parametrize("adapter", ADAPTERS)
 def test_each_tool_names_paths_and_a_quirk_that_there_are(adapter: Adapter) -> None:
     paths = [*adapter.servers, *adapter.fallback, *adapter.off, *adapter.allowed, *adapter.inputs]
-    for path in (*paths, *(path for place in adapter.places for path in place.servers), *GENERIC):
-        assert at({}, path) == []
+    for path in (*paths, *(path for place in adapter.places for path in place.servers), *ELSEWHERE):
+        assert find_values({}, path) == []
     assert not adapter.quirk or adapter.quirk in QUIRKS
     for place in adapter.places:
         assert place.path.startswith(("~/", "./", "{", "/", "C:/"))

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynamic_mcp.importer.identity import identity
-from dynamic_mcp.importer.memory import Memory, Record
-from dynamic_mcp.importer.three_way import Sides, remembered, three_way
-from dynamic_mcp.importer.tree import NOTHING
+from dynamic_mcp.importer.convert.identity import identify
+from dynamic_mcp.importer.convert.memory import Memory, Record
+from dynamic_mcp.importer.convert.three_way import Sides, merge_three_way, update_fingerprint
+from dynamic_mcp.importer.formats.tree import NOTHING
 
 Entry = dict[str, Any]  # whatever JSON a server has
 
@@ -19,12 +19,12 @@ ENTRIES = st.dictionaries(st.sampled_from("kmn"), LEAVES | st.dictionaries(st.sa
 
 
 def record(entry: Entry) -> Record:
-    made = MEMORY.print_of(entry)
+    made = MEMORY.fingerprint(entry)
     return Record("server", made, made)
 
 
 def merged(base: Entry, mine: Entry, theirs: Entry) -> tuple[Any, Any, list[str]]:
-    result = three_way(Sides(mine, theirs, theirs), record(base), MEMORY)
+    result = merge_three_way(Sides(mine, theirs, theirs), record(base), MEMORY)
     made = (result.mine, result.theirs)
     mine_, theirs_ = ({} if each is NOTHING else each for each in made)
     return mine_, theirs_, [".".join(map(str, keys)) for keys in result.conflicts]
@@ -44,8 +44,10 @@ def test_a_conflict_is_where_both_changed_and_the_same_again_is_none(base: Entry
         assert kept == taken
     for result in (kept, taken):
         sides = Sides(mine, theirs, theirs)
-        after = Record("server", MEMORY.print_of(theirs), remembered(result, sides, record(base).written, MEMORY))
-        again = three_way(Sides(result, theirs, theirs), after, MEMORY)
+        after = Record(
+            "server", MEMORY.fingerprint(theirs), update_fingerprint(result, sides, record(base).output, MEMORY)
+        )
+        again = merge_three_way(Sides(result, theirs, theirs), after, MEMORY)
         assert again.is_settled(), "what was decided is not asked again"
         assert (again.mine if again.mine is not NOTHING else {}) == result
 
@@ -61,13 +63,13 @@ def test_changes_of_different_fields_meet() -> None:
 
 def test_without_a_record_every_difference_is_a_conflict_and_what_is_only_here_stays() -> None:
     mine = {"command": "x", "description": "mine"}
-    result = three_way(Sides(mine, {"command": "x", "cwd": "/"}, {"command": "x", "cwd": "/"}), None, MEMORY)
+    result = merge_three_way(Sides(mine, {"command": "x", "cwd": "/"}, {"command": "x", "cwd": "/"}), None, MEMORY)
     assert (result.mine, result.conflicts) == (mine, (("cwd",),))
 
 
 def test_a_memory_holds_no_value() -> None:
-    assert "secret" not in str(MEMORY.print_of({"env": {"TOKEN": "secret"}}))
-    assert Memory("other").print_of("secret") != MEMORY.print_of("secret")
+    assert "secret" not in str(MEMORY.fingerprint({"env": {"TOKEN": "secret"}}))
+    assert Memory("other").fingerprint("secret") != MEMORY.fingerprint("secret")
 
 
 def npx(*args: str, **more: Any) -> Entry:
@@ -94,5 +96,5 @@ def npx(*args: str, **more: Any) -> Entry:
     ],
 )
 def test_a_server_is_what_it_runs(one: Entry, other: Entry, *, is_same: bool) -> None:
-    assert identity(one, "/home/me").is_same(identity(other, "/home/me")) is is_same
-    assert identity(other, "/home/me").is_same(identity(one, "/home/me")) is is_same
+    assert identify(one, "/home/me").is_same(identify(other, "/home/me")) is is_same
+    assert identify(other, "/home/me").is_same(identify(one, "/home/me")) is is_same

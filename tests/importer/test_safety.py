@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from dynamic_mcp.config.read import read
 from dynamic_mcp.importer.adapter import Adapter
-from dynamic_mcp.importer.fields import COMMON, OAUTH
-from dynamic_mcp.importer.found import Machine, Reading
-from dynamic_mcp.importer.read import read_all, read_file, tools
+from dynamic_mcp.importer.convert.fields import COMMON, OAUTH
+from dynamic_mcp.importer.model import Machine, Reading
+from dynamic_mcp.importer.reader import list_tools, read_all, read_file
 from tests.importer.machines import cases, machine
 
 FORBIDDEN = (
@@ -89,7 +89,7 @@ VALUES = st.recursive(
     max_leaves=8,
 )
 OAUTH_SETTINGS = st.dictionaries(st.sampled_from(sorted(OAUTH)), VALUES, max_size=4)
-FIELDS = sorted({name for adapter in tools() for name in (*COMMON, *adapter.fields)})
+FIELDS = sorted({name for adapter in list_tools() for name in (*COMMON, *adapter.fields)})
 UPSTREAM = st.one_of(
     st.just({"command": "npx"}),
     st.just({"url": "https://h.example.test/mcp"}),
@@ -167,7 +167,7 @@ BRISK = settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, ma
 
 
 @BRISK
-@given(adapter=st.sampled_from(tools()), servers=SERVERS, inputs=VALUES)
+@given(adapter=st.sampled_from(list_tools()), servers=SERVERS, inputs=VALUES)
 def test_any_settings_are_read_without_a_crash_or_a_deed(
     adapter: Adapter, servers: object, inputs: object, here: Machine
 ) -> None:
@@ -216,7 +216,7 @@ def test_a_command_in_a_value_is_not_run(text: str, here: Machine, tmp_path: Pat
     remote = {"url": "https://h.example.test/mcp", "headers": {"A": value}, "headersHelper": f"touch {marker}"}
     file = tmp_path / "mcp.json"
     file.write_text(json.dumps({"mcpServers": {"a": server, "b": remote}}))
-    for adapter in tools():
+    for adapter in list_tools():
         with only_reading():
             read_file(file, here, adapter)
     assert not marker.exists()

@@ -31,7 +31,7 @@ def test_the_latest_change_is_undone_only_if_that_is_said(world: World) -> None:
     world.run("import", "cursor", "--yes")
     ran = world.run("undo")
     assert ran.code == 2
-    assert f"`{world.output}` is removed" in ran.err
+    assert f"`{world.output}` will be removed" in ran.err
     assert "dynamic-mcp undo 1" in ran.err
     assert world.output.exists()
     assert world.run("undo", "1").code == 0
@@ -43,8 +43,8 @@ def test_what_is_put_back_and_what_is_taken_out_of_a_changed_file_is_named(world
     text = file.read_text().replace('"c"', '"kept"', 1)
     file.write_text(text)
     said = world.run("undo", "--yes").err
-    assert "taken out: `mcpServers.dynamic-mcp`" in said
-    assert "put back: `mcpServers.a`, `mcpServers.b`, `mcpServers.d`" in said
+    assert "removed: `mcpServers.dynamic-mcp`" in said
+    assert "restored: `mcpServers.a`, `mcpServers.b`, `mcpServers.d`" in said
 
 
 @pytest.mark.parametrize("but", ["a", "b", "c", "d", "none"])

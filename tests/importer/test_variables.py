@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynamic_mcp.config.substitute import expand
-from dynamic_mcp.importer import variables
 from dynamic_mcp.importer.adapter import Syntax
-from dynamic_mcp.importer.found import Machine, Scope
-from dynamic_mcp.importer.known.syntaxes import ANY, BRACES, ENV, GEMINI
-from dynamic_mcp.importer.variables import Input, Scene
+from dynamic_mcp.importer.convert import variables
+from dynamic_mcp.importer.convert.variables import Input, Scene
+from dynamic_mcp.importer.model import Machine, Scope
+from dynamic_mcp.importer.tools.syntaxes import ANY, BRACES, ENV, GEMINI
 
 ASKED = {
     "key": Input("key", is_secret=True, default="never shown"),
@@ -62,64 +62,66 @@ def scene(platform: str = "linux", scope: Scope = Scope.PROJECT) -> Scene:
 def test_each_syntax_becomes_ours_and_the_rest_stays_literal(
     syntax: tuple[Syntax, ...], text: str, ours: str
 ) -> None:
-    assert variables.ours(text, syntax, scene(), field="headers.X-Key").text == ours
+    assert variables.convert_text(text, syntax, scene(), field="headers.X-Key").text == ours
 
 
 def test_what_is_not_set_is_nothing_where_the_tool_makes_nothing_of_it() -> None:
     empties = replace(scene(), is_unset_empty=True)
     for syntax, text in (((Syntax.CURLY,), "a{env:V}b"), (BRACES, "a${V}b"), (GEMINI, "a$V-b"), (ENV, "${env:V}")):
-        assert expand(variables.ours(text, syntax, empties, field="env.X").text, {}).undefined == ()
-    assert variables.ours("x{env:V}", (Syntax.CURLY,), empties, field="env.X").text == "x${V:-}"
-    assert variables.ours("${V:-d} ${OWN}", BRACES, empties, field="args").text == "${V:-d} ${OWN:-}"
-    assert variables.ours("${input:key}", (Syntax.INPUT,), empties, field="args").text == "${KEY}"
+        assert expand(variables.convert_text(text, syntax, empties, field="env.X").text, {}).undefined == ()
+    assert variables.convert_text("x{env:V}", (Syntax.CURLY,), empties, field="env.X").text == "x${V:-}"
+    assert variables.convert_text("${V:-d} ${OWN}", BRACES, empties, field="args").text == "${V:-d} ${OWN:-}"
+    assert variables.convert_text("${input:key}", (Syntax.INPUT,), empties, field="args").text == "${KEY}"
 
 
 @given(st.lists(st.sampled_from(["$", "$$", "${", "}", "a", "x", "$a", "${a}", "$$x", "-"]), max_size=8))
 def test_a_dollar_sign_before_what_is_not_set_reaches_the_server_as_it_was(parts: list[str]) -> None:
     text = "".join(parts)
-    ours = variables.ours(text, (Syntax.DOLLAR, Syntax.BRACES), scene(), field="args").text
+    ours = variables.convert_text(text, (Syntax.DOLLAR, Syntax.BRACES), scene(), field="args").text
     assert expand(ours, {}).text == text
 
 
 def test_percent_signs_are_variables_on_windows_only() -> None:
-    assert variables.ours("%A%/x", GEMINI, scene("win32"), field="command").text == "${A}/x"
-    assert variables.ours("%A%/x", GEMINI, scene(), field="command").text == "%A%/x"
+    assert variables.convert_text("%A%/x", GEMINI, scene("win32"), field="command").text == "${A}/x"
+    assert variables.convert_text("%A%/x", GEMINI, scene(), field="command").text == "%A%/x"
 
 
 def test_home_and_separators_are_those_of_the_system() -> None:
     editor = (Syntax.EDITOR,)
-    assert variables.ours("${userHome}${/}x", editor, scene("win32"), field="cwd").text == "${USERPROFILE}\\x"
-    assert variables.ours("${userHome}${/}x", editor, scene(), field="cwd").text == "${HOME}/x"
+    assert variables.convert_text("${userHome}${/}x", editor, scene("win32"), field="cwd").text == "${USERPROFILE}\\x"
+    assert variables.convert_text("${userHome}${/}x", editor, scene(), field="cwd").text == "${HOME}/x"
 
 
 def test_the_whole_value_of_a_variable_takes_that_variables_name() -> None:
-    text = variables.ours("${input:key}", ANY, scene(), field="env.GITHUB_TOKEN", env_name="GITHUB_TOKEN")
+    text = variables.convert_text("${input:key}", ANY, scene(), field="env.GITHUB_TOKEN", env_name="GITHUB_TOKEN")
     assert (text.text, text.exports) == ("${GITHUB_TOKEN}", ("GITHUB_TOKEN",))
-    part = variables.ours("Bearer ${input:key}", ANY, scene(), field="env.GITHUB_TOKEN", env_name="GITHUB_TOKEN")
+    part = variables.convert_text(
+        "Bearer ${input:key}", ANY, scene(), field="env.GITHUB_TOKEN", env_name="GITHUB_TOKEN"
+    )
     assert (part.text, part.exports) == ("Bearer ${KEY}", ("KEY",))
 
 
 def test_what_was_asked_for_never_becomes_a_variable_that_a_system_sets() -> None:
-    assert variables.variable("path") == "INPUT_PATH"
-    assert variables.variable("userName") == "USER_NAME"
-    assert variables.variable("5ire", "x") == "_5IRE_X"
-    assert variables.variable("…") == "VALUE"
+    assert variables.to_variable_name("path") == "INPUT_PATH"
+    assert variables.to_variable_name("userName") == "USER_NAME"
+    assert variables.to_variable_name("5ire", "x") == "_5IRE_X"
+    assert variables.to_variable_name("…") == "VALUE"
 
 
 def test_an_open_folder_is_remarked_on_only_where_it_was_not_the_projects_own_setting() -> None:
     text = "${workspaceFolder}"
-    assert variables.ours(text, (Syntax.EDITOR,), scene(), field="cwd").remarks == ()
-    assert variables.ours(text, (Syntax.EDITOR,), scene(scope=Scope.USER), field="cwd").remarks
+    assert variables.convert_text(text, (Syntax.EDITOR,), scene(), field="cwd").remarks == ()
+    assert variables.convert_text(text, (Syntax.EDITOR,), scene(scope=Scope.USER), field="cwd").remarks
 
 
 @given(MARKS)
 def test_literal_text_reaches_the_server_as_it_was(text: str) -> None:
-    assert expand(variables.ours(text, (), scene(), field="args").text, {"A": "x", "a": "y"}).text == text
-    assert expand(variables.escaped(text), {"A": "x"}).text == text
+    assert expand(variables.convert_text(text, (), scene(), field="args").text, {"A": "x", "a": "y"}).text == text
+    assert expand(variables.escape(text), {"A": "x"}).text == text
 
 
 @given(st.lists(st.one_of(MARKS.filter(lambda mark: "{env:" not in mark), st.just("{env:A}"))))
 def test_references_between_literal_texts_are_filled_in_and_nothing_else_is(parts: list[str]) -> None:
     text = "".join(parts)
-    converted = variables.ours(text, (Syntax.CURLY,), scene(), field="args").text
+    converted = variables.convert_text(text, (Syntax.CURLY,), scene(), field="args").text
     assert expand(converted, {"A": "<a>"}).text == text.replace("{env:A}", "<a>")

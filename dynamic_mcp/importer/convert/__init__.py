@@ -1,0 +1,1 @@
+"""Convert foreign servers into entries of our config, and merge them into one config."""

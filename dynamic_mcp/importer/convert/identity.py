@@ -1,0 +1,138 @@
+"""Decide whether two entries are the same server: by what they run or reach, and with what, never by name."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from urllib.parse import urlsplit
+
+from dynamic_mcp.config.substitute import expand
+
+_NPM = {("npx",), ("bunx",), ("pnpx",), ("npm", "exec"), ("npm", "x"), ("pnpm", "dlx"), ("yarn", "dlx"), ("bun", "x")}
+_PYPI = {("uvx",), ("uv", "tool", "run"), ("pipx", "run")}
+_NPM_PACKAGE = re.compile(r"((?:@[^/@]+/)?[^@]+)(?:@.*)?")
+_PYPI_PACKAGE = re.compile(r"([A-Za-z0-9._-]+)(?:\[[^\]]*\])?(?:[@=<>~!].*)?")
+_SILENT = frozenset({"-y", "--yes", "-q", "--quiet", "--no", "--no-install", "--"})
+_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True)
+class Identity:
+    """`key` must be equal; `path` only if both have one, since a plain name may be found anywhere."""
+
+    key: tuple[str, ...]
+    path: str = ""
+
+    def is_same(self, other: Identity) -> bool:
+        """Tell whether both run or reach the same."""
+        return self.key == other.key and (not self.path or not other.path or self.path == other.path)
+
+
+def identify(entry: Mapping[str, object], home: str) -> Identity:
+    """Return what an entry runs or reaches: `npx -y pkg@latest` is `npx pkg`, and so is `cmd /c npx pkg`."""
+    url = entry.get("url")
+    if isinstance(url, str):
+        return Identity(("url", _canonicalize(url)))
+    command, words = _command_words(entry, home)
+    program = _program_name(command)
+    package = _parse_package([program, *words])
+    if _is_bridge(package):
+        return Identity(("url", _canonicalize(package[2])))
+    cwd = entry.get("cwd")
+    place = posixpath.normpath(_expand_home(cwd, home)) if isinstance(cwd, str) else ""
+    if package:
+        return Identity((*package, place))
+    path = _expand_home(command, home) if re.search(r"[/\\]", command) else ""
+    return Identity(("program", program, *words, place), path)
+
+
+def package_of(entry: Mapping[str, object]) -> str:
+    """Return the npm or PyPI package that an entry runs, without its version, or an empty text."""
+    key = identify(entry, "").key
+    return key[1] if key[0] in ("npm", "pypi") else ""
+
+
+def collect_conditions(
+    entry: Mapping[str, object], home: str, values: Mapping[str, str]
+) -> frozenset[tuple[str, str, str]]:
+    """Return the variables, env files and headers of an entry, with known references filled in."""
+    found = _iter_conditions(entry, home)
+    return frozenset((kind, name, _resolve(text, home, values)) for kind, name, text in found)
+
+
+def _iter_conditions(entry: Mapping[str, object], home: str) -> Iterator[tuple[str, str, str]]:
+    env = {name: str(value) for name, value in _as_object(entry.get("env")).items()}
+    command, words = _command_words(entry, home)
+    package = _parse_package([_program_name(command), *words])
+    if "url" not in entry and _is_bridge(package):
+        for option, header in pairwise(package[3:]):
+            if option == "--header":
+                name, _, value = header.partition(":")
+                yield "header", name.strip().lower(), expand(value.strip().replace("$${", "${"), env).text
+        return
+    yield from (("env", name, value) for name, value in env.items())
+    files = entry.get("env_file") or []
+    yield from (
+        ("env_file", str(i), str(file)) for i, file in enumerate(files if isinstance(files, list) else [files])
+    )
+    headers = _as_object(entry.get("headers"))
+    yield from (("header", name.lower(), str(value)) for name, value in headers.items())
+
+
+def _resolve(text: str, home: str, values: Mapping[str, str]) -> str:
+    # an empty default only tells how the tool treats an unset variable; it does not make another server
+    return expand(_expand_home(re.sub(r"(?<!\$)(\$\{\w+):-\}", r"\1}", text), home), values).text
+
+
+def _as_object(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, dict) else {}
+
+
+def _command_words(entry: Mapping[str, object], home: str) -> tuple[str, list[str]]:
+    """Return the command and its arguments, without `cmd /c`."""
+    command = str(entry.get("command", ""))
+    args = entry.get("args")
+    words = [_expand_home(str(arg), home) for arg in args] if isinstance(args, list) else []
+    if _program_name(command) == "cmd" and len(words) > 1 and words[0].lower() == "/c":
+        return words[1], words[2:]
+    return command, words
+
+
+def _is_bridge(package: tuple[str, ...]) -> bool:
+    """Tell whether a package reaches a URL over HTTP, as `url` does."""
+    return package[:2] == ("npm", "mcp-remote") and len(package) > 2 and "://" in package[2]
+
+
+def _program_name(command: str) -> str:
+    name = re.split(r"[/\\]", command)[-1]
+    return re.sub(r"\.(exe|cmd|bat)$", "", name, flags=re.IGNORECASE).lower()
+
+
+def _parse_package(words: Sequence[str]) -> tuple[str, ...]:
+    for kind, launchers, form in (("npm", _NPM, _NPM_PACKAGE), ("pypi", _PYPI, _PYPI_PACKAGE)):
+        for launcher in launchers:
+            if tuple(words[: len(launcher)]) == launcher:
+                rest = list(words[len(launcher) :])
+                while rest and rest[0] in _SILENT:
+                    rest.pop(0)
+                match = form.fullmatch(rest[0]) if rest and not rest[0].startswith("-") else None
+                return (kind, match[1], *rest[1:]) if match else ()
+    return ()
+
+
+def _canonicalize(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return url
+    host = (parts.hostname or "") + (f":{port}" if port and port != _PORTS.get(parts.scheme.lower()) else "")
+    query = f"?{parts.query}" if parts.query else ""
+    return f"{parts.scheme.lower()}://{host}{parts.path.rstrip('/')}{query}"
+
+
+def _expand_home(text: str, home: str) -> str:
+    return re.sub(r"^(~(?=[/\\]|$)|\$\{HOME\}|\$\{USERPROFILE\})", lambda _: home, text)

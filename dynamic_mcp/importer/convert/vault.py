@@ -1,0 +1,98 @@
+"""The env file that holds the secrets of a config: `TOKEN='…'` in the file, `${TOKEN}` in the config."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import ChainMap
+from collections.abc import Mapping, MutableMapping
+from io import StringIO
+from pathlib import Path
+
+from dynamic_mcp.config.environment import read_env_file, resolve_path
+from dynamic_mcp.errors import ConfigError
+from dynamic_mcp.importer.convert.secrets import Secret, rewritten, secrets, text_at
+
+_REFERENCE = re.compile(r"(?<!\$)\$\{([A-Za-z_][A-Za-z0-9_]*)")
+
+
+class Vault:
+    """One env file and the variables that are moved into it; no two servers share a variable."""
+
+    def __init__(self, document: Mapping[str, object], output: Path, home: str) -> None:
+        self.configured_name = _configured_name(document)
+        self.name = self.configured_name or f"{output.stem}.env"
+        self.file = resolve_path(self.name, {"HOME": home}, base=output.parent)
+        self._variables_before = _read_variables(self.file)
+        self._moves: dict[str, str] = {}
+        self.values: MutableMapping[str, str] = ChainMap(self._moves, self._variables_before)
+
+    def move(self, server: str, entry: Mapping[str, object], mine: Mapping[str, object] | None) -> dict[str, object]:
+        """Return the entry with its secrets replaced by references; references that `mine` already has are reused."""
+        parts: list[tuple[Secret, str]] = []
+        for secret in secrets(entry):
+            name = self._reuse_variable(secret, entry, mine) or self._new_variable(
+                secret, server, text_at(entry, secret.path)
+            )
+            # values in the file are not expanded, so they need no escape
+            self._moves[name] = secret.value.replace("$${", "${")
+            parts.append((secret, f"${{{name}}}"))
+        return rewritten(entry, parts)
+
+    def changed_variables(self, servers: Mapping[str, object]) -> dict[str, str]:
+        """Return the variables to write: those that were moved and that the servers refer to."""
+        names = set(_REFERENCE.findall(json.dumps(list(servers.values()), ensure_ascii=False)))
+        changed = {name: value for name, value in self._moves.items() if self._variables_before.get(name) != value}
+        return {name: value for name, value in changed.items() if name in names}
+
+    def _reuse_variable(self, secret: Secret, entry: Mapping[str, object], mine: Mapping[str, object] | None) -> str:
+        """Return the variable that is already at this place, or an empty text."""
+        references = _REFERENCE.findall(text_at(mine, secret.path)) if mine is not None else []
+        moved = [str(name) for name in references if name in self._variables_before]
+        here = [each for each in secrets(entry) if each.path == secret.path]
+        return moved[here.index(secret)] if len(moved) == len(here) else ""
+
+    def _new_variable(self, secret: Secret, server: str, text: str) -> str:
+        """Return an unused name; not one that the text refers to, since it would be its own default."""
+        taken = {*self._variables_before, *self._moves, *_REFERENCE.findall(text)}
+        own = _to_variable(f"{server}_{secret.name}")
+        plain = [_to_variable(secret.name)] if secret.path == ("env", secret.name) else []
+        numbered = (f"{own}_{number}" for number in range(2, len(self._variables_before) + len(self._moves) + 3))
+        return next(name for name in (*plain, own, *numbered) if name not in taken)
+
+
+def set_variables(text: str, variables: Mapping[str, str]) -> str:
+    """Return the text of an env file with these variables set; other lines stay as they are."""
+    from dotenv.parser import parse_stream
+
+    lines = {name: f"{name}={_quote(value)}\n" for name, value in variables.items()}
+    parts = [lines.pop(each.key or "", each.original.string) for each in parse_stream(StringIO(text))]
+    if parts and lines and not parts[-1].endswith("\n"):
+        parts.append("\n")
+    return "".join([*parts, *lines.values()])
+
+
+def _configured_name(document: Mapping[str, object]) -> str:
+    settings = document.get("settings")
+    named = settings.get("variables_file") if isinstance(settings, Mapping) else None
+    if isinstance(named, list) and named:
+        named = named[-1]
+    return named if isinstance(named, str) else ""
+
+
+def _read_variables(file: Path) -> dict[str, str]:
+    try:
+        return read_env_file(file)
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as exc:
+        raise ConfigError(str(file), "", "cannot be read", hint="fix it or move it away") from exc
+
+
+def _to_variable(text: str) -> str:
+    name = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_").upper()
+    return name if name and not name[0].isdigit() else f"_{name}"
+
+
+def _quote(value: str) -> str:
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

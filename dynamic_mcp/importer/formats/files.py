@@ -1,0 +1,115 @@
+"""Users' files: read whole, and replaced whole or not at all, keeping mode, owner and symbolic link."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+from dynamic_mcp.errors import DynamicMcpError
+from dynamic_mcp.system import file_reader, paths
+
+
+class FileError(DynamicMcpError):
+    """A file that cannot be read or written; it was not changed."""
+
+    def __init__(self, file: Path, message: str, *, hint: str = "") -> None:
+        super().__init__(f"{file}: {message}", hint=hint)
+        self.file = file
+
+
+def read_bytes(file: Path) -> bytes | None:
+    """Return the content of a file, None if there is no file. Raises FileError."""
+    try:
+        return file_reader.read_bytes(file)
+    except FileNotFoundError:
+        return None
+    except OSError as exc:
+        raise FileError(file, f"cannot be read: {_explain(exc)}") from exc
+
+
+def write_bytes(file: Path, data: bytes, *, expected: bytes | None, is_private: bool = False) -> list[Path]:
+    """Replace a file whose content is `expected` (None: no file); return the directories that were created.
+
+    The target of a symbolic link is replaced and keeps its mode and owner; a private file is readable for its owner
+    only. Raises FileError, and then nothing has changed.
+    """
+    if read_bytes(file) != expected:
+        raise FileError(file, "has changed in the meantime", hint="run the command again")
+    target = file.resolve()
+    directories = _make_directories(target.parent)
+    try:
+        _replace(target, data, is_private=is_private)
+    except OSError as exc:
+        _remove_directories(directories)
+        raise FileError(file, f"cannot be written: {_explain(exc)}") from exc
+    return directories
+
+
+def remove(file: Path, directories: list[Path]) -> None:
+    """Remove a file, and those of the directories created for it that are empty now. Raises FileError."""
+    try:
+        file.unlink(missing_ok=True)
+    except OSError as exc:
+        raise FileError(file, f"cannot be removed: {_explain(exc)}") from exc
+    _remove_directories(directories)
+
+
+def _replace(target: Path, data: bytes, *, is_private: bool) -> None:
+    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:100]}-")
+    written = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            _copy_attributes(written, target, is_private=is_private)
+            os.fsync(file.fileno())
+        written.replace(target)
+    except BaseException:
+        written.unlink(missing_ok=True)
+        raise
+
+
+def _copy_attributes(written: Path, target: Path, *, is_private: bool) -> None:
+    """Give the new file the owner, the attributes and the mode of the one that it replaces."""
+    try:
+        before = target.stat()
+    except FileNotFoundError:
+        if not is_private:
+            mask = os.umask(0)
+            os.umask(mask)
+            written.chmod(0o666 & ~mask)
+        return
+    if not os.access(target, os.W_OK) or not before.st_mode & 0o222:  # root could write even read-only files
+        raise PermissionError(None, "it is read-only")
+    now = written.stat()
+    if hasattr(os, "chown") and (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid):
+        os.chown(written, before.st_uid, before.st_gid)
+    if hasattr(os, "listxattr"):
+        for attribute in os.listxattr(target):
+            with contextlib.suppress(OSError):
+                os.setxattr(written, attribute, os.getxattr(target, attribute))
+    written.chmod(0o600 if is_private else before.st_mode & 0o7777)
+
+
+def _make_directories(directory: Path) -> list[Path]:
+    missing = [each for each in (directory, *directory.parents) if not each.exists()]
+    is_ours = any(directory.is_relative_to(own) for own in (paths.config_dir(), paths.state_dir()))
+    try:
+        if is_ours:
+            paths.make_private_dir(directory)
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise FileError(directory, f"cannot be created: {_explain(exc)}") from exc
+    return missing
+
+
+def _remove_directories(directories: list[Path]) -> None:
+    for directory in directories:
+        with contextlib.suppress(OSError):  # the directory is not empty any more
+            directory.rmdir()
+
+
+def _explain(exc: OSError) -> str:
+    return (exc.strerror or str(exc)).lower()

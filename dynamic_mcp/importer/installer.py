@@ -1,0 +1,320 @@
+"""Put our entry into a tool's own file, and disable the servers that it replaces there.
+
+A file that cannot be parsed is never written, and everything that is not ours keeps its bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from dynamic_mcp.config.clients import Client, find_client
+from dynamic_mcp.config.keys import Keys
+from dynamic_mcp.errors import DynamicMcpError
+from dynamic_mcp.importer.adapter import Adapter, Place
+from dynamic_mcp.importer.formats import files
+from dynamic_mcp.importer.formats.changes import Change, Edit
+from dynamic_mcp.importer.formats.documents import Document, parse_document
+from dynamic_mcp.importer.formats.shapes import NAME, Shape, container_of, shape_of
+from dynamic_mcp.importer.formats.tree import NOTHING, at
+from dynamic_mcp.importer.model import Machine, Scope
+from dynamic_mcp.importer.tools import claude, locations
+
+_SUFFIXES = (".json", ".jsonc", ".toml", ".yaml", ".yml")
+_SYSTEM_PREFIXES = ("/etc/", "/Library/", "C:/", "{programdata}", "{GEMINI_CLI_SYSTEM")
+
+
+class Target(NamedTuple):
+    """One file of a tool, in one of its scopes."""
+
+    place: Place
+    file: Path
+
+
+@dataclass(frozen=True)
+class Diff:
+    """One file's text before and after, and the servers that were in it."""
+
+    file: Path
+    before: str = field(repr=False)
+    after: str = field(repr=False)
+    servers: Mapping[str, object] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Installation:
+    """The changes to a tool's files, and the names of the servers that they concern.
+
+    `requested_variables` are those that our entry newly asks the tool to pass on; `withheld_variables` are those that
+    the tool will not pass on.
+    """
+
+    file: Path
+    changes: tuple[Change, ...]
+    diffs: tuple[Diff, ...]
+    disabled_servers: tuple[str, ...] = ()
+    removed_servers: tuple[str, ...] = ()
+    missing_servers: tuple[str, ...] = ()
+    requested_variables: tuple[str, ...] = ()
+    withheld_variables: tuple[str, ...] = ()
+    remark: str = ""
+
+    @property
+    def is_needed(self) -> bool:
+        """Tell whether any file would change."""
+        return bool(self.changes)
+
+    @property
+    def after(self) -> str:
+        """The text of the tool's own file afterwards."""
+        return next(diff.after for diff in self.diffs if diff.file == self.file)
+
+
+def plan_installation(
+    adapter: Adapter,
+    scope: Scope,
+    machine: Machine,
+    *,
+    start: Sequence[str],
+    variables: Collection[str] = (),
+    replacements: Mapping[Target, Collection[str]] | None = None,
+) -> Installation:
+    """Plan an entry that starts `start`, a command and its arguments, that needs these variables.
+
+    The servers in `replacements`, by file, are disabled or removed. Raises DynamicMcpError.
+    """
+    target = find_target(adapter, scope, machine)
+    work = _InstallationBuilder(adapter, machine)
+    # our entry is added first, so an undo removes it last and can restore the others in its style
+    work.install(target, start, variables)
+    for other, names in (replacements or {}).items():
+        for name in names:
+            work.replace(other, name)
+    return work.build(target)
+
+
+def plan_removal(adapter: Adapter, scope: Scope, machine: Machine) -> Installation:
+    """Plan the removal of our entry from a tool's file. Raises DynamicMcpError."""
+    target = find_target(adapter, scope, machine)
+    work = _InstallationBuilder(adapter, machine)
+    work.remove(target)
+    return work.build(target)
+
+
+def read_entry(adapter: Adapter, target: Target, machine: Machine) -> Mapping[str, object] | None:
+    """Return our entry in a tool's file, if there is one. Raises FileError."""
+    data = files.read_bytes(target.file)
+    if data is None:
+        return None
+    entry = _Servers(adapter, target.place, parse_document(target.file, data), machine).get(NAME)
+    return entry if isinstance(entry, dict) else None
+
+
+def find_target(adapter: Adapter, scope: Scope, machine: Machine) -> Target:
+    """Return the file with a tool's own settings: the first that exists, else the first that may be created."""
+    known = [
+        Target(place, file)
+        for place, file in locations.list_candidates(adapter, machine, (scope,))
+        if is_writable(place, file)
+    ]
+    if not known:
+        scopes = {place.scope for place in adapter.places if not (place.borrowed or place.ambiguous)}
+        hint = " or ".join(f"--scope {each.value}" for each in Scope if each in scopes)
+        raise DynamicMcpError(f"{adapter.title} has no writable file of the scope `{scope.value}`", hint=hint)
+    existing = [each for each in known if each.file.is_file()]
+    own = [each for each in existing if not each.place.servers] or existing
+    return (
+        own[0] if own else next((each for each in known if not (each.place.legacy or each.place.servers)), known[0])
+    )
+
+
+def list_targets(adapter: Adapter, scopes: Collection[Scope], machine: Machine) -> list[Target]:
+    """Return the existing files of a tool that may be written."""
+    return [
+        Target(place, file)
+        for place, file in locations.find_files(adapter, machine, scopes)
+        if is_writable(place, file) and file.is_file()
+    ]
+
+
+def is_writable(place: Place, file: Path) -> bool:
+    """Tell whether a file belongs to the tool and the user, and has a format that can be edited."""
+    is_own = not (place.borrowed or place.ambiguous or place.path.startswith(_SYSTEM_PREFIXES))
+    return is_own and file.suffix in _SUFFIXES
+
+
+class _Servers:
+    """The servers of a tool in a document: their container and their shape."""
+
+    def __init__(self, adapter: Adapter, place: Place, document: Document, machine: Machine) -> None:
+        value = document.get(())
+        if place.scope is Scope.LOCAL and adapter.quirk == "claude":
+            self._container: Keys = ("projects", claude.project_key(value, machine), "mcpServers")
+        else:
+            self._container = container_of(adapter, value, place.servers or adapter.servers)
+        self.shape: Shape = shape_of(adapter, self._container)
+        self._document = document
+
+    def get(self, name: str) -> object:
+        return self._document.get(self.path_of(name))
+
+    def to_dict(self) -> dict[str, object]:
+        return dict(_iter_servers(self._document.get(self._container)))
+
+    def path_of(self, name: str) -> Keys:
+        """Return the path where a server of this name is or would be."""
+        servers = self._document.get(self._container)
+        if not self.shape.has_name:
+            return (*self._container, name)
+        items = servers if isinstance(servers, list) else []
+        places = [n for n, each in enumerate(items) if isinstance(each, dict) and each.get("name") == name]
+        return (*self._container, places[0] if places else len(items))
+
+
+class _File:
+    """One file while it is being changed."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.data = files.read_bytes(file)
+        self.before = parse_document(file, self.data)
+        self.document = self.before
+        self._edits: list[Edit] = []
+
+    def put(self, path: Keys, value: object, *, is_ours: bool = False) -> None:
+        """Put a value at a path, and record an edit of the first missing parent, or of the value itself."""
+        before = self.document.get(())
+        depth = next((n for n in range(1, len(path)) if at(before, path[:n]) in (NOTHING, None)), len(path))
+        old = self.document.get(path[:depth])
+        if old == value:
+            return
+        self.document = self.document.put(path, value)
+        self._edits.append(Edit(path[:depth], old, self.document.get(path[:depth]), is_ours))
+
+    def drop(self, path: Keys) -> None:
+        """Remove a value, and record its neighbours."""
+        old, around = self.document.get(path), self.document.get(path[:-1])
+        self.document = self.document.drop(path)
+        order = tuple(around) if isinstance(around, dict) else ()
+        self._edits.append(Edit(path, old, NOTHING, order=order))
+
+    def change(self) -> Change | None:
+        """Return the change of the file, or None."""
+        after = self.document.encode()
+        return Change(self.file, self.data, after, tuple(self._edits)) if self._edits and after != self.data else None
+
+
+class _InstallationBuilder:
+    """The files of a tool while they are being changed."""
+
+    def __init__(self, adapter: Adapter, machine: Machine) -> None:
+        self._adapter = adapter
+        self._machine = machine
+        self._client: Client | None = find_client(adapter.name)
+        self._files: dict[Path, _File] = {}
+        self._servers: dict[Path, dict[str, object]] = {}
+        self._disabled_names: list[str] = []
+        self._removed_names: list[str] = []
+        self._missing_names: list[str] = []
+        self._requested_names: list[str] = []
+        self._withheld_names: list[str] = []
+
+    def install(self, target: Target, start: Sequence[str], variables: Collection[str]) -> None:
+        file, servers = self._open(target)
+        if file.data is None and servers.shape.must_exist:
+            raise DynamicMcpError(
+                f"{self._adapter.title} has no `{target.file}` yet, and creating one would change what it reads",
+                hint="set the tool up first, then run the command again",
+            )
+        command, *args = start
+        wanted = servers.shape.make_entry(command, args)
+        path, current = servers.path_of(NAME), servers.get(NAME)
+        old = current if isinstance(current, dict) and servers.shape.command in current else None
+        withheld = self._client.list_withheld(variables, old) if self._client is not None else []
+        asking = self._client.request_fields(withheld) if self._client is not None else {}
+        if old is None:
+            file.put(path, {**wanted, **servers.shape.visibility, **asking}, is_ours=True)
+        else:
+            self._update(file, path, old, {**wanted, **servers.shape.visibility}, servers.shape)
+            _request_variables(file, path, old, asking)
+        (self._requested_names if asking else self._withheld_names).extend(withheld)
+
+    def replace(self, target: Target, name: str) -> None:
+        """Disable a server, or remove it if the tool cannot disable servers."""
+        file, servers = self._open(target)
+        path, server, shape = servers.path_of(name), servers.get(name), servers.shape
+        if server is NOTHING or name == NAME:
+            self._missing_names.append(name)
+        elif shape.off_list:
+            names = file.document.get(shape.off_list)
+            known = names if isinstance(names, list) else []
+            if name not in known:
+                file.put((*shape.off_list, len(known)), name)
+                self._disabled_names.append(name)
+        elif shape.off is not None and isinstance(server, dict):
+            key, value = shape.off
+            if server.get(key) != value:
+                file.put((*path, key), value)
+                self._disabled_names.append(name)
+        else:
+            file.drop(path)
+            self._removed_names.append(name)
+
+    def remove(self, target: Target) -> None:
+        file, servers = self._open(target)
+        if servers.get(NAME) is not NOTHING:
+            file.drop(servers.path_of(NAME))
+
+    def build(self, target: Target) -> Installation:
+        changes = [change for file in self._files.values() if (change := file.change()) is not None]
+        diffs = [
+            Diff(file.file, file.before.text, file.document.text, self._servers[file.file])
+            for file in self._files.values()
+        ]
+        _, servers = self._open(target)
+        return Installation(
+            target.file,
+            tuple(changes),
+            tuple(diffs),
+            disabled_servers=tuple(self._disabled_names),
+            removed_servers=tuple(self._removed_names),
+            missing_servers=tuple(self._missing_names),
+            requested_variables=tuple(self._requested_names),
+            withheld_variables=tuple(self._withheld_names),
+            remark=servers.shape.remark,
+        )
+
+    def _open(self, target: Target) -> tuple[_File, _Servers]:
+        file = self._files.get(target.file) or self._files.setdefault(target.file, _File(target.file))
+        servers = _Servers(self._adapter, target.place, file.document, self._machine)
+        self._servers.setdefault(target.file, {}).update(servers.to_dict())
+        return file, servers
+
+    def _update(
+        self, file: _File, path: Keys, old: Mapping[str, object], new: Mapping[str, object], shape: Shape
+    ) -> None:
+        """Update the fields that decide what is started; the user's other fields stay."""
+        for key, value in new.items():
+            is_free = key in shape.visibility or not shape.is_ours_to_set(key)
+            if not (is_free and key in old):
+                file.put((*path, key), value)
+
+
+def _request_variables(file: _File, path: Keys, old: Mapping[str, object], asking: Mapping[str, object]) -> None:
+    """Add the variables to those that an entry already requests."""
+    for key, value in asking.items():
+        current = old.get(key)
+        if isinstance(value, list):
+            file.put((*path, key), [*(current if isinstance(current, list) else ()), *value])
+        elif isinstance(value, dict):
+            for name, reference in value.items():
+                file.put((*path, key, name), reference)
+
+
+def _iter_servers(servers: object) -> Iterator[tuple[str, object]]:
+    if isinstance(servers, dict):
+        yield from servers.items()
+    for number, each in enumerate(servers if isinstance(servers, list) else ()):
+        yield str(number), each

@@ -1,0 +1,104 @@
+"""The values that all parts of the importer share: where tools are looked for, and what was found there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Literal
+
+from dynamic_mcp.config.values import Inherit
+
+
+class Scope(StrEnum):
+    """Whose settings a file holds; LOCAL is the part for one project in the user's own file."""
+
+    USER = "user"
+    PROJECT = "project"
+    LOCAL = "local"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The directories, environment and system to look at, which may be those of another machine."""
+
+    home: Path
+    project: Path
+    environment: Mapping[str, str]
+    platform: Literal["linux", "darwin", "win32"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file of one tool, in one of its scopes; `tool` is `file` for a file that the user named."""
+
+    tool: str
+    scope: Scope
+    file: Path
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something that was dropped or approximated, or that a person must do; `where` is `tool/scope/server.field`.
+
+    One that `is_about_us` tells that the tool starts dynamic-mcp.
+    """
+
+    where: str
+    reason: str
+    is_about_us: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class ForeignServer:
+    """One server of a tool in the form of our config; `entry` is the object that goes under `mcpServers`.
+
+    `exports` are the variables that the entry refers to and that the tool used to prompt for. `inherits` is what the
+    tool passed on of its own environment, None for a remote server. The tool ignores a server that `is_refused`.
+    """
+
+    name: str
+    entry: Mapping[str, object]
+    source: Source
+    notices: tuple[Notice, ...] = ()
+    exports: tuple[str, ...] = ()
+    inherits: Inherit | None = None
+    is_refused: bool = False
+
+    def with_fields(self, fields: Mapping[str, object]) -> ForeignServer:
+        """Return the same server with these fields in its entry."""
+        return replace(self, entry={**self.entry, **fields})
+
+    @property
+    def is_off(self) -> bool:
+        """Tell whether the tool has disabled it."""
+        return self.entry.get("enabled") is False
+
+    def without_field(self, name: str) -> ForeignServer:
+        """Return the same server without this field in its entry."""
+        return replace(self, entry={key: value for key, value in self.entry.items() if key != name})
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The result of reading one file; `error` tells why nothing was read, with line and column of a syntax error.
+
+    `is_borrowed` marks a file of something else, such as a plugin, whose servers stand beside those of the tool.
+    `omitted_count` is the number of servers that were left out because their scope was not requested.
+    """
+
+    source: Source
+    servers: tuple[ForeignServer, ...] = ()
+    notices: tuple[Notice, ...] = ()
+    error: str = ""
+    is_borrowed: bool = False
+    omitted_count: int = 0
+
+    @property
+    def has_own_entry(self) -> bool:
+        """Tell whether dynamic-mcp is among the servers of the file."""
+        return any(notice.is_about_us for notice in self.notices)

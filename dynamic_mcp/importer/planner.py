@@ -1,0 +1,245 @@
+"""Plan an import from what was read; the plan is then written at once."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import ChainMap
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from json import JSONDecodeError
+from pathlib import Path
+from typing import Literal
+
+from dynamic_mcp.config import edit, jsonc
+from dynamic_mcp.config.keys import format_path
+from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.errors import ConfigError
+from dynamic_mcp.importer.convert import inheritance, vault
+from dynamic_mcp.importer.convert.memory import Memory, MemoryStore, key_of
+from dynamic_mcp.importer.convert.merge import Conflict, Entry, Merge, Rules, describe_vanished
+from dynamic_mcp.importer.convert.plan import Action, Choice, Item, Plan
+from dynamic_mcp.importer.convert.precedence import find_shadowed
+from dynamic_mcp.importer.convert.program import is_relative
+from dynamic_mcp.importer.convert.variables import escape
+from dynamic_mcp.importer.formats import files
+from dynamic_mcp.importer.model import ForeignServer, Notice, Reading, Scope
+
+EMPTY = "{}\n"
+_OUTPUT_HINT = "fix it, or choose another file with --output"
+
+
+@dataclass(frozen=True)
+class ImportRequest:
+    """The options of an import.
+
+    `is_afresh` starts with an empty output instead of the existing one. `environment` is only compared with literal
+    values elsewhere; none of it is written.
+    """
+
+    output: Path
+    home: str
+    project: Path
+    only: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    skip_disabled: bool = False
+    secrets: Literal["keep", "env", "fail"] = "keep"
+    is_afresh: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def plan_import(
+    readings: Sequence[Reading],
+    request: ImportRequest,
+    memories: MemoryStore,
+    *,
+    settle: Callable[[Conflict], Choice] = lambda conflict: Choice.KEEP,
+    describe: Callable[[ForeignServer], Entry] = lambda server: server.entry,
+) -> Plan:
+    """Work out what an import would do. Raises ConfigError and FileError if the output cannot be merged into."""
+    before = _read_text(request.output)
+    text = EMPTY if request.is_afresh or not (before or "").strip("\ufeff \t\r\n") else before or EMPTY
+    document = _parse_document(request.output, text)
+    servers = _read_servers(request.output, document)
+    safe = vault.Vault(document, request.output, request.home) if request.secrets == "env" else None
+    memory = memories.load(request.output)
+    if request.is_afresh or before is None:  # a removal from an earlier config says nothing about a new one
+        memory = Memory(memory.salt)
+    merge = Merge(servers, memory, _make_rules(request, document, safe, settle, describe))
+    items = _make_items(readings, request, merge)
+    merge.forget_renamed(readings)
+    after = _write_servers(text, servers, merge.servers)
+    variables: Mapping[str, str] = {}
+    if safe is not None and (variables := safe.changed_variables(merge.servers)) and not safe.configured_name:
+        after = edit.put(after, ("settings", "variables_file"), safe.name)
+    return Plan(
+        output=request.output,
+        items=items,
+        before=before,
+        after=after,
+        memory=memory,
+        servers=merge.servers,
+        readings=tuple(readings),
+        remarks=(*inheritance.describe_wider(items), *describe_vanished(memory, readings, merge.servers)),
+        env_file=safe.file if safe is not None and variables else None,
+        variables=variables,
+    )
+
+
+def _make_rules(
+    request: ImportRequest,
+    document: Mapping[str, object],
+    safe: vault.Vault | None,
+    settle: Callable[[Conflict], Choice],
+    describe: Callable[[ForeignServer], Entry],
+) -> Rules:
+    rules = Rules(
+        request.home,
+        settle,
+        describe,
+        values=ChainMap({} if safe is None else safe.values, dict(request.environment)),
+        is_environment_settled=_has_environment_setting(document),
+    )
+    return rules if safe is None else replace(rules, write=safe.move)
+
+
+def _make_items(readings: Sequence[Reading], request: ImportRequest, merge: Merge) -> tuple[Item, ...]:
+    replaced_in = {reading.source.tool for reading in readings if reading.has_own_entry}
+    placed = [_reenable_replaced(_resolve_paths(reading, request), replaced_in, merge.memory) for reading in readings]
+    hidden = find_shadowed(placed, lambda server: _may_shadow(server, request))
+    return tuple(
+        _make_item(server, hidden.get(key_of(server)), request, merge)
+        for reading in placed
+        for server in reading.servers
+    )
+
+
+def build_config(servers: Mapping[str, Entry], file: Path, environment: Mapping[str, str]) -> Config:
+    """Return the resolved config of these servers, as if they were in that file; all must be valid."""
+    from dynamic_mcp.config import form
+    from dynamic_mcp.config.resolve import resolve
+    from dynamic_mcp.config.upstream import Surroundings
+
+    root = form.root({"mcpServers": dict(servers)})
+    return resolve(root, file, surroundings=Surroundings(environment, sys.platform, file.parent))
+
+
+def _resolve_paths(reading: Reading, request: ImportRequest) -> Reading:
+    """Return the reading with its servers adapted to where the output is."""
+    is_here = os.path.realpath(request.output.parent) == os.path.realpath(request.project)
+    is_elsewhere = not is_here and reading.source.scope is not Scope.USER
+    servers = (_with_absolute_paths(server, request) if is_elsewhere else server for server in reading.servers)
+    return replace(reading, servers=tuple(map(inheritance.with_environment, servers)))
+
+
+def _reenable_replaced(reading: Reading, tools: Collection[str], memory: Memory) -> Reading:
+    """Return the reading with those servers enabled that its tool only disabled to start us instead.
+
+    Those are the servers that were enabled when they were imported.
+    """
+    if reading.source.tool not in tools:
+        return reading
+    servers = (
+        server.without_field("enabled") if server.is_off and memory.was_on(server) else server
+        for server in reading.servers
+    )
+    return replace(reading, servers=tuple(servers))
+
+
+def _with_absolute_paths(server: ForeignServer, request: ImportRequest) -> ForeignServer:
+    """Return a project's server with absolute directories."""
+    base = escape(str(request.project))
+    entry = dict(server.entry)
+    for key in ("cwd", "env_file"):
+        match entry.get(key):
+            case str(text):
+                entry[key] = _make_absolute(text, base)
+            case list(texts):
+                entry[key] = [_make_absolute(str(text), base) for text in texts]
+    return replace(server, entry=entry)
+
+
+def _make_absolute(text: str, base: str) -> str:
+    return str(Path(base, text)) if is_relative(text) else text
+
+
+def _make_item(server: ForeignServer, winner: ForeignServer | None, request: ImportRequest, merge: Merge) -> Item:
+    reason = _skip_reason(server, request)
+    if not reason and winner is not None and not merge.has(server) and not merge.is_same_server(server, winner):
+        tool, file = server.source.tool, winner.source.file
+        reason = f"{tool} does not start it here, because `{file}` has another server of this name"
+    if reason:
+        return Item(server, server.name, Action.SKIP, reason=reason, notices=server.notices)
+    if flaw := _find_flaw(server):
+        where = f"{server.source.tool}/{server.source.scope.value}/{server.name}"
+        notices = (*server.notices, Notice(where, f"cannot be used: {flaw}"))
+        return Item(server, server.name, Action.SKIP, reason=flaw, is_flawed=True, notices=notices)
+    return merge.take(server)
+
+
+def _may_shadow(server: ForeignServer, request: ImportRequest) -> bool:
+    return not (server.is_refused or _skip_reason(server, request) or _find_flaw(server))
+
+
+def _skip_reason(server: ForeignServer, request: ImportRequest) -> str:
+    if request.only and not any(fnmatchcase(server.name, glob) for glob in request.only):
+        return "not selected by --only"
+    if any(fnmatchcase(server.name, glob) for glob in request.exclude):
+        return "excluded"
+    if request.skip_disabled and server.entry.get("enabled") is False:
+        return "disabled"
+    return ""
+
+
+def _has_environment_setting(document: Mapping[str, object]) -> bool:
+    settings = document.get("settings")
+    return isinstance(settings, Mapping) and settings.get(inheritance.FIELD) is not None
+
+
+def _find_flaw(server: ForeignServer) -> str:
+    """Return why our config rejects an entry, so that one entry cannot invalidate the whole file."""
+    from dynamic_mcp.config.problems import find_problems
+
+    for first in find_problems({"mcpServers": {"x": server.entry}}):
+        return f"{first.where.removeprefix('mcpServers.x').lstrip('.') or 'it'} {first.message}"
+    return ""
+
+
+def _read_text(file: Path) -> str | None:
+    data = files.read_bytes(file)
+    try:
+        return None if data is None else data.decode()
+    except UnicodeDecodeError as exc:
+        raise ConfigError(str(file), f"byte {exc.start + 1}", "is not UTF-8", hint="save the file as UTF-8") from exc
+
+
+def _parse_document(file: Path, text: str) -> Mapping[str, object]:
+    try:
+        document = jsonc.loads(text.removeprefix("\ufeff"))
+    except JSONDecodeError as exc:
+        place = f"line {exc.lineno}, column {exc.colno}"
+        raise ConfigError(str(file), place, "is not JSON, and stays as it is", hint=_OUTPUT_HINT) from exc
+    except jsonc.DuplicateKeyError as exc:
+        raise ConfigError(
+            str(file), format_path(exc.paths[0]), "is defined more than once", hint="keep one of them"
+        ) from exc
+    if not isinstance(document, dict):
+        raise ConfigError(str(file), "", "is not an object", hint=_OUTPUT_HINT)
+    return document
+
+
+def _read_servers(file: Path, document: Mapping[str, object]) -> dict[str, Entry]:
+    servers = document.get("mcpServers") or {}
+    if not isinstance(servers, dict) or not all(isinstance(entry, dict) for entry in servers.values()):
+        raise ConfigError(str(file), "mcpServers", "is not an object of servers", hint=_OUTPUT_HINT)
+    return servers
+
+
+def _write_servers(text: str, before: Mapping[str, Entry], after: Mapping[str, Entry]) -> str:
+    if not before:
+        return edit.put(text, ("mcpServers",), after)
+    for name, entry in after.items():
+        if before.get(name) != entry:
+            text = edit.put(text, ("mcpServers", name), entry)
+    return text

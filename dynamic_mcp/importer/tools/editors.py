@@ -1,0 +1,273 @@
+"""Editors, and assistants that live inside one."""
+
+from __future__ import annotations
+
+from dynamic_mcp.importer.adapter import Adapter, Field, Place, Syntax, TimeoutField, local, project, user
+from dynamic_mcp.importer.model import Scope
+from dynamic_mcp.importer.tools.syntaxes import (
+    ANY,
+    BRACES,
+    EDITOR,
+    EDITOR_INPUTS,
+    ENV,
+    MILLISECONDS,
+    SECONDS,
+    in_editors,
+)
+
+WINDSURF = Adapter(
+    name="windsurf",
+    title="Windsurf",
+    aliases=("codeium",),
+    places=(
+        *project("./.mcp.json", borrowed=True),
+        *user(
+            "~/.codeium/windsurf/mcp_config.json",
+            "~/.codeium/windsurf-next/mcp_config.json",
+            "~/.codeium/mcp_config.json",
+        ),
+    ),
+    variables=(*ENV, Syntax.FILE),
+    source="https://docs.windsurf.com/windsurf/cascade/mcp",
+)
+
+DEVIN = Adapter(
+    name="devin",
+    title="Devin",
+    places=(
+        *project("./.devin/mcp_config.json", "./.devin/config.json"),
+        *local("./.devin/mcp_config.local.json", "./.devin/config.local.json"),
+        *user("{config}/devin/mcp_config.json", "{config}/devin/config.json", systems=("linux", "darwin")),
+        *user("{appdata}/devin/mcp_config.json", "{appdata}/devin/config.json", systems=("win32",)),
+    ),
+    variables=ANY,
+    source="https://docs.devin.ai/cli/reference/configuration/config-file",
+)
+
+ZED = Adapter(
+    name="zed",
+    title="Zed",
+    places=(
+        *project("./.zed/settings.json"),
+        *user("{config}/zed/settings.json", systems=("linux", "darwin")),
+        *user("{appdata}/Zed/settings.json", systems=("darwin", "win32")),
+    ),
+    servers=("$.context_servers",),
+    inherits="all",
+    # older versions used milliseconds, later ones seconds, so the number has to tell
+    timeout_unit_s=None,
+    fields={"settings": Field.NOTHING, "source": Field.SILENT, "remote": Field.NOTHING},
+    quirk="zed",
+    source="https://zed.dev/docs/ai/mcp",
+)
+
+ROO_CODE = Adapter(
+    name="roo-code",
+    title="Roo Code",
+    aliases=("roo", "roocode", "roo-cline"),
+    places=(
+        *project("./.roo/mcp.json"),
+        *in_editors("globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json"),
+    ),
+    variables=EDITOR,
+    inherits="safe",
+    timeout_unit_s=SECONDS,
+    untyped="sse",
+    fields={"watchPaths": Field.NOTHING},
+    source="https://docs.roocode.com/features/mcp/using-mcp-in-roo",
+    notes="Discontinued on 2026-05-15; the files remain.",
+)
+
+CONTINUE = Adapter(
+    name="continue",
+    title="Continue",
+    aliases=("continue-dev",),
+    places=(
+        *project("./.continue/config.yaml", "./.continue/mcpServers/*.yaml", "./.continue/mcpServers/*.yml"),
+        *project("./.continue/mcpServers/*.json"),
+        *user(
+            "{CONTINUE_GLOBAL_DIR|~/.continue}/config.yaml",
+            "{CONTINUE_GLOBAL_DIR|~/.continue}/mcpServers/*.yaml",
+            "{CONTINUE_GLOBAL_DIR|~/.continue}/mcpServers/*.yml",
+            "{CONTINUE_GLOBAL_DIR|~/.continue}/mcpServers/*.json",
+        ),
+        *user("{CONTINUE_GLOBAL_DIR|~/.continue}/config.json", legacy=True),
+    ),
+    servers=("$.mcpServers", "$.experimental.modelContextProtocolServers"),
+    variables=(Syntax.ACTIONS,),
+    named_by="name",
+    inherits="safe",
+    timeout_unit_s=MILLISECONDS,
+    fields={"faviconUrl": Field.NOTHING, "sourceFile": Field.SILENT},
+    quirk="continue",
+    source="https://docs.continue.dev/customize/deep-dives/mcp",
+    checked="2026-06",
+)
+
+KIRO = Adapter(
+    name="kiro",
+    title="Kiro",
+    aliases=("kiro-cli",),
+    places=(
+        *project("./.kiro/settings/mcp.json", "./.kiro/agents/*.json"),
+        *user("~/.kiro/settings/mcp.json", "~/.kiro/agents/*.json", "~/.kiro/powers/installed/*/mcp.json"),
+    ),
+    servers=("$.mcpServers", "$.powers.mcpServers"),
+    variables=(*BRACES, Syntax.ENV),
+    timeout_unit_s=MILLISECONDS,
+    source="https://kiro.dev/docs/mcp/configuration",
+)
+
+COPILOT_JETBRAINS = Adapter(
+    name="copilot-jetbrains",
+    title="GitHub Copilot for JetBrains",
+    aliases=("jetbrains-copilot", "github-copilot-jetbrains", "copilot-intellij"),
+    places=(
+        *user("{config}/github-copilot/intellij/mcp.json", systems=("linux", "darwin")),
+        *user("{localappdata}/github-copilot/intellij/mcp.json", systems=("win32",)),
+    ),
+    servers=("$.servers", "$.mcpServers"),
+    variables=EDITOR_INPUTS,
+    timeout_unit_s=MILLISECONDS,
+    inputs=("$.inputs",),
+    source="https://docs.github.com/en/copilot/how-tos/provide-context/use-mcp/extend-copilot-chat-with-mcp",
+)
+
+JUNIE = Adapter(
+    name="junie",
+    title="Junie",
+    aliases=("jetbrains-junie",),
+    places=(*project("./.junie/mcp/mcp.json"), *user("~/.junie/mcp/mcp.json")),
+    variables=ANY,
+    source="https://junie.jetbrains.com/docs/junie-cli-mcp-configuration.html",
+    notes="JetBrains' AI Assistant keeps its servers in its own store; copy them from its dialog.",
+)
+
+VISUAL_STUDIO = Adapter(
+    name="visual-studio",
+    title="Visual Studio",
+    aliases=("visualstudio", "vs"),
+    places=(
+        *project("./.mcp.json", "./.vs/mcp.json"),
+        *project("./.vscode/mcp.json", "./.cursor/mcp.json", borrowed=True),
+        *user("~/.mcp.json"),
+    ),
+    servers=("$.servers",),
+    fallback=("$.mcpServers",),
+    variables=EDITOR_INPUTS,
+    timeout_unit_s=MILLISECONDS,
+    inputs=("$.inputs",),
+    source="https://learn.microsoft.com/en-us/visualstudio/ide/mcp-servers",
+)
+
+TRAE = Adapter(
+    name="trae",
+    title="Trae",
+    aliases=("trae-cn",),
+    places=(
+        *project("./.trae/mcp.json"),
+        *user("{appdata}/Trae/User/mcp.json", "{appdata}/Trae CN/User/mcp.json"),
+        *user("{config}/trae/mcp.json", "~/.trae/mcp.json"),
+    ),
+    variables=ANY,
+    source="https://docs.trae.ai/ide/model-context-protocol",
+)
+
+AUGMENT = Adapter(
+    name="augment",
+    title="Augment",
+    aliases=("auggie", "augment-code"),
+    places=(
+        *project("./.augment/settings.json"),
+        *project("./.mcp.json", borrowed=True),
+        *local("./.augment/settings.local.json"),
+        *user("~/.augment/settings.json"),
+    ),
+    variables=ANY,
+    source="https://docs.augmentcode.com/cli/integrations",
+)
+
+MCPHUB_NVIM = Adapter(
+    name="mcphub-nvim",
+    title="mcphub.nvim and Avante",
+    aliases=("mcphub", "mcp-hub", "avante", "mcphub.nvim"),
+    places=(
+        *project("./.mcphub/servers.json"),
+        *project("./.vscode/mcp.json", "./.cursor/mcp.json", borrowed=True),
+        *user("{config}/mcphub/servers.json"),
+    ),
+    servers=("$.mcpServers", "$.servers"),
+    variables=(*BRACES, Syntax.ENV, Syntax.CMD, Syntax.INPUT, Syntax.EDITOR),
+    inputs=("$.inputs",),
+    passes_empty=True,
+    fields={
+        "custom_instructions": Field.NOTHING,
+        "dev": Field.NOTHING,
+        "disabled_prompts": Field.NOTHING,
+        "disabled_resources": Field.NOTHING,
+        "disabled_resourceTemplates": Field.NOTHING,
+    },
+    source="https://ravitemer.github.io/mcphub.nvim/mcp/servers_json.html",
+)
+
+QODER = Adapter(
+    name="qoder",
+    title="Qoder",
+    places=(
+        *user("~/.qoder/settings.json", "~/.qoder/mcp.json"),
+        *user("{appdata}/Qoder/SharedClientCache/mcp.json"),
+        *project("./.mcp.json"),
+    ),
+    variables=ANY,
+    source="https://docs.qoder.com/user-guide/chat/model-context-protocol",
+)
+
+ZENCODER = Adapter(
+    name="zencoder",
+    title="Zencoder",
+    places=(
+        *user("~/.zencoder/settings.json"),
+        Place(Scope.USER, "{appdata}/Code/User/settings.json", borrowed=True),
+    ),
+    servers=("$.'zencoder.mcpServers'", "$.zencoder.mcpServers"),
+    variables=ANY,
+    source="https://docs.zencoder.ai/features/integrations-and-mcp",
+)
+
+MCPORTER = Adapter(
+    name="mcporter",
+    title="MCPorter",
+    places=(
+        *project("./config/mcporter.json", "./config/mcporter.jsonc"),
+        *user("{MCPORTER_CONFIG}", "~/.mcporter/mcporter.json", "~/.mcporter/mcporter.jsonc"),
+    ),
+    variables=(*BRACES, Syntax.POWERSHELL),
+    inherits="all",
+    fields={
+        "bearerTokenEnv": Field.BEARER_FROM_ENV,
+        "lifecycle": Field.NOTHING,
+        "tokenCacheDir": Field.NOTHING,
+        "requestTimeoutMs": TimeoutField("tools", MILLISECONDS),
+    },
+    source="https://github.com/steipete/mcporter/blob/main/docs/config.md",
+    checked="2026-01",
+    notes="Servers that it imports from other tools are read from those tools.",
+)
+
+TOOLS = (
+    WINDSURF,
+    DEVIN,
+    ZED,
+    ROO_CODE,
+    CONTINUE,
+    KIRO,
+    COPILOT_JETBRAINS,
+    JUNIE,
+    VISUAL_STUDIO,
+    TRAE,
+    AUGMENT,
+    MCPHUB_NVIM,
+)
+
+AFTERWARDS = (QODER, ZENCODER, MCPORTER)
+"""Those that share the files of others."""

@@ -1,0 +1,51 @@
+"""What several tools share: sets of variable syntaxes and the directories of editors."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dynamic_mcp.config.values import Inherit
+from dynamic_mcp.importer.adapter import Place, Syntax, user
+
+BRACES = (Syntax.BRACES, Syntax.DEFAULT)
+ENV = (Syntax.ENV, Syntax.LENIENT)
+EDITOR = (*ENV, Syntax.EDITOR)
+EDITOR_INPUTS = (*EDITOR, Syntax.INPUT)
+DOLLARS = (*BRACES, Syntax.DOLLAR)
+GEMINI = (*DOLLARS, Syntax.PERCENT)
+ANY = (
+    Syntax.LENIENT,
+    Syntax.DEFAULT,
+    Syntax.ENV,
+    Syntax.EDITOR,
+    Syntax.INPUT,
+    Syntax.FILE,
+    Syntax.CURLY,
+    Syntax.CURLY_FILE,
+    Syntax.ACTIONS,
+    Syntax.POWERSHELL,
+)
+"""For files whose tool is not known, and for tools of which nobody has written down what they expand."""
+
+SECONDS, MILLISECONDS = 1.0, 0.001
+
+_EDITORS = (
+    "Code",
+    "Code - Insiders",
+    "VSCodium",
+    "Cursor",
+    "Windsurf",
+    "Kiro",
+    "Trae",
+    "Antigravity",
+    "Antigravity IDE",
+)
+
+
+def in_editors(
+    path: str, *, legacy: bool = False, variables: tuple[Syntax, ...] | None = None, inherits: Inherit | None = None
+) -> tuple[Place, ...]:
+    """Return the places of an extension's file, in every editor made of VS Code and on remote hosts."""
+    directories = [*(f"{{appdata}}/{editor}" for editor in _EDITORS), "~/.vscode-server/data"]
+    places = user(*(f"{directory}/User/{path}" for directory in directories), legacy=legacy)
+    return tuple(replace(place, variables=variables, inherits=inherits) for place in places)
