@@ -8,6 +8,8 @@ import re
 from collections.abc import Mapping
 from typing import Literal
 
+from dynamic_mcp.config.secrets import mask_text
+
 Inherit = Literal["safe", "all"] | tuple[str, ...]
 
 LONGEST_S = 10 * 365 * 24 * 3600
@@ -172,7 +174,7 @@ def _near_urls(text: str) -> list[str]:
 
 
 def _shown(text: str) -> str:
-    return "".join(character if character.isprintable() else "\ufffd" for character in text[:200])
+    return "".join(character if character.isprintable() else "\ufffd" for character in mask_text(text)[:200])
 
 
 def _named(values: Mapping[str, str], pattern: str, message: str) -> Mapping[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from dynamic_mcp.config.secrets import mask_text
 from dynamic_mcp.importer import variables
 from dynamic_mcp.importer.adapter import Adapter, Field, Wait
 from dynamic_mcp.importer.fields import COMMON
@@ -38,7 +39,7 @@ class Context:
         """What is to be said about a field of a server, or of the file where there is no server."""
         where = "/".join((self.source.tool, self.source.scope.value))
         named = ".".join(shown(part) for part in (server, field) if part)
-        return Notice(f"{where}/{named}" if named else where, shown(reason, _LONGEST_REASON))
+        return Notice(f"{where}/{named}" if named else where, shown(mask_text(reason), _LONGEST_REASON))
 
 
 @dataclass(frozen=True)
