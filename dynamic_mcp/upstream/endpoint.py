@@ -24,7 +24,7 @@ from dynamic_mcp.oauth.authorization import Authorization, Challenge
 from dynamic_mcp.system.clock import delays
 from dynamic_mcp.upstream import faults
 from dynamic_mcp.upstream.connections import address, connections_to
-from dynamic_mcp.upstream.mask import hiding, mask_of
+from dynamic_mcp.upstream.mask import mask_of, mask_secrets
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
@@ -153,7 +153,7 @@ class HttpEndpoint:
 
     def excerpt(self, body: bytes) -> str:
         """Return the beginning of what the server said, fit to be shown."""
-        return faults.excerpt(body, lambda text: hiding([self._secret])(self._mask(text)))
+        return faults.excerpt(body, lambda text: mask_secrets([self._secret])(self._mask(text)))
 
     # --- sending -----------------------------------------------------------------------------------------
 

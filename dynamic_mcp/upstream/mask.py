@@ -13,12 +13,12 @@ _SHORTEST = 6
 
 
 def mask_of(upstream: Program | Remote) -> Callable[[str], str]:
-    """Return what replaces the secrets in the config of a server in a text."""
-    return hiding(secret.value for secret in find_secrets(_entry_of(upstream)))
+    """Return a function that masks the secrets of a server's config in a text."""
+    return mask_secrets(secret.value for secret in find_secrets(_entry_of(upstream)))
 
 
-def hiding(secrets: Iterable[str]) -> Callable[[str], str]:
-    """Return what replaces these secrets in a text, whole or in their parts."""
+def mask_secrets(secrets: Iterable[str]) -> Callable[[str], str]:
+    """Return a function that masks these secrets, and parts of them, in a text."""
     long_enough = {part for secret in secrets for part in _parts(secret) if len(part) >= _SHORTEST}
     if not long_enough:
         return str
