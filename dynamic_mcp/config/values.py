@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from dynamic_mcp.config.secrets import mask_text
+from dynamic_mcp.system.text import replace_unprintable
 
 Inherit = Literal["safe", "all"] | tuple[str, ...]
 
@@ -174,7 +175,7 @@ def _near_urls(text: str) -> list[str]:
 
 
 def _shown(text: str) -> str:
-    return "".join(character if character.isprintable() else "\ufffd" for character in mask_text(text)[:200])
+    return replace_unprintable(mask_text(text)[:200])
 
 
 def _named(values: Mapping[str, str], pattern: str, message: str) -> Mapping[str, str]:

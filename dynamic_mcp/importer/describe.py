@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from dynamic_mcp.importer.identity import identity, package_of
+from dynamic_mcp.system.text import one_line
 
 LONGEST = 200
 
@@ -153,7 +154,7 @@ def described(name: str, entry: Mapping[str, object], text: str = "") -> Mapping
 
 def shortened(text: str) -> str:
     """One line of a text, cut at a word where it is too long."""
-    line = " ".join("".join(character if character.isprintable() else " " for character in text).split())
+    line = one_line(text, None)
     if len(line) <= LONGEST:
         return line
     return line[: LONGEST - 1].rsplit(" ", 1)[0] + "…"

@@ -11,6 +11,7 @@ from dynamic_mcp.importer.adapter import Adapter, Field, Wait
 from dynamic_mcp.importer.fields import COMMON
 from dynamic_mcp.importer.found import Machine, Notice, Source
 from dynamic_mcp.importer.variables import Input, Scene
+from dynamic_mcp.system.text import replace_unprintable
 
 _LONGEST_NAME = 80
 _LONGEST_REASON = 400
@@ -162,7 +163,7 @@ def members(value: object) -> dict[str, object] | None:
 
 def shown(text: str, longest: int = _LONGEST_NAME) -> str:
     """Foreign text that can be shown: no control characters, and not too long."""
-    plain = "".join(mark if mark.isprintable() else "\ufffd" for mark in text[: longest + 1])
+    plain = replace_unprintable(text[: longest + 1])
     return plain if len(plain) <= longest else f"{plain[: longest - 1]}…"
 
 

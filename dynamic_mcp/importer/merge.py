@@ -14,6 +14,7 @@ from dynamic_mcp.importer.memory import Key, Memory, Record, key_of
 from dynamic_mcp.importer.plan import Action, Choice, Item
 from dynamic_mcp.importer.three_way import Merged, Sides, remembered, three_way
 from dynamic_mcp.importer.tree import NOTHING
+from dynamic_mcp.system.text import replace_unprintable
 
 Entry = Mapping[str, object]
 
@@ -234,8 +235,7 @@ def gone(memory: Memory, readings: Sequence[Reading], servers: Mapping[str, Entr
 
 def _usable(name: str) -> str:
     """The name as our config takes it."""
-    printable = "".join(character if character.isprintable() else "-" for character in name).strip()
-    return printable[:NAME_LENGTH].strip() or "server"
+    return replace_unprintable(name, "-").strip()[:NAME_LENGTH].strip() or "server"
 
 
 def _comparable(entry: Entry) -> dict[str, object]:

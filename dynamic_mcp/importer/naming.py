@@ -6,6 +6,7 @@ import re
 from collections.abc import Container, Sequence
 
 from dynamic_mcp.config.values import NAME_LENGTH
+from dynamic_mcp.system.text import replace_unprintable
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 _OURS = frozenset(("dynamic-mcp", "dynamic_mcp", "dmcp", "dynamic-mcp-proxy"))
@@ -22,7 +23,7 @@ _OTHER_OPTIONS = frozenset(
 
 def legal(name: str, taken: Container[str]) -> tuple[str, str]:
     """A name that our config takes and that is not taken, and what is to be said where it is odd or not the given."""
-    made = "".join(mark if mark.isprintable() else " " for mark in name)
+    made = replace_unprintable(name, " ")
     made = made.strip() if made != name else made
     if not made.strip():
         made = "server"

@@ -29,6 +29,7 @@ from dynamic_mcp.config.resolved import OAuth, Remote
 from dynamic_mcp.oauth.challenges import Demand
 from dynamic_mcp.oauth.reach import Forbidden, Reach, is_same_host, parts
 from dynamic_mcp.oauth.web import TIMEOUT_S, explained
+from dynamic_mcp.system.text import replace_unprintable
 
 # What a URL to log in at is made of; anything else means something to one shell or another.
 _HARMLESS = re.compile(r"[A-Za-z0-9\-._~:/?#\[\]@!&*+,=%]+")
@@ -229,7 +230,7 @@ class Discovery:
 
 def _shown(url: str) -> str:
     """Return a foreign URL as it may be shown."""
-    return "`" + "".join(c if c.isprintable() and c != "`" else "\ufffd" for c in url[:200]) + "`"
+    return "`" + replace_unprintable(url[:200]).replace("`", "\ufffd") + "`"
 
 
 def _is_same_origin(url: str, origin: str) -> bool:

@@ -25,6 +25,7 @@ from dynamic_mcp.oauth.records import Client, Login, covers, union
 from dynamic_mcp.oauth.registration import NoClient, client_for
 from dynamic_mcp.oauth.tokens import Denied, Failed, Tokens
 from dynamic_mcp.oauth.web import web
+from dynamic_mcp.system.text import replace_unprintable
 
 LOGIN_S = 300.0
 
@@ -162,4 +163,4 @@ async def _is_free(port: int) -> bool:
 
 def _word(text: str | None) -> str:
     """Return the server's words as far as they can be shown."""
-    return "".join(c if c.isprintable() and c != "`" else "\ufffd" for c in (text or "")[:100])
+    return replace_unprintable((text or "")[:100]).replace("`", "\ufffd")

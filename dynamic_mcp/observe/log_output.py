@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TextIO
 
 from dynamic_mcp.system import paths
+from dynamic_mcp.system.text import escape
 
 # The logs of what servers write outside the protocol, each line as an argument of its own.
 STDERR = "dynamic_mcp.stderr"
@@ -38,13 +39,6 @@ LEVELS = ("debug", "info", "warning", "error")
 FORMS = ("text", "json")
 
 log = logging.getLogger("dynamic_mcp")
-
-
-def escaped(text: str, *, keep: str = "") -> str:
-    """Return foreign text without what a terminal would act on: control characters show as escapes."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c in keep else _escape(c) for c in text)
 
 
 def group_of(record: logging.LogRecord) -> str | None:
@@ -242,9 +236,9 @@ class _Text(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Write a record as a line, a traceback as further ones."""
-        lines = [self._prefix + escaped(record.getMessage(), keep="\n")]
+        lines = [self._prefix + escape(record.getMessage(), keep="\n")]
         if record.exc_info:
-            lines.append(escaped(self.formatException(record.exc_info), keep="\n"))
+            lines.append(escape(self.formatException(record.exc_info), keep="\n"))
         return "\n".join(lines)
 
 
@@ -297,7 +291,3 @@ def _locked(descriptor: int) -> Iterator[None]:
         yield
     finally:
         fcntl.flock(descriptor, fcntl.LOCK_UN)
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape").decode()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Raw, Struct
 
+from dynamic_mcp.system.text import replace_unprintable
 from dynamic_mcp.tools.plain_schema import ANNOTATIONS, plain
 
 if TYPE_CHECKING:
@@ -179,8 +180,9 @@ def _flaw(error: ValidationError) -> Flaw:
 
 
 def _short(text: str) -> str:
-    line = "".join(c if c.isprintable() else " " for c in text[: _MAX_WORDS * 2])
-    return line if len(line) <= _MAX_WORDS else f"{line[: _MAX_WORDS // 2]} … {text[-_MAX_WORDS // 2 :]}"
+    if len(text) > _MAX_WORDS:
+        text = f"{text[: _MAX_WORDS // 2]} … {text[-_MAX_WORDS // 2 :]}"
+    return replace_unprintable(text, " ")
 
 
 # --- the shape of a schema -------------------------------------------------------------------------------

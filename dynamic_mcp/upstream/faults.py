@@ -15,6 +15,7 @@ import httpx2
 
 from dynamic_mcp.errors import HttpError, LinkLost, NotSent, ProtocolViolation, Unreachable, UpstreamError
 from dynamic_mcp.mcp import wire
+from dynamic_mcp.system.text import escape
 
 LONGEST_EXCERPT = 200
 _MAY_HAVE_RUN = "it may have run; it was not sent again"
@@ -116,6 +117,5 @@ def excerpt(body: bytes, mask: Callable[[str], str]) -> str:
         wire.member(body, "error"),
     )
     text = next(filter(None, map(wire.text, message)), None) or body.decode("utf-8", "replace")
-    words = mask(" ".join(text.split()))
-    shown = words if words.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in words)
+    shown = escape(mask(" ".join(text.split())))
     return shown if len(shown) <= LONGEST_EXCERPT else f"{shown[: LONGEST_EXCERPT - 1]}…"

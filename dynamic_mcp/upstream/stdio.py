@@ -20,6 +20,7 @@ from dynamic_mcp.config.resolved import Program
 from dynamic_mcp.errors import LinkLost, NotSent, Unreachable
 from dynamic_mcp.mcp import lines, wire
 from dynamic_mcp.observe.log_output import STDERR
+from dynamic_mcp.system.text import escape
 from dynamic_mcp.upstream.mask import mask_of
 from dynamic_mcp.upstream.process.child import SIGKILL, Process, start
 
@@ -176,7 +177,7 @@ class StdioTransport:
         if len(words) > STDERR_LINE_BYTES:
             words = f"{words[:_EDGE_CHARS]} … {words[-_EDGE_CHARS:]}"
         if words:
-            shown = words if words.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in words)
+            shown = escape(words)
             self._ring.append(shown)
             overheard.debug("group %s on stderr: %s", self.group, shown)
 

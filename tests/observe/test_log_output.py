@@ -1,4 +1,4 @@
-"""The log: escaped, filtered, rotated by several writers, and never in the way of what it is about."""
+"""The log: filtered, rotated by several writers, and never in the way of what it is about."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.observe import log_output
-from dynamic_mcp.observe.log_output import FILE_NAME, KEPT_FILES, STDERR, LogFile, Serving, escaped, files, group_of
+from dynamic_mcp.observe.log_output import FILE_NAME, KEPT_FILES, STDERR, LogFile, Serving, files, group_of
 
 PACKAGE = Path(__file__).parent.parent / "dynamic_mcp"
 
@@ -36,20 +36,6 @@ def _restored() -> Iterator[None]:
 def records(folder: Path) -> list[dict[str, str]]:
     """Return what the files hold, oldest first."""
     return [json.loads(line) for file in files(folder) for line in file.read_text().splitlines()]
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("plain é 日本", "plain é 日本"),
-        ("\x1b[31m", "\\x1b[31m"),
-        ("a\nb", "a\\nb"),
-        ("\u202e", "\\u202e"),
-        ("\x9b", "\\x9b"),
-    ],
-)
-def test_what_a_terminal_would_act_on_is_escaped(text: str, shown: str) -> None:
-    assert escaped(text) == shown
 
 
 def test_the_file_gets_what_an_operator_cares_about_and_what_servers_say(tmp_path: Path) -> None:
