@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 
 from dynamic_mcp.errors import DynamicMcpError, LoginNeeded, Unreachable, UpstreamError
-from dynamic_mcp.groups.catalog import one_line
 from dynamic_mcp.groups.retry import Attempts
 from dynamic_mcp.system.clock import Clock
+from dynamic_mcp.system.text import one_line
 
 log = logging.getLogger(__name__)
 

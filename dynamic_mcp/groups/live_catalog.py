@@ -11,9 +11,10 @@ import math
 from collections.abc import Callable, Iterable
 
 from dynamic_mcp.config.resolved import GroupConfig
-from dynamic_mcp.groups.catalog import Ask, Catalog, Listing, ListKind, one_line, read_list, read_or_keep, widened
+from dynamic_mcp.groups.catalog import Ask, Catalog, Listing, ListKind, read_list, read_or_keep, widened
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.system.clock import Clock
+from dynamic_mcp.system.text import one_line
 
 log = logging.getLogger(__name__)
 
