@@ -17,7 +17,6 @@ from dynamic_mcp.importer.found import Found, Machine, Notice, Reading, Scope, S
 from dynamic_mcp.importer.known import GENERIC, TOOLS
 from dynamic_mcp.importer.sniff import adapter_for
 from dynamic_mcp.importer.switches import is_among, switched_off, switched_off_here
-from dynamic_mcp.mcp.names import closest
 
 _BY_SCOPE = (Scope.PROJECT, Scope.LOCAL, Scope.USER)
 
@@ -33,8 +32,7 @@ def tool_named(name: str) -> Adapter:
     wanted = name.strip().lower().replace("_", "-").replace(" ", "-")
     if wanted in names:
         return names[wanted]
-    near = closest(wanted, names)
-    raise NotFound("tool", shown(name), near, hint="`dynamic-mcp import --list` shows what is on this machine")
+    raise NotFound("tool", shown(name), names, hint="`dynamic-mcp import --list` shows what is on this machine")
 
 
 def sources(adapter: Adapter, machine: Machine, scopes: Collection[Scope] = tuple(Scope)) -> list[Source]:
