@@ -15,6 +15,8 @@ from pathlib import Path
 from dynamic_mcp.config.resolved import Embeddings
 from dynamic_mcp.embeddings.endpoint import Endpoint, NoAnswerError, Vector
 from dynamic_mcp.embeddings.vectors import Vectors, key_of
+from dynamic_mcp.system.bounded import BoundedDict
+from dynamic_mcp.system.task_set import TaskSet
 
 log = logging.getLogger(__name__)
 
@@ -43,10 +45,10 @@ class SemanticIndex:
         self._config: Embeddings | None = None
         self._endpoint: Endpoint | None = None
         self._known: dict[bytes, Vector] = {}
-        self._queries: dict[str, Vector] = {}
+        self._queries: BoundedDict[str, Vector] = BoundedDict(MAX_QUERIES)
         self._texts: Texts | None = None
         self._learning: asyncio.Task[None] | None = None
-        self._ending: set[asyncio.Task[None]] = set()
+        self._ending = TaskSet(log)
         self._is_stale = False
         self._is_away = False
 
@@ -62,7 +64,8 @@ class SemanticIndex:
         self._stop()
         self._config = config
         self._endpoint = Endpoint(config) if config else None
-        self._known, self._queries, self._texts, self._is_away = {}, {}, None, False
+        self._known, self._texts, self._is_away = {}, None, False
+        self._queries.clear()
 
     def learn(self, texts: Texts) -> None:
         """Learn in the background what these texts mean; called again, it looks again for new ones."""
@@ -94,8 +97,7 @@ class SemanticIndex:
     async def close(self) -> None:
         """Stop learning, and let go of the endpoint."""
         self._stop()
-        while self._ending:
-            await asyncio.wait(self._ending)
+        await self._ending.wait()
 
     # --- learning --------------------------------------------------------------------------------------
 
@@ -136,8 +138,7 @@ class SemanticIndex:
                 self._is_away = False
         finally:
             if vectors is not None:
-                saving = asyncio.create_task(asyncio.to_thread(vectors.save, dict(self._known)))
-                self._hold(saving)
+                saving = self._ending.create(asyncio.to_thread(vectors.save, dict(self._known)))
                 await asyncio.shield(saving)  # what has been learnt is kept, also when this is the end
 
     # --- asking ----------------------------------------------------------------------------------------
@@ -149,8 +150,6 @@ class SemanticIndex:
             (known,) = await self._endpoint.embed([query], self._query_within_s)
             self._is_away = False
         self._queries[query] = known
-        if len(self._queries) > MAX_QUERIES:
-            del self._queries[next(iter(self._queries))]
         return known
 
     def _missed(self, error: NoAnswerError) -> None:
@@ -162,11 +161,7 @@ class SemanticIndex:
         endpoint, learning = self._endpoint, self._learning
         self._endpoint = self._learning = None
         if endpoint is not None:
-            self._hold(asyncio.create_task(_end(endpoint, learning)))
-
-    def _hold(self, task: asyncio.Task[None]) -> None:
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
+            self._ending.create(_end(endpoint, learning), name="end of the embeddings endpoint")
 
 
 async def _end(endpoint: Endpoint, learning: asyncio.Task[None] | None) -> None:

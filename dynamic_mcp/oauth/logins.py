@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from dynamic_mcp.config.resolved import Remote
 from dynamic_mcp.oauth.authorization import Authorization
 from dynamic_mcp.system.paths import FileLock
+from dynamic_mcp.system.task_set import TaskSet
 
 if TYPE_CHECKING:
     from dynamic_mcp.oauth.bearer import Bearer
@@ -52,7 +53,7 @@ class Logins:
         self._bearers: dict[str, Bearer] = {}
         self._pending: dict[str, Pending] = {}
         self._opened: set[str] = set()
-        self._browsing: set[asyncio.Task[None]] = set()
+        self._browsing = TaskSet(log)
         self._one_at_a_time = asyncio.Lock()
 
     def authorization(self, group: str, remote: Remote) -> Authorization:
@@ -87,14 +88,13 @@ class Logins:
 
         if has_browser(self._environment):
             self._opened.add(group)
-            task = asyncio.create_task(self._browse(group, bearer.remote), name=f"browser for {group}")
-            self._browsing.add(task)
-            task.add_done_callback(self._browsing.discard)
+            self._browsing.create(self._browse(group, bearer.remote), name=f"browser for {group}")
 
     async def close(self) -> None:
         """Give logins up, but let renewals under way come to their end."""
-        for task in [*self._browsing, *(pending.end for pending in self._pending.values())]:
-            task.cancel()
+        self._browsing.cancel_all()
+        for pending in self._pending.values():
+            pending.end.cancel()
         renewals = [asyncio.ensure_future(bearer.close()) for bearer in self._bearers.values()]
         if renewals:
             await asyncio.wait(renewals, timeout=CLOSE_S)

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from dynamic_mcp.errors import DynamicMcpError, LinkLost, NotSent
 from dynamic_mcp.mcp import wire
+from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.upstream.link import Link
 
 log = logging.getLogger(__name__)
@@ -53,7 +54,7 @@ class Outbox:
         self.link: Link
         self._postman = postman
         self._requests: dict[bytes, asyncio.Task[None]] = {}
-        self._notes: set[asyncio.Task[None]] = set()
+        self._notes = TaskSet(log)
         self._latest: asyncio.Task[None] | None = None
         self._setting_up: asyncio.Task[None] | None = None
         self._dying: asyncio.Task[None] | None = None
@@ -129,10 +130,7 @@ class Outbox:
     # --- notifications and answers -------------------------------------------------------------------------
 
     def _note(self, posting: Coroutine[Any, Any, None]) -> asyncio.Task[None]:  # Any: as Coroutine is declared
-        task = asyncio.create_task(posting, name=f"message to {self.group}")
-        self._notes.add(task)
-        task.add_done_callback(self._notes.discard)
-        return task
+        return self._notes.create(posting, name=f"message to {self.group}")
 
     async def _told(self, body: bytes, after: asyncio.Task[None] | None = None) -> None:
         if after is not None and not after.done():
