@@ -23,6 +23,7 @@ from dynamic_mcp.oauth.challenges import Demand, demand
 from dynamic_mcp.oauth.reach import Reach, Resolve, is_same_host
 from dynamic_mcp.oauth.records import Client, Login, Token, covers, union
 from dynamic_mcp.oauth.store import Stamp, Store
+from dynamic_mcp.observe.log_output import group_logger
 
 if TYPE_CHECKING:
     from dynamic_mcp.oauth.discovery import Found
@@ -52,6 +53,7 @@ class Bearer:
         now: Callable[[], float] = time.time,
     ) -> None:
         self.group = group
+        self._logger = group_logger(log, group)
         self.remote = remote
         self.reach = Reach(remote.url, resolve)
         self.demand = Demand()
@@ -116,7 +118,7 @@ class Bearer:
             try:
                 self._login = await asyncio.to_thread(self._store.load)
             except OSError as exc:  # what is in memory is better than nothing
-                log.warning("the login of group %s cannot be read: %s", self.group, exc)
+                self._logger.warning("the login of group %s cannot be read: %s", self.group, exc)
             self._stamp = stamp
             self._version += 1
             if self._login is None and not self._looked:
@@ -139,7 +141,7 @@ class Bearer:
             await asyncio.to_thread(self._store.save, login)
         except OSError as exc:
             is_saved = False
-            log.warning("the login of group %s is not saved: %s", self.group, exc.strerror or exc)
+            self._logger.warning("the login of group %s is not saved: %s", self.group, exc.strerror or exc)
         self._stamp = self._store.stamp()
         self._looked = True
         return is_saved
@@ -215,7 +217,9 @@ class Bearer:
         except Denied as exc:
             if self.remote.oauth.is_client_credentials:
                 raise self._unreachable(login, exc) from exc
-            log.warning("group %s: its login cannot be renewed: `%s` %s", self.group, login.token_endpoint, exc)
+            self._logger.warning(
+                "group %s: its login cannot be renewed: `%s` %s", self.group, login.token_endpoint, exc
+            )
             await self.keep(_without_refresh(login, exc.code))
             return None
         except Failed as exc:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from dynamic_mcp.config.resolved import Remote
 from dynamic_mcp.oauth.authorization import Authorization
+from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.system.paths import FileLock
 from dynamic_mcp.system.task_set import TaskSet
 
@@ -109,12 +110,12 @@ class Logins:
                 if not lock.take():
                     return  # another proxy has asked the same person
             except OSError:
-                log.debug("group %s: other proxies may open a browser too", group)
+                group_logger(log, group).debug("group %s: other proxies may open a browser too", group)
             try:
                 pending = self.begin(group)
                 url = await pending.url() if pending else None
                 if pending is not None and url is not None:
-                    log.info("group %s needs a login: opening a browser", group)
+                    group_logger(log, group).info("group %s needs a login: opening a browser", group)
                     if await open_link(url):
                         await pending.is_done()
             finally:
@@ -131,11 +132,11 @@ async def _log_in(bearer: Bearer, shown: asyncio.Future[str]) -> bool:
             shown.set_result(attempt.url)
             login = await attempt.finished()
         for warning in attempt.warnings:
-            log.warning("group %s: %s", bearer.group, warning)
+            group_logger(log, bearer.group).warning("group %s: %s", bearer.group, warning)
     except Stopped as exc:
         bearer.trouble = f"a login was tried: {exc}"
-        log.warning("group %s is not logged in: %s", bearer.group, exc)
+        group_logger(log, bearer.group).warning("group %s is not logged in: %s", bearer.group, exc)
         return False
     await bearer.adopt(login)
-    log.info("group %s is logged in", bearer.group)
+    group_logger(log, bearer.group).info("group %s is logged in", bearer.group)
     return True

@@ -14,6 +14,7 @@ import msgspec
 
 from dynamic_mcp.config.resolved import Remote
 from dynamic_mcp.oauth.records import Login, Token
+from dynamic_mcp.observe.log_output import group_logger
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ def login_of(group: str, remote: Remote) -> Login | None:
         kept = msgspec.json.decode(file.read_bytes(), type=_Kept)
     except (OSError, ValueError, RuntimeError):  # none, or not one; RuntimeError: nobody's home
         return None
-    log.info("group %s: its login was found in %s", group, file)
+    group_logger(log, group).info("group %s: its login was found in %s", group, file)
     expires_at = kept.expires_at.timestamp() if kept.expires_at else None
     token = Token(kept.access_token, file.stat().st_mtime, expires_at, kept.refresh_token)
     return Login(remote.url, token=token)

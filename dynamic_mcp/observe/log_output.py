@@ -1,7 +1,8 @@
 """What happens, in words: on stderr for whoever looks, and in a file for when nobody could.
 
-Every record about a group begins with `group %s` and has the group's name as its first argument. Writing happens in
-threads; a reader of stderr or a disk that stalls costs records, never the loop.
+Every record about a group is logged by its `group_logger`, which puts the group's name into the record. The file is
+always JSON, with the group as a member. Writing happens in threads; a reader of stderr or a disk that stalls costs
+records, never the loop.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.text import escape
 
-# The logs of what servers write outside the protocol, each line as an argument of its own.
+# The logs of what servers write outside the protocol; the line is the last argument of its record.
 STDERR = "dynamic_mcp.stderr"
 STDOUT = "dynamic_mcp.stdout"
 
@@ -41,8 +42,26 @@ FORMS = ("text", "json")
 log = logging.getLogger("dynamic_mcp")
 
 
+class GroupLogger(logging.LoggerAdapter[logging.Logger]):
+    """A logger whose records carry the name of a group as their attribute `group`."""
+
+    def __init__(self, log: logging.Logger, group: str) -> None:
+        super().__init__(log, {"group": group})
+
+    def process(self, msg: object, kwargs: MutableMapping[str, Any]) -> tuple[object, MutableMapping[str, Any]]:
+        """Add the group to what else a record carries."""
+        return msg, {**kwargs, "extra": {**(kwargs.get("extra") or {}), **(self.extra or {})}}
+
+
+def group_logger(log: logging.Logger, group: str) -> GroupLogger:
+    """Return a logger for records about a group."""
+    return GroupLogger(log, group)
+
+
 def group_of(record: logging.LogRecord) -> str | None:
     """Return the group that a record is about."""
+    if isinstance(group := getattr(record, "group", None), str):
+        return group
     is_about_one = isinstance(record.msg, str) and "group %s" in record.msg and isinstance(record.args, tuple)
     return str(record.args[0]) if is_about_one and record.args and isinstance(record.args, tuple) else None
 

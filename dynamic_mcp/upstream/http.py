@@ -19,6 +19,7 @@ from dynamic_mcp.errors import DynamicMcpError, LinkLost, NotSent, ProtocolViola
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.event_stream import Event, EventStream
 from dynamic_mcp.mcp.lines import Oversized
+from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.system.clock import delays
 from dynamic_mcp.upstream.endpoint import Headers, HttpEndpoint, chunks, media_type
 from dynamic_mcp.upstream.link import Link
@@ -52,6 +53,7 @@ class HttpTransport:
         self, site: HttpEndpoint, max_message_bytes: int, jitter: Callable[[], float] = random.random
     ) -> None:
         self._site = site
+        self._logger = group_logger(log, site.group)
         self._limit = max_message_bytes
         self._jitter = jitter
         self._link: Link
@@ -225,9 +227,9 @@ class HttpTransport:
             if await listening.until_refused():
                 await self.tell(_PING)  # the status tells whether the session is still there
         except (DynamicMcpError, TimeoutError) as exc:
-            log.debug("group %s: no longer listening: %s", self._site.group, exc)
+            self._logger.debug("group %s: no longer listening: %s", self._site.group, exc)
         except Exception:
-            log.exception("a bug: group %s is no longer listened to", self._site.group)
+            self._logger.exception("a bug: group %s is no longer listened to", self._site.group)
 
     def _heard(self, event: Event) -> None:
         self._take(event, b"")

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from dynamic_mcp.errors import DynamicMcpError, HttpError
 from dynamic_mcp.mcp.event_stream import Event, EventStream
+from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.system.clock import delays
 from dynamic_mcp.upstream.endpoint import Headers, HttpEndpoint, chunks, media_type
 
@@ -34,6 +35,7 @@ class Listening:
         jitter: Callable[[], float],
     ) -> None:
         self._site = site
+        self._logger = group_logger(log, site.group)
         self._headers = headers
         self._heard = heard
         self._jitter = jitter
@@ -50,10 +52,10 @@ class Listening:
                 await self._listen()
             except HttpError as exc:
                 if exc.status < 500 and exc.status != 429:
-                    log.debug("group %s: no stream for notifications: %s", self._site.group, exc.message)
+                    self._logger.debug("group %s: no stream for notifications: %s", self._site.group, exc.message)
                     return self._has_worked
             except DynamicMcpError as exc:
-                log.debug("group %s: the stream for notifications ended: %s", self._site.group, exc.message)
+                self._logger.debug("group %s: the stream for notifications ended: %s", self._site.group, exc.message)
             if loop.time() - began >= _LONG_LIVED_S:
                 pauses = delays(FIRST_PAUSE_S, LONGEST_PAUSE_S, self._jitter)
             await asyncio.sleep(max(next(pauses), self._stream.retry_s or 0.0))

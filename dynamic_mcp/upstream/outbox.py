@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from dynamic_mcp.errors import DynamicMcpError, LinkLost, NotSent
 from dynamic_mcp.mcp import wire
+from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.upstream.link import Link
 
@@ -51,10 +52,11 @@ class Outbox:
 
     def __init__(self, group: str, postman: MessagePoster) -> None:
         self.group = group
+        self._logger = group_logger(log, group)
         self.link: Link
         self._postman = postman
         self._requests: dict[bytes, asyncio.Task[None]] = {}
-        self._notes = TaskSet(log)
+        self._notes = TaskSet(self._logger)
         self._latest: asyncio.Task[None] | None = None
         self._setting_up: asyncio.Task[None] | None = None
         self._dying: asyncio.Task[None] | None = None
@@ -119,7 +121,7 @@ class Outbox:
         except DynamicMcpError as exc:
             self.link.failed(id, exc)
         except Exception:
-            log.exception("a bug: group %s: a request fails", self.group)
+            self._logger.exception("a bug: group %s: a request fails", self.group)
             self.link.failed(id, LinkLost(self.group, "internal error of the proxy"))
 
     async def _die(self, error: NotSent) -> None:
@@ -139,11 +141,11 @@ class Outbox:
             async with asyncio.timeout(NOTE_S):
                 await self._postman.tell(body)
         except TimeoutError:
-            log.warning("group %s: the server did not take a message within %g s", self.group, NOTE_S)
+            self._logger.warning("group %s: the server did not take a message within %g s", self.group, NOTE_S)
         except DynamicMcpError as exc:
-            log.warning("group %s: the server did not take a message: %s", self.group, exc.message)
+            self._logger.warning("group %s: the server did not take a message: %s", self.group, exc.message)
         except Exception:
-            log.exception("a bug: group %s: a message fails", self.group)
+            self._logger.exception("a bug: group %s: a message fails", self.group)
 
     async def _cancelled(self, id: bytes, body: bytes) -> None:
         """Say that a request is cancelled while its stream is open, then let go of the stream."""

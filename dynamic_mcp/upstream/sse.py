@@ -13,6 +13,7 @@ import httpx2
 from dynamic_mcp.errors import DynamicMcpError, HttpError, LinkLost, NotSent, ProtocolViolation, TimedOut
 from dynamic_mcp.mcp.event_stream import Event, EventStream
 from dynamic_mcp.mcp.lines import Oversized
+from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.upstream.endpoint import Headers, HttpEndpoint, chunks, is_within, media_type
 from dynamic_mcp.upstream.link import Link
 from dynamic_mcp.upstream.outbox import Outbox
@@ -28,6 +29,7 @@ class SseTransport:
 
     def __init__(self, site: HttpEndpoint, max_message_bytes: int) -> None:
         self._site = site
+        self._logger = group_logger(log, site.group)
         self._stream = EventStream(max_message_bytes)
         self._link: Link
         self._outbox = Outbox(site.group, self)
@@ -104,7 +106,7 @@ class SseTransport:
         except DynamicMcpError as exc:
             error = exc
         except Exception as exc:
-            log.exception("a bug: the stream of group %s ends", self._site.group)
+            self._logger.exception("a bug: the stream of group %s ends", self._site.group)
             error = LinkLost(self._site.group, f"internal error of the proxy: {exc}")
         if not self._endpoint.done():
             self._endpoint.set_exception(error)

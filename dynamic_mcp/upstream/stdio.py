@@ -19,7 +19,7 @@ from pathlib import Path
 from dynamic_mcp.config.resolved import Program
 from dynamic_mcp.errors import LinkLost, NotSent, Unreachable
 from dynamic_mcp.mcp import lines, wire
-from dynamic_mcp.observe.log_output import STDERR
+from dynamic_mcp.observe.log_output import STDERR, group_logger
 from dynamic_mcp.system.text import escape
 from dynamic_mcp.upstream.mask import mask_of
 from dynamic_mcp.upstream.process.child import SIGKILL, Process, start
@@ -52,6 +52,7 @@ class StdioTransport:
 
     def __init__(self, group: str, max_message_bytes: int) -> None:
         self.group = group
+        self._overheard = group_logger(overheard, group)
         self.receive: Callable[[bytes], None]
         self.lost: Callable[[LinkLost], None]
         self._lines = lines.Lines(max_message_bytes)
@@ -113,7 +114,7 @@ class StdioTransport:
         if not await process.ends_within(GRACE_S):
             process.signal_group(SIGKILL)
             if not await process.ends_within(GRACE_S):
-                log.error("group %s: process %s does not end", self.group, process.pid)
+                group_logger(log, self.group).error("group %s: process %s does not end", self.group, process.pid)
         process.close_pipes()
 
     def ending(self) -> str:
@@ -179,7 +180,7 @@ class StdioTransport:
         if words:
             shown = escape(words)
             self._ring.append(shown)
-            overheard.debug("group %s on stderr: %s", self.group, shown)
+            self._overheard.debug("group %s on stderr: %s", self.group, shown)
 
 
 def _why_not_started(program: Program, exc: Exception) -> str:

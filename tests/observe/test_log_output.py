@@ -14,7 +14,16 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.observe import log_output
-from dynamic_mcp.observe.log_output import FILE_NAME, KEPT_FILES, STDERR, LogFile, Serving, files, group_of
+from dynamic_mcp.observe.log_output import (
+    FILE_NAME,
+    KEPT_FILES,
+    STDERR,
+    LogFile,
+    Serving,
+    files,
+    group_logger,
+    group_of,
+)
 
 PACKAGE = Path(__file__).parent.parent / "dynamic_mcp"
 
@@ -41,10 +50,10 @@ def records(folder: Path) -> list[dict[str, str]]:
 def test_the_file_gets_what_an_operator_cares_about_and_what_servers_say(tmp_path: Path) -> None:
     serving = Serving("error", "text", stderr=os.open(os.devnull, os.O_WRONLY))
     serving.configure("error", "text", folder=tmp_path)
-    log = logging.getLogger("dynamic_mcp.test")
+    log = group_logger(logging.getLogger("dynamic_mcp.test"), "a")
     log.info("group %s is ready", "a")
     log.debug("group %s: a detail", "a")
-    logging.getLogger(STDERR).debug("group %s on stderr: %s", "a", "\x1b]0;title")
+    group_logger(logging.getLogger(STDERR), "a").debug("group %s on stderr: %s", "a", "\x1b]0;title")
     serving.close(within_s=5)
     assert [(each["group"], each["message"]) for each in records(tmp_path)] == [
         ("a", "group a is ready"),
@@ -56,11 +65,11 @@ def test_the_file_gets_what_an_operator_cares_about_and_what_servers_say(tmp_pat
 def test_stderr_is_text_without_control_characters_or_json(tmp_path: Path) -> None:
     read, write = os.pipe()
     serving = Serving("info", "text", stderr=write)
-    logging.getLogger("dynamic_mcp").warning("group %s: %s", "a", "\x1b[2J")
+    group_logger(logging.getLogger("dynamic_mcp"), "a").warning("group %s: %s", "a", "\x1b[2J")
     serving.close(within_s=5)
     assert os.read(read, 1000) == b"dynamic-mcp: group a: \\x1b[2J\n"
     as_json = Serving("info", "json", stderr=write)
-    logging.getLogger("dynamic_mcp").warning("group %s: %s", "a", "b")
+    group_logger(logging.getLogger("dynamic_mcp"), "a").warning("group %s: %s", "a", "b")
     as_json.close(within_s=5)
     line = json.loads(os.read(read, 1000))
     assert (line["level"], line["group"], line["message"]) == ("warning", "a", "group a: b")
@@ -70,8 +79,8 @@ def test_a_flood_on_a_servers_stderr_costs_the_file_no_more_than_its_share(tmp_p
     serving = Serving("error", "text", stderr=os.open(os.devnull, os.O_WRONLY))
     serving.configure("error", "text", folder=tmp_path)
     for number in range(5 * log_output.STDERR_BURST):
-        logging.getLogger(STDERR).debug("group %s on stderr: %s", "loud", str(number))
-    logging.getLogger(STDERR).debug("group %s on stderr: %s", "quiet", "a word")
+        group_logger(logging.getLogger(STDERR), "loud").debug("group %s on stderr: %s", "loud", str(number))
+    group_logger(logging.getLogger(STDERR), "quiet").debug("group %s on stderr: %s", "quiet", "a word")
     serving.close(within_s=5)
     of = [each["group"] for each in records(tmp_path)]
     assert log_output.STDERR_BURST <= of.count("loud") < 2 * log_output.STDERR_BURST
@@ -132,5 +141,9 @@ def test_every_record_about_a_group_names_it_first() -> None:
                 form = texts[0]
                 if re.search(r"\bgroup\b", form):
                     assert re.match(r"[^%]*\bgroup %s", form), f"{file.name}: {form}"
-    record = logging.makeLogRecord({"msg": "group %s is ready", "args": ("x",)})
-    assert group_of(record) == "x"
+
+
+def test_a_record_keeps_what_else_it_carries_beside_its_group(caplog: pytest.LogCaptureFixture) -> None:
+    group_logger(logging.getLogger("other"), "github").warning("%s is %s", "it", "there", extra={"attempt": 2})
+    (record,) = caplog.records
+    assert (group_of(record), record.__dict__["attempt"], record.getMessage()) == ("github", 2, "it is there")
