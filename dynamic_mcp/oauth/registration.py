@@ -88,7 +88,6 @@ async def _registered(found: Found, redirect_uri: str, web: httpx2.AsyncClient) 
         auth_method="none" if made.client_secret is None else given,
         secret=made.client_secret,
         redirect_uri=redirect_uri,
-        secret_expires_at=made.client_secret_expires_at or None,
     )
 
 

@@ -37,7 +37,6 @@ STDERR_BURST = 200
 STDERR_A_SECOND = 20
 
 LEVELS = ("debug", "info", "warning", "error")
-FORMS = ("text", "json")
 
 log = logging.getLogger("dynamic_mcp")
 

@@ -74,11 +74,6 @@ class InputSchema:
         """Tell whether every object fits, so that nothing has to be decoded."""
         return self._is_silent
 
-    @property
-    def is_enforced(self) -> bool:
-        """Tell whether anything can be said against arguments that are an object."""
-        return self._validator is not None
-
     @cached_property
     def parameters(self) -> tuple[str, ...]:
         """The names of the parameters that the schema declares, wherever a branch does."""
