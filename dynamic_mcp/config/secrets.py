@@ -33,9 +33,10 @@ _BEARER = re.compile(
 )
 _SCHEME = re.compile(r"(?i)(?:bearer|basic|token|apikey)\s+")
 _PASSWORD = re.compile(r"://[^/\s:]*:([^/\s]+)@")
-_QUERY = re.compile(r"[?&#]([^=&#]+)=([^&#]+)")
-# a URL in a sentence or in JSON
-_URL = re.compile(r"://[^\s\"]+?(?=[`'),.;\]>]*(?:[\s\"]|$))")
+_QUERY = re.compile(r"[?&#]([^=?&#]+)=([^&#]+)")
+# a URL in a sentence or in JSON, and what may follow it there
+_URL = re.compile(r"://[^\s\"]+")
+_AFTER_URL = "`'),.;]>"
 _OPTION = re.compile(r"(-{0,2}[\w.-]+)(\s*[=:]\s*)(.+)", re.DOTALL)
 _FLAG = re.compile(r"--[A-Za-z][\w-]*(?:=.*)?|-[A-Za-z]{1,3}", re.DOTALL)
 _REFERENCE = re.compile(r"(?<!\$)\$\{")
@@ -101,7 +102,7 @@ def find_in_text(text: str, name: str) -> Iterator[Secret]:
 def mask_text(text: str) -> str:
     """Return a text, such as a message, without the tokens in it and without the secrets in its URLs."""
     text = _BEARER.sub(lambda found: found[0].replace(found[1] or found[2], MASKED), _TOKEN.sub(MASKED, text))
-    return _URL.sub(lambda url: _mask(url[0], _find_in_url((), url[0])), text)
+    return _URL.sub(lambda url: _mask_url(url[0]), text)
 
 
 def plain_secrets(document: object) -> Iterator[Keys]:
@@ -184,10 +185,13 @@ def _find_in_url(path: Keys, text: str) -> Iterator[Secret]:
             yield Secret(path, pair.start(2), pair[2], name)
 
 
-def _mask(text: str, secrets: Iterator[Secret]) -> str:
-    for secret in sorted(secrets, key=lambda each: each.start, reverse=True):
-        text = text[: secret.start] + MASKED + text[secret.end :]
-    return text
+def _mask_url(text: str) -> str:
+    url = text.rstrip(_AFTER_URL)
+    masked, end = "", 0
+    for secret in _find_forms((), url, ""):
+        masked += url[end : secret.start] + MASKED
+        end = secret.end
+    return masked + text[end:]
 
 
 # --- literals --------------------------------------------------------------------------------------------------

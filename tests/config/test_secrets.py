@@ -71,3 +71,11 @@ def test_a_message_is_shown_without_tokens_and_the_secrets_of_urls() -> None:
 )
 def test_a_message_without_secrets_stays_as_it_is(text: str) -> None:
     assert mask_text(text) == text
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("part", ["?", "&", ")", "://", "://a:", "bearer ", "=", " ", "a", "@", "-", "key=", "sk-"])
+def test_a_long_text_is_searched_once(part: str) -> None:
+    text = "://" + part * 100_000
+    assert mask_text(text).startswith("://")
+    list(find_literals({"url": text, "args": [text], "env": {"A": text}}))
