@@ -9,13 +9,15 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+log = logging.getLogger(__name__)
+
 Log = logging.Logger | logging.LoggerAdapter[logging.Logger]
 
 
 class TaskSet:
-    """The tasks of one owner that are not done yet. What one of them raises is logged as a bug in the owner's log."""
+    """The tasks of one owner that are not done yet; what one of them raises is logged as a bug."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log = log) -> None:
         self._log = log
         self._tasks: set[asyncio.Task[Any]] = set()  # Any: tasks of any result
 
