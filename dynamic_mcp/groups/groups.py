@@ -12,6 +12,7 @@ from dynamic_mcp.errors import NotFound
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.groups.instance import Group, Observer, OpenLink
 from dynamic_mcp.mcp.names import closest
+from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.upstream.mask import mask_of
 from dynamic_mcp.upstream.open import ClientHello, open_link
 
@@ -78,7 +79,7 @@ class Groups:
             after[each.name] = self._succeeding(before.pop(each.name, None), each)
         self._groups = after  # another dict: whoever walks over the old one goes on undisturbed
         for group in before.values():
-            log.info("group %s is no longer in the config", group.name)
+            group_logger(log, group.name).info("group %s is no longer in the config", group.name)
             self._retire(group, None)
 
     async def close(self) -> None:
@@ -90,12 +91,12 @@ class Groups:
 
     def _succeeding(self, old: Group | None, config: GroupConfig) -> Group:
         if old is None:
-            log.info("group %s is new in the config%s", config.name, _starting(config))
+            group_logger(log, config.name).info("group %s is new in the config%s", config.name, _starting(config))
         elif old.config.upstream != config.upstream:
-            log.info("group %s changed in the config%s", config.name, _starting(config))
+            group_logger(log, config.name).info("group %s changed in the config%s", config.name, _starting(config))
         else:
             if old.config != config:
-                log.info("group %s changed in the config and keeps running", config.name)
+                group_logger(log, config.name).info("group %s changed in the config and keeps running", config.name)
                 old.reconfigure(config)
             return old
         group = self._made(config)
@@ -117,7 +118,9 @@ class Groups:
 
     async def _end(self, group: Group) -> None:
         if not await group.drain(DRAIN_S):
-            log.warning("group %s: %s calls did not end within %g s", group.name, group.in_flight, DRAIN_S)
+            group_logger(log, group.name).warning(
+                "group %s: %s calls did not end within %g s", group.name, group.in_flight, DRAIN_S
+            )
         await group.close()
 
 

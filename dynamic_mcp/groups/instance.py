@@ -304,7 +304,7 @@ class Group:
                     await link.close()
                     link = None
         except Exception:
-            log.exception("a bug: group %s ends", self.name)
+            log.exception("a bug: group %s ends", self.name, extra={"group": self.name})
         finally:
             self._link = None
             self._lifecycle.close()

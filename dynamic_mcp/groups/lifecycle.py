@@ -7,6 +7,7 @@ from enum import Enum
 
 from dynamic_mcp.errors import DynamicMcpError, LoginNeeded, Unreachable, UpstreamError
 from dynamic_mcp.groups.retry import Attempts
+from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.system.clock import Clock
 from dynamic_mcp.system.text import one_line
 
@@ -50,6 +51,7 @@ class Lifecycle:
         self.error: DynamicMcpError | None = None
         self.attempts = attempts
         self.advice = ""
+        self._logger = group_logger(log, name)
         self._name = name
         self._clock = clock
         self._changed = changed
@@ -64,14 +66,14 @@ class Lifecycle:
             self._changed()  # nobody is to hear of the end of what never began
             return
         level = logging.WARNING if state in DOWN else logging.DEBUG if state is State.CONNECTING else logging.INFO
-        log.log(level, "group %s %s", self._name, f"{state.value}: {why}" if why else state.value)
+        self._logger.log(level, "group %s %s", self._name, f"{state.value}: {why}" if why else state.value)
         self._changed()
 
     def advise(self, advice: str) -> None:
         """Take what is to be said with every failure, and say it once now."""
         self.advice = advice
         if advice:
-            log.warning("group %s: %s", self._name, advice)
+            self._logger.warning("group %s: %s", self._name, advice)
 
     def attempt_failed(self, error: DynamicMcpError) -> None:
         """Leave CONNECTING without a link."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from dynamic_mcp.config.resolved import GroupConfig
 from dynamic_mcp.groups.catalog import Ask, Catalog, Listing, ListKind, read_list, read_or_keep, widened
 from dynamic_mcp.groups.catalog_store import CatalogStore
+from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.system.clock import Clock
 from dynamic_mcp.system.text import one_line
 
@@ -159,7 +160,9 @@ class LiveCatalog:
         catalog = self._on_disk = self.known
         if self._catalog_store is not None and catalog is not None:
             for tool in await asyncio.to_thread(self._catalog_store.save, self.config, catalog):
-                log.warning("group %s: the definition of its tool `%s` has changed", self.config.name, tool)
+                group_logger(log, self.config.name).warning(
+                    "group %s: the definition of its tool `%s` has changed", self.config.name, tool
+                )
 
     def settle(self) -> None:
         """Let go of those who wait."""
@@ -175,5 +178,5 @@ class LiveCatalog:
 
     def _complained(self, lists: dict[ListKind, Listing]) -> dict[ListKind, Listing]:
         for complaint in (complaint for listing in lists.values() for complaint in listing.complaints):
-            log.warning("group %s: %s", self.config.name, complaint)
+            group_logger(log, self.config.name).warning("group %s: %s", self.config.name, complaint)
         return lists

@@ -59,10 +59,8 @@ def group_logger(log: logging.Logger, group: str) -> GroupLogger:
 
 def group_of(record: logging.LogRecord) -> str | None:
     """Return the group that a record is about."""
-    if isinstance(group := getattr(record, "group", None), str):
-        return group
-    is_about_one = isinstance(record.msg, str) and "group %s" in record.msg and isinstance(record.args, tuple)
-    return str(record.args[0]) if is_about_one and record.args and isinstance(record.args, tuple) else None
+    group = getattr(record, "group", None)
+    return group if isinstance(group, str) else None
 
 
 def to_terminal(level: str, stream: TextIO) -> None:

@@ -15,6 +15,7 @@ from msgspec import Raw
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.oauth.logins import Logins, Pending
+from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.session.legacy import Session
 
 log = logging.getLogger(__name__)
@@ -65,7 +66,7 @@ class LoginOffers:
         answer = await session.ask(asked, lambda _: None)
         if wire.text(wire.member(answer.result, "action")) != "accept":
             self._declined.add((session, group))
-            log.info("group %s: the client does not want to log in", group)
+            group_logger(log, group).info("group %s: the client does not want to log in", group)
             return False
         is_done = await pending.is_done()
         if is_done:

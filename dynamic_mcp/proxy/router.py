@@ -23,6 +23,7 @@ from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.oauth.logins import Logins
+from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.proxy.completion import Completion
 from dynamic_mcp.proxy.logins import LoginOffers
 from dynamic_mcp.proxy.prompts import Prompts
@@ -328,7 +329,7 @@ class Proxy:
             timeout_s = group.config.timeouts.resources_s
             await group.request(method, params, timeout_s=timeout_s, caller=session, what=method)
         except DynamicMcpError as exc:
-            log.warning("group %s: %s: %s", group.name, method, exc.message)
+            group_logger(log, group.name).warning("group %s: %s: %s", group.name, method, exc.message)
 
     def _in_background(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

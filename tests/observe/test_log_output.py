@@ -131,19 +131,33 @@ def test_a_folder_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
     LogFile(tmp_path / "file").write("a line\n")
 
 
-def test_every_record_about_a_group_names_it_first() -> None:
+def test_every_record_about_a_group_names_it_first_and_carries_its_name() -> None:
     for file in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
+        tree = ast.parse(file.read_text())
+        loggers = {
+            ast.unparse(node.targets[0])
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Assign) and ast.unparse(node.value).startswith("group_logger(")
+        }
+        for node in ast.walk(tree):
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
                 continue
             texts = [arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
-            if node.func.attr in {"debug", "info", "warning", "error", "exception"} and "group" in "".join(texts):
-                form = texts[0]
-                if re.search(r"\bgroup\b", form):
-                    assert re.match(r"[^%]*\bgroup %s", form), f"{file.name}: {form}"
+            levels = {"log", "debug", "info", "warning", "error", "exception"}
+            if node.func.attr in levels and texts and re.search(r"\bgroup\b", texts[0]):
+                assert re.match(r"[^%]*\bgroup %s", texts[0]), f"{file.name}: {texts[0]}"
+                logger = ast.unparse(node.func.value)
+                has_extra = any(keyword.arg == "extra" for keyword in node.keywords)
+                has_group = has_extra or logger in loggers or logger.startswith("group_logger(")
+                assert has_group, f"{file.name}: {texts[0]}"
 
 
 def test_a_record_keeps_what_else_it_carries_beside_its_group(caplog: pytest.LogCaptureFixture) -> None:
     group_logger(logging.getLogger("other"), "github").warning("%s is %s", "it", "there", extra={"attempt": 2})
     (record,) = caplog.records
     assert (group_of(record), record.__dict__["attempt"], record.getMessage()) == ("github", 2, "it is there")
+
+
+def test_a_record_about_no_group_has_none_whatever_it_says() -> None:
+    record = logging.makeLogRecord({"msg": "group %s is ready", "args": ("x",)})
+    assert group_of(record) is None
