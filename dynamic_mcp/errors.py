@@ -6,7 +6,7 @@ and the session, which all faces share, catch the base class.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import ClassVar
 
 # JSON-RPC 2.0, section 5.1; REQUEST_TIMEOUT is the code that MCP's SDKs use.
@@ -52,17 +52,17 @@ LONGEST_NAME_SHOWN = 500
 
 
 class NotFound(DynamicMcpError):
-    """A name that nothing has; `near` holds the closest names, best first."""
+    """A name that nothing has; `near` holds those of the `known` names that are closest to it, best first."""
 
     exit_code = 2
     rpc_code = INVALID_PARAMS
 
-    def __init__(self, kind: str, name: str, near: Sequence[str] = (), *, hint: str = "") -> None:
-        guess = "did you mean " + " or ".join(f"`{n}`" for n in near) + "?" if near else ""
+    def __init__(self, kind: str, name: str, known: Iterable[str] = (), *, hint: str = "") -> None:
+        self.name = name
+        self.near = tuple(closest(name, known))
+        guess = "did you mean " + " or ".join(f"`{n}`" for n in self.near) + "?" if self.near else ""
         shown = name if len(name) <= LONGEST_NAME_SHOWN else f"{name[:LONGEST_NAME_SHOWN]}…"
         super().__init__(f"no {kind} is named `{shown}`", hint=" ".join(filter(None, (guess, hint))))
-        self.name = name
-        self.near = tuple(near)
 
 
 class NothingToUndo(NotFound):
@@ -187,3 +187,13 @@ class Refused(UpstreamError):
     def __init__(self, group: str, message: str, *, is_unknown: bool = False) -> None:
         super().__init__(group, message)
         self.is_unknown = is_unknown
+
+
+def closest(name: str, names: Iterable[str], *, most: int = 3, cutoff: float = 0.5) -> list[str]:
+    """Return up to `most` of the names that are similar to `name` in any case, best first; `cutoff` is 0 to 1."""
+    by_folded = {each.casefold(): each for each in reversed([*names])}
+    if not by_folded:
+        return []
+    from difflib import get_close_matches  # only when somebody got a name wrong
+
+    return [by_folded[match] for match in get_close_matches(name.casefold(), by_folded, n=most, cutoff=cutoff)]

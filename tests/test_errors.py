@@ -18,6 +18,7 @@ from dynamic_mcp.errors import (
     TimedOut,
     Unreachable,
     UpstreamError,
+    closest,
 )
 
 ALL: list[DynamicMcpError] = [
@@ -66,17 +67,18 @@ def test_a_config_error_names_the_file_and_the_place_in_it(where: str, expected:
 
 
 @pytest.mark.parametrize(
-    ("near", "hint", "expected"),
+    ("known", "hint", "expected"),
     [
         ([], "", ""),
+        (["zoo"], "", ""),
         (["github"], "", "\nhint: did you mean `github`?"),
-        (["git", "github"], "", "\nhint: did you mean `git` or `github`?"),
-        (["git"], "the groups are `git`", "\nhint: did you mean `git`? the groups are `git`"),
+        (["git", "zoo", "github"], "", "\nhint: did you mean `github` or `git`?"),
+        (["git", "zoo"], "the groups are `git`", "\nhint: did you mean `git`? the groups are `git`"),
         ([], "the groups are `git`", "\nhint: the groups are `git`"),
     ],
 )
-def test_a_wrong_name_is_answered_with_the_closest_ones(near: list[str], hint: str, expected: str) -> None:
-    assert str(NotFound("group", "gihtub", near, hint=hint)) == "no group is named `gihtub`" + expected
+def test_a_wrong_name_is_answered_with_the_closest_ones(known: list[str], hint: str, expected: str) -> None:
+    assert str(NotFound("group", "gihtub", known, hint=hint)) == "no group is named `gihtub`" + expected
 
 
 def test_a_timeout_has_a_code_of_its_own() -> None:
@@ -85,3 +87,24 @@ def test_a_timeout_has_a_code_of_its_own() -> None:
 
 def test_a_name_of_a_megabyte_is_not_repeated() -> None:
     assert len(str(NotFound("tool", "x" * 1_000_000))) < 1000
+
+
+@pytest.mark.parametrize(
+    ("name", "names", "expected"),
+    [
+        ("gihtub", ["git", "github", "zoo"], ["github", "git"]),
+        ("READ_FILE", ["write_file", "read_file"], ["read_file", "write_file"]),
+        ("Get-Sum", ["Get_Sum"], ["Get_Sum"]),
+        ("xyz", ["read_file"], []),
+        ("", ["read_file"], []),
+        ("anything", [], []),
+    ],
+)
+def test_the_closest_names_come_best_first_whatever_their_case(
+    name: str, names: list[str], expected: list[str]
+) -> None:
+    assert closest(name, names) == expected
+
+
+def test_no_more_than_three_names_are_close() -> None:
+    assert len(closest("tool", [f"tool_{n}" for n in range(9)])) == 3

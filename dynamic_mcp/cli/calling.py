@@ -16,7 +16,6 @@ from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.values import NO_LIMIT
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, NotFound, UpstreamError
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.mcp.names import closest
 from dynamic_mcp.system.file_reader import LARGEST_BYTES
 from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.tools import meta_tools
@@ -88,7 +87,7 @@ async def _tools(made: Client, wanted: Wanted) -> Mapping[str, Raw]:
         tools = (await group.reread()).tools
     if wanted.tool not in tools:
         hint = f"`{format_command('tools', group.name)}` lists them"
-        raise NotFound(f"tool of group `{group.name}`", wanted.tool, closest(wanted.tool, list(tools)), hint=hint)
+        raise NotFound(f"tool of group `{group.name}`", wanted.tool, tools, hint=hint)
     return tools
 
 

@@ -77,13 +77,11 @@ def pairs(option: str, words: Iterable[str]) -> dict[str, str]:
 
 def _with(file: Path, name: str) -> str:
     """Return the text of a config that has this server. Raises ConfigError and NotFound."""
-    from dynamic_mcp.mcp.names import closest
-
     text = _text(file)
     names = parse_server_names(text, file)
     if name not in names:
         listed = ", ".join(f"`{each}`" for each in names) or "none"
-        raise NotFound("server", name, closest(name, names), hint=f"servers in `{file}`: {listed}")
+        raise NotFound("server", name, names, hint=f"servers in `{file}`: {listed}")
     return text
 
 

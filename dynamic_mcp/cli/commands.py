@@ -12,7 +12,7 @@ import click
 from dynamic_mcp import __version__
 from dynamic_mcp.cli.params import checked
 from dynamic_mcp.cli.words import COMMANDS, SECTIONS, looks_like_a_command
-from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, NotFound
+from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, NotFound, closest
 
 _EPILOG = """\
 Exit codes: 0 success; 1 failure; 2 the config or the command line is wrong, or there is no such name;
@@ -102,7 +102,5 @@ def _worded(exc: click.ClickException) -> str:
 
 
 def _unknown(word: str, names: list[str]) -> NoReturn:
-    from dynamic_mcp.mcp.names import closest
-
-    near = closest(word, names, most=2, cutoff=0.6)
+    near = closest(word, names, most=2, cutoff=0.6)  # a command is short: anything else is like half of them
     raise NotFound("command or config file", word, near, hint="`dynamic-mcp --help` lists the commands")

@@ -93,7 +93,6 @@ def invocation(named: str | None, *, quiet: bool, verbose: int, as_json: bool) -
 def _no_group(name: str, config: Config) -> Exception:
     from dynamic_mcp.config.read import list_disabled
     from dynamic_mcp.errors import NotFound
-    from dynamic_mcp.mcp.names import closest
     from dynamic_mcp.system.shell import format_command
 
     names = [group.name for group in config.groups]
@@ -101,4 +100,4 @@ def _no_group(name: str, config: Config) -> Exception:
         return NotFound("enabled group", name, hint=f"`{format_command('enable', name)}` enables it")
     listed = ", ".join(f"`{each}`" for each in names)
     hint = f"the groups of `{config.file}` are {listed}" if names else f"`{config.file}` has no groups"
-    return NotFound("group", name, closest(name, names), hint=hint)
+    return NotFound("group", name, names, hint=hint)

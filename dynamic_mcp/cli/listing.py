@@ -13,9 +13,10 @@ from dynamic_mcp.cli.output import Output
 from dynamic_mcp.cli.running import client, each_group, run
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import DynamicMcpError, UpstreamError
-from dynamic_mcp.groups.catalog import Catalog, ListKind, one_line
+from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.proxy.client_group import ClientGroup
+from dynamic_mcp.system.text import one_line
 from dynamic_mcp.tools import meta_tools
 
 _SUMMARY = 200

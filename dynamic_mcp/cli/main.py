@@ -85,7 +85,7 @@ def _close_stdout() -> None:
 
 
 def _said(message: str, code: int) -> int:
-    from dynamic_mcp.observe.log_output import escaped
+    from dynamic_mcp.system.text import escape
 
-    print("error: " + escaped(message, keep="\n"), file=sys.stderr, flush=True)  # noqa: T201
+    print("error: " + escape(message, keep="\n"), file=sys.stderr, flush=True)  # noqa: T201
     return code

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from dynamic_mcp.cli.waiting import Waiting
-from dynamic_mcp.observe.log_output import escaped
+from dynamic_mcp.system.text import escape
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -72,7 +72,7 @@ class Output:
 
     def text(self, text: str) -> None:
         """Print foreign text: as it is when it is piped, without what a terminal would act on when it is not."""
-        self._print(escaped(text, keep=_LINES) if self.is_terminal else text)
+        self._print(escape(text, keep=_LINES) if self.is_terminal else text)
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]], *, title: str = "") -> None:
         """Print rows for a person; the last column takes what room there is."""
@@ -84,14 +84,14 @@ class Output:
 
         table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0), title_justify="left")
         if title:
-            table.title = Text(escaped(title), "bold")
+            table.title = Text(escape(title), "bold")
         for column in columns:
             is_last = column == columns[-1]
             table.add_column(
                 column, overflow="fold", no_wrap=False, ratio=1 if is_last and len(columns) > 1 else None
             )
         for row in rows:
-            table.add_row(*(Text(escaped(cell, keep=_LINES), _style(cell)) for cell in row))
+            table.add_row(*(Text(escape(cell, keep=_LINES), _style(cell)) for cell in row))
         self.console().print(table)
 
     def _list(self, columns: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> None:
@@ -108,7 +108,7 @@ class Output:
         from rich.text import Text
 
         console = self.console()
-        for line in Text(escaped(text, keep=_LINES), style).wrap(console, max(1, console.width - indent)):
+        for line in Text(escape(text, keep=_LINES), style).wrap(console, max(1, console.width - indent)):
             line.rstrip()
             console.print(Text(" " * indent).append(line))
 
@@ -140,13 +140,13 @@ class Output:
         if self._drawn is not None:
             from rich.text import Text
 
-            self._drawn.console.print(Text(escaped(text, keep=_LINES), style))
+            self._drawn.console.print(Text(escape(text, keep=_LINES), style))
         else:
-            print(escaped(text, keep=_LINES), file=self._stderr, flush=True)
+            print(escape(text, keep=_LINES), file=self._stderr, flush=True)
 
     def error(self, text: str) -> None:
         """Say on stderr what went wrong, also when the command is to be quiet."""
-        print(f"error: {escaped(text, keep=_LINES)}", file=self._stderr, flush=True)
+        print(f"error: {escape(text, keep=_LINES)}", file=self._stderr, flush=True)
 
     @contextlib.contextmanager
     def waiting(self, what: str, names: Sequence[str] = ()) -> Iterator[Waiting]:

@@ -13,7 +13,6 @@ from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import Disabled, InvalidArguments, NotFound
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.mcp import names
-from dynamic_mcp.mcp.names import closest
 from dynamic_mcp.system.shell import format_command
 
 
@@ -89,4 +88,4 @@ async def _own_name(made: Client, group: str, name: str) -> str:
         if name in (own, names.qualified_name(group, own)):
             return own
     hint = f"`{format_command('prompts', group)}` lists them"
-    raise NotFound(f"prompt of group `{group}`", name, closest(name, list(prompts)), hint=hint)
+    raise NotFound(f"prompt of group `{group}`", name, prompts, hint=hint)

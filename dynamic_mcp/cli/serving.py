@@ -28,7 +28,7 @@ from dynamic_mcp.observe.instances import GroupStatus, InstanceRegistry, Instanc
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.shell import format_command
-from dynamic_mcp.system.text import pluralize
+from dynamic_mcp.system.text import escape, pluralize
 from dynamic_mcp.upstream.process.child import kill_all
 
 log = logging.getLogger("dynamic_mcp")
@@ -63,7 +63,7 @@ def serve(argument: str | None, options: LogOptions) -> None:
         _warn(config, known=())
         if sys.stdin.isatty():
             words = _ON_A_TERMINAL.format(command=format_command(file), count=pluralize(len(config.groups), "group"))
-            print(log_output.escaped(words, keep="\n"), file=sys.stderr)  # noqa: T201
+            print(escape(words, keep="\n"), file=sys.stderr)  # noqa: T201
         stdout = _stdout_to_ourselves()
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(_serve(config, stdout, logs))

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dynamic_mcp.system.text import one_line
+
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
@@ -99,14 +101,10 @@ def _items(offered: Iterable[tuple[str, str]], incomplete: str) -> list[Completi
     from click.shell_completion import CompletionItem
 
     return [
-        CompletionItem(value, help=_one_line(said) or None)
+        CompletionItem(value, help=one_line(said, None) or None)
         for value, said in offered
         if value.startswith(incomplete) and value.isprintable()
     ]
-
-
-def _one_line(text: str) -> str:
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
 def _catalogs(ctx: click.Context) -> Iterable[Catalog]:

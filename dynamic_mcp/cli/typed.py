@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dynamic_mcp.cli import file_values, strict_json
-from dynamic_mcp.errors import InvalidArguments
-from dynamic_mcp.mcp.names import closest
+from dynamic_mcp.errors import InvalidArguments, closest
 
 Schema = Mapping[str, Any]  # Any: whatever JSON a server calls a schema
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from dynamic_mcp.observe.log_output import escaped
+from dynamic_mcp.system.text import escape
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -40,7 +40,7 @@ class Waiting:
     def __rich__(self) -> Text:
         from rich.text import Text
 
-        return Text(escaped(str(self)), no_wrap=True, overflow="ellipsis")
+        return Text(escape(str(self)), no_wrap=True, overflow="ellipsis")
 
     def _words(self) -> str:
         if not self._has_names:

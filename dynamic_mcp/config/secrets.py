@@ -1,26 +1,66 @@
-"""What looks like a secret: by the name of its place, or by the form that issuers give to theirs."""
+"""What looks like a secret: by the name of its place, or by the form that issuers give to theirs.
+
+Everything that hides, moves or warns of secrets asks here. A reference as `${TOKEN}` is no secret; the literal that
+stands in for a variable is one: `${TOKEN:-literal}`.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from urllib.parse import unquote
 
 from dynamic_mcp.config.keys import Keys
+
+MASKED = "***"
 
 _NAME = re.compile(
     r"token|secret|passw|passphrase|credential|private|cookie|bearer|jwt|authorization|keys?(?![a-z])"
     r"|(?<![a-z])(?:pass|pwd|pat|auth|dsn)(?![a-z])",
     re.IGNORECASE,
 )
-# GitHub, GitLab, OpenAI and Anthropic, Slack, AWS, Google, npm, and signed JWTs
-_FORM = re.compile(
-    r"\b(gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}|sk-[\w-]{16,}|xox[abpr]-[\w-]{10,}|AKIA[A-Z0-9]{16}"
-    r"|AIza[\w-]{30,}|npm_\w{30,}|eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]+)"
+_HEADER = re.compile(r"(?i)authorization|cookie|api-?key|auth|token|secret|signature")
+_QUERY_NAME = re.compile(r"(?i)(?:^|[_-])(?:key|sig|code)$|apikey|token|secret|passw|auth")
+# the prefixes of OpenAI, Anthropic, Stripe, GitHub, GitLab, Slack, AWS, Google, npm, PyPI and others, and JWTs
+_TOKEN = re.compile(
+    r"(?<![A-Za-z0-9])(?:sk-|sk_live_|rk_live_|pk_live_|gh[opsur]_|github_pat_|glpat-|xox[abeprs]-|xapp-|AKIA|ASIA|AIza"
+    r"|ya29\.|npm_|pypi-|hf_|figd_|ntn_|lin_api_|SG\.|dop_v1_|shpat_|ATATT|dapi|eyJ[A-Za-z0-9_-]{8,}\.)[A-Za-z0-9_.-]{8,}"
 )
-_IN_URL = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
-_OPTION = re.compile(r"-{1,2}([\w.-]+)=(.+)", re.DOTALL)
+# within a sentence only what has a digit, as `bearer authentication` is no secret
+_BEARER = re.compile(
+    r"(?:^|[:=])\s*bearer\s+(\S{6,})\s*$|\b(?:bearer|basic)\s+((?=[\w.~+/-]*\d)[\w.~+/-]{8,}=*)", re.IGNORECASE
+)
+_SCHEME = re.compile(r"(?i)(?:bearer|basic|token|apikey)\s+")
+_PASSWORD = re.compile(r"://[^/\s:]*:([^/\s]+)@")
+_QUERY = re.compile(r"[?&#]([^=?&#]+)=([^&#]+)")
+# a URL in a sentence or in JSON, and what may follow it there
+_URL = re.compile(r"://[^\s\"]+")
+_AFTER_URL = "`'),.;]>"
+_OPTION = re.compile(r"(-{0,2}[\w.-]+)(\s*[=:]\s*)(.+)", re.DOTALL)
+_FLAG = re.compile(r"--[A-Za-z][\w-]*(?:=.*)?|-[A-Za-z]{1,3}", re.DOTALL)
+_REFERENCE = re.compile(r"(?<!\$)\$\{")
 _DEFAULT = re.compile(r"(?<!\$)\$\{[A-Za-z_][A-Za-z0-9_]*:-([^{}]+)\}")
+_TRIVIAL = re.compile(r"\d{0,6}|true|false|null|none", re.IGNORECASE)
 _SHORTEST = 6
+
+
+@dataclass(frozen=True)
+class Secret:
+    """Where a secret's text is in an entry, where it is in that text, and the name that it has there."""
+
+    path: Keys
+    start: int
+    value: str
+    name: str
+
+    @property
+    def end(self) -> int:
+        """Where the secret ends in its text."""
+        return self.start + len(self.value)
+
+    def __repr__(self) -> str:
+        return f"<Secret {'.'.join(map(str, self.path))}>"
 
 
 def is_secret_name(name: str) -> bool:
@@ -28,40 +68,151 @@ def is_secret_name(name: str) -> bool:
     return name != "PWD" and _NAME.search(name) is not None
 
 
+def find_secrets(server: Mapping[str, object]) -> Iterator[Secret]:
+    """Yield the secrets of a server in our config, with the scheme before them, as `Bearer`, and with references."""
+    for name, value in _strings(server.get("env")):
+        yield from _find_named(("env", name), value, name, is_secret=is_secret_name(name))
+    yield from _find_in_args(server.get("args"))
+    for field in ("command", "url"):
+        if isinstance(text := server.get(field), str):
+            yield from _find_forms((field,), text, "token")
+    for name, value in _strings(server.get("headers")):
+        yield from _find_named(("headers", name), value, name, is_secret=_is_secret_header(name))
+    for name, value in _strings(server.get("oauth")):
+        yield from _find_named(("oauth", name), value, name, is_secret=name == "client_secret")
+
+
+def find_literals(server: Mapping[str, object]) -> Iterator[Secret]:
+    """Yield the secrets of a server that are in plain text, each once, without schemes and references."""
+    literals = (literal for secret in find_secrets(server) for literal in _literals(_without_scheme(secret)))
+    yield from (literal for literal in dict.fromkeys(literals) if not _TRIVIAL.fullmatch(literal.value))
+
+
+def find_in_text(text: str, name: str) -> Iterator[Secret]:
+    """Yield the secrets in one text of any file, which has this name there: the whole text, or parts of it."""
+    option = _OPTION.fullmatch(text)
+    if is_secret_name(name) or _HEADER.search(name):
+        yield Secret((), 0, text, name)
+    elif option and is_secret_name(option[1]):
+        yield Secret((), option.start(3), option[3], option[1])
+    else:
+        yield from _find_forms((), text, name)
+
+
+def mask_text(text: str) -> str:
+    """Return a text, such as a message, without the tokens in it and without the secrets in its URLs."""
+    text = _BEARER.sub(lambda found: found[0].replace(found[1] or found[2], MASKED), _TOKEN.sub(MASKED, text))
+    return _URL.sub(lambda url: _mask_url(url[0]), text)
+
+
 def plain_secrets(document: object) -> Iterator[Keys]:
     """Yield where in a config something stands in plain text that looks like a secret; a `${…}` does not."""
     servers = document.get("mcpServers") if isinstance(document, dict) else None
     settings = document.get("settings") if isinstance(document, dict) else None
     for name, server in servers.items() if isinstance(servers, dict) else ():
-        yield from _in_server(("mcpServers", name), server)
-    yield from _in_server(("settings",), settings)
+        yield from _plain_places(("mcpServers", name), server)
+    yield from _plain_places(("settings",), settings)
 
 
-def _in_server(at: Keys, server: object) -> Iterator[Keys]:
-    if not isinstance(server, dict):
-        return
-    for section in ("env", "headers", "oauth"):
-        fields = server.get(section)
-        for name, value in fields.items() if isinstance(fields, dict) else ():
-            if _is_secret(str(name), value):
-                yield (*at, section, name)
-    if _is_secret("url", server.get("url")):
-        yield (*at, "url")
+def _plain_places(at: Keys, server: object) -> Iterator[Keys]:
+    if isinstance(server, dict):
+        found = [secret.path for secret in find_literals(server) if _is_worth_a_warning(secret)]
+        yield from ((*at, *path) for path in dict.fromkeys(found))
+
+
+def _is_worth_a_warning(secret: Secret) -> bool:
+    """Leave short values alone, such as `API_KEY=test`, but no password in a URL."""
+    return len(secret.value) >= _SHORTEST or secret.name == "password"
+
+
+# --- by name ---------------------------------------------------------------------------------------------------
+
+
+def _find_in_args(args: object) -> Iterator[Secret]:
     before = ""
-    for place, arg in enumerate(args if isinstance(args := server.get("args"), list) else ()):
-        option = _OPTION.fullmatch(arg) if isinstance(arg, str) else None
-        name, value = (option[1], option[2]) if option else (before, arg)
-        if _is_secret(name, value):
-            yield (*at, "args", place)
-        before = arg if isinstance(arg, str) and arg.startswith("-") and not option else ""
+    for index, arg in enumerate(args if isinstance(args, list | tuple) else ()):
+        text, path = str(arg), ("args", index)
+        option = _OPTION.fullmatch(text)
+        if option and (is_secret_name(option[1]) or _HEADER.fullmatch(option[1])):
+            yield from _find_named(path, text, option[1], is_secret=True, start=option.start(3))
+        elif before.startswith("-") and "=" not in before and is_secret_name(before) and not _FLAG.fullmatch(text):
+            yield from _find_named(path, text, before, is_secret=True)
+        else:
+            yield from _find_forms(path, text, "token")
+        before = text
 
 
-def _is_secret(name: str, value: object) -> bool:
-    if not isinstance(value, str):
-        return False
-    if "${" in value:  # what stands in for a variable is as plain as any text
-        return any(_is_secret(name, default) for default in _DEFAULT.findall(value))
-    if len(value) < _SHORTEST:
-        return False
-    is_named = is_secret_name(name) and name not in ("client_id", "metadata_url", "redirect_port", "scopes")
-    return is_named or bool(_FORM.search(value) or _IN_URL.search(value))
+def _find_named(path: Keys, text: str, name: str, *, is_secret: bool, start: int = 0) -> Iterator[Secret]:
+    if not is_secret:
+        yield from _find_forms(path, text, name)
+    elif text[start:].strip():
+        yield Secret(path, start, text[start:], name)
+
+
+def _is_secret_header(name: str) -> bool:
+    return is_secret_name(name) or _HEADER.search(name) is not None
+
+
+# --- by form ---------------------------------------------------------------------------------------------------
+
+
+def _find_forms(path: Keys, text: str, name: str) -> Iterator[Secret]:
+    """Yield what has the form of a secret in a text, in its order and without overlaps."""
+    found = [Secret(path, token.start(), token[0], name) for token in _TOKEN.finditer(text)]
+    for bearer in _BEARER.finditer(text):
+        group = 1 if bearer[1] else 2
+        found.append(Secret(path, bearer.start(group), bearer[group], name))
+    if "://" in text:
+        found += _find_in_url(path, text)
+    last: Secret | None = None
+    for secret in sorted(found, key=lambda each: (each.start, -each.end)):
+        if last is not None and secret.start < last.end:
+            last = replace(last, value=text[last.start : max(last.end, secret.end)])
+            continue
+        if last is not None:
+            yield last
+        last = secret
+    if last is not None:
+        yield last
+
+
+def _find_in_url(path: Keys, text: str) -> Iterator[Secret]:
+    for password in _PASSWORD.finditer(text):
+        yield Secret(path, password.start(1), password[1], "password")
+    for pair in _QUERY.finditer(text):
+        name = unquote(pair[1])
+        if is_secret_name(name) or _QUERY_NAME.search(name) or _TOKEN.search(pair[2]):
+            yield Secret(path, pair.start(2), pair[2], name)
+
+
+def _mask_url(text: str) -> str:
+    url = text.rstrip(_AFTER_URL)
+    masked, end = "", 0
+    for secret in _find_forms((), url, ""):
+        masked += url[end : secret.start] + MASKED
+        end = secret.end
+    return masked + text[end:]
+
+
+# --- literals --------------------------------------------------------------------------------------------------
+
+
+def _without_scheme(secret: Secret) -> Secret:
+    scheme = None if secret.path[0] == "oauth" else _SCHEME.match(secret.value)
+    if scheme is None or not secret.value[scheme.end() :].strip():
+        return secret
+    return replace(secret, start=secret.start + scheme.end(), value=secret.value[scheme.end() :])
+
+
+def _literals(secret: Secret) -> Iterator[Secret]:
+    """Yield the secret where it is a literal, else the literals that stand in for its variables."""
+    if not _REFERENCE.search(secret.value):
+        yield secret
+    for default in _DEFAULT.finditer(secret.value):
+        yield replace(secret, start=secret.start + default.start(1), value=default[1])
+
+
+def _strings(section: object) -> list[tuple[str, str]]:
+    if not isinstance(section, Mapping):
+        return []
+    return [(str(name), value) for name, value in section.items() if isinstance(value, str)]

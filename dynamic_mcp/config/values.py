@@ -8,6 +8,9 @@ import re
 from collections.abc import Mapping
 from typing import Literal
 
+from dynamic_mcp.config.secrets import mask_text
+from dynamic_mcp.system.text import replace_unprintable
+
 Inherit = Literal["safe", "all"] | tuple[str, ...]
 
 LONGEST_S = 10 * 365 * 24 * 3600
@@ -172,7 +175,7 @@ def _suggest_urls(text: str) -> list[str]:
 
 
 def _printable(text: str) -> str:
-    return "".join(character if character.isprintable() else "\ufffd" for character in text[:200])
+    return replace_unprintable(mask_text(text)[:200])
 
 
 def _check_names(values: Mapping[str, str], pattern: str, message: str) -> Mapping[str, str]:

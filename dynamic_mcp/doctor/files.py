@@ -17,6 +17,7 @@ from dynamic_mcp.doctor.findings import Finding, Level, of_config
 from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.system.shell import quote
 from dynamic_mcp.system.text import pluralize
+from dynamic_mcp.upstream.mask import mask_of
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _OTHERS_READ = stat.S_IRGRP | stat.S_IROTH
@@ -88,7 +89,7 @@ def _program(group: GroupConfig) -> Iterator[Finding]:
                 why = f"the command `{program.command}` was not found on its `PATH`"
                 if os.sep in program.command:
                     why = f"the command `{program.command}` does not exist or is not executable"
-                yield of_config(f"mcpServers.{group.name}.command", why, hint)
+                yield of_config(f"mcpServers.{group.name}.command", mask_of(program)(why), hint)
 
 
 def where_is(program: Program) -> str | None:

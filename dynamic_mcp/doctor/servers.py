@@ -158,11 +158,13 @@ class _Overheard(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Take one line."""
-        args = record.args if isinstance(record.args, tuple) else ()
-        match args:
-            case (str(group), str(line)):
+        group = log_output.group_of(record)
+        if group is None:
+            return
+        match record.args:
+            case (_, str(line)):
                 self._said.setdefault(group, deque(maxlen=STDERR_LINES)).append(line)
-            case (str(group), int(count), str(line)):
+            case (_, int(count), str(line)):
                 self._skipped[group] = (count, line)
 
 

@@ -15,6 +15,8 @@ from pathlib import Path
 from dynamic_mcp.config.resolved import Embeddings
 from dynamic_mcp.embeddings.endpoint import Endpoint, EndpointError, Vector
 from dynamic_mcp.embeddings.vectors import VectorStore, text_key
+from dynamic_mcp.system.bounded import BoundedDict
+from dynamic_mcp.system.task_set import TaskSet
 
 log = logging.getLogger(__name__)
 
@@ -43,10 +45,10 @@ class SemanticIndex:
         self._config: Embeddings | None = None
         self._endpoint: Endpoint | None = None
         self._vectors: dict[bytes, Vector] = {}
-        self._queries: dict[str, Vector] = {}
+        self._queries: BoundedDict[str, Vector] = BoundedDict(MAX_QUERIES)
         self._texts: Texts | None = None
         self._updating: asyncio.Task[None] | None = None
-        self._closing: set[asyncio.Task[None]] = set()
+        self._closing = TaskSet(log)
         self._is_stale = False
         self._is_failing = False
 
@@ -62,7 +64,8 @@ class SemanticIndex:
         self._stop()
         self._config = config
         self._endpoint = Endpoint(config) if config else None
-        self._vectors, self._queries, self._texts, self._is_failing = {}, {}, None, False
+        self._vectors, self._texts, self._is_failing = {}, None, False
+        self._queries.clear()
 
     def update(self, texts: Texts) -> None:
         """Fetch the vectors of these texts in the background. Call it again when there are new texts."""
@@ -94,8 +97,7 @@ class SemanticIndex:
     async def close(self) -> None:
         """Stop updating, and close the endpoint."""
         self._stop()
-        while self._closing:
-            await asyncio.wait(self._closing)
+        await self._closing.wait()
 
     # --- updating --------------------------------------------------------------------------------------
 
@@ -138,8 +140,7 @@ class SemanticIndex:
                 self._is_failing = False
         finally:
             if vectors is not None:
-                saving = asyncio.create_task(asyncio.to_thread(vectors.save, dict(self._vectors)))
-                self._hold(saving)
+                saving = self._closing.create(asyncio.to_thread(vectors.save, dict(self._vectors)))
                 await asyncio.shield(saving)  # keep the vectors even when this task is cancelled
 
     # --- querying ----------------------------------------------------------------------------------------
@@ -151,8 +152,6 @@ class SemanticIndex:
             (known,) = await self._endpoint.embed([query], self._query_within_s)
             self._is_failing = False
         self._queries[query] = known
-        if len(self._queries) > MAX_QUERIES:
-            del self._queries[next(iter(self._queries))]
         return known
 
     def _report_failure(self, error: EndpointError) -> None:
@@ -164,11 +163,7 @@ class SemanticIndex:
         endpoint, learning = self._endpoint, self._updating
         self._endpoint = self._updating = None
         if endpoint is not None:
-            self._hold(asyncio.create_task(_close_endpoint(endpoint, learning)))
-
-    def _hold(self, task: asyncio.Task[None]) -> None:
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
+            self._closing.create(_close_endpoint(endpoint, learning), name="end of the embeddings endpoint")
 
 
 async def _close_endpoint(endpoint: Endpoint, learning: asyncio.Task[None] | None) -> None:

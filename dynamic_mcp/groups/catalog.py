@@ -15,11 +15,11 @@ from msgspec import Raw
 
 from dynamic_mcp.errors import DynamicMcpError, Refused
 from dynamic_mcp.mcp import wire
+from dynamic_mcp.system.text import one_line
 from dynamic_mcp.tools.schema import InputSchema
 
 MAX_PAGES = 100
 MAX_BYTES = 64 << 20
-MAX_DESCRIPTION = 70
 # Input schemas that are kept compiled; a model uses few tools at a time.
 MAX_COMPILED = 128
 
@@ -182,12 +182,6 @@ def _key(entry: Raw, kind: ListKind) -> str | None:
         return wire.text(wire.members(entry).get(kind.key)) or None
     except wire.Malformed:
         return None
-
-
-def one_line(text: str, longest: int = MAX_DESCRIPTION) -> str:
-    """Make foreign text fit into one line: no control characters, no line ends, so many characters at most."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in text[: longest * 10]).split())
-    return line if len(line) <= longest else line[: longest - 1].rstrip() + "…"
 
 
 def _first_sentence(text: str) -> str:

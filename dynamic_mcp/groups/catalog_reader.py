@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from dynamic_mcp.errors import Refused
 from dynamic_mcp.groups.catalog import Ask, Catalog, Listing, ListKind, read_list, read_or_keep
 from dynamic_mcp.groups.live_catalog import LiveCatalog
+from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.system.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -133,4 +134,4 @@ class CatalogReader:
 
     def _log_complaints(self, listing: Listing) -> None:
         for complaint in listing.complaints:
-            log.warning("group %s: %s", self._catalog.config.name, complaint)
+            group_logger(log, self._catalog.config.name).warning("group %s: %s", self._catalog.config.name, complaint)

@@ -18,6 +18,7 @@ from dynamic_mcp.groups.instance import Instance, OpenLink
 from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.groups.live_catalog import ALL_LISTS, LiveCatalog
 from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.system.clock import Clock
 from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.upstream.open import open_link
@@ -258,7 +259,9 @@ class Group:
             return
         self._catalog.asks = True
         if self.config.share is Share.AUTO:
-            log.info("group %s: the server asks its client; each session has its own from now on", self.name)
+            group_logger(log, self.name).info(
+                "group %s: the server asks its client; each session has its own from now on", self.name
+            )
             self._split(asked)
 
     def prepare_question(self, instance: Instance, frame: Frame, user: User) -> Frame:
@@ -275,7 +278,7 @@ class Group:
         """Say once which variables are not set, and what to do about it with this client."""
         advice = client.hello.advice(self.config)
         if advice and advice != self.advice:
-            log.warning("group %s: %s", self.name, advice)
+            group_logger(log, self.name).warning("group %s: %s", self.name, advice)
         self.advice = advice
 
     def _assign(self, client: Client) -> Instance:

@@ -13,6 +13,7 @@ from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.groups.group import Group, Observer
 from dynamic_mcp.groups.instance import OpenLink
+from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.upstream.mask import mask_of
 from dynamic_mcp.upstream.open import open_link
 
@@ -75,7 +76,7 @@ class Groups:
         self._presentations = config.presentations
         self._groups = after  # another dict: whoever walks over the old one goes on undisturbed
         for group in before.values():
-            log.info("group %s is no longer in the config", group.name)
+            group_logger(log, group.name).info("group %s is no longer in the config", group.name)
             self._retire(group, None)
 
     async def close(self) -> None:
@@ -88,12 +89,12 @@ class Groups:
     def _succeed(self, old: Group | None, config: GroupConfig, whole: Config) -> Group:
         lists = _lists(whole, config.name)
         if old is None:
-            log.info("group %s is new in the config%s", config.name, _starting(config))
+            group_logger(log, config.name).info("group %s is new in the config%s", config.name, _starting(config))
         elif (old.config.upstream, old.config.share) != (config.upstream, config.share):
-            log.info("group %s changed in the config%s", config.name, _starting(config))
+            group_logger(log, config.name).info("group %s changed in the config%s", config.name, _starting(config))
         else:
             if (old.config, self._presentations[old.name]) != (config, whole.presentations[old.name]):
-                log.info("group %s changed in the config and keeps running", config.name)
+                group_logger(log, config.name).info("group %s changed in the config and keeps running", config.name)
                 old.reconfigure(config, lists)
             return old
         group = self._create(config, lists)
@@ -114,7 +115,9 @@ class Groups:
 
     async def _end(self, group: Group) -> None:
         if not await group.drain(DRAIN_S):
-            log.warning("group %s: %s calls did not end within %g s", group.name, group.in_flight, DRAIN_S)
+            group_logger(log, group.name).warning(
+                "group %s: %s calls did not end within %g s", group.name, group.in_flight, DRAIN_S
+            )
         await group.close()
 
 

@@ -296,7 +296,7 @@ class Instance:
                     await link.close()
                     link = None
         except Exception:
-            log.exception("a bug: group %s ends", self.config.name)
+            log.exception("a bug: group %s ends", self.config.name, extra={"group": self.config.name})
         finally:
             self._link = None
             self._lifecycle.close()

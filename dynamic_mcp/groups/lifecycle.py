@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 
 from dynamic_mcp.errors import DynamicMcpError, LoginNeeded, Unreachable, UpstreamError
-from dynamic_mcp.groups.catalog import one_line
 from dynamic_mcp.groups.retry import Attempts
+from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.system.clock import Clock
+from dynamic_mcp.system.text import one_line
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +51,7 @@ class Lifecycle:
         self.error: DynamicMcpError | None = None
         self.attempts = attempts
         self.advice = ""
+        self._logger = group_logger(log, name)
         self._name = name
         self._clock = clock
         self._changed = changed
@@ -64,7 +66,7 @@ class Lifecycle:
             self._changed()  # nobody is to hear of the end of what never began
             return
         level = logging.WARNING if state in DOWN else logging.DEBUG if state is State.CONNECTING else logging.INFO
-        log.log(level, "group %s %s", self._name, f"{state.value}: {why}" if why else state.value)
+        self._logger.log(level, "group %s %s", self._name, f"{state.value}: {why}" if why else state.value)
         self._changed()
 
     def fail_attempt(self, error: DynamicMcpError) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dynamic_mcp.config.resolved import GroupConfig
 from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
+from dynamic_mcp.observe.log_output import group_logger
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +91,9 @@ class LiveCatalog:
         catalog, asks = self._on_disk = self.known, self.asks
         if self._catalog_store is not None and catalog is not None:
             for tool in await asyncio.to_thread(self._catalog_store.save, self.config, catalog, asks=asks):
-                log.warning("group %s: the definition of its tool `%s` has changed", self.config.name, tool)
+                group_logger(log, self.config.name).warning(
+                    "group %s: the definition of its tool `%s` has changed", self.config.name, tool
+                )
 
     def _without_unwanted(self, catalog: Catalog) -> Catalog:
         """Return the catalog with nothing in the lists that clients are not shown, which are not read."""

@@ -24,7 +24,6 @@ from dynamic_mcp.importer.tools import locations, quirks
 from dynamic_mcp.importer.tools.catalog import GENERIC, TOOLS
 from dynamic_mcp.importer.tools.document import ToolDocument
 from dynamic_mcp.importer.tools.switches import find_disabled, find_disabled_here
-from dynamic_mcp.mcp.names import closest
 
 _BY_SCOPE = (Scope.PROJECT, Scope.LOCAL, Scope.USER)
 
@@ -40,9 +39,8 @@ def find_tool(name: str) -> Adapter:
     wanted = name.strip().lower().replace("_", "-").replace(" ", "-")
     if wanted in names:
         return names[wanted]
-    near = closest(wanted, names)
     raise NotFound(
-        "tool", make_printable(name), near, hint="`dynamic-mcp import --list` shows what is on this machine"
+        "tool", make_printable(name), names, hint="`dynamic-mcp import --list` shows what is on this machine"
     )
 
 

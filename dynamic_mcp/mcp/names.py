@@ -1,9 +1,8 @@
-"""Names and URIs that are unique across groups and valid for every client; suggestions for misspelt names."""
+"""Names and URIs that are unique across groups and valid for every client."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from hashlib import sha256
 from urllib.parse import quote, unquote
 
@@ -51,11 +50,3 @@ def split_group_uri(uri: str) -> tuple[str, str] | None:
         return None
     is_plain = ":" in own or "{" in own  # an encoded URI has neither
     return unquote(group), own if is_plain else unquote(own)
-
-
-def closest(name: str, names: Iterable[str], *, most: int = 3, cutoff: float = 0.5) -> list[str]:
-    """Return so many of `names` that are most like `name`, best first, whatever their case; `cutoff` is 0 to 1."""
-    from difflib import get_close_matches  # only when somebody got a name wrong
-
-    by_folded = {each.casefold(): each for each in reversed([*names])}
-    return [by_folded[match] for match in get_close_matches(name.casefold(), by_folded, n=most, cutoff=cutoff)]

@@ -23,6 +23,7 @@ from dynamic_mcp.oauth.authorization import Challenge
 from dynamic_mcp.oauth.challenges import BearerChallenge, parse_challenge
 from dynamic_mcp.oauth.credentials import Client, Login, Token, covers, union
 from dynamic_mcp.oauth.store import Stamp, Store
+from dynamic_mcp.observe.log_output import group_logger
 
 if TYPE_CHECKING:
     from dynamic_mcp.oauth.discovery import DiscoveryResult
@@ -52,6 +53,7 @@ class Bearer:
         now: Callable[[], float] = time.time,
     ) -> None:
         self.group = group
+        self._logger = group_logger(log, group)
         self.remote = remote
         self.policy = AddressPolicy(remote.url, resolve)
         self.challenge = BearerChallenge()
@@ -116,7 +118,7 @@ class Bearer:
             try:
                 self._login = await asyncio.to_thread(self._store.load)
             except OSError as exc:  # the login in memory may still work
-                log.warning("the login of group %s cannot be read: %s", self.group, exc)
+                group_logger(log, self.group).warning("the login of group %s cannot be read: %s", self.group, exc)
             self._stamp = stamp
             self._version += 1
             if self._login is None and not self._is_loaded:
@@ -139,7 +141,7 @@ class Bearer:
             await asyncio.to_thread(self._store.save, login)
         except OSError as exc:
             is_saved = False
-            log.warning("the login of group %s is not saved: %s", self.group, exc.strerror or exc)
+            self._logger.warning("the login of group %s is not saved: %s", self.group, exc.strerror or exc)
         self._stamp = self._store.stamp()
         self._is_loaded = True
         return is_saved
@@ -215,7 +217,9 @@ class Bearer:
         except TokenDenied as exc:
             if self.remote.oauth.is_client_credentials:
                 raise self._unreachable_error(login, exc) from exc
-            log.warning("group %s: its login cannot be renewed: `%s` %s", self.group, login.token_endpoint, exc)
+            group_logger(log, self.group).warning(
+                "group %s: its login cannot be renewed: `%s` %s", self.group, login.token_endpoint, exc
+            )
             await self.save_login(_without_refresh(login, exc.code))
             return None
         except TokenRequestFailed as exc:

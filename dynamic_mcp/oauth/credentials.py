@@ -18,7 +18,6 @@ class Client:
     auth_method: str = "none"
     secret: str | None = field(default=None, repr=False)
     redirect_uri: str | None = None
-    secret_expires_at: float | None = None
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from dynamic_mcp.config.resolved import OAuth, Remote
 from dynamic_mcp.oauth.address_policy import AddressPolicy, ForbiddenUrl, is_same_host, split_url
 from dynamic_mcp.oauth.challenges import BearerChallenge
 from dynamic_mcp.oauth.web import TIMEOUT_S, explain
+from dynamic_mcp.system.text import replace_unprintable
 
 # The characters of a URL to log in at; all others have a meaning in one shell or another.
 _HARMLESS = re.compile(r"[A-Za-z0-9\-._~:/?#\[\]@!&*+,=%]+")
@@ -235,7 +236,7 @@ class Discovery:
 
 def printable(text: str, limit: int = 100) -> str:
     """Return the beginning of text from a server in a form that is safe to show between backticks."""
-    return "".join(c if c.isprintable() and c != "`" else "\ufffd" for c in text[:limit])
+    return replace_unprintable(text[:limit]).replace("`", "\ufffd")
 
 
 def _quote(url: str) -> str:

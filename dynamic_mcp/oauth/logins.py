@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 from dynamic_mcp.config.resolved import Remote
 from dynamic_mcp.oauth.authorization import Authorization
+from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.system.paths import FileLock
+from dynamic_mcp.system.task_set import TaskSet
 
 if TYPE_CHECKING:
     from dynamic_mcp.oauth.bearer import Bearer
@@ -52,7 +54,7 @@ class Logins:
         self._bearers: dict[str, Bearer] = {}
         self._pending: dict[str, PendingLogin] = {}
         self._groups_with_browser: set[str] = set()
-        self._browser_tasks: set[asyncio.Task[None]] = set()
+        self._browser_tasks = TaskSet(log)
         self._browser_lock = asyncio.Lock()
 
     def authorization(self, group: str, remote: Remote) -> Authorization:
@@ -87,9 +89,7 @@ class Logins:
 
         if has_browser(self._environment):
             self._groups_with_browser.add(group)
-            task = asyncio.create_task(self._browse(group, bearer.remote), name=f"browser for {group}")
-            self._browser_tasks.add(task)
-            task.add_done_callback(self._browser_tasks.discard)
+            self._browser_tasks.create(self._browse(group, bearer.remote), name=f"browser for {group}")
 
     async def close(self) -> None:
         """Cancel logins, but let running renewals finish."""
@@ -109,12 +109,12 @@ class Logins:
                 if not lock.try_acquire():
                     return  # another proxy has asked the same user
             except OSError:
-                log.debug("group %s: other proxies may open a browser, too", group)
+                group_logger(log, group).debug("group %s: other proxies may open a browser, too", group)
             try:
                 pending = self.begin(group)
                 url = await pending.wait_for_url() if pending else None
                 if pending is not None and url is not None:
-                    log.info("group %s needs a login: opening a browser", group)
+                    group_logger(log, group).info("group %s needs a login: opening a browser", group)
                     if await open_link(url):
                         await pending.wait_for_end()
             finally:
@@ -131,11 +131,11 @@ async def _log_in(bearer: Bearer, url: asyncio.Future[str]) -> bool:
             url.set_result(attempt.url)
             login = await attempt.finish()
         for warning in attempt.warnings:
-            log.warning("group %s: %s", bearer.group, warning)
+            group_logger(log, bearer.group).warning("group %s: %s", bearer.group, warning)
     except LoginAborted as exc:
         bearer.last_failure = f"a login has failed: {exc}"
-        log.warning("group %s is not logged in: %s", bearer.group, exc)
+        group_logger(log, bearer.group).warning("group %s is not logged in: %s", bearer.group, exc)
         return False
     await bearer.adopt(login)
-    log.info("group %s is logged in", bearer.group)
+    group_logger(log, bearer.group).info("group %s is logged in", bearer.group)
     return True

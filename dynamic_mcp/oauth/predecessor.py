@@ -14,6 +14,7 @@ import msgspec
 
 from dynamic_mcp.config.resolved import Remote
 from dynamic_mcp.oauth.credentials import Login, Token
+from dynamic_mcp.observe.log_output import group_logger
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ def find_login(group: str, remote: Remote) -> Login | None:
         stored = msgspec.json.decode(file.read_bytes(), type=_StoredToken)
     except (OSError, ValueError, RuntimeError):  # no such file, or not a token; RuntimeError: no home directory
         return None
-    log.info("group %s: using the login in %s", group, file)
+    group_logger(log, group).info("group %s: using the login in %s", group, file)
     expires_at = stored.expires_at.timestamp() if stored.expires_at else None
     token = Token(stored.access_token, file.stat().st_mtime, expires_at, stored.refresh_token)
     return Login(remote.url, token=token)

@@ -92,7 +92,6 @@ async def _register(target: DiscoveryResult, redirect_uri: str, web: httpx2.Asyn
         auth_method="none" if registration.client_secret is None else auth_method,
         secret=registration.client_secret,
         redirect_uri=redirect_uri,
-        secret_expires_at=registration.client_secret_expires_at or None,
     )
 
 

@@ -1,7 +1,8 @@
 """Logging to stderr and to a file.
 
-Every record about a group begins with `group %s` and has the group's name as its first argument. Threads do the
-writing: if the reader of stderr or the disk stalls, records are lost, but the loop never waits.
+Every record about a group is logged by its `group_logger`, which puts the group's name into the record. The file is
+always JSON, with the group as a member. Writing happens in threads; a reader of stderr or a disk that stalls costs
+records, never the loop.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from dynamic_mcp.system import paths
+from dynamic_mcp.system.text import escape
 
 # The loggers for non-MCP output of servers, with each line as an argument.
 STDERR = "dynamic_mcp.stderr"
@@ -35,22 +37,30 @@ STDERR_BURST = 200
 STDERR_A_SECOND = 20
 
 LEVELS = ("debug", "info", "warning", "error")
-FORMATS = ("text", "json")
 
 log = logging.getLogger("dynamic_mcp")
 
 
-def escaped(text: str, *, keep: str = "") -> str:
-    """Return foreign text without what a terminal would act on: control characters show as escapes."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c in keep else _escape(c) for c in text)
+class GroupLogger(logging.LoggerAdapter[logging.Logger]):
+    """A logger whose records carry the name of a group as their attribute `group`."""
+
+    def __init__(self, log: logging.Logger, group: str) -> None:
+        super().__init__(log, {"group": group})
+
+    def process(self, msg: object, kwargs: MutableMapping[str, Any]) -> tuple[object, MutableMapping[str, Any]]:
+        """Add the group to what else a record carries."""
+        return msg, {**kwargs, "extra": {**(kwargs.get("extra") or {}), **(self.extra or {})}}
+
+
+def group_logger(log: logging.Logger, group: str) -> GroupLogger:
+    """Return a logger for records about a group."""
+    return GroupLogger(log, group)
 
 
 def group_of(record: logging.LogRecord) -> str | None:
     """Return the group that a record is about."""
-    is_about_one = isinstance(record.msg, str) and "group %s" in record.msg and isinstance(record.args, tuple)
-    return str(record.args[0]) if is_about_one and record.args and isinstance(record.args, tuple) else None
+    group = getattr(record, "group", None)
+    return group if isinstance(group, str) else None
 
 
 def log_to_terminal(level: str, stream: TextIO) -> None:
@@ -246,9 +256,9 @@ class _TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Format a record as one line, and a traceback as further lines."""
-        lines = [self._prefix + escaped(record.getMessage(), keep="\n")]
+        lines = [self._prefix + escape(record.getMessage(), keep="\n")]
         if record.exc_info:
-            lines.append(escaped(self.formatException(record.exc_info), keep="\n"))
+            lines.append(escape(self.formatException(record.exc_info), keep="\n"))
         return "\n".join(lines)
 
 
@@ -301,7 +311,3 @@ def _lock_file(descriptor: int) -> Iterator[None]:
         yield
     finally:
         fcntl.flock(descriptor, fcntl.LOCK_UN)
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape").decode()

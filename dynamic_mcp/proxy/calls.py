@@ -11,7 +11,6 @@ from dynamic_mcp.errors import InvalidArguments, NotFound, ProtocolViolation
 from dynamic_mcp.groups.catalog import Catalog
 from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.mcp.names import closest
 from dynamic_mcp.mcp.wire import EMPTY_OBJECT, Frame
 from dynamic_mcp.proxy.elicitations import Elicitations
 from dynamic_mcp.proxy.exposed import ExposedTools, Tool
@@ -110,7 +109,7 @@ class Calls:
                 hint=f"write it with its group, as `{found[0][0].name}__{found[0][1]}`",
             )
         known = [tool for group in view if group.known for tool in group.known.tools]
-        raise NotFound("tool", name, closest(name, [GET, CALL, *known]), hint=self._where_to_look(view))
+        raise NotFound("tool", name, [GET, CALL, *known], hint=self._where_to_look(view))
 
     def _where_to_look(self, view: View) -> str:
         return f"`{'tools/list' if self._exposed(view).is_all() else GET}` shows what there is"
@@ -166,7 +165,7 @@ class Calls:
         elsewhere = [f"`{other.name}`" for other in _groups_with(request.view, name) if other is not group]
         hint = f"group {' and '.join(elsewhere)} has one" if elsewhere else self._where_to_look(request.view)
         assert catalog is not None
-        raise NotFound(f"tool of group `{group.name}`", name, closest(name, list(catalog.tools)), hint=hint)
+        raise NotFound(f"tool of group `{group.name}`", name, catalog.tools, hint=hint)
 
     # --- the result ------------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.oauth.logins import Logins, PendingLogin
+from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.proxy.request import Request
 
 log = logging.getLogger(__name__)
@@ -70,7 +71,7 @@ class LoginOffers:
         answer = await request.ask(asked, lambda _: None)
         if wire.text(wire.member(answer.result, "action")) != "accept":
             self._declined.add((request.client, group))
-            log.info("group %s: the client does not want to log in", group)
+            group_logger(log, group).info("group %s: the client does not want to log in", group)
             return False
         is_done = await pending.wait_for_end()
         if is_done:

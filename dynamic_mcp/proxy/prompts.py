@@ -9,7 +9,6 @@ from msgspec import Raw
 from dynamic_mcp.errors import Disabled, DynamicMcpError, InvalidArguments, NotFound
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.mcp import names, wire
-from dynamic_mcp.mcp.names import closest
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.lists import WAIT_S, Item, answer_list, learn
 from dynamic_mcp.proxy.pipeline import Pipeline
@@ -63,7 +62,7 @@ def _not_found(name: str, view: View) -> DynamicMcpError:
     for group in view:
         if not group.offers("prompts") and name.startswith(f"{group.name}__"):
             return Disabled("prompts", group.name)
-    return NotFound("prompt", name, closest(name, list(_by_listed_name(view.offering("prompts")))))
+    return NotFound("prompt", name, _by_listed_name(view.offering("prompts")))
 
 
 def _find(groups: list[GroupView], name: str) -> list[tuple[GroupView, str]]:

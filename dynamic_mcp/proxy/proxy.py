@@ -23,6 +23,7 @@ from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.oauth.logins import Logins
+from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.proxy.capabilities import capabilities
 from dynamic_mcp.proxy.completion import Completion
 from dynamic_mcp.proxy.elicitations import COMPLETE, Elicitations
@@ -264,4 +265,4 @@ async def _send(group: Group, instance: Instance, method: str, params: Mapping[s
     try:
         await instance.request(method, params, timeout_s=group.config.timeouts.resources_s)
     except DynamicMcpError as exc:
-        log.warning("group %s: %s: %s", group.name, method, exc.message)
+        group_logger(log, group.name).warning("group %s: %s: %s", group.name, method, exc.message)

@@ -16,13 +16,14 @@ from msgspec import Raw, Struct
 
 from dynamic_mcp.embeddings import SemanticIndex
 from dynamic_mcp.errors import InvalidArguments
-from dynamic_mcp.groups.catalog import ListKind, one_line
+from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import NULL, Frame
 from dynamic_mcp.proxy.calls import own_arguments
 from dynamic_mcp.proxy.lists import WAIT_S, learn
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.view import GroupView, View
+from dynamic_mcp.system.text import one_line
 from dynamic_mcp.tools import results
 from dynamic_mcp.tools.detail import Detail, format_tool, format_tools
 
@@ -211,7 +212,7 @@ def _query(arguments: Mapping[str, Raw]) -> str:
 
     if len(read) > 2 * MAX_END:
         read = f"{read[:MAX_END]} {read[-MAX_END:]}"
-    return " ".join("".join(c if c.isprintable() else " " for c in read).split())
+    return one_line(read, None)
 
 
 def _detail(arguments: Mapping[str, Raw]) -> Detail | None:

@@ -18,6 +18,7 @@ from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import EMPTY_ARRAY, EMPTY_OBJECT, NULL, Frame
+from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.proxy.fanout import first_result
 from dynamic_mcp.proxy.lists import WAIT_S, with_missing
 from dynamic_mcp.proxy.pipeline import Pipeline
@@ -206,7 +207,9 @@ async def _cancel(task: _Task) -> None:
     try:
         await task.instance.request("tasks/cancel", params, timeout_s=task.group.config.timeouts.tools_s)
     except DynamicMcpError as exc:
-        log.debug("group %s: a task was not cancelled: %s", task.group.name, exc.message)
+        group_logger(log, task.group.name).debug(
+            "group %s: a task was not cancelled: %s", task.group.name, exc.message
+        )
 
 
 def _up(request: Request) -> Iterable[GroupView]:

@@ -8,11 +8,11 @@ from dataclasses import replace
 from dynamic_mcp.config.resolved import Config, GroupConfig, Presentation
 from dynamic_mcp.errors import Disabled, NotFound
 from dynamic_mcp.groups.audience import Client
-from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind, one_line
+from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.groups import Groups
 from dynamic_mcp.groups.lifecycle import DOWN, State
-from dynamic_mcp.mcp.names import closest
+from dynamic_mcp.system.text import one_line
 
 _NONE = Listing()
 
@@ -125,7 +125,7 @@ class View:
         try:
             return self._groups[name]
         except KeyError:
-            raise NotFound("group", name, closest(name, self.names), hint=self.names_in_words()) from None
+            raise NotFound("group", name, self.names, hint=self.names_in_words()) from None
 
     @property
     def names(self) -> list[str]:

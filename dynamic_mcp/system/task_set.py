@@ -1,38 +1,50 @@
-"""Background tasks that are held until they are done."""
+"""Background tasks that nobody awaits: held until they are done, and never failing in silence."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
+Log = logging.Logger | logging.LoggerAdapter[logging.Logger]
+
 
 class TaskSet:
-    """Tasks that nobody awaits; an error in one is a bug and is logged."""
+    """The tasks of one owner that are not done yet; what one of them raises is logged as a bug."""
 
-    def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[None]] = set()
+    def __init__(self, log: Log = log) -> None:
+        self._log = log
+        self._tasks: set[asyncio.Task[Any]] = set()  # Any: tasks of any result
 
-    def create(self, work: Coroutine[object, object, None], *, name: str | None = None) -> asyncio.Task[None]:
+    def create(self, work: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
         """Start a task and hold it until it is done."""
-        task = asyncio.get_running_loop().create_task(work, name=name)
+        task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
-        task.add_done_callback(self._discard)
+        task.add_done_callback(self._finish)
         return task
 
     def cancel_all(self) -> None:
-        """Cancel every task."""
+        """Cancel every task; `wait` waits for their ends."""
         for task in self._tasks:
             task.cancel()
 
     async def wait(self) -> None:
-        """Wait until every task is done."""
-        if self._tasks:
-            await asyncio.wait(list(self._tasks))
+        """Wait until no task is left, those included that begin meanwhile. Raises nothing that a task raises."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
 
-    def _discard(self, task: asyncio.Task[None]) -> None:
+    def __iter__(self) -> Iterator[asyncio.Task[Any]]:
+        return iter([*self._tasks])
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def _finish(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            log.error("a bug: the task %s failed", task.get_name(), exc_info=task.exception())
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._log.error("a bug: the task `%s` fails", task.get_name(), exc_info=error)

@@ -1,6 +1,31 @@
-"""Words that every message needs."""
+"""Words that every message needs, and foreign text made fit to be shown."""
+
+from __future__ import annotations
+
+# What a summary of a group, a tool or a reason may take.
+MAX_LINE = 70
 
 
 def pluralize(number: int, noun: str) -> str:
     """Return a number and its noun: `1 group`, `2 groups`. Pass the singular; the plural adds an `s`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def one_line(text: str, longest: int | None = MAX_LINE) -> str:
+    """Return text on one line, without control characters and repeated spaces, cut to `longest` characters."""
+    if longest is not None:
+        text = text[: longest * 10]  # a description may be megabytes
+    line = " ".join(replace_unprintable(text, " ").split())
+    return line if longest is None or len(line) <= longest else line[: longest - 1].rstrip() + "…"
+
+
+def replace_unprintable(text: str, replacement: str = "\ufffd") -> str:
+    """Return text with a replacement for each character that cannot be seen; its length stays the same."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else replacement for c in text)
+
+
+def escape(text: str, *, keep: str = "") -> str:
+    r"""Return text with escapes such as `\x1b` for what a terminal would act on; the characters in `keep` stay."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text)

@@ -10,6 +10,7 @@ from enum import Enum
 from msgspec import Raw
 
 from dynamic_mcp.mcp import wire
+from dynamic_mcp.system.text import one_line
 
 MAX_SENTENCE = 160
 MAX_PARAMETERS = 12
@@ -66,7 +67,7 @@ def format_signature(schema: Mapping[str, object]) -> str:
 
 def first_sentence(text: str) -> str:
     """Return the first sentence of a text on one line, cut at MAX_SENTENCE characters."""
-    start = " ".join("".join(c if c.isprintable() else " " for c in text[: MAX_SENTENCE * 4].strip()).split())
+    start = one_line(text[: MAX_SENTENCE * 4], None)
     sentence = _END_OF_SENTENCE.split(start, maxsplit=1)[0]
     return sentence if len(sentence) <= MAX_SENTENCE else sentence[: MAX_SENTENCE - 1].rstrip() + "…"
 
@@ -125,5 +126,4 @@ def _format_choice(choice: object) -> str:
 
 
 def _shorten(text: str) -> str:
-    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return line if len(line) <= MAX_TYPE else line[: MAX_TYPE - 1] + "…"
+    return one_line(text, MAX_TYPE)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Raw, Struct
 
+from dynamic_mcp.system.text import replace_unprintable
 from dynamic_mcp.tools.plain_schema import ANNOTATIONS, compile_plain
 
 if TYPE_CHECKING:
@@ -72,11 +73,6 @@ class InputSchema:
     def accepts_any_object(self) -> bool:
         """Tell whether every object is valid, so that nothing has to be decoded."""
         return self._accepts_any_object
-
-    @property
-    def is_enforced(self) -> bool:
-        """Tell whether the schema can reject any object."""
-        return self._validator is not None
 
     @cached_property
     def parameters(self) -> tuple[str, ...]:
@@ -179,8 +175,9 @@ def _to_flaw(error: ValidationError) -> Flaw:
 
 
 def _shorten(text: str) -> str:
-    line = "".join(c if c.isprintable() else " " for c in text[: _MAX_MESSAGE * 2])
-    return line if len(line) <= _MAX_MESSAGE else f"{line[: _MAX_MESSAGE // 2]} … {text[-_MAX_MESSAGE // 2 :]}"
+    if len(text) > _MAX_MESSAGE:
+        text = f"{text[: _MAX_MESSAGE // 2]} … {text[-_MAX_MESSAGE // 2 :]}"
+    return replace_unprintable(text, " ")
 
 
 # --- the shape of a schema -------------------------------------------------------------------------------

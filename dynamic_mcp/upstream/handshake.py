@@ -12,6 +12,7 @@ from dynamic_mcp.config.resolved import Broken, GroupConfig
 from dynamic_mcp.errors import METHOD_NOT_FOUND, ProtocolViolation, Refused
 from dynamic_mcp.mcp import revisions, wire
 from dynamic_mcp.mcp.revisions import NEWEST, Revision
+from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.upstream.link import Link
 from dynamic_mcp.upstream.mask import mask_of
 
@@ -103,7 +104,9 @@ async def greet(link: Link, hello: ClientHello, config: GroupConfig) -> ServerHe
         _COMPLAINED.add((config.name, name))
         answered = "no protocol version" if name is None else f"the unknown protocol version `{name[:40]}`"
         served = revisions.closest_older(name).name
-        log.warning("group %s: the server answered with %s; it is served as %s", config.name, answered, served)
+        group_logger(log, config.name).warning(
+            "group %s: the server answered with %s; it is served as %s", config.name, answered, served
+        )
     link.notify("notifications/initialized")
     return ServerHello(result)
 

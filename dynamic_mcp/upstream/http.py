@@ -19,6 +19,7 @@ from dynamic_mcp.errors import DynamicMcpError, LinkLost, NotSent, ProtocolViola
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.event_stream import Event, EventStream
 from dynamic_mcp.mcp.lines import Oversized
+from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.system.clock import delays
 from dynamic_mcp.upstream.endpoint import Headers, HttpEndpoint
 from dynamic_mcp.upstream.link import Link
@@ -234,9 +235,13 @@ class HttpTransport:
             if await stream.read_until_refused():
                 await self.post_message(_PING)  # its status tells whether the session still exists
         except (DynamicMcpError, TimeoutError) as exc:
-            log.debug("group %s: no longer listening: %s", self._endpoint.group, exc)
+            group_logger(log, self._endpoint.group).debug(
+                "group %s: no longer listening: %s", self._endpoint.group, exc
+            )
         except Exception:
-            log.exception("a bug: group %s: no longer listening", self._endpoint.group)
+            log.exception(
+                "a bug: group %s: no longer listening", self._endpoint.group, extra={"group": self._endpoint.group}
+            )
 
     def _take(self, event: Event, id: bytes) -> None:
         if event.name == "message":

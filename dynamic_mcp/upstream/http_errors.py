@@ -15,6 +15,7 @@ import httpx2
 
 from dynamic_mcp.errors import HttpError, LinkLost, NotSent, ProtocolViolation, Unreachable, UpstreamError
 from dynamic_mcp.mcp import wire
+from dynamic_mcp.system.text import escape
 
 LONGEST_EXCERPT = 200
 _MAY_HAVE_RUN = "the request may have run; it was not sent again"
@@ -118,6 +119,5 @@ def excerpt(body: bytes, mask: Callable[[str], str]) -> str:
         wire.member(body, "error"),
     )
     text = next(filter(None, map(wire.text, members)), None) or body.decode("utf-8", "replace")
-    line = mask(" ".join(text.split()))
-    safe = line if line.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
+    safe = escape(mask(" ".join(text.split())))
     return safe if len(safe) <= LONGEST_EXCERPT else f"{safe[: LONGEST_EXCERPT - 1]}…"

@@ -24,7 +24,7 @@ from dynamic_mcp.errors import (
 )
 from dynamic_mcp.mcp import lines, wire
 from dynamic_mcp.mcp.wire import ABSENT, Frame
-from dynamic_mcp.observe.log_output import STDOUT
+from dynamic_mcp.observe.log_output import STDOUT, group_logger
 from dynamic_mcp.upstream.call import Call, Caller, Question
 
 log = logging.getLogger(__name__)
@@ -86,6 +86,7 @@ class Link:
         mask: Callable[[str], str] = str,
     ) -> None:
         self.group = group
+        self._logger = group_logger(log, group)
         self.dropped = 0
         self.loss: LinkLost | None = None
         self._transport = transport
@@ -141,7 +142,7 @@ class Link:
         except (TimedOut, LinkLost):
             return False
         except DynamicMcpError as exc:
-            log.debug("group %s: an odd answer to ping: %s", self.group, exc.message)
+            self._logger.debug("group %s: an odd answer to ping: %s", self.group, exc.message)
         return True
 
     def is_asking(self) -> bool:
@@ -154,7 +155,7 @@ class Link:
             try:
                 self._transport.send(wire.notification_line(method, params))
             except NotSent as exc:
-                log.debug("group %s: %s was not sent: %s", self.group, method, exc.reason)
+                self._logger.debug("group %s: %s was not sent: %s", self.group, method, exc.reason)
 
     def awaits(self, id: bytes) -> bool:
         """Tell whether a request still waits for its answer."""
@@ -279,7 +280,7 @@ class Link:
         call = self._calls.pop(bytes(frame.id), None)
         if call is None or call.future.done():
             self.dropped += 1
-            log.debug("group %s: dropped an unexpected answer (%d so far)", self.group, self.dropped)
+            self._logger.debug("group %s: dropped an unexpected answer (%d so far)", self.group, self.dropped)
         elif bool(len(frame.result)) == bool(len(frame.error)):
             call.fail(
                 ProtocolViolation(self.group, f"answered {call.label} with neither or both of result and error")
@@ -315,7 +316,7 @@ class Link:
         self._garbage += 1
         if self._garbage & (self._garbage - 1) == 0:  # the first, second, fourth, eighth, …
             shown = self._mask(line[:_LONGEST_GARBAGE_SHOWN].decode("utf-8", "replace"))
-            skipped.warning(
+            group_logger(skipped, self.group).warning(
                 "group %s: skipped a line that is not an MCP message (%d so far): %r",
                 self.group,
                 self._garbage,
@@ -334,7 +335,7 @@ class Link:
             return
         key = bytes(frame.id)
         if key in self._questions:
-            log.debug("group %s: dropped a second request with the id %s", self.group, key)
+            group_logger(log, self.group).debug("group %s: dropped a second request with the id %s", self.group, key)
             return
         task = self._loop.create_task(self._pass_question_on(caller, self._listener.prepare_question(frame, caller)))
         self._questions[key] = Question(caller, task)
@@ -362,7 +363,7 @@ class Link:
         except DynamicMcpError as exc:
             self._reply(frame.id, wire.error_frame(exc.rpc_code, str(exc)))
         except Exception:
-            log.exception("group %s: passing on %s failed", self.group, frame.method)
+            self._logger.exception("group %s: passing on %s failed", self.group, frame.method)
             self._reply(frame.id, wire.error_frame(INTERNAL_ERROR, "internal error of the proxy"))
         finally:
             question = self._questions.get(bytes(frame.id))
@@ -385,7 +386,7 @@ class Link:
             try:
                 self._transport.send(wire.answer_line(id, answer))
             except NotSent as exc:
-                log.debug("group %s: an answer was not sent: %s", self.group, exc.reason)
+                self._logger.debug("group %s: an answer was not sent: %s", self.group, exc.reason)
 
     def _withdraw_question(self, frame: Frame) -> None:
         """The upstream no longer wants the answer to a request of its own."""

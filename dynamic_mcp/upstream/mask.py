@@ -6,22 +6,15 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 
 from dynamic_mcp.config.resolved import Program, Remote
-from dynamic_mcp.config.secrets import is_secret_name
+from dynamic_mcp.config.secrets import MASKED, find_secrets
 
-MASKED = "***"
-# Shorter values are often ordinary words and numbers.
+# Shorter ones are words and numbers that mean something else elsewhere.
 _SHORTEST = 6
-_IN_URL = re.compile(r"://[^/\s:@]*:([^/\s@]+)@")
-_IN_QUERY = re.compile(r"[?&]([^=&#]+)=([^&#]+)")
-_OPTION = re.compile(r"-{0,2}([\w.-]+)\s*[=:]\s*(.+)", re.DOTALL)
 
 
 def mask_of(upstream: Program | Remote) -> Callable[[str], str]:
-    """Return a function that masks the secrets of a server's config in a text.
-
-    Secrets are the values of variables, options and headers with the names of secrets, and passwords in URLs.
-    """
-    return mask_secrets(_program_secrets(upstream) if isinstance(upstream, Program) else _remote_secrets(upstream))
+    """Return a function that masks the secrets of a server's config in a text."""
+    return mask_secrets(secret.value for secret in find_secrets(_entry_of(upstream)))
 
 
 def mask_secrets(secrets: Iterable[str]) -> Callable[[str], str]:
@@ -33,32 +26,15 @@ def mask_secrets(secrets: Iterable[str]) -> Callable[[str], str]:
     return lambda text: pattern.sub(MASKED, text)
 
 
-def _program_secrets(program: Program) -> Iterator[str]:
-    for name, value in program.env.items():
-        if is_secret_name(name):
-            yield value
-    previous = ""
-    for arg in program.args:
-        option = _OPTION.fullmatch(arg)
-        if option and is_secret_name(option[1]):
-            yield option[2]
-        elif previous.startswith("-") and "=" not in previous and is_secret_name(previous):
-            yield arg
-        previous = arg
-    for text in (*program.env.values(), *program.args):
-        yield from _IN_URL.findall(text)
-
-
-def _remote_secrets(remote: Remote) -> Iterator[str]:
-    for name, value in remote.headers.items():
-        if is_secret_name(name):
-            yield value
-    yield from _IN_URL.findall(remote.url)
-    for name, value in _IN_QUERY.findall(remote.url):
-        if is_secret_name(name):
-            yield value
-    if remote.oauth is not None and remote.oauth.client_secret:
-        yield remote.oauth.client_secret
+def _entry_of(upstream: Program | Remote) -> dict[str, object]:
+    if isinstance(upstream, Program):
+        return {"command": upstream.command, "args": upstream.args, "env": upstream.env}
+    oauth = upstream.oauth
+    return {
+        "url": upstream.url,
+        "headers": upstream.headers,
+        "oauth": {"client_secret": oauth.client_secret} if oauth is not None else {},
+    }
 
 
 def _parts(secret: str) -> Iterator[str]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 from dynamic_mcp.errors import DynamicMcpError, HttpError
 from dynamic_mcp.mcp.event_stream import Event, EventStream
+from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.system.clock import delays
 from dynamic_mcp.upstream.endpoint import Headers, HttpEndpoint
 from dynamic_mcp.upstream.responses import is_event_stream, read_events
@@ -51,10 +52,10 @@ class NotificationStream:
                 await self._read()
             except HttpError as exc:
                 if exc.status < 500 and exc.status != 429:
-                    log.debug("group %s: no stream for notifications: %s", group, exc.message)
+                    group_logger(log, group).debug("group %s: no stream for notifications: %s", group, exc.message)
                     return self._was_open
             except DynamicMcpError as exc:
-                log.debug("group %s: the stream for notifications ended: %s", group, exc.message)
+                group_logger(log, group).debug("group %s: the stream for notifications ended: %s", group, exc.message)
             if loop.time() - began >= _LONG_LIVED_S:
                 delays_s = self._delays()
             await asyncio.sleep(max(next(delays_s), self._stream.retry_s or 0.0))

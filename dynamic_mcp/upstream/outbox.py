@@ -13,6 +13,8 @@ from typing import Any, Protocol
 
 from dynamic_mcp.errors import DynamicMcpError, LinkLost, NotSent
 from dynamic_mcp.mcp import wire
+from dynamic_mcp.observe.log_output import group_logger
+from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.upstream.link import Link
 
 log = logging.getLogger(__name__)
@@ -50,10 +52,11 @@ class Outbox:
 
     def __init__(self, group: str, poster: MessagePoster) -> None:
         self.group = group
+        self._logger = group_logger(log, group)
         self.link: Link
         self._poster = poster
         self._requests: dict[bytes, asyncio.Task[None]] = {}
-        self._messages: set[asyncio.Task[None]] = set()
+        self._messages = TaskSet(group_logger(log, group))
         self._latest_notification: asyncio.Task[None] | None = None
         self._setup: asyncio.Task[None] | None = None
         self._end: asyncio.Task[None] | None = None
@@ -118,7 +121,7 @@ class Outbox:
         except DynamicMcpError as exc:
             self.link.failed(id, exc)
         except Exception:
-            log.exception("a bug: group %s: a request fails", self.group)
+            self._logger.exception("a bug: group %s: a request fails", self.group)
             self.link.failed(id, LinkLost(self.group, "internal error of the proxy"))
 
     async def _end_link(self, error: NotSent) -> None:
@@ -131,10 +134,7 @@ class Outbox:
     def _start_message(
         self, posting: Coroutine[Any, Any, None]
     ) -> asyncio.Task[None]:  # Any: as Coroutine is declared
-        task = asyncio.create_task(posting, name=f"message to {self.group}")
-        self._messages.add(task)
-        task.add_done_callback(self._messages.discard)
-        return task
+        return self._messages.create(posting, name=f"message to {self.group}")
 
     async def _post_message(self, body: bytes, after: asyncio.Task[None] | None = None) -> None:
         if after is not None and not after.done():
@@ -143,11 +143,15 @@ class Outbox:
             async with asyncio.timeout(ACCEPT_WITHIN_S):
                 await self._poster.post_message(body)
         except TimeoutError:
-            log.warning("group %s: the server did not accept a message within %g s", self.group, ACCEPT_WITHIN_S)
+            group_logger(log, self.group).warning(
+                "group %s: the server did not accept a message within %g s", self.group, ACCEPT_WITHIN_S
+            )
         except DynamicMcpError as exc:
-            log.warning("group %s: the server did not accept a message: %s", self.group, exc.message)
+            group_logger(log, self.group).warning(
+                "group %s: the server did not accept a message: %s", self.group, exc.message
+            )
         except Exception:
-            log.exception("a bug: group %s: a message fails", self.group)
+            self._logger.exception("a bug: group %s: a message fails", self.group)
 
     async def _post_cancellation(self, id: bytes, body: bytes) -> None:
         """Cancel a request at the server while its stream is still open, then close the stream."""

@@ -107,7 +107,7 @@ class SseTransport:
         except DynamicMcpError as exc:
             error = exc
         except Exception as exc:
-            log.exception("a bug: the stream of group %s ends", group)
+            log.exception("a bug: the stream of group %s ends", group, extra={"group": group})
             error = LinkLost(group, f"internal error of the proxy: {exc}")
         if not self._message_url.done():
             self._message_url.set_exception(error)

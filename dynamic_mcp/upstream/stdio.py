@@ -19,7 +19,8 @@ from pathlib import Path
 from dynamic_mcp.config.resolved import Program
 from dynamic_mcp.errors import LinkLost, NotSent, Unreachable
 from dynamic_mcp.mcp import lines, wire
-from dynamic_mcp.observe.log_output import STDERR
+from dynamic_mcp.observe.log_output import STDERR, group_logger
+from dynamic_mcp.system.text import escape
 from dynamic_mcp.upstream.mask import mask_of
 from dynamic_mcp.upstream.process.child import SIGKILL, Process, start
 
@@ -52,6 +53,7 @@ class StdioTransport:
 
     def __init__(self, group: str, max_message_bytes: int) -> None:
         self.group = group
+        self._stderr_logger = group_logger(stderr_log, group)
         self.receive: Callable[[bytes], None]
         self.lost: Callable[[LinkLost], None]
         self._lines = lines.Lines(max_message_bytes)
@@ -113,7 +115,7 @@ class StdioTransport:
         if not await process.wait_for_end(GRACE_S):
             process.signal_group(SIGKILL)
             if not await process.wait_for_end(GRACE_S):
-                log.error("group %s: process %s does not end", self.group, process.pid)
+                group_logger(log, self.group).error("group %s: process %s does not end", self.group, process.pid)
         process.close_pipes()
 
     def describe_end(self) -> str:
@@ -176,9 +178,9 @@ class StdioTransport:
         if len(text) > STDERR_LINE_BYTES:
             text = f"{text[:_EDGE_CHARS]} … {text[-_EDGE_CHARS:]}"
         if text:
-            safe = text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+            safe = escape(text)
             self._ring.append(safe)
-            stderr_log.debug("group %s on stderr: %s", self.group, safe)
+            self._stderr_logger.debug("group %s on stderr: %s", self.group, safe)
 
 
 def _explain_failure(program: Program, exc: Exception) -> str:

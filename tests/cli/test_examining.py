@@ -67,6 +67,20 @@ def test_check_sees_what_would_fail_and_what_is_dangerous_without_starting_anyth
     assert not marker.exists()
 
 
+def test_a_token_in_a_command_or_a_url_is_not_shown(desk: Desk) -> None:
+    token = "ghp_" + "a1B2" * 9
+    desk.configure({"gone": {"command": f"no-such-program serve {token}"}})
+    for words in (("check",), ("check", "--json"), ("doctor",), ("doctor", "--json")):
+        done = desk.run(*words)
+        assert "no-such-program serve ***" in done.out
+        assert token not in done.out + done.err
+    desk.configure({"wrong": {"url": f"htp://host/{token}"}, "slow": {"command": "x", "idle_timeout": token}})
+    done = desk.run("check", "--json")
+    assert "is not a URL: `htp://host/***`" in done.out
+    assert "is not a duration: `***`" in done.out
+    assert token not in done.out + done.err
+
+
 def test_doctor_connects_and_says_what_each_server_is(desk: Desk) -> None:
     done = desk.run("doctor")
     assert done.code == 0

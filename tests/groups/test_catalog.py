@@ -10,13 +10,11 @@ from msgspec import Raw
 
 from dynamic_mcp.errors import TimedOut
 from dynamic_mcp.groups.catalog import (
-    MAX_DESCRIPTION,
     MAX_PAGES,
     Ask,
     Catalog,
     Listing,
     ListKind,
-    one_line,
     read_list,
     read_or_keep,
 )
@@ -145,29 +143,6 @@ async def test_what_the_question_raises_passes() -> None:
 
 
 # --- one line ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ("plain", "plain"),
-        ("  two\n lines\r\n", "two lines"),
-        ("bell\x07 and \x1b[31mred\x1b[0m", "bell and [31mred [0m"),
-        ("a\u2028b\u202ec\u200bd", "a b c d"),
-        ("", ""),
-        ("\n\t", ""),
-        ("naïve 日本", "naïve 日本"),
-    ],
-)
-def test_foreign_text_fits_into_one_line(text: str, line: str) -> None:
-    assert one_line(text) == line
-
-
-def test_long_text_is_cut_to_fit() -> None:
-    line = one_line("word " * 1000)
-
-    assert len(line) <= MAX_DESCRIPTION
-    assert line.endswith("word…")
 
 
 @pytest.mark.parametrize(

@@ -145,6 +145,21 @@ def test_no_secret_is_shown_anywhere(world: World) -> None:
     assert "open-sesame-4" in world.output.read_text(), "what is not shown is written all the same"
 
 
+def test_a_token_is_shown_nowhere_whatever_field_it_is_in(world: World) -> None:
+    world.cursor(
+        args={"command": "x", "args": ["serve", TOKEN, "/srv/data"]},
+        header={"command": "x", "args": ["--header", f"X-Team: {TOKEN}"]},
+        kind={"url": "https://host", "type": TOKEN},
+        path={"url": f"https://host/{TOKEN}/mcp"},
+        command={"command": f"x {TOKEN}"},
+    )
+    shown = [world.run("import", "cursor", *more) for more in (["--dry-run"], ["--json"], [], ["--list"])]
+    for ran in shown:
+        assert TOKEN not in ran.out + ran.err
+    assert '"/srv/data"' in shown[0].out
+    assert "`***` is an unknown type" in shown[0].err
+
+
 def test_secrets_move_into_a_private_file_and_serve_from_there(world: World) -> None:
     world.cursor(github=GITHUB, web={"url": "https://host", "headers": {"Authorization": "Bearer it's \\ me"}})
     world.run("import", "cursor", "--secrets", "env")

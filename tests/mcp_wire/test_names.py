@@ -9,7 +9,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dynamic_mcp.mcp import names
-from dynamic_mcp.mcp.names import closest
 
 # What JSON can hold and UTF-8 can write.
 words = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=100)
@@ -89,24 +88,3 @@ def test_what_a_groups_template_makes_leads_to_the_group_and_stays_as_it_was_mad
 )
 def test_another_uri_names_no_group(uri: str) -> None:
     assert names.split_group_uri(uri) is None
-
-
-@pytest.mark.parametrize(
-    ("name", "names", "expected"),
-    [
-        ("gihtub", ["git", "github", "zoo"], ["github", "git"]),
-        ("READ_FILE", ["write_file", "read_file"], ["read_file", "write_file"]),
-        ("Get-Sum", ["Get_Sum"], ["Get_Sum"]),
-        ("xyz", ["read_file"], []),
-        ("", ["read_file"], []),
-        ("anything", [], []),
-    ],
-)
-def test_the_closest_names_come_best_first_whatever_their_case(
-    name: str, names: list[str], expected: list[str]
-) -> None:
-    assert closest(name, names) == expected
-
-
-def test_no_more_than_three_names_are_close() -> None:
-    assert len(closest("tool", [f"tool_{n}" for n in range(9)])) == 3

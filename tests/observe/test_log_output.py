@@ -20,8 +20,8 @@ from dynamic_mcp.observe.log_output import (
     STDERR,
     LogFile,
     ServerLog,
-    escaped,
     find_log_files,
+    group_logger,
     group_of,
 )
 
@@ -47,27 +47,13 @@ def records(folder: Path) -> list[dict[str, str]]:
     return [json.loads(line) for file in find_log_files(folder) for line in file.read_text().splitlines()]
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("plain é 日本", "plain é 日本"),
-        ("\x1b[31m", "\\x1b[31m"),
-        ("a\nb", "a\\nb"),
-        ("\u202e", "\\u202e"),
-        ("\x9b", "\\x9b"),
-    ],
-)
-def test_what_a_terminal_would_act_on_is_escaped(text: str, shown: str) -> None:
-    assert escaped(text) == shown
-
-
 def test_the_file_gets_what_an_operator_cares_about_and_what_servers_say(tmp_path: Path) -> None:
     serving = ServerLog("error", "text", stderr=os.open(os.devnull, os.O_WRONLY))
     serving.configure("error", "text", folder=tmp_path)
-    log = logging.getLogger("dynamic_mcp.test")
+    log = group_logger(logging.getLogger("dynamic_mcp.test"), "a")
     log.info("group %s is ready", "a")
     log.debug("group %s: a detail", "a")
-    logging.getLogger(STDERR).debug("group %s on stderr: %s", "a", "\x1b]0;title")
+    group_logger(logging.getLogger(STDERR), "a").debug("group %s on stderr: %s", "a", "\x1b]0;title")
     serving.close(within_s=5)
     assert [(each["group"], each["message"]) for each in records(tmp_path)] == [
         ("a", "group a is ready"),
@@ -79,11 +65,11 @@ def test_the_file_gets_what_an_operator_cares_about_and_what_servers_say(tmp_pat
 def test_stderr_is_text_without_control_characters_or_json(tmp_path: Path) -> None:
     read, write = os.pipe()
     serving = ServerLog("info", "text", stderr=write)
-    logging.getLogger("dynamic_mcp").warning("group %s: %s", "a", "\x1b[2J")
+    group_logger(logging.getLogger("dynamic_mcp"), "a").warning("group %s: %s", "a", "\x1b[2J")
     serving.close(within_s=5)
     assert os.read(read, 1000) == b"dynamic-mcp: group a: \\x1b[2J\n"
     as_json = ServerLog("info", "json", stderr=write)
-    logging.getLogger("dynamic_mcp").warning("group %s: %s", "a", "b")
+    group_logger(logging.getLogger("dynamic_mcp"), "a").warning("group %s: %s", "a", "b")
     as_json.close(within_s=5)
     line = json.loads(os.read(read, 1000))
     assert (line["level"], line["group"], line["message"]) == ("warning", "a", "group a: b")
@@ -93,8 +79,8 @@ def test_a_flood_on_a_servers_stderr_costs_the_file_no_more_than_its_share(tmp_p
     serving = ServerLog("error", "text", stderr=os.open(os.devnull, os.O_WRONLY))
     serving.configure("error", "text", folder=tmp_path)
     for number in range(5 * log_output.STDERR_BURST):
-        logging.getLogger(STDERR).debug("group %s on stderr: %s", "loud", str(number))
-    logging.getLogger(STDERR).debug("group %s on stderr: %s", "quiet", "a word")
+        group_logger(logging.getLogger(STDERR), "loud").debug("group %s on stderr: %s", "loud", str(number))
+    group_logger(logging.getLogger(STDERR), "quiet").debug("group %s on stderr: %s", "quiet", "a word")
     serving.close(within_s=5)
     of = [each["group"] for each in records(tmp_path)]
     assert log_output.STDERR_BURST <= of.count("loud") < 2 * log_output.STDERR_BURST
@@ -145,15 +131,33 @@ def test_a_folder_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:
     LogFile(tmp_path / "file").write("a line\n")
 
 
-def test_every_record_about_a_group_names_it_first() -> None:
+def test_every_record_about_a_group_names_it_first_and_carries_its_name() -> None:
     for file in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
+        tree = ast.parse(file.read_text())
+        loggers = {
+            ast.unparse(node.targets[0])
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Assign) and ast.unparse(node.value).startswith("group_logger(")
+        }
+        for node in ast.walk(tree):
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
                 continue
             texts = [arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
-            if node.func.attr in {"debug", "info", "warning", "error", "exception"} and "group" in "".join(texts):
-                form = texts[0]
-                if re.search(r"\bgroup\b", form):
-                    assert re.match(r"[^%]*\bgroup %s", form), f"{file.name}: {form}"
+            levels = {"log", "debug", "info", "warning", "error", "exception"}
+            if node.func.attr in levels and texts and re.search(r"\bgroup\b", texts[0]):
+                assert re.match(r"[^%]*\bgroup %s", texts[0]), f"{file.name}: {texts[0]}"
+                logger = ast.unparse(node.func.value)
+                has_extra = any(keyword.arg == "extra" for keyword in node.keywords)
+                has_group = has_extra or logger in loggers or logger.startswith("group_logger(")
+                assert has_group, f"{file.name}: {texts[0]}"
+
+
+def test_a_record_keeps_what_else_it_carries_beside_its_group(caplog: pytest.LogCaptureFixture) -> None:
+    group_logger(logging.getLogger("other"), "github").warning("%s is %s", "it", "there", extra={"attempt": 2})
+    (record,) = caplog.records
+    assert (group_of(record), record.__dict__["attempt"], record.getMessage()) == ("github", 2, "it is there")
+
+
+def test_a_record_about_no_group_has_none_whatever_it_says() -> None:
     record = logging.makeLogRecord({"msg": "group %s is ready", "args": ("x",)})
-    assert group_of(record) == "x"
+    assert group_of(record) is None

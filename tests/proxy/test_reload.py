@@ -212,6 +212,18 @@ async def test_secrets_among_the_arguments_of_a_new_command_are_masked(caplog: p
     assert "s3cret" not in caplog.text
 
 
+@pytest.mark.parametrize("token", ["ghp_" + "a1B2" * 9, "sk-abcdefghijklmnop1234"])
+async def test_a_token_among_the_arguments_of_a_new_command_is_masked_without_any_name(
+    caplog: pytest.LogCaptureFixture, token: str
+) -> None:
+    caplog.set_level(logging.INFO)
+    command = Program(command="other", args=("serve", token, "/srv/data"), env={}, cwd=None)
+    async with scene(Opener(up=[FakeUpstream()]), group_config("up")) as it:
+        it.reload(group_config("up", upstream=command))
+    assert '["other", "serve", "***", "/srv/data"]' in caplog.text
+    assert token not in caplog.text
+
+
 async def test_a_call_that_does_not_end_delays_the_end_of_a_removed_group_for_a_bounded_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

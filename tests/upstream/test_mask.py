@@ -66,3 +66,83 @@ def test_secrets_in_a_url_are_masked() -> None:
     mask = mask_of(Remote(kind="http", url=url, headers={"X-Team": "teamwork"}))
 
     assert mask("hunter22 swordfish fourteen teamwork") == "*** *** fourteen teamwork"
+
+
+TOKENS = [
+    "sk-abcdefghijklmnop1234",
+    "ghp_" + "a1B2" * 9,
+    "github_pat_" + "a1B2" * 6,
+    "glpat-abcdefgh12345678",
+    "xoxb-1234567890-abcdef",
+    "AKIA" + "ABCD1234" * 2,
+    "AIza" + "a1B2" * 8,
+    "npm_" + "a1B2" * 9,
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl",
+]
+
+
+@pytest.mark.parametrize("token", TOKENS)
+def test_an_argument_that_has_the_form_of_a_token_is_masked_without_any_name(token: str) -> None:
+    assert mask_of(program("serve", token))(f"serve {token}: refused") == "serve ***: refused"
+
+
+@pytest.mark.parametrize("token", TOKENS)
+def test_a_token_is_masked_in_any_variable_option_header_and_query(token: str) -> None:
+    for upstream in (
+        program(f"--with={token}"),
+        program("--with", f"a,{token}"),
+        program(MODE=f"a {token}"),
+        Remote(kind="http", url="https://a.test", headers={"X-Team": token}),
+        Remote(kind="http", url=f"https://a.test/mcp?team={token}", headers={}),
+        Remote(kind="http", url=f"https://a.test/{token}/mcp", headers={}),
+    ):
+        assert mask_of(upstream)(f"the value is {token}") == "the value is ***"
+
+
+@pytest.mark.parametrize(
+    ("arg", "secret"),
+    [
+        ("Bearer swordfish", "swordfish"),
+        ("use Bearer sw0rdfish here", "sw0rdfish"),
+        ("--header=X-Team: Bearer swordfish", "swordfish"),
+    ],
+)
+def test_what_follows_bearer_is_masked(arg: str, secret: str) -> None:
+    assert mask_of(program(arg))(f"the value is {secret}") == "the value is ***"
+
+
+@pytest.mark.parametrize(
+    "arg",
+    ["--db=postgres://me:hunter22@db.test/main", "https://a.test/?api_key=hunter22", "https://a.test/?a=b&sig=hunter22",
+     "postgres://me@corp:hunter22@db.test", "postgres://me:hunter22@22@db.test"],
+)  # fmt: skip
+def test_a_secret_in_a_url_among_the_arguments_is_masked(arg: str) -> None:
+    assert "hunter22" not in mask_of(program(arg))(f"cannot reach {arg}")
+
+
+@pytest.mark.parametrize("name", ["X-Signature", "X-Authentication", "X-Apikey"])
+def test_a_header_that_signs_or_authenticates_is_masked(name: str) -> None:
+    mask = mask_of(Remote(kind="http", url="https://a.test/mcp", headers={name: "hunter22"}))
+    assert mask("hunter22") == "***"
+
+
+@pytest.mark.parametrize(
+    "arg",
+    ["serve", "--verbose", "-y", "/home/me/task-list/server.py", "@modelcontextprotocol/server-github",
+     "mcp-server-time", "risk-assessment-server", "https://a.test/mcp?page=fourteen", "postgres://db.test/main",
+     "token", "--token-file", "3.11", "C:\\Users\\me\\server.js", "bearer-authentication", "Basic authentication"],
+)  # fmt: skip
+def test_what_is_certainly_no_secret_is_shown(arg: str) -> None:
+    assert mask_of(program("serve", arg))(f"serve {arg}") == f"serve {arg}"
+
+
+def test_an_option_after_an_option_that_is_named_as_a_secret_is_shown() -> None:
+    assert mask_of(program("--token", "--verbose"))("--token --verbose") == "--token --verbose"
+
+
+def test_a_token_in_a_command_is_masked() -> None:
+    token = TOKENS[1]
+    upstream = Program(command=f"server {token}", args=(), env={}, cwd=None)
+    assert (
+        mask_of(upstream)(f"the command `server {token}` was not found") == "the command `server ***` was not found"
+    )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from dynamic_mcp.importer.convert.identity import identify, package_of
+from dynamic_mcp.system.text import one_line
 
 LONGEST = 200
 
@@ -153,7 +154,7 @@ def with_description(name: str, entry: Mapping[str, object], text: str = "") -> 
 
 def shorten(text: str) -> str:
     """Return the text as one line, cut at a word if it is too long."""
-    line = " ".join("".join(character if character.isprintable() else " " for character in text).split())
+    line = one_line(text, None)
     if len(line) <= LONGEST:
         return line
     return line[: LONGEST - 1].rsplit(" ", 1)[0] + "…"

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from dynamic_mcp.config.secrets import mask_text
 from dynamic_mcp.importer.adapter import Adapter, Field, TimeoutField
 from dynamic_mcp.importer.convert import variables
 from dynamic_mcp.importer.convert.fields import COMMON
 from dynamic_mcp.importer.convert.variables import Input, Scene
 from dynamic_mcp.importer.model import Machine, Notice, Source
+from dynamic_mcp.system.text import replace_unprintable
 
 _LONGEST_NAME = 80
 _LONGEST_REASON = 400
@@ -38,7 +40,7 @@ class Context:
         """Return a notice about a field of a server, or about the file if `server` is empty."""
         where = "/".join((self.source.tool, self.source.scope.value))
         named = ".".join(make_printable(part) for part in (server, field) if part)
-        return Notice(f"{where}/{named}" if named else where, make_printable(reason, _LONGEST_REASON))
+        return Notice(f"{where}/{named}" if named else where, make_printable(mask_text(reason), _LONGEST_REASON))
 
 
 @dataclass(frozen=True)
@@ -163,7 +165,7 @@ def parse_members(value: object) -> dict[str, object] | None:
 
 def make_printable(text: str, longest: int = _LONGEST_NAME) -> str:
     """Return foreign text that is safe to show: without control characters, and shortened."""
-    plain = "".join(mark if mark.isprintable() else "\ufffd" for mark in text[: longest + 1])
+    plain = replace_unprintable(text[: longest + 1])
     return plain if len(plain) <= longest else f"{plain[: longest - 1]}…"
 
 

@@ -14,6 +14,7 @@ from dynamic_mcp.importer.convert.plan import Action, Choice, Item
 from dynamic_mcp.importer.convert.three_way import MergeResult, Sides, merge_three_way, update_fingerprint
 from dynamic_mcp.importer.formats.tree import NOTHING
 from dynamic_mcp.importer.model import ForeignServer, Notice, Reading
+from dynamic_mcp.system.text import replace_unprintable
 
 Entry = Mapping[str, object]
 
@@ -246,8 +247,7 @@ def describe_vanished(memory: Memory, readings: Sequence[Reading], servers: Mapp
 
 def _to_usable_name(name: str) -> str:
     """Return the name in a form that our config accepts."""
-    printable = "".join(character if character.isprintable() else "-" for character in name).strip()
-    return printable[:NAME_LENGTH].strip() or "server"
+    return replace_unprintable(name, "-").strip()[:NAME_LENGTH].strip() or "server"
 
 
 def _comparable_fields(entry: Entry) -> dict[str, object]:

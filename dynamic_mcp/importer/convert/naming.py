@@ -7,6 +7,7 @@ from collections.abc import Container, Sequence
 from urllib.parse import urlsplit
 
 from dynamic_mcp.config.values import NAME_LENGTH
+from dynamic_mcp.system.text import replace_unprintable
 
 _WORD = re.compile(r"[A-Za-z_-]{1,20}")
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
@@ -24,7 +25,7 @@ _OTHER_OPTIONS = frozenset(
 
 def legalize(name: str, taken: Container[str]) -> tuple[str, str]:
     """Return a valid name that is not taken, and a remark if it is unusual or differs from the given one."""
-    made = "".join(mark if mark.isprintable() else " " for mark in name)
+    made = replace_unprintable(name, " ")
     made = made.strip() if made != name else made
     if not made.strip():
         made = "server"

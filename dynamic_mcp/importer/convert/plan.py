@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from dynamic_mcp.config.secrets import mask_text
 from dynamic_mcp.importer.convert.draft import make_printable
 from dynamic_mcp.importer.convert.memory import Memory
-from dynamic_mcp.importer.convert.secrets import Hiding, masked, masked_text, secrets
+from dynamic_mcp.importer.convert.secrets import Hiding, masked, secrets
 from dynamic_mcp.importer.model import ForeignServer, Notice, Reading
 
 
@@ -104,7 +105,7 @@ class Plan:
     @property
     def errors(self) -> tuple[str, ...]:
         """The files that could not be read, and why."""
-        return tuple(f"{each.source.file}: {masked_text(each.error)}" for each in self.readings if each.error)
+        return tuple(f"{each.source.file}: {mask_text(each.error)}" for each in self.readings if each.error)
 
     @property
     def exports(self) -> dict[str, list[str]]:
@@ -184,6 +185,6 @@ def _reading_to_json(reading: Reading) -> dict[str, object]:
         "scope": source.scope.value,
         "file": str(source.file),
         "servers": len(reading.servers),
-        "error": masked_text(reading.error),
+        "error": mask_text(reading.error),
         "warnings": [str(notice) for notice in reading.notices],
     }

@@ -1,53 +1,21 @@
-"""What is confidential in an entry: found, made unreadable where it is shown, and moved into an env file.
-
-A reference as `${TOKEN}` is no secret. A literal is one, also where it stands in for a variable: `${TOKEN:-literal}`.
-"""
+"""The secrets of an entry: hidden where the entry is shown, replaced where they move into an env file."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from urllib.parse import unquote, urlsplit
+from collections.abc import Mapping
 
 from dynamic_mcp.config.keys import Keys
-from dynamic_mcp.config.secrets import is_secret_name
-from dynamic_mcp.upstream.mask import MASKED
+from dynamic_mcp.config.secrets import MASKED, Secret, find_in_text, find_literals, mask_text
 
-_TOKEN = re.compile(
-    r"(?<![A-Za-z0-9])(?:sk-|sk_live_|rk_live_|pk_live_|gh[opsur]_|github_pat_|glpat-|xox[abeprs]-|xapp-|AKIA|ASIA|AIza"
-    r"|ya29\.|npm_|pypi-|hf_|figd_|ntn_|lin_api_|SG\.|dop_v1_|shpat_|ATATT|dapi|eyJ[A-Za-z0-9_-]{8,}\.)[A-Za-z0-9_.-]{8,}"
-)
-_OPTION = re.compile(r"(--?[\w.-]+|[A-Za-z_][\w.-]*)([=:]\s*)(.+)", re.DOTALL)
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
-_REFERENCE = re.compile(r"(?<!\$)\$\{")
-_DEFAULT = re.compile(r"(?<!\$)\$\{[A-Za-z_][A-Za-z0-9_]*:-([^{}]+)\}")
-_SCHEME = re.compile(r"(?i)(?:bearer|basic|token|apikey)\s+")
 _SHORTEST_PLAIN = 5
-_NOT_SECRET = re.compile(r"\d{0,6}|true|false|null|none", re.IGNORECASE)
-_HEADERS = re.compile(r"(?i)authorization|cookie|api-?key|auth|token|secret|signature")
-_QUERY = re.compile(r"(?i)(?:^|[_-])(?:key|sig|code)$|apikey|token|secret|passw|auth")
-
-
-@dataclass(frozen=True)
-class Secret:
-    """A literal: where its text is in the entry, where it is in the text, and the name that it has there."""
-
-    path: Keys
-    start: int
-    value: str
-    name: str
-
-    def __repr__(self) -> str:
-        return f"<Secret {'.'.join(map(str, self.path))}>"
 
 
 def secrets(entry: Mapping[str, object]) -> list[Secret]:
     """The literal secrets of an entry of our config, in its order."""
-    found = [*_in_env(entry), *_in_args(entry), *_in_url(entry), *_in_headers(entry), *_in_oauth(entry)]
-    literal = [part for each in found for part in _literal(each)]
-    return [each for each in dict.fromkeys(literal) if not _NOT_SECRET.fullmatch(each.value)]
+    return list(find_literals(entry))
 
 
 def masked(entry: Mapping[str, object]) -> dict[str, object]:
@@ -60,8 +28,7 @@ def rewritten(entry: Mapping[str, object], parts: list[tuple[Secret, str]]) -> d
     changed: object = dict(entry)
     for secret, new in sorted(parts, key=lambda part: part[0].start, reverse=True):
         text = text_at(changed, secret.path)
-        end = secret.start + len(secret.value)
-        changed = _replaced(changed, secret.path, text[: secret.start] + new + text[end:])
+        changed = _replaced(changed, secret.path, text[: secret.start] + new + text[secret.end :])
     assert isinstance(changed, dict)
     return changed
 
@@ -74,11 +41,6 @@ def text_at(entry: object, path: Keys) -> str:
         except (KeyError, IndexError, TypeError):
             return ""
     return entry if isinstance(entry, str) else ""
-
-
-def masked_text(text: str) -> str:
-    """A text as it may be shown: what looks like a token, or is a password in a URL, is not."""
-    return re.sub(r"(://[^/\s:@\"]*:)[^/\s@\"]+@", rf"\1{MASKED}@", _TOKEN.sub(MASKED, text))
 
 
 class Hiding:
@@ -105,7 +67,7 @@ class Hiding:
                 self.add_tree(each, before if before.startswith("-") else name)
                 before = each if isinstance(each, str) else ""
         elif isinstance(value, str):
-            parts = list(_in_tree(value, name))
+            parts = [secret.value for secret in find_in_text(value, name)]
             if value in parts:
                 self._shown[json.dumps(value, ensure_ascii=False)] = json.dumps(MASKED)
             words = [word for part in parts for word in (part, *part.split())]
@@ -116,95 +78,7 @@ class Hiding:
         line = _STRING.sub(lambda match: self._shown.get(match[0], match[0]), line)
         for value in sorted(self._plain, key=len, reverse=True):
             line = line.replace(value, MASKED)
-        return masked_text(line)
-
-
-def _literal(secret: Secret) -> Iterator[Secret]:
-    """The secret where it is a literal, else the literals that stand in for its variables."""
-    if not _REFERENCE.search(secret.value):
-        yield secret
-    for default in _DEFAULT.finditer(secret.value):
-        yield replace(secret, start=secret.start + default.start(1), value=default[1])
-
-
-def _in_tree(text: str, name: str) -> Iterator[str]:
-    """Yield what is secret in a text of a foreign file, which has this name there."""
-    if is_secret_name(name) or _HEADERS.search(name):
-        yield text
-    elif (option := _OPTION.fullmatch(text)) and is_secret_name(option[1]):
-        yield option[3]
-    elif "://" in text:
-        yield from (secret.value for secret in _of_url((), text))
-
-
-def _in_env(entry: Mapping[str, object]) -> Iterator[Secret]:
-    for name, value in _strings(entry.get("env")):
-        yield from _in_text(("env", name), value, name, is_secret=is_secret_name(name))
-
-
-def _in_headers(entry: Mapping[str, object]) -> Iterator[Secret]:
-    for name, value in _strings(entry.get("headers")):
-        yield from _in_text(("headers", name), value, name, is_secret=_HEADERS.search(name) is not None)
-
-
-def _in_oauth(entry: Mapping[str, object]) -> Iterator[Secret]:
-    for name, value in _strings(entry.get("oauth")):
-        if name == "client_secret":
-            yield Secret(("oauth", name), 0, value, name)
-
-
-def _in_args(entry: Mapping[str, object]) -> Iterator[Secret]:
-    args = entry.get("args")
-    before = ""
-    for index, arg in enumerate(args if isinstance(args, list) else ()):
-        text, path = str(arg), ("args", index)
-        option = _OPTION.fullmatch(text)
-        if option and (is_secret_name(option[1]) or _HEADERS.fullmatch(option[1])):
-            yield from _in_text(path, text, option[1], is_secret=True, start=option.start(3))
-        elif before.startswith("-") and "=" not in before and is_secret_name(before) and not text.startswith("-"):
-            yield from _in_text(path, text, before, is_secret=True)
-        else:
-            yield from _in_text(path, text, "token", is_secret=False)
-        before = text
-
-
-def _in_url(entry: Mapping[str, object]) -> Iterator[Secret]:
-    url = entry.get("url")
-    if isinstance(url, str):
-        yield from _of_url(("url",), url)
-
-
-def _of_url(path: Keys, text: str) -> Iterator[Secret]:
-    try:
-        parts = urlsplit(text)
-        password = parts.password
-    except ValueError:
-        return
-    if password:
-        yield Secret(path, text.index(f":{password}@") + 1, password, "password")
-    start = text.find("?") + 1
-    for pair in parts.query.split("&") if start else ():
-        name, _, value = pair.partition("=")
-        if value and (_QUERY.search(unquote(name)) or _TOKEN.search(value)):
-            yield Secret(path, start + len(name) + 1, value, unquote(name))
-        start += len(pair) + 1
-
-
-def _in_text(path: Keys, text: str, name: str, *, is_secret: bool, start: int = 0) -> Iterator[Secret]:
-    if is_secret:
-        scheme = _SCHEME.match(text, start)
-        start = scheme.end() if scheme else start
-        if text[start:].strip():
-            yield Secret(path, start, text[start:], name)
-        return
-    found = list(_of_url(path, text)) if "://" in text else []
-    yield from found or (Secret(path, token.start(), token[0], name) for token in _TOKEN.finditer(text))
-
-
-def _strings(section: object) -> list[tuple[str, str]]:
-    if not isinstance(section, Mapping):
-        return []
-    return [(str(name), value) for name, value in section.items() if isinstance(value, str)]
+        return mask_text(line)
 
 
 def _replaced(value: object, path: Keys, new: str) -> object:

@@ -10,8 +10,9 @@ from io import StringIO
 from pathlib import Path
 
 from dynamic_mcp.config.environment import read_env_file, resolve_path
+from dynamic_mcp.config.secrets import Secret
 from dynamic_mcp.errors import ConfigError
-from dynamic_mcp.importer.convert.secrets import Secret, rewritten, secrets, text_at
+from dynamic_mcp.importer.convert.secrets import rewritten, secrets, text_at
 
 _REFERENCE = re.compile(r"(?<!\$)\$\{([A-Za-z_][A-Za-z0-9_]*)")
 
