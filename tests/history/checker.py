@@ -97,12 +97,9 @@ class Session:
 
     def facts(self) -> SessionFacts:
         """Return what the judgement of an upstream needs to know."""
-        gone = {
-            request.operation.nonce
-            for request in self.requests.values()
-            if request.is_cancelled or (self.is_closed and request.is_open)
-        }
-        return SessionFacts(self.client, is_closed=self.is_closed, given_up=frozenset(gone))
+        cancelled = {each.operation.nonce for each in self.requests.values() if each.is_cancelled}
+        left = {each.operation.nonce for each in self.requests.values() if self.is_closed and each.is_open}
+        return SessionFacts(self.client, self.is_closed, frozenset(cancelled), frozenset(left - cancelled))
 
     def take(self, event: Event) -> Found:
         """Judge one event."""

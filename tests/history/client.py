@@ -11,13 +11,12 @@ from tests.history.harness import Host, Line
 from tests.history.record import Expect, History, Json, Nonce, Operation, nonces_in, parse
 
 CAPABILITIES: Json = {"sampling": {}, "elicitation": {}, "roots": {}}
-BOUND_S = 6.0
 
 
 class Client:
     """One session of a run. Its ids and tokens count from one, as those of every other."""
 
-    def __init__(self, history: History, name: str, client: str) -> None:
+    def __init__(self, history: History, name: str, client: str, patience_s: float) -> None:
         self.name = name
         self.client = client
         self.is_closed = False
@@ -26,6 +25,7 @@ class Client:
         self._history = history
         self._line: Line
         self._next = 0
+        self._patience_s = patience_s
         self._answers: dict[int, asyncio.Future[dict[str, Json]]] = {}
 
     async def open(self, host: Host) -> None:
@@ -66,7 +66,7 @@ class Client:
     async def request(self, operation: Operation, method: str, params: Json) -> dict[str, Json]:
         """Send a request and return the answer."""
         answer = self.begin(operation, method, params)
-        async with asyncio.timeout(BOUND_S):
+        async with asyncio.timeout(self._patience_s):
             return await answer
 
     def cancel(self, operation: Operation) -> None:
@@ -79,7 +79,7 @@ class Client:
 
     async def hear_update(self, uri: str, after: int) -> None:
         """Wait until a resource was updated more often than so many times."""
-        async with asyncio.timeout(BOUND_S):
+        async with asyncio.timeout(self._patience_s):
             await self._history.until(lambda: self.updates.count(uri) > after)
 
     def call_params(self, operation: Operation, group: str, tool: str, **arguments: Json) -> Json:

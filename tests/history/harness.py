@@ -13,7 +13,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from dynamic_mcp.config.resolved import Answers, GroupConfig, Program, Remote
+from dynamic_mcp.config.resolved import Answers, Exposure, GroupConfig, Program, Remote
 from dynamic_mcp.face.lines import StdioFace
 from dynamic_mcp.proxy.router import Proxy
 from dynamic_mcp.session.legacy import Session
@@ -52,10 +52,18 @@ async def close_face(proxy: Proxy, face: StdioFace) -> None:
     await face.sink.close()
 
 
-def group(name: str, upstream: Program | Remote | None = None, *, share: str = "") -> GroupConfig:
+def complain(proxy: Proxy, text: str) -> None:
+    """Let the proxy log an error of its own."""
+    proxy.complain(text)
+
+
+def group(
+    name: str, upstream: Program | Remote | None = None, *, share: str = "", direct: bool = False
+) -> GroupConfig:
     """Return the config of a group, shared by these (`auto` where nothing is said)."""
     changes: dict[str, Json] = {"upstream": upstream} if upstream else {}
-    config = group_config(name, answers=Answers(validate=True, limit=RESULT_LIMIT, compact=False), **changes)
+    answers = Answers(validate=True, limit=RESULT_LIMIT, compact=False)
+    config = group_config(name, answers=answers, exposure=Exposure(direct=direct, pinned=()), **changes)
     return replace(config, share=share) if share else config
 
 
@@ -186,7 +194,7 @@ class _PipeLine:
 
 
 class MemoryUpstream(FakeUpstream):
-    """The nonce server at the far side of a link. With `has_streams` each line comes in the stream of a call, as over HTTP."""
+    """The nonce server at the far side of a link. With `has_streams` each call has a stream, as over HTTP."""
 
     def __init__(self, group: str, number: int, history: History, *, has_streams: bool = False) -> None:
         super().__init__()

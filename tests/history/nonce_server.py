@@ -30,8 +30,8 @@ NONCE = re.compile(r"nonce-\w+-\d+-")
 ASKING = "ask"
 CAPABILITIES: Json = {
     "tools": {"listChanged": True},
-    "resources": {"subscribe": True},
-    "prompts": {},
+    "resources": {"subscribe": True, "listChanged": True},
+    "prompts": {"listChanged": True},
     "completions": {},
     "logging": {},
     "tasks": {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}},
@@ -59,7 +59,11 @@ class NonceServer:
     def __init__(self, name: str, write: Write) -> None:
         self.name = name
         self.level = "debug"
-        self.tools = ["echo", "work", "hold", "ask", "big", "update", "say"]
+        self.lists: dict[str, list[Json]] = {
+            "tools": [_tool(each) for each in ("echo", "work", "hold", "ask", "big", "update", "say")],
+            "resources": [{"uri": f"{name}://shared", "name": "shared"}],
+            "prompts": [{"name": f"greet_{name}", "arguments": [{"name": "nonce"}]}],
+        }
         self._write = write
         self._running: dict[int, Running] = {}
         self._asking: dict[int, tuple[int, Running]] = {}
@@ -70,15 +74,15 @@ class NonceServer:
         self.answers: dict[str, Callable[[Json], Json]] = {
             "initialize": self._initialize,
             "ping": lambda _: {},
-            "tools/list": lambda _: {"tools": [_tool(each) for each in self.tools]},
-            "resources/list": lambda _: {"resources": [{"uri": f"{name}://shared", "name": "shared"}]},
+            "tools/list": lambda _: {"tools": self.lists["tools"]},
+            "resources/list": lambda _: {"resources": self.lists["resources"]},
             "resources/templates/list": lambda _: {
                 "resourceTemplates": [{"uriTemplate": f"{name}://item/{{id}}", "name": "item"}]
             },
             "resources/read": lambda params: {"contents": [{"uri": params["uri"], "text": params["uri"]}]},
             "resources/subscribe": self._subscribe,
             "resources/unsubscribe": self._unsubscribe,
-            "prompts/list": lambda _: {"prompts": [{"name": f"greet_{name}", "arguments": [{"name": "nonce"}]}]},
+            "prompts/list": lambda _: {"prompts": self.lists["prompts"]},
             "prompts/get": lambda params: {"messages": [_message(params["arguments"]["nonce"])]},
             "completion/complete": lambda params: {"completion": {"values": [params["argument"]["value"]]}},
             "logging/setLevel": self._set_level,
@@ -246,9 +250,11 @@ class NonceServer:
         else:
             self._result(id, result)
 
-    def announce(self, method: str) -> None:
-        """Send a notification without params that is about no request."""
-        self._send({"method": method}, None)
+    def add(self, feature: str, name: str) -> None:
+        """Add an entry to a list, and say that the list has changed."""
+        entry = {"uri": f"{self.name}://{name}", "name": name} if feature == "resources" else _tool(name)
+        self.lists[feature] = [*self.lists[feature], entry if feature != "prompts" else {"name": name}]
+        self._send({"method": f"notifications/{feature}/list_changed"}, None)
 
     def _progress(self, params: Json, nonce: str, step: int, about: int | None) -> None:
         token = params.get("_meta", {}).get("progressToken")

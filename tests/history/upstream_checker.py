@@ -15,11 +15,12 @@ _CALLS = ("tools/call", "prompts/get", "completion/complete")
 
 @dataclass(frozen=True)
 class SessionFacts:
-    """A session at the end of a run: its client's name, and what it cancelled or left in flight."""
+    """A session at the end of a run: its client's name, what it cancelled, and what it left in flight."""
 
     client: str
     is_closed: bool
-    given_up: frozenset[Nonce]
+    cancelled: frozenset[Nonce]
+    left: frozenset[Nonce]
 
 
 @dataclass
@@ -93,7 +94,7 @@ def judge_instances(instances: Iterable[Instance], sessions: Mapping[str, Sessio
             if instance.client != facts.client:
                 text = f"{call.nonce} of `{facts.client}`, greeted as `{instance.client}`"
                 yield Violation(Rule.GREETING, instance.name, text)
-            if call.is_cancelled and call.nonce not in facts.given_up:
+            if call.is_cancelled and call.nonce not in facts.cancelled | facts.left:
                 yield Violation(Rule.CANCELLED_WANTED, instance.name, str(call.nonce))
             if _is_left(call, instance, facts):
                 yield Violation(Rule.NOT_CANCELLED, instance.name, str(call.nonce))
@@ -104,8 +105,9 @@ def judge_instances(instances: Iterable[Instance], sessions: Mapping[str, Sessio
 
 def _is_left(call: _Call, instance: Instance, facts: SessionFacts) -> bool:
     """Tell whether an upstream still works for nobody. The end of an instance stands for those that left."""
-    is_given_up = call.nonce in facts.given_up and not (call.is_over or call.is_cancelled)
-    return is_given_up and not (instance.is_closed and facts.is_closed)
+    if call.is_over or call.is_cancelled:
+        return False
+    return call.nonce in facts.cancelled or (call.nonce in facts.left and not instance.is_closed)
 
 
 def _key(id: Json) -> str:

@@ -39,6 +39,7 @@ class Plan:
     may_refuse: bool = True
     must_log: bool = False
     must_update: bool = False
+    patience_s: float = 6.0
 
 
 class Run:
@@ -71,7 +72,8 @@ class Run:
     async def _fill(self, slot: int, host: Host) -> None:
         choose = random.Random(f"{self.plan.seed} {slot}")  # noqa: S311 repeatable
         for life in range(self.plan.lives):
-            client = Client(self.history, f"s{slot}x{life}", self.plan.clients[slot % len(self.plan.clients)])
+            client_name = self.plan.clients[slot % len(self.plan.clients)]
+            client = Client(self.history, f"s{slot}x{life}", client_name, self.plan.patience_s)
             await client.open(host)
             await Life(self, client, choose).live()
             self._references += await client.close()
@@ -259,7 +261,7 @@ class Life:
         return Operation(operation.nonce, name, operation.expect, token=operation.nonce.number, logs=operation.logs)
 
     async def _reach_upstream(self, operation: Operation) -> None:
-        async with asyncio.timeout(ENDS_WITHIN_S):
+        async with asyncio.timeout(self._run.plan.patience_s):
             await self._run.history.reach_upstream(operation.nonce)
 
 
