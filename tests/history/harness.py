@@ -94,11 +94,63 @@ class Host(Protocol):
         ...
 
 
+class Shared:
+    """One proxy for all sessions."""
+
+    def __init__(self, proxy: Proxy, *, over_pipes: bool = False) -> None:
+        self.proxy = proxy
+        self._over_pipes = over_pipes
+
+    async def open(self, take: Send) -> Line:
+        return await _open(self.proxy, take, over_pipes=self._over_pipes)
+
+    async def close(self) -> None:
+        await self.proxy.close()
+
+
+class Apart:
+    """A proxy and upstreams for each session, so that nothing can cross: what a history must look like."""
+
+    def __init__(self, make_proxy: Callable[[], Proxy], *, over_pipes: bool = False) -> None:
+        self._make_proxy = make_proxy
+        self._over_pipes = over_pipes
+
+    async def open(self, take: Send) -> Line:
+        proxy = self._make_proxy()
+        return _OwningLine(await _open(proxy, take, over_pipes=self._over_pipes), proxy)
+
+    async def close(self) -> None:
+        """Each session has ended its own."""
+
+
+async def _open(proxy: Proxy, take: Send, *, over_pipes: bool) -> Line:
+    if not over_pipes:
+        return _InProcessLine(proxy, take)
+    line = _PipeLine(proxy, take)
+    await line.open()
+    return line
+
+
+class _OwningLine:
+    """The line of a session with a proxy of its own, which ends with it."""
+
+    def __init__(self, line: Line, proxy: Proxy) -> None:
+        self._line = line
+        self._proxy = proxy
+
+    def send(self, line: bytes) -> None:
+        self._line.send(line)
+
+    async def close(self) -> list[weakref.ref[object]]:
+        references = await self._line.close()
+        await self._proxy.close()
+        return references
+
+
 class _InProcessLine:
-    def __init__(self, proxy: Proxy, take: Send, *, owns_proxy: bool) -> None:
+    def __init__(self, proxy: Proxy, take: Send) -> None:
         self._proxy = proxy
         self._session: Session | None = connect(proxy, take)
-        self._owns_proxy = owns_proxy
 
     def send(self, line: bytes) -> None:
         assert self._session is not None
@@ -108,53 +160,12 @@ class _InProcessLine:
         session, self._session = self._session, None
         assert session is not None
         await disconnect(self._proxy, session)
-        if self._owns_proxy:
-            await self._proxy.close()
         return [weakref.ref(session)]
 
 
-class Shared:
-    """One proxy for all sessions."""
-
-    def __init__(self, proxy: Proxy) -> None:
-        self.proxy = proxy
-
-    async def open(self, take: Send) -> Line:
-        return _InProcessLine(self.proxy, take, owns_proxy=False)
-
-    async def close(self) -> None:
-        await self.proxy.close()
-
-
-class Apart:
-    """A proxy and upstreams for each session, so that nothing can cross: what a history must look like."""
-
-    def __init__(self, make_proxy: Callable[[], Proxy]) -> None:
-        self._make_proxy = make_proxy
-
-    async def open(self, take: Send) -> Line:
-        return _InProcessLine(self._make_proxy(), take, owns_proxy=True)
-
-    async def close(self) -> None:
-        """Each session has ended its own."""
-
-
-class Pipes:
-    """One proxy for all sessions, each of which writes to a pipe and reads from another."""
-
-    def __init__(self, proxy: Proxy) -> None:
-        self.proxy = proxy
-
-    async def open(self, take: Send) -> Line:
-        line = _PipeLine(self.proxy, take)
-        await line.open()
-        return line
-
-    async def close(self) -> None:
-        await self.proxy.close()
-
-
 class _PipeLine:
+    """A session that reads from a pipe and writes to another."""
+
     def __init__(self, proxy: Proxy, take: Send) -> None:
         self._proxy = proxy
         self._take = take

@@ -9,10 +9,12 @@ import pytest
 from dynamic_mcp.config.resolved import Remote
 from dynamic_mcp.proxy.router import Proxy
 from tests.fakes import config_of
-from tests.history.harness import Apart, MemoryUpstream, Pipes, Shared, group, journal, memory_proxy
+from tests.history.harness import Apart, MemoryUpstream, Shared, group, journal, memory_proxy
 from tests.history.http_upstream import NonceHttp
 from tests.history.record import History
 from tests.history.workload import ALL, Plan, check
+
+needs_pipes = pytest.mark.skipif(sys.platform == "win32", reason="the loop of Windows reads no pipes of this kind")
 
 SEEDS = (1, 2, 3)
 GROUPS = ("a", "b")
@@ -40,6 +42,25 @@ async def test_sessions_that_share_nothing_keep_every_promise_so_that_the_checke
         )
 
     await check(Plan(seed, GROUPS, may_refuse=False, must_log=True, must_update=True), history, Apart(make_proxy))
+
+
+async def test_sessions_that_share_nothing_but_a_remote_server_keep_every_promise() -> None:
+    history = History()
+    async with NonceHttp("a", history).listening() as url:
+        config = config_of(group("a", Remote(kind="http", url=url, headers={})))
+        plan = Plan(1, slots=8, may_refuse=False, must_log=True, must_update=True)
+        await check(plan, history, Apart(lambda: Proxy(config)))
+
+
+@pytest.mark.parametrize(
+    "over_pipes", [False, pytest.param(True, marks=needs_pipes)], ids=["in process", "over pipes"]
+)
+async def test_sessions_with_a_process_each_keep_every_promise(*, over_pipes: bool) -> None:
+    history = History()
+    async with journal(history, "a") as program:
+        config = config_of(group("a", program))
+        plan = Plan(1, slots=4, may_refuse=False, must_log=True, must_update=True)
+        await check(plan, history, Apart(lambda: Proxy(config), over_pipes=over_pipes))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -114,12 +135,12 @@ async def test_nothing_crosses_when_a_process_asks() -> None:
             await host.close()
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="the loop of Windows reads no pipes of this kind")
+@needs_pipes
 @pytest.mark.parametrize("seed", SEEDS[:2])
 async def test_nothing_crosses_between_two_faces_of_one_process(seed: int) -> None:
     history = History()
     async with journal(history, "a") as program:
-        host = Pipes(Proxy(config_of(group("a", program))))
+        host = Shared(Proxy(config_of(group("a", program))), over_pipes=True)
         try:
             await check(Plan(seed, slots=2, lives=3, operations=20, clients=("one",)), history, host)
         finally:

@@ -66,7 +66,7 @@ class Run:
                 await self.history.until(lambda: not is_waiting_for_upstreams(self.history.events))
         found = judge(self.history.events)
         remembered = await _remembered(self._references)
-        self._violations += [Violation(Rule.REMEMBERED, "run", f"a {type(each).__name__}") for each in remembered]
+        self._violations += [Violation(Rule.REMEMBERED, "run", each) for each in remembered]
         return self._violations + found
 
     async def _fill(self, slot: int, host: Host) -> None:
@@ -275,18 +275,18 @@ async def _as_coroutine(work: Awaitable[None]) -> None:
     await work
 
 
-async def _remembered(references: Sequence[weakref.ref[object]]) -> list[object]:
-    """Return what is still held, once what ends on its own has had time to."""
-    for _ in range(100):
+async def _remembered(references: Sequence[weakref.ref[object]]) -> list[str]:
+    """Name what is still held, once what ends on its own has had time to."""
+    for _ in range(60):
         if not (alive := _alive(references)):
             break
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
     return alive
 
 
-def _alive(references: Sequence[weakref.ref[object]]) -> list[object]:
+def _alive(references: Sequence[weakref.ref[object]]) -> list[str]:
     gc.collect()
-    return [each for reference in references if (each := reference()) is not None]
+    return [f"a {type(each).__name__}" for reference in references if (each := reference()) is not None]
 
 
 def _describe(exc: BaseException) -> str:
