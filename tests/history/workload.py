@@ -16,7 +16,6 @@ from tests.history.harness import Host
 from tests.history.record import RESULT_URI, Expect, History, Json, Nonce, Operation
 
 QUESTIONS = ("sampling/createMessage", "elicitation/create", "roots/list")
-ENDS_WITHIN_S = 3.0
 RUNS_WITHIN_S = 15.0
 ALL = ("echo", "work", "ask", "big", "task", "subscribe", "prompt", "complete", "search", "cancel", "probe", "tasks")
 
@@ -62,7 +61,7 @@ class Run:
         except (TimeoutError, ExceptionGroup) as exc:
             self._violations.append(Violation(Rule.STUCK, "run", _describe(exc)))
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(ENDS_WITHIN_S):
+            async with asyncio.timeout(self.plan.patience_s):
                 await self.history.until(lambda: not is_waiting_for_upstreams(self.history.events))
         found = judge(self.history.events)
         remembered = await _remembered(self._references)
@@ -277,7 +276,7 @@ async def _as_coroutine(work: Awaitable[None]) -> None:
 
 async def _remembered(references: Sequence[weakref.ref[object]]) -> list[str]:
     """Name what is still held, once what ends on its own has had time to."""
-    for _ in range(60):
+    for _ in range(20):
         if not (alive := _alive(references)):
             break
         await asyncio.sleep(0.05)
