@@ -16,7 +16,7 @@ from tests.history.violations import Rule, Violation
 
 __all__ = ["Rule", "Violation", "is_waiting_for_upstreams", "judge", "show"]
 
-_SHOWN_OF_A_RULE = 10
+_SHOWN_OF_A_RULE = 3
 # What an upstream hears of a moment after a session is over.
 _SETTLES = (Rule.NOT_CANCELLED, Rule.NOT_UNSUBSCRIBED)
 
@@ -64,13 +64,15 @@ def is_waiting_for_upstreams(events: Sequence[Event]) -> bool:
 
 
 def show(violations: Sequence[Violation], events: Sequence[Event], seed: object) -> str:
-    """Describe what is wrong, with the seed, and with the events of everybody whom it concerns."""
+    """Describe what is wrong, with the seed, some examples of each rule, and the events of whom these concern."""
     counts = Counter(violation.rule for violation in violations)
-    parties = {violation.party for violation in violations}
+    parties: set[str] = set()
     lines = [f"seed {seed}: {len(violations)} violations"]
     for rule, count in counts.items():
         lines.append(f"  {rule.name} {count} times: {rule}")
-        lines += [f"    {each}" for each in violations if each.rule is rule][:_SHOWN_OF_A_RULE]
+        examples = [each for each in violations if each.rule is rule][:_SHOWN_OF_A_RULE]
+        lines += [f"    {each}" for each in examples]
+        parties |= {each.party for each in examples}
     lines.append("the history of the parties above:")
     lines += [f"{at:>6} {event}" for at, event in enumerate(events) if event.party in parties]
     return "\n".join(lines)

@@ -67,6 +67,11 @@ def group(
     return replace(config, share=share) if share else config
 
 
+def remote() -> Remote:
+    """Return the config of a remote server, for an upstream in memory that has a stream for each call as those do."""
+    return Remote(kind="http", url="http://127.0.0.1:1/mcp", headers={})
+
+
 # --- sessions ----------------------------------------------------------------------------------------------
 
 

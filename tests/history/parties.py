@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from dynamic_mcp.proxy.router import Proxy
 from tests.fakes import BOUND_S
 from tests.history.client import Client
-from tests.history.harness import MemoryUpstream, Shared, group, memory_proxy
+from tests.history.harness import MemoryUpstream, Shared, group, memory_proxy, remote
 from tests.history.nonce_server import NonceServer
 from tests.history.record import Expect, History, Json, Kind, parse
 
@@ -22,7 +22,7 @@ class Parties:
         self.proxy: Proxy
         self.proxy = memory_proxy(
             lambda name, number: self._make(name, number, has_streams=has_streams),
-            group("a", share=share, direct=direct),
+            group("a", remote() if has_streams else None, share=share, direct=direct),
             instances=10,
         )
         self.host = Shared(self.proxy)

@@ -9,7 +9,7 @@ import pytest
 from dynamic_mcp.config.resolved import Remote
 from dynamic_mcp.proxy.router import Proxy
 from tests.fakes import config_of
-from tests.history.harness import Apart, MemoryUpstream, Shared, group, journal, memory_proxy
+from tests.history.harness import Apart, MemoryUpstream, Shared, group, journal, memory_proxy, remote
 from tests.history.http_upstream import NonceHttp
 from tests.history.record import History
 from tests.history.workload import ALL, Plan, check
@@ -26,7 +26,8 @@ def _proxy(history: History, *, share: str = "", has_streams: bool = False) -> P
     def make(name: str, number: int) -> MemoryUpstream:
         return MemoryUpstream(name, number, history, has_streams=has_streams)
 
-    return memory_proxy(make, *(group(name, share=share) for name in GROUPS), instances=60)
+    upstream = remote() if has_streams else None
+    return memory_proxy(make, *(group(name, upstream, share=share) for name in GROUPS), instances=60)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

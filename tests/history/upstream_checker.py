@@ -70,7 +70,8 @@ class Instance:
             case {"method": "resources/unsubscribe", "params": {"uri": uri}}:
                 self.subscriptions.pop(uri, None)
             case {"method": "notifications/cancelled", "params": {"requestId": id}} if _key(id) in self.calls:
-                self.calls[_key(id)].is_cancelled = True
+                call = self.calls[_key(id)]
+                call.is_cancelled = not call.is_over  # the answer may be on its way
             case {"method": method, "id": id, "params": {"_meta": {"nonce": str(nonce)}}} if method in _CALLS:
                 yield from self._get_call(_key(id), method, nonces_in(nonce.encode()).pop())
             case {"id": id} if "method" not in message:
