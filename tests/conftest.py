@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import hypothesis
 import pytest
 from hypothesis import settings
+
+from tests.idle_loop import IdleLoop
 
 # For `tests/cli/test_fuzz.py`, which tries 10,000 command lines with it.
 settings.register_profile("long", deadline=None)
@@ -17,6 +21,11 @@ settings.register_profile("long", deadline=None)
 # How long an example takes says something about the machine, and nothing about the code.
 hypothesis.settings.register_profile("without clocks", deadline=None)
 hypothesis.settings.load_profile("without clocks")
+
+
+def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Let every test run in a loop that can tell when nothing is left to do, where the system has such loops."""
+    return {"loop": asyncio.new_event_loop if sys.platform == "win32" else IdleLoop}
 
 
 @pytest.fixture(autouse=True)

@@ -36,6 +36,7 @@ from dynamic_mcp.session.legacy import Server, Session
 from dynamic_mcp.upstream.call import Caller
 from dynamic_mcp.upstream.handshake import ClientHello, ServerHello, greet
 from dynamic_mcp.upstream.link import Link, Listener
+from tests.idle_loop import IdleLoop
 from tests.upstreams import full
 
 Json = Any  # whatever JSON a test writes down
@@ -193,7 +194,7 @@ class Ear:
     def choose_caller(self, callers: Sequence[Caller]) -> Caller | None:
         return callers[0] if callers else self.home
 
-    def receive_notification(self, frame: Frame, origin: Caller | None, callers: Sequence[Caller]) -> None:
+    def receive_notification(self, frame: Frame, callers: Sequence[Caller] | None) -> None:
         self.frames.append(frame)
 
     def link_lost(self, link: Link, error: LinkLost) -> None:
@@ -281,9 +282,14 @@ class FakeClock:
 
 
 async def settled() -> None:
-    """Let everything run that can run without time passing."""
-    for _ in range(50):
-        await asyncio.sleep(0)
+    """Wait until everything has run that can run without time passing."""
+    loop = asyncio.get_running_loop()
+    if isinstance(loop, IdleLoop):
+        async with asyncio.timeout(BOUND_S):
+            await loop.idle()
+    else:  # the loop of Windows cannot tell
+        for _ in range(50):
+            await asyncio.sleep(0)
 
 
 class Watcher:
@@ -306,7 +312,7 @@ class Watcher:
     def link_opened(self, group: Group, instance: Instance) -> None:
         self.opened_links += 1
 
-    def client_moved(self, group: Group, client: audience.Client) -> None:
+    def client_moved(self, group: Group, client: audience.Client, before: Instance) -> None:
         self.moved.append(client)
 
     def prepare_question(self, instance: Instance, frame: Frame, user: User) -> Frame:

@@ -40,7 +40,7 @@ class Observer(Protocol):
         """Learn that an instance has a new link, whose upstream knows nothing of what clients have asked for."""
         ...
 
-    def client_moved(self, group: Group, client: Client) -> None:
+    def client_moved(self, group: Group, client: Client, before: Instance) -> None:
         """Learn that another instance serves a client from now on."""
         ...
 
@@ -87,7 +87,9 @@ class Group:
         self._is_retired = False
         self._is_closed = False
         self._ended_calls = self._ended_failures = 0
-        self._ending = TaskSet()
+        self._lingering: set[Instance] = set()
+        self._ending: set[Instance] = set()
+        self._end_tasks = TaskSet(group_logger(log, self.name))
 
     def __repr__(self) -> str:
         if not self.instances:
@@ -123,12 +125,15 @@ class Group:
     @property
     def calls(self) -> int:
         """How many calls there have been."""
-        return self._ended_calls + sum(instance.activity.calls for instance in self.instances.values())
+        return self._ended_calls + sum(
+            each.activity.calls for each in (*self.instances.values(), *self._lingering, *self._ending)
+        )
 
     @property
     def failures(self) -> int:
         """How many calls had no result."""
-        return self._ended_failures + sum(instance.activity.failures for instance in self.instances.values())
+        running = (*self.instances.values(), *self._lingering, *self._ending)
+        return self._ended_failures + sum(each.activity.failures for each in running)
 
     def complaint(self, kinds: Iterable[ListKind]) -> str:
         """Say what is missing from these lists and why; empty when they are whole."""
@@ -142,8 +147,8 @@ class Group:
         return max((instance.wanted_for_s() for instance in self.instances.values()), default=0.0)
 
     def is_alone(self, client: Client, instance: Instance) -> bool:
-        """Tell whether an instance is this client's and nobody else's."""
-        return len(instance.users) <= 1 and self._instance_of.get(client) is instance
+        """Tell whether an instance has never served anybody else."""
+        return not instance.users.has_been_shared and self._instance_of.get(client) is instance
 
     # --- use -------------------------------------------------------------------------------------------
 
@@ -199,13 +204,15 @@ class Group:
 
     def release(self, client: Client) -> None:
         """Serve a client no longer; an instance that nobody else may use ends."""
+        for each in (*self.instances.values(), *self._lingering, *self._ending):
+            each.forget(client)
+        for each in [each for each in self._lingering if not each.users.former]:
+            self._lingering.discard(each)
+            self._end(each)
         instance = self._instance_of.pop(client, None)
-        if instance is None:
-            return
-        instance.users.remove(client)
-        if self.instances.get(client) is instance:
-            self._end(client, instance)
-        else:
+        if instance is not None and self.instances.get(client) is instance:
+            self._leave(client, instance)
+        elif instance is not None:
             self._end_if_unused(instance)
 
     # --- the config ------------------------------------------------------------------------------------
@@ -235,9 +242,10 @@ class Group:
         """End all instances and their links, for good."""
         self._is_closed = self._is_retired = True
         self._instance_of.clear()
-        for instance in self.instances.values():
+        running = (*self.instances.values(), *self._lingering)
+        for instance in (*running, *self._ending):
             instance.stop()
-        await asyncio.gather(*(instance.close() for instance in self.instances.values()), self._ending.wait())
+        await asyncio.gather(*(instance.close() for instance in running), self._end_tasks.wait())
         if not self.instances:
             self._observer.group_changed(self)
 
@@ -314,21 +322,35 @@ class Group:
             self.instances[keeper or instance] = instance
             for client in clients:
                 if client is not keeper:
-                    instance.users.remove(client)
+                    instance.users.move(client)
                     del self._instance_of[client]
-                    self._observer.client_moved(self, client)
+                    self._observer.client_moved(self, client, instance)
 
     def _end_if_unused(self, instance: Instance) -> None:
         """End an instance without clients, unless it is warm for those who come next."""
         if not instance.users and instance.state not in (State.READY, State.CONNECTING):
             for audience in [key for key, each in self.instances.items() if each is instance]:
-                self._end(audience, instance)
+                self._leave(audience, instance)
 
-    def _end(self, audience: Hashable, instance: Instance) -> None:
+    def _leave(self, audience: Hashable, instance: Instance) -> None:
+        """Let an instance end, once those clients have gone that had calls and tasks there before they moved away."""
         del self.instances[audience]
-        self._close_behind(instance)
+        if instance.users.former:
+            self._lingering.add(instance)
+        else:
+            self._end(instance)
 
-    def _close_behind(self, instance: Instance) -> None:
-        self._ended_calls += instance.activity.calls
-        self._ended_failures += instance.activity.failures
-        self._ending.create(instance.close(), name=f"end of an instance of group {self.name}")
+    def _end(self, instance: Instance) -> None:
+        instance.retire()
+        self._ending.add(instance)
+        self._end_tasks.create(self._finish(instance), name=f"end of an instance of group {self.name}")
+
+    async def _finish(self, instance: Instance) -> None:
+        """Close an instance once the calls have ended that clients had in flight before they moved away."""
+        try:
+            await instance.drain(self.config.timeouts.tools_s)
+            await instance.close()
+        finally:
+            self._ending.discard(instance)
+            self._ended_calls += instance.activity.calls
+            self._ended_failures += instance.activity.failures

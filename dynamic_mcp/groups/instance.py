@@ -201,6 +201,12 @@ class Instance:
             if caller is not None:
                 self.users.note_call(caller.client)
 
+    def forget(self, client: Client) -> None:
+        """Hold on to nothing of a client that has gone."""
+        self.users.forget(client)
+        if self._link is not None:
+            self._link.forget(client)
+
     def notify(self, method: str, params: Raw) -> None:
         """Send a notification to the upstream, if it is connected."""
         if self._link is not None:
@@ -259,14 +265,15 @@ class Instance:
         """Return who answers a request of the upstream; nobody where it could be meant for several clients."""
         caller, client = self.users.choose(callers)
         self._owner.learn_asking(client)
+        self._wake.set()  # there may be something to store
         return caller
 
-    def receive_notification(self, frame: Frame, origin: Caller | None, callers: Sequence[Caller]) -> None:
+    def receive_notification(self, frame: Frame, callers: Sequence[Caller] | None) -> None:
         """Take a notification that names no call."""
         if frame.method in CHANGED_BY:
             self._mark_stale(CHANGED_BY[frame.method])
         else:
-            recipients = self.users.recipients(callers) if origin is None else [cast(User, origin)]
+            recipients = () if callers is None else self.users.recipients(callers)
             self._owner.receive_notification(self, frame, recipients)
 
     def link_lost(self, link: Link, error: LinkLost | LoginNeeded) -> None:
@@ -324,6 +331,7 @@ class Instance:
         self._reader.adopt(catalog)
         self._link, self._lifecycle.error = link, None
         self.activity.begin()
+        self.users.note_new_link()
         took = f"after {self._clock.now() - began:.1f} s"
         self._lifecycle.enter(State.READY, f"{pluralize(len(catalog.tools), 'tool')}, {took}")
         self._owner.link_opened(self)  # before those who wait for the link send over it

@@ -38,6 +38,7 @@ class LiveCatalog:
         self.asks = False
         self._catalog_store = catalog_store
         self._on_disk: tuple[Catalog | None, bool] = (None, False)
+        self._saving = asyncio.Lock()
 
     def knows(self, kinds: Iterable[ListKind]) -> bool:
         """Tell whether these lists are known."""
@@ -88,6 +89,10 @@ class LiveCatalog:
 
     async def save(self) -> None:
         """Store the catalog on disk, and log which definitions have changed."""
+        async with self._saving:  # the group's instances take turns
+            await self._save()
+
+    async def _save(self) -> None:
         catalog, asks = self._on_disk = self.known, self.asks
         if self._catalog_store is not None and catalog is not None:
             for tool in await asyncio.to_thread(self._catalog_store.save, self.config, catalog, asks=asks):

@@ -14,14 +14,21 @@ from dynamic_mcp.groups.audience import Client, User
 from dynamic_mcp.system.clock import Clock
 from dynamic_mcp.upstream.call import Caller
 
-# A message may still be about a call that was answered within this time.
+# While no call is in flight, a message may still be about one that was answered within this time.
 _RECENT_S = 1.0
 
 
 class Users:
-    """The clients that an instance serves, in the order in which they came."""
+    """The clients that an instance serves, in the order in which they came.
+
+    `has_been_shared` tells that its upstream has served several; `former` are those that another instance serves now.
+    """
 
     def __init__(self, clock: Clock) -> None:
+        self.has_been_shared = False
+        self.former: set[Client] = set()
+        self._has_served = False
+        self._left_at = -math.inf
         self._clock = clock
         self._last_calls: dict[Client, float] = {}
 
@@ -33,11 +40,27 @@ class Users:
 
     def add(self, client: Client) -> None:
         """Serve a client from now on."""
-        self._last_calls.setdefault(client, -math.inf)
+        if client not in self._last_calls:
+            self._last_calls[client] = -math.inf
+            self.has_been_shared |= self._has_served
+            self._has_served = True
 
-    def remove(self, client: Client) -> None:
-        """Serve a client no longer."""
+    def move(self, client: Client) -> None:
+        """Serve a client no longer, except for the calls and tasks that it has here."""
+        del self._last_calls[client]
+        self.former.add(client)
+
+    def forget(self, client: Client) -> None:
+        """Hold on to nothing of a client that has gone."""
+        if client in self.former or client in self._last_calls:
+            self._left_at = self._clock.now()
+        self.former.discard(client)
         self._last_calls.pop(client, None)
+
+    def note_new_link(self) -> None:
+        """Note that the upstream has started anew, and knows nothing of clients that it no longer serves."""
+        self.has_been_shared = len(self._last_calls) > 1
+        self._has_served = len(self._last_calls) > 0
 
     def note_call(self, client: Client) -> None:
         """Note that a call of a client has just ended."""
@@ -55,12 +78,13 @@ class Users:
     def recipients(self, callers: Sequence[Caller]) -> Sequence[User]:
         """Return who is to hear of a notification while `callers`, one for each client, are in flight.
 
-        That is the one client that it can be about; all, if nobody has called recently; and otherwise nobody.
+        That is the one client that it can be about: the one in flight, or else the one that was just answered.
+        Nobody, if there are several, or one has just gone or moved away; and all, if nobody has called recently.
         """
+        if callers:
+            return cast(Sequence[User], callers) if len(callers) == 1 else ()
         since = self._clock.now() - _RECENT_S
-        recent = {client for client, ended_at in self._last_calls.items() if ended_at >= since}
-        possible: set[object] = {caller.client for caller in callers}
-        possible |= recent
-        if len(possible) > 1:
+        recent = [client for client, ended_at in self._last_calls.items() if ended_at >= since]
+        if len(recent) > 1 or self.former or self._left_at >= since:
             return ()
-        return cast(Sequence[User], callers) or list(recent) or list(self._last_calls)
+        return recent or list(self._last_calls)

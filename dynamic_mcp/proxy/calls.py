@@ -128,6 +128,7 @@ class Calls:
         args, notes = EMPTY_OBJECT if call.args is None else call.args, call.notes
         if call.extra_arguments or not arguments.is_valid(_schema(call, catalog), args):
             args, notes = await _repair(request, call, catalog)
+        instance = group.group.instance_for(request.client) if "task" in params else None
         answer = await self._pipeline.send(
             request,
             group,
@@ -135,6 +136,7 @@ class Calls:
             {**params, "name": Raw(wire.encode(call.name)), "arguments": args},
             timeout_s=group.config.timeouts.tools_s,
             label=f"`{call.name}`",
+            instance=instance,
         )
         if len(answer.error):
             answer = _to_result(answer, group, call.name)
@@ -145,8 +147,8 @@ class Calls:
             raise ProtocolViolation(group.name, f"answered `{call.name}` with a result that is not an object")
         if group.group.advice:
             answer = structs.replace(answer, result=results.add_to_error(answer.result, f"[{group.group.advice}]"))
-        if "task" in params:
-            return self._tasks.begin(request, group, answer)
+        if instance is not None:
+            return self._tasks.begin(request, group, instance, answer)
         if not call.select and not notes and results.can_pass_unchanged(answer.result, group.presentation.answers):
             return answer
         return await self._fit(request, call, answer, notes)

@@ -11,6 +11,7 @@ from functools import partial
 
 from msgspec import Raw, Struct
 
+from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.view import GroupView
@@ -25,6 +26,7 @@ class UpstreamRequest(Struct, frozen=True, gc=False):
     params: Mapping[str, Raw] | None
     timeout_s: float
     label: str = ""
+    instance: Instance | None = None
 
 
 Next = Callable[[UpstreamRequest], Awaitable[Frame]]
@@ -48,11 +50,16 @@ class Pipeline:
         *,
         timeout_s: float,
         label: str = "",
+        instance: Instance | None = None,
     ) -> Awaitable[Frame]:
-        """Send a request to a group's upstream, for the client of `request`. Raises UpstreamError."""
+        """Send a request to a group's upstream, for the client of `request`. Raises UpstreamError.
+
+        It goes to the client's instance, unless another `instance` has what it is about.
+        """
         if self._first is None:
-            return group.group.request(method, params, timeout_s=timeout_s, caller=request, label=label)
-        return self._first(UpstreamRequest(request, group, method, params, timeout_s, label))
+            target = group.group if instance is None else instance
+            return target.request(method, params, timeout_s=timeout_s, caller=request, label=label)
+        return self._first(UpstreamRequest(request, group, method, params, timeout_s, label, instance))
 
 
 def _call(middleware: Middleware, following: Next, message: UpstreamRequest) -> Awaitable[Frame]:
@@ -60,7 +67,8 @@ def _call(middleware: Middleware, following: Next, message: UpstreamRequest) -> 
 
 
 def _send(message: UpstreamRequest) -> Awaitable[Frame]:
-    return message.group.group.request(
+    target = message.group.group if message.instance is None else message.instance
+    return target.request(
         message.method,
         message.params,
         timeout_s=message.timeout_s,

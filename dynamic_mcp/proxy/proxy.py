@@ -12,7 +12,6 @@ from msgspec import Raw
 from dynamic_mcp import __version__
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.embeddings import SemanticIndex
-from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.groups.audience import Client, User
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
@@ -23,11 +22,11 @@ from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.oauth.logins import Logins
-from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.proxy.capabilities import capabilities
 from dynamic_mcp.proxy.completion import Completion
 from dynamic_mcp.proxy.elicitations import COMPLETE, Elicitations
 from dynamic_mcp.proxy.logins import LoginOffers
+from dynamic_mcp.proxy.own_requests import tell
 from dynamic_mcp.proxy.pipeline import Pipeline
 from dynamic_mcp.proxy.prompts import Prompts
 from dynamic_mcp.proxy.request import Request
@@ -97,6 +96,7 @@ class Proxy:
         """End every group."""
         self._subscriptions.close()
         self._background.cancel_all()
+        self._resource_subscriptions.close()
         self._logins.close()
         await self._tasks.close()
         await self._semantic_index.close()
@@ -132,7 +132,7 @@ class Proxy:
 
     def release(self, client: Client) -> None:
         """Let go of a client that has gone: of all that is kept for it, and all that it asked upstreams for."""
-        self._unsubscribe(client)
+        self._resource_subscriptions.release(client, self.groups)
         self._subscriptions.remove(client)
         self._elicitations.release(client)
         self._logins.release(client)
@@ -179,19 +179,6 @@ class Proxy:
             if client in instance.users
         ]
 
-    def _unsubscribe(self, client: Client) -> None:
-        """Unsubscribe a client from resources; the upstream hears of those that nobody else of its clients wants."""
-        for name, uri in self._resource_subscriptions.of_client(client):
-            group = next((group for group in self.groups if group.name == name), None)
-            if group is None:
-                continue
-            self._resource_subscriptions.remove(client, group, uri)
-            instance = group.instance_for(client)
-            if instance.state is State.READY and not self._resource_subscriptions.has_other(
-                client, instance, group, uri
-            ):
-                self._tell(group, instance, "resources/unsubscribe", {"uri": Raw(wire.encode(uri))})
-
     # --- Observer: what a group does -------------------------------------------------------------------
 
     def group_changed(self, group: Group) -> None:
@@ -203,13 +190,11 @@ class Proxy:
     def link_opened(self, group: Group, instance: Instance) -> None:
         """Ask a new link for what clients have asked of the one before: the log level, and subscriptions."""
         self._tell_level(group, instance)
-        for uri in self._resource_subscriptions.uris(group, instance):
-            self._tell(group, instance, "resources/subscribe", {"uri": Raw(wire.encode(uri))})
+        self._resource_subscriptions.renew(group, instance)
 
-    def client_moved(self, group: Group, client: Client) -> None:
-        """Open the link of a client's new instance if it waits for updates there."""
-        if any(name == group.name for name, _ in self._resource_subscriptions.of_client(client)):
-            group.instance_for(client).start(wanted=True)
+    def client_moved(self, group: Group, client: Client, before: Instance) -> None:
+        """Take a client's subscriptions to its new instance."""
+        self._resource_subscriptions.move(client, group, before)
 
     def prepare_question(self, instance: Instance, frame: Frame, user: User) -> Frame:
         """Return a request of the upstream with the id that a task has for its client."""
@@ -255,14 +240,5 @@ class Proxy:
     def _tell_level(self, group: Group, instance: Instance) -> None:
         level = self._subscriptions.level_for(instance)
         if level is not None and instance.state is State.READY and group.known and group.known.may("logging"):
-            self._tell(group, instance, "logging/setLevel", {"level": Raw(wire.encode(level))})
-
-    def _tell(self, group: Group, instance: Instance, method: str, params: Mapping[str, Raw]) -> None:
-        self._background.create(_send(group, instance, method, params))
-
-
-async def _send(group: Group, instance: Instance, method: str, params: Mapping[str, Raw]) -> None:
-    try:
-        await instance.request(method, params, timeout_s=group.config.timeouts.resources_s)
-    except DynamicMcpError as exc:
-        group_logger(log, group.name).warning("group %s: %s: %s", group.name, method, exc.message)
+            params = {"level": Raw(wire.encode(level))}
+            self._background.create(tell(group, instance, "logging/setLevel", params))

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+
+from msgspec import Raw
 
 from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.instance import Instance
+from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.proxy.own_requests import tell
+from dynamic_mcp.system.task_set import TaskSet
 
 
 class ResourceSubscriptions:
     """For each resource, by its group and its URI there, the clients and the URI as each one wrote it."""
 
     def __init__(self) -> None:
+        self._background = TaskSet()
         self._clients: dict[tuple[str, str], dict[Client, str]] = {}
 
     def add(self, client: Client, group: Group, uri: str, written: str) -> None:
@@ -30,9 +36,35 @@ class ResourceSubscriptions:
             self._clients.pop((group.name, uri), None)
         self._keep_open(group)
 
-    def of_client(self, client: Client) -> list[tuple[str, str]]:
-        """Return a client's subscriptions: each a group and a URI there."""
-        return [key for key, clients in self._clients.items() if client in clients]
+    def release(self, client: Client, groups: Iterable[Group]) -> None:
+        """Give back all subscriptions of a client that has gone."""
+        for group in groups:
+            for uri in self._uris_of(client, group):
+                self.remove(client, group, uri)
+                self.give_back(group, group.instance_for(client), uri)
+
+    def move(self, client: Client, group: Group, before: Instance) -> None:
+        """Give back a client's subscriptions to the instance that it had `before`, and open its new one for them."""
+        uris = self._uris_of(client, group)
+        for uri in uris:
+            self.give_back(group, before, uri)
+        if uris:
+            group.instance_for(client).start(wanted=True)
+
+    def renew(self, group: Group, instance: Instance) -> None:
+        """Subscribe on a new link to all that the instance's clients want."""
+        for uri in self.uris(group, instance):
+            self._send(group, instance, "resources/subscribe", uri)
+
+    def give_back(self, group: Group, instance: Instance, uri: str) -> None:
+        """Unsubscribe an instance from what none of its clients wants."""
+        clients = self._clients.get((group.name, uri), {})
+        if instance.state is State.READY and not any(client in clients for client in instance.users):
+            self._send(group, instance, "resources/unsubscribe", uri)
+
+    def close(self) -> None:
+        """Tell upstreams nothing any more."""
+        self._background.cancel_all()
 
     def uris(self, group: Group, instance: Instance) -> list[str]:
         """Return what the clients of an instance are subscribed to."""
@@ -57,6 +89,13 @@ class ResourceSubscriptions:
             if written is not None:
                 params = frame.params if written == uri else wire.with_member(frame.params, written, "uri")
                 client.notify(Frame(method=frame.method, params=params))
+
+    def _uris_of(self, client: Client, group: Group) -> list[str]:
+        return [uri for (name, uri), clients in self._clients.items() if name == group.name and client in clients]
+
+    def _send(self, group: Group, instance: Instance, method: str, uri: str) -> None:
+        params = {"uri": Raw(wire.encode(uri))}
+        self._background.create(tell(group, instance, method, params))
 
     def _subscribers(self, group: Group, instance: Instance) -> Iterator[Client]:
         users = set(instance.users)

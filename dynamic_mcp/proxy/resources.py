@@ -7,6 +7,7 @@ The same URI of a later group is listed as `dynamic-mcp://<group>/<encoded uri>`
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from functools import partial
 
@@ -14,6 +15,7 @@ from msgspec import Raw
 
 from dynamic_mcp.errors import ResourceNotFound
 from dynamic_mcp.groups.catalog import ListKind
+from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.mcp import names, uri_template, wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.fanout import first_result
@@ -65,9 +67,15 @@ class Resources:
         if self._subscriptions.has_other(request.client, instance, group.group, own):
             self._subscriptions.add(request.client, group.group, own, uri)
             return wire.result_frame(b"{}")
-        answer = await self._send(request, (group, own), params)
+        try:
+            answer = await self._send(request, (group, own), params, instance)
+        except asyncio.CancelledError:
+            self._subscriptions.give_back(group.group, instance, own)
+            raise
         if not len(answer.error):
             self._subscriptions.add(request.client, group.group, own, uri)
+            if group.group.instance_for(request.client) is not instance:  # it has moved meanwhile
+                self._subscriptions.move(request.client, group.group, instance)
         return answer
 
     async def unsubscribe(self, request: Request) -> Frame:
@@ -80,7 +88,9 @@ class Resources:
             return wire.result_frame(b"{}")
         return await self._send(request, (group, own), params)
 
-    async def _send(self, request: Request, owner: Resource, params: Mapping[str, Raw]) -> Frame:
+    async def _send(
+        self, request: Request, owner: Resource, params: Mapping[str, Raw], instance: Instance | None = None
+    ) -> Frame:
         group, uri = owner
         return await self._pipeline.send(
             request,
@@ -89,6 +99,7 @@ class Resources:
             params if wire.text(params["uri"]) == uri else {**params, "uri": Raw(wire.encode(uri))},
             timeout_s=group.config.timeouts.resources_s,
             label=f"{request.method} of `{uri}`",
+            instance=instance,
         )
 
     async def _ask_all(self, request: Request, uri: str, params: Mapping[str, Raw]) -> Frame:

@@ -54,19 +54,19 @@ class Tasks:
         self._by_own_id: dict[tuple[Instance, str], _Task] = {}
         self._background = TaskSet()
 
-    def begin(self, request: Request, group: GroupView, answer: Frame) -> Frame:
-        """Note the task that an answer to a task-augmented request speaks of, and give it the client's id."""
-        return self._to_client(request, group, answer, "task", "taskId")
+    def begin(self, request: Request, group: GroupView, instance: Instance, answer: Frame) -> Frame:
+        """Note the task that an instance has begun for a task-augmented request, and give it the client's id."""
+        return self._to_client(request.client, group, instance, answer, "task", "taskId")
 
     async def get(self, request: Request) -> Frame:
         """Answer `tasks/get` and `tasks/cancel`."""
-        group, answer = await self._send_to_owner(request, patience=1)
-        return self._to_client(request, group, answer, "taskId")
+        group, instance, answer = await self._send_to_owner(request, patience=1)
+        return self._to_client(request.client, group, instance, answer, "taskId")
 
     async def result(self, request: Request) -> Frame:
         """Answer `tasks/result`, which the upstream answers when the task is over."""
-        group, answer = await self._send_to_owner(request, patience=PROGRESS_EXTENDS_TO)
-        return self._to_client(request, group, answer, *_RELATED)
+        group, instance, answer = await self._send_to_owner(request, patience=PROGRESS_EXTENDS_TO)
+        return self._to_client(request.client, group, instance, answer, *_RELATED)
 
     async def list_tasks(self, request: Request) -> Frame:
         """Answer `tasks/list` with the client's tasks of every group that lists them, all pages of each."""
@@ -80,13 +80,13 @@ class Tasks:
         return wire.result_frame({"tasks": list(chain.from_iterable(found.values())), **with_missing(rest, missing)})
 
     def pass_status_on(self, instance: Instance, frame: Frame) -> bool:
-        """Tell a task's client of a `notifications/tasks/status`; returns whether the task is known."""
+        """Tell a task's client of a `notifications/tasks/status`; returns whether it can be nobody else's."""
         own_id = _id(wire.member(frame.params, "taskId"))
         task = self._by_own_id.get((instance, own_id))
         if task is not None and task.client is not None:
             params = frame.params if task.id == own_id else wire.with_member(frame.params, task.id, "taskId")
             task.client.notify(Frame(method=frame.method, params=params))
-        return task is not None
+        return task is not None or instance.users.has_been_shared
 
     def owner(self, instance: Instance, frame: Frame) -> Client | None:
         """Return the client whose task a message of an upstream is about."""
@@ -116,7 +116,7 @@ class Tasks:
 
     # --- owners ----------------------------------------------------------------------------------------
 
-    async def _send_to_owner(self, request: Request, *, patience: float) -> tuple[GroupView, Frame]:
+    async def _send_to_owner(self, request: Request, *, patience: float) -> tuple[GroupView, Instance, Frame]:
         id = _id(wire.member(request.params, "taskId"))
         if not id:
             raise wire.Malformed("`taskId` is missing")
@@ -125,40 +125,46 @@ class Tasks:
             params = request.params
             if id != task.own_id:
                 params = wire.with_member(params, task.own_id, "taskId")
-            return task.group, await self._send(request, task.group, params, patience)
+            answer = await self._send(request, task.group, task.instance, params, patience)
+            return task.group, task.instance, answer
         groups = [group for group in _up(request) if group.known and group.known.may("tasks")]
-        mine = [group for group in groups if self._may_own(request.client, group, id)]
-        found = await first_result(mine, lambda group: self._send(request, group, request.params, patience))
-        if found is None:  # nobody remembers it, and nobody has it
+        instances = {group: group.group.instance_for(request.client) for group in groups}
+        mine = [group for group in groups if self._may_own(request.client, group, instances[group], id)]
+        found = await first_result(
+            mine, lambda group: self._send(request, group, instances[group], request.params, patience)
+        )
+        if found is None or len(found[1].error):  # the same words, whether it is another client's or nobody's
             raise NotFound("task", id)
-        return found
+        return found[0], instances[found[0]], found[1]
 
-    def _may_own(self, client: Client, group: GroupView, own_id: str) -> bool:
+    def _may_own(self, client: Client, group: GroupView, instance: Instance, own_id: str) -> bool:
         """Tell whether a task that nobody here remembers as another's can be this client's."""
-        instance = group.group.instance_for(client)
         task = self._by_own_id.get((instance, own_id))
         return task.client is client if task is not None else group.group.is_alone(client, instance)
 
     async def _send(
-        self, request: Request, group: GroupView, params: Raw, patience: float, method: str = ""
+        self, request: Request, group: GroupView, instance: Instance, params: Raw, patience: float
     ) -> Frame:
         return await self._pipeline.send(
             request,
             group,
-            method or request.method,
+            request.method,
             wire.members(params),
             timeout_s=group.config.timeouts.tools_s * patience,
+            instance=instance,
         )
 
     async def _read_list(self, request: Request, group: GroupView, tasks: list[Raw], rest: dict[str, Raw]) -> str:
         """Add the client's tasks of a group, page by page, and what else it says; returns what is missing and why."""
         params, seen = EMPTY_OBJECT, {b"null"}
+        instance = group.group.instance_for(request.client)
         try:
             async with asyncio.timeout(WAIT_S):
                 while True:
-                    answer = await self._send(request, group, params, 1, "tasks/list")
+                    answer = await self._send(request, group, instance, params, 1)
                     page = result_of(answer, group.config, "tasks/list")
-                    tasks += self._own_tasks(request, group, wire.elements(page.pop("tasks", EMPTY_ARRAY)))
+                    entries = wire.elements(page.pop("tasks", EMPTY_ARRAY))
+                    tasks += self._own_tasks(request.client, group, instance, entries)
                     cursor = page.pop("nextCursor", NULL)
                     rest |= {name: value for name, value in page.items() if name not in rest}
                     if bytes(cursor) in seen:
@@ -172,24 +178,23 @@ class Tasks:
         except wire.Malformed:
             return "answered tasks/list with something other than a list"
 
-    def _own_tasks(self, request: Request, group: GroupView, entries: Iterable[Raw]) -> list[Raw]:
+    def _own_tasks(self, client: Client, group: GroupView, instance: Instance, entries: Iterable[Raw]) -> list[Raw]:
         """Return those entries of an upstream's list that are the client's, with its ids."""
         ids = ((entry, _id(wire.member(entry, "taskId"))) for entry in entries)
-        own = (Frame(result=entry) for entry, id in ids if self._may_own(request.client, group, id))
-        return [self._to_client(request, group, each, "taskId").result for each in own]
+        own = (Frame(result=entry) for entry, id in ids if self._may_own(client, group, instance, id))
+        return [self._to_client(client, group, instance, each, "taskId").result for each in own]
 
     # --- ids -------------------------------------------------------------------------------------------
 
-    def _to_client(self, request: Request, group: GroupView, answer: Frame, *path: str) -> Frame:
+    def _to_client(self, client: Client, group: GroupView, instance: Instance, answer: Frame, *path: str) -> Frame:
         """Give the task that stands at `path` of a result the id that it has for its client."""
         own_id = _id(wire.member(answer.result, *path))
         if not own_id:
             return answer
-        id = self._remember(request.client, group, own_id).id
+        id = self._remember(client, group, instance, own_id).id
         return answer if id == own_id else Frame(result=wire.with_member(answer.result, id, *path))
 
-    def _remember(self, client: Client, group: GroupView, own_id: str) -> _Task:
-        instance = group.group.instance_for(client)
+    def _remember(self, client: Client, group: GroupView, instance: Instance, own_id: str) -> _Task:
         task = self._by_own_id.get((instance, own_id))
         if task is None or task.client is not client:
             id = own_id if (client, own_id) not in self._by_id else f"{group.name}__{own_id}"

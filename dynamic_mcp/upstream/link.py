@@ -49,9 +49,10 @@ class Listener(Protocol):
         """
         ...
 
-    def receive_notification(self, frame: Frame, origin: Caller | None, callers: Sequence[Caller]) -> None:
-        """Take a notification that names no call: it came with the answer to `origin`'s call, else while `callers`
-        were in flight, one for each client.
+    def receive_notification(self, frame: Frame, callers: Sequence[Caller] | None) -> None:
+        """Take a notification that names no call, and those whose calls it may be about, one for each client.
+
+        They are the one call in whose answer it came, else all in flight. None: that call is over.
         """
         ...
 
@@ -157,6 +158,11 @@ class Link:
             except NotSent as exc:
                 self._logger.debug("group %s: %s was not sent: %s", self.group, method, exc.reason)
 
+    def forget(self, client: Hashable) -> None:
+        """Pass no more progress of a client's tasks on."""
+        for key in [key for key, call in self._tasks.items() if call.caller and call.caller.client == client]:
+            del self._tasks[key]
+
     def awaits(self, id: bytes) -> bool:
         """Tell whether a request still waits for its answer."""
         return id in self._calls
@@ -259,6 +265,7 @@ class Link:
         for call in self._calls.values():
             call.lose(error)
         self._calls.clear()
+        self._tasks.clear()
         for question in self._questions.values():
             question.task.cancel()
 
@@ -272,9 +279,7 @@ class Link:
         elif frame.method == "notifications/cancelled":
             self._withdraw_question(frame)
         else:  # behind the answers that came before it, which take a turn of the loop
-            origin = self._origin(for_id)
-            callers = [] if origin is not None else self._callers()
-            self._loop.call_soon(self._listener.receive_notification, frame, origin, callers)
+            self._loop.call_soon(self._listener.receive_notification, frame, self._callers(for_id))
 
     def _take_answer(self, frame: Frame) -> None:
         call = self._calls.pop(bytes(frame.id), None)
@@ -329,7 +334,11 @@ class Link:
         if frame.method == "ping":
             self._reply(frame.id, wire.result_frame(b"{}"))
             return
-        caller = self._origin(for_id) or self._listener.choose_caller(self._callers())
+        callers = self._callers(for_id)
+        if for_id:
+            caller = callers[0] if callers else None
+        else:
+            caller = self._listener.choose_caller(callers or ())
         if caller is None:
             self._reply(frame.id, wire.error_frame(METHOD_NOT_FOUND, f"no client can be asked `{frame.method}`"))
             return
@@ -340,13 +349,14 @@ class Link:
         task = self._loop.create_task(self._pass_question_on(caller, self._listener.prepare_question(frame, caller)))
         self._questions[key] = Question(caller, task)
 
-    def _origin(self, for_id: bytes) -> Caller | None:
-        """Return whose call a message came with, where the transport tells."""
-        call = self._calls.get(for_id)
-        return call.caller if call is not None else None
+    def _callers(self, for_id: bytes) -> list[Caller] | None:
+        """Return whose calls a message may be about: that of the stream it came in, else the latest of each client.
 
-    def _callers(self) -> list[Caller]:
-        """Return the latest caller in flight of each client."""
+        None if it came in the stream of a call that is over.
+        """
+        if for_id:
+            call = self._calls.get(for_id)
+            return [call.caller] if call is not None and call.caller is not None else None
         latest: dict[Hashable, Caller] = {}
         for call in reversed(self._calls.values()):
             if call.caller is not None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -222,18 +224,62 @@ async def test_a_request_that_nobody_knows_is_refused_for_any_other_client() -> 
 
 
 async def test_a_request_goes_to_the_client_whose_call_caused_it() -> None:
-    a = FullUpstream(name="a")
-    proxy = Proxy(config_of(group_config("a")), opener=Opener(a=[a]))
-    try:
-        clients = Client(proxy), Client(proxy)
-        for client in clients:
-            await client.initialize(capabilities=CAN_ALL)
+    async with _two_clients() as clients:
         for asking, other in (clients, clients[::-1]):
             call = asyncio.create_task(asking.call("a", "elicit"))
             client_was_asked = len(other.heard("elicitation/create"))
             asking.reply(await asking.hears("elicitation/create"), {"action": "decline"})
             assert json.loads(text_of(await call))["result"] == {"action": "decline"}
             assert len(other.heard("elicitation/create")) == client_was_asked
+
+
+async def test_a_request_that_may_be_for_either_of_two_clients_is_refused() -> None:
+    shared = FullUpstream(name="a")
+    async with _two_clients(shared) as (one, two), asyncio.TaskGroup() as calls:
+        held = calls.create_task(one.call("a", "wait", {"key": "held"}))
+        await shared.hears("tools/call")
+
+        refused = json.loads(text_of(await two.call("a", "elicit")))
+
+        assert refused["error"]["code"] == -32601
+        assert one.heard("elicitation/create") == two.heard("elicitation/create") == []
+        held.cancel()
+
+
+async def test_two_clients_whose_calls_ask_at_a_time_are_asked_their_own_question_each() -> None:
+    async with _two_clients() as clients, asyncio.TaskGroup() as tasks:
+        first = tasks.create_task(clients[0].call("a", "elicit"))
+        clients[0].reply(await clients[0].hears("elicitation/create"), {"action": "decline"})
+        await first  # the group is known to ask now, so that each client has an instance of its own
+
+        keys = ("of one", "of two")
+        calls = [
+            tasks.create_task(client.call("a", "elicit", {"key": key}))
+            for client, key in zip(clients, keys, strict=True)
+        ]
+        questions = [
+            await client.hears("elicitation/create", times=times)
+            for client, times in zip(clients, (2, 1), strict=True)
+        ]
+        assert [question["params"]["x-first"] for question in questions] == list(keys)
+        for client, question, key in zip(clients, questions, keys, strict=True):
+            client.reply(question, {"action": "accept", "content": {"answer": key}})
+
+        for call, key in zip(calls, keys, strict=True):
+            assert json.loads(text_of(await call))["result"]["content"] == {"answer": key}
+        assert [len(client.heard("elicitation/create")) for client in clients] == [2, 1]
+
+
+@contextlib.asynccontextmanager
+async def _two_clients(*upstreams: FullUpstream) -> AsyncIterator[tuple[Client, Client]]:
+    """Run a proxy for two clients that would start the group identically, and that all can be asked."""
+    plan = [*upstreams, *(FullUpstream(name="a") for _ in range(4))]
+    proxy = Proxy(config_of(group_config("a")), opener=Opener(a=plan))
+    try:
+        clients = Client(proxy), Client(proxy)
+        for client in clients:
+            await client.initialize(capabilities=CAN_ALL)
+        yield clients
     finally:
         await proxy.close()
 

@@ -309,12 +309,13 @@ async def test_a_select_that_cannot_be_is_refused_before_the_call(select: Json, 
 async def test_the_loop_goes_on_while_a_large_result_is_selected_from() -> None:
     rows = b",".join(b'{"a":{"b":%d}}' % n for n in range(50_000))
     large = b'{"content":[],"structuredContent":{"rows":[' + rows + b"]}}"
-    async with client_of(Opener(up=[_upstream(call=large)])) as client:
+    upstream = _upstream(call=large)
+    async with client_of(Opener(up=[upstream])) as client:
         await client.initialize()
         arguments = {"group": "up", "name": "create", "args": {"title": "x"}, "select": "$..zz"}
 
         call = asyncio.create_task(_dynamic(client, arguments))
-        await settled()
+        await upstream.hears("tools/call")
         pinged = 0
         while not call.done():
             await client.request("ping")

@@ -105,13 +105,14 @@ async def test_clients_that_are_alike_share_an_upstream_and_others_have_their_ow
         assert [len(each.heard("tools/call")) for each in upstreams] == [2, 1]
 
 
-async def test_a_call_before_initialize_is_answered() -> None:
-    async with client_of(Opener(up=[FakeUpstream({"tools/call": {}})])) as client:
-        arguments = {"group": "up", "name": "echo"}
+async def test_a_call_before_initialize_is_answered_by_an_upstream_that_was_greeted_in_our_own_name() -> None:
+    upstream = FakeUpstream({"tools/call": {"content": [{"type": "text", "text": "here"}]}})
+    async with client_of(Opener(up=[upstream])) as client:
+        assert await client.call("up", "echo") == {"content": [{"type": "text", "text": "here"}]}
 
-        answer = await client.request("tools/call", {"name": "call_dynamic_tool", "arguments": arguments})
-
-        assert "result" in answer or "error" in answer
+        [greeting] = upstream.heard("initialize")
+        assert greeting["params"]["clientInfo"]["name"] == "dynamic-mcp"
+        assert greeting["params"]["capabilities"] == {}
 
 
 # --- small methods -------------------------------------------------------------------------------------

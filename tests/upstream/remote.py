@@ -48,8 +48,8 @@ class WaitingEar(Ear):
         self._frame_arrival = asyncio.Event()
         self._loss = asyncio.Event()
 
-    def receive_notification(self, frame: Frame, origin: Caller | None, callers: Sequence[Caller]) -> None:
-        super().receive_notification(frame, origin, callers)
+    def receive_notification(self, frame: Frame, callers: Sequence[Caller] | None) -> None:
+        super().receive_notification(frame, callers)
         self._frame_arrival.set()
 
     def link_lost(self, link: Link, error: LinkLost) -> None:

@@ -1,0 +1,263 @@
+"""Judges a history: nothing may cross from one session to another, nothing may be lost, nothing may stay behind.
+
+It knows nothing of how a proxy works. It reads what the sessions and the instances of upstreams sent and got.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tests.history.record import Event, Expect, Json, Kind, Nonce, Operation, nonces_in, parse
+from tests.history.upstream_checker import Instance, SessionFacts, judge_instances
+from tests.history.violations import Rule, Violation
+
+__all__ = ["Rule", "Violation", "is_waiting_for_upstreams", "judge", "show"]
+
+_SHOWN_OF_A_RULE = 3
+# What an upstream hears of a moment after a session is over.
+_SETTLES = (Rule.NOT_CANCELLED, Rule.NOT_UNSUBSCRIBED)
+
+
+@dataclass
+class _Request:
+    """A request of a session, and what has become of it."""
+
+    operation: Operation
+    method: str
+    params: Json
+    is_cancelled: bool = False
+    answers: int = 0
+    logs: int = 0
+
+    @property
+    def is_open(self) -> bool:
+        return not self.answers
+
+
+def judge(events: Sequence[Event]) -> list[Violation]:
+    """Return everything that is wrong with a history, in the order of its rules' discovery."""
+    sessions: dict[str, Session] = {}
+    instances: dict[str, Instance] = {}
+    wrong: list[Violation] = []
+    are_sessions = {event.party for event in events if event.kind is Kind.OPENED and event.detail}
+    for at, event in enumerate(events):
+        if event.party in are_sessions:
+            session = sessions.setdefault(event.party, Session(event.party))
+            wrong += (Violation(rule, event.party, text, at) for rule, text in session.take(event))
+        else:
+            instance = instances.setdefault(event.party, Instance(event.party))
+            wrong += (Violation(rule, event.party, text, at) for rule, text in instance.take(event))
+    for session in sessions.values():
+        wrong += (Violation(rule, session.name, text) for rule, text in session.end())
+    wrong += _judge_twins(sessions.values())
+    facts = {name: session.facts() for name, session in sessions.items()}
+    wrong += judge_instances(instances.values(), facts)
+    return wrong
+
+
+def is_waiting_for_upstreams(events: Sequence[Event]) -> bool:
+    """Tell whether an upstream has still to hear that somebody has left."""
+    return any(violation.rule in _SETTLES for violation in judge(events))
+
+
+def show(violations: Sequence[Violation], events: Sequence[Event], seed: object) -> str:
+    """Describe what is wrong, with the seed, some examples of each rule, and the events of whom these concern."""
+    counts = Counter(violation.rule for violation in violations)
+    parties: set[str] = set()
+    lines = [f"seed {seed}: {len(violations)} violations"]
+    for rule, count in counts.items():
+        lines.append(f"  {rule.name} {count} times: {rule}")
+        examples = [each for each in violations if each.rule is rule][:_SHOWN_OF_A_RULE]
+        lines += [f"    {each}" for each in examples]
+        parties |= {each.party for each in examples}
+    lines.append("the history of the parties above:")
+    lines += [f"{at:>6} {event}" for at, event in enumerate(events) if event.party in parties]
+    return "\n".join(lines)
+
+
+Found = Iterator[tuple[Rule, str]]
+
+
+class Session:
+    """What one session has sent and got so far."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.client = ""
+        self.is_closed = False
+        self.requests: dict[str, _Request] = {}
+        self.errors: dict[Nonce, tuple[Operation, Json]] = {}
+        self._questions: dict[str, bool] = {}  # by id: whether it is open
+        self._tokens: dict[str, _Request] = {}
+        self._tasks: dict[str, Nonce] = {}
+        self._task_cancels: set[str] = set()
+        self._uris: set[str] = set()
+        self._logs: set[bytes] = set()
+
+    def facts(self) -> SessionFacts:
+        """Return what the judgement of an upstream needs to know."""
+        cancelled = {each.operation.nonce for each in self.requests.values() if each.is_cancelled}
+        left = {each.operation.nonce for each in self.requests.values() if self.is_closed and each.is_open}
+        return SessionFacts(self.client, self.is_closed, frozenset(cancelled), frozenset(left - cancelled))
+
+    def take(self, event: Event) -> Found:
+        """Judge one event."""
+        match event.kind:
+            case Kind.OPENED:
+                self.client = event.detail
+            case Kind.CLOSED:
+                self.is_closed = True
+            case Kind.SENT:
+                self._send(parse(event.line), event.operation)
+            case Kind.GOT:
+                yield from self._get(event.line)
+
+    def end(self) -> Found:
+        """Judge what is still missing at the end of a run."""
+        for request in self.requests.values():
+            shown = f"{request.operation.name} {request.operation.nonce}"
+            if request.is_open and not request.is_cancelled and not self.is_closed:
+                yield Rule.UNANSWERED, shown
+            if request.answers and request.logs < request.operation.logs:
+                yield Rule.LOST_LOG, f"{shown}: {request.logs} of {request.operation.logs} log lines came"
+
+    # --- what a session sends --------------------------------------------------------------------------
+
+    def _send(self, message: dict[str, Json], operation: Operation | None) -> None:
+        method, params = message.get("method"), message.get("params", {})
+        if operation is not None:
+            request = self.requests[_key(message["id"])] = _Request(operation, str(method), params)
+            if operation.token is not None:
+                self._tokens[_key(operation.token)] = request
+        if method == "notifications/cancelled":
+            self.requests[_key(params["requestId"])].is_cancelled = True
+        elif method == "resources/subscribe":
+            self._uris.add(params["uri"])
+        elif method == "tasks/cancel":
+            self._task_cancels.add(params["taskId"])
+        elif method is None and "id" in message:
+            self._questions[_key(message["id"])] = False
+
+    # --- what it gets ----------------------------------------------------------------------------------
+
+    def _get(self, line: bytes) -> Found:
+        if self.is_closed:
+            yield Rule.AFTER_CLOSE, _shown(line)
+        for nonce in nonces_in(line):
+            if nonce.session != self.name:
+                yield Rule.FOREIGN, f"{nonce} in {_shown(line)}"
+        message = parse(line)
+        match message:
+            case {"method": str(method), "id": id}:
+                yield from self._get_question(_key(id), method, line)
+            case {"method": str(method)}:
+                yield from self._get_notification(method, message.get("params") or {}, line)
+            case {"id": id}:
+                yield from self._get_answer(_key(id), message, line)
+
+    def _get_question(self, id: str, method: str, line: bytes) -> Found:
+        if id in self._questions:
+            yield Rule.QUESTION_ID, f"{id}: {_shown(line)}"
+        self._questions[id] = True
+        if not any(request.is_open for request in self._requests_of(line)):
+            yield Rule.QUESTION_WITHOUT_CALL, f"{method}: {_shown(line)}"
+
+    def _get_notification(self, method: str, params: Json, line: bytes) -> Found:
+        match method:
+            case "notifications/progress":
+                yield from self._get_progress(params, line)
+            case "notifications/message":
+                if line in self._logs:
+                    yield Rule.TWICE, _shown(line)
+                self._logs.add(line)
+                for request in self._requests_of(line):
+                    request.logs += 1
+            case "notifications/cancelled":
+                if not self._questions.get(_key(params.get("requestId"))):
+                    yield Rule.CANCELLED_UNASKED, _shown(line)
+            case "notifications/resources/updated":
+                if params.get("uri") not in self._uris:
+                    yield Rule.NOT_SUBSCRIBED, _shown(line)
+            case "notifications/tasks/status":
+                yield from self._judge_task(params, line)
+
+    def _get_progress(self, params: Json, line: bytes) -> Found:
+        request = self._tokens.get(_key(params.get("progressToken")))
+        if request is None:
+            yield Rule.TOKEN, f"never given: {_shown(line)}"
+            return
+        if request.answers and "task" not in request.params:
+            yield Rule.TOKEN, f"after the answer: {_shown(line)}"
+        if nonces_in(line) != {request.operation.nonce}:
+            yield Rule.TOKEN, f"of {request.operation.nonce}: {_shown(line)}"
+
+    def _get_answer(self, id: str, message: dict[str, Json], line: bytes) -> Found:
+        request = self.requests.get(id)
+        if request is None:
+            yield Rule.ANSWER, f"to nothing: {_shown(line)}"
+            return
+        request.answers += 1
+        operation = request.operation
+        if request.answers > 1:
+            yield Rule.ANSWER, f"more than one to {operation.nonce}: {_shown(line)}"
+        is_error = "error" in message or message["result"].get("isError") is True
+        if is_error is not (operation.expect is Expect.ERROR):
+            yield Rule.ANSWER, f"to {operation.name} must be {operation.expect}: {_shown(line)}"
+            return
+        if is_error:
+            self.errors[operation.nonce] = (operation, message.get("error", message.get("result")))
+            return
+        wanted = operation.about or operation.nonce
+        if operation.expect is Expect.NONCE and wanted not in nonces_in(line):
+            yield Rule.ANSWER, f"to {operation.name} must carry {wanted}: {_shown(line)}"
+        if "refused" in line.decode() and operation.name == "ask" and not operation.may_be_refused:
+            yield Rule.REFUSED, _shown(line)
+        if request.method == "resources/unsubscribe":
+            self._uris.discard(request.params["uri"])
+        yield from self._judge_tasks_in(request, message["result"], line)
+
+    # --- tasks -----------------------------------------------------------------------------------------
+
+    def _judge_tasks_in(self, request: _Request, result: Json, line: bytes) -> Found:
+        if "task" in request.params and "task" in result:
+            self._tasks[result["task"]["taskId"]] = request.operation.nonce
+        for task in result.get("tasks", []):
+            yield from self._judge_task(task, line)
+        if request.method in ("tasks/get", "tasks/cancel"):
+            yield from self._judge_task(result, line)
+
+    def _judge_task(self, task: Json, line: bytes) -> Found:
+        id = task.get("taskId")
+        if id not in self._tasks:
+            yield Rule.TASK, f"`{id}` is not of this session: {_shown(line)}"
+        elif task.get("status") == "cancelled" and id not in self._task_cancels:
+            yield Rule.TASK, f"`{id}` was cancelled by somebody else: {_shown(line)}"
+        elif nonces_in(json.dumps(task).encode()) != {self._tasks[id]}:
+            yield Rule.TASK, f"`{id}` is of {self._tasks[id]}: {_shown(line)}"
+
+    def _requests_of(self, line: bytes) -> list[_Request]:
+        nonces = nonces_in(line)
+        return [request for request in self.requests.values() if request.operation.nonce in nonces]
+
+
+def _judge_twins(sessions: Iterable[Session]) -> Iterator[Violation]:
+    """Compare the errors for what is another session's with those for what never existed."""
+    for session in sessions:
+        for operation, error in session.errors.values():
+            if operation.twin is None or operation.twin not in session.errors:
+                continue
+            other, twin = session.errors[operation.twin]
+            texts = [json.dumps(error).replace(operation.subject, "?"), json.dumps(twin).replace(other.subject, "?")]
+            if texts[0] != texts[1]:
+                yield Violation(Rule.TELLTALE, session.name, " and ".join(texts))
+
+
+def _key(id: Json) -> str:
+    return json.dumps(id)
+
+
+def _shown(line: bytes) -> str:
+    return line[:300].decode("utf-8", "replace").rstrip()

@@ -1,0 +1,128 @@
+"""What happened in a run: every line of every session and of every instance of an upstream, in one order."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+Json = Any  # whatever JSON a peer wrote
+
+NONCE = re.compile(rb"nonce-(\w+)-(\d+)-")
+RESULT_URI = re.compile(r"dynamic-mcp://results/[0-9a-f]+")
+
+
+class Kind(StrEnum):
+    """What happened to a party: a session, or an instance of an upstream."""
+
+    OPENED = "opened"
+    SENT = "sent"  # by the party, to the proxy
+    GOT = "got"  # by the party, from the proxy
+    CLOSED = "closed"
+
+
+class Nonce(NamedTuple):
+    """The mark of one operation of one session."""
+
+    session: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"nonce-{self.session}-{self.number}-"
+
+
+class Expect(StrEnum):
+    """What an answer must be."""
+
+    NONCE = "a result with the operation's nonce"
+    RESULT = "a result"
+    ERROR = "an error"
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What a request is for. `subject` is what it asks about, `twin` the operation whose error must be the same."""
+
+    nonce: Nonce
+    name: str
+    expect: Expect = Expect.NONCE
+    about: Nonce | None = None  # whose nonce the answer carries, where it is not its own
+    token: int | None = None
+    logs: int = 0  # how many log lines must have arrived when the answer has
+    may_be_refused: bool = False  # a question of it may be refused
+    subject: str = ""
+    twin: Nonce | None = None
+
+
+@dataclass(frozen=True)
+class Event:
+    """One line, or the begin or end of a party. `detail` is the client's name where a session opened."""
+
+    party: str
+    kind: Kind
+    line: bytes = b""
+    operation: Operation | None = None
+    detail: str = ""
+
+    def __str__(self) -> str:
+        shown = self.line[:400].decode("utf-8", "replace")
+        return f"{self.party:>10} {self.kind:<6} {shown or self.detail}"
+
+
+class History:
+    """The events of a run; wakes whoever waits for one."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.sessions: set[str] = set()
+        self._upstream_nonces: set[Nonce] = set()
+        self._change = asyncio.Event()
+
+    def open(self, party: str, detail: str = "", *, is_session: bool) -> None:
+        """Note the begin of a party."""
+        if is_session:
+            self.sessions.add(party)
+        self._add(Event(party, Kind.OPENED, detail=detail))
+
+    def close(self, party: str) -> None:
+        """Note the end of a party."""
+        self._add(Event(party, Kind.CLOSED))
+
+    def send(self, party: str, line: bytes, operation: Operation | None = None) -> None:
+        """Note a line that a party writes to the proxy."""
+        self._add(Event(party, Kind.SENT, line, operation))
+
+    def get(self, party: str, line: bytes) -> None:
+        """Note a line that the proxy writes to a party."""
+        if party not in self.sessions:
+            self._upstream_nonces |= nonces_in(line)
+        self._add(Event(party, Kind.GOT, line))
+
+    async def reach_upstream(self, nonce: Nonce) -> None:
+        """Wait until an upstream has got a line with this nonce."""
+        await self.until(lambda: nonce in self._upstream_nonces)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for an event after which the condition holds."""
+        while not condition():
+            await self._change.wait()
+
+    def _add(self, event: Event) -> None:
+        self.events.append(event)
+        self._change.set()
+        self._change = asyncio.Event()
+
+
+def nonces_in(line: bytes) -> set[Nonce]:
+    """Return every nonce in a line."""
+    return {Nonce(session.decode(), int(number)) for session, number in NONCE.findall(line)}
+
+
+def parse(line: bytes) -> dict[str, Json]:
+    """Return the message of a line."""
+    message: dict[str, Json] = json.loads(line)
+    return message

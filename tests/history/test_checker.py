@@ -1,0 +1,242 @@
+"""The checker on histories that are written by hand: it finds the one thing that is wrong, and else nothing."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.history.checker import Rule, judge, show
+from tests.history.record import Event, Expect, Json, Kind, Nonce, Operation
+
+ONE, TWO = Nonce("one", 1), Nonce("two", 1)
+PROGRESS = "notifications/progress"
+
+
+def _line(**members: Json) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", **members}).encode()
+
+
+class Story:
+    """A history in the making: two sessions of one client and an instance that greeted it."""
+
+    def __init__(self) -> None:
+        self.events = [Event(name, Kind.OPENED, detail="client") for name in ("one", "two")]
+        self.upstream_gets(id=0, method="initialize", params={"clientInfo": {"name": "client"}})
+
+    def asks(self, nonce: Nonce, *, method: str = "tools/call", params: Json = None, **facts: Json) -> Story:
+        """Let a session send a request, which goes on to the upstream."""
+        meta = {"_meta": {"nonce": str(nonce)}}
+        operation = Operation(nonce, "call", **facts)
+        line = _line(id=nonce.number, method=method, params={**(params or {}), **meta})
+        self.events.append(Event(nonce.session, Kind.SENT, line, operation))
+        return self.upstream_gets(id=f"{nonce}", method=method, params={**(params or {}), **meta})
+
+    def sends(self, session: str, **members: Json) -> Story:
+        self.events.append(Event(session, Kind.SENT, _line(**members)))
+        return self
+
+    def gets(self, session: str, **members: Json) -> Story:
+        self.events.append(Event(session, Kind.GOT, _line(**members)))
+        return self
+
+    def is_answered(self, nonce: Nonce, text: Json = None) -> Story:
+        """Let the upstream answer, and the session get it."""
+        result = {"content": str(nonce)} if text is None else text
+        self.events.append(Event("up", Kind.SENT, _line(id=f"{nonce}", result=result)))
+        return self.gets(nonce.session, id=nonce.number, result=result)
+
+    def upstream_gets(self, **members: Json) -> Story:
+        self.events.append(Event("up", Kind.GOT, _line(**members)))
+        return self
+
+    def upstream_asks(self, id: int, nonce: Nonce) -> Story:
+        self.events.append(Event("up", Kind.SENT, _line(id=id, method="roots/list", params={"n": str(nonce)})))
+        return self
+
+    def closes(self, party: str) -> Story:
+        self.events.append(Event(party, Kind.CLOSED))
+        return self
+
+    @property
+    def rules(self) -> list[Rule]:
+        return [violation.rule for violation in judge(self.events)]
+
+
+def _good() -> Story:
+    """Return a history with a bit of everything, in which nothing is wrong."""
+    story = Story().asks(ONE, token=1, logs=1).asks(TWO, token=1)
+    for nonce in (ONE, TWO):
+        params = {"progressToken": 1, "progress": 1, "message": str(nonce)}
+        story.gets(nonce.session, method=PROGRESS, params=params)
+    story.gets("one", method="notifications/message", params={"data": str(ONE)})
+    story.upstream_asks(1, TWO).gets("two", id=1, method="roots/list", params={"n": str(TWO)})
+    story.sends("two", id=1, result={"roots": [str(TWO)]}).upstream_gets(id=1, result={"roots": [str(TWO)]})
+    return story.is_answered(ONE).is_answered(TWO)
+
+
+def _subscribed() -> Story:
+    nonce = Nonce("one", 2)
+    story = Story().asks(nonce, method="resources/subscribe", params={"uri": "a://x"}, expect=Expect.RESULT)
+    return story.is_answered(nonce, {})
+
+
+def _with_task() -> Story:
+    story = Story().asks(ONE, params={"task": {}})
+    return story.is_answered(ONE, {"task": {"taskId": "t", "statusMessage": str(ONE)}})
+
+
+def _errors(*texts: str) -> Story:
+    """Return a story of two requests for what is not there, the second one for what another session has."""
+    story = Story()
+    for number, text in enumerate(texts, 1):
+        nonce, subject = Nonce("one", number), f"subject-{number}"
+        twin = Nonce("one", 1) if number == 2 else None
+        story.asks(nonce, method="tasks/get", expect=Expect.ERROR, subject=subject, twin=twin)
+        story.gets("one", id=number, error={"message": text.replace("SUBJECT", subject)})
+    return story
+
+
+def test_nothing_is_wrong_with_a_good_history() -> None:
+    for story in (_good(), _good().closes("one").closes("two"), _errors("no SUBJECT", "no SUBJECT")):
+        assert story.rules == []
+
+
+WRONG: dict[str, tuple[Story, Rule]] = {
+    "an answer of another session": (Story().asks(ONE).is_answered(ONE, {"a": f"{ONE} {TWO}"}), Rule.FOREIGN),
+    "an answer of another request": (
+        Story().asks(ONE).asks(Nonce("one", 2)).is_answered(ONE).is_answered(Nonce("one", 2), {"a": str(ONE)}),
+        Rule.ANSWER,
+    ),
+    "an answer to nothing": (_good().gets("one", id=99, result={}), Rule.ANSWER),
+    "an answer twice": (_good().gets("one", id=1, result={"a": str(ONE)}), Rule.ANSWER),
+    "an error where a result must be": (Story().asks(ONE).gets("one", id=1, error={}), Rule.ANSWER),
+    "a tool's error where a result must be": (
+        Story().asks(ONE).gets("one", id=1, result={"isError": True, "a": str(ONE)}),
+        Rule.ANSWER,
+    ),
+    "a result where an error must be": (Story().asks(ONE, expect=Expect.ERROR).is_answered(ONE), Rule.ANSWER),
+    "no answer": (Story().asks(ONE), Rule.UNANSWERED),
+    "a lost log line": (Story().asks(ONE, logs=1).is_answered(ONE), Rule.LOST_LOG),
+    "a log line twice": (
+        _good().gets("one", method="notifications/message", params={"data": str(ONE)}),
+        Rule.TWICE,
+    ),
+    "progress after the answer": (
+        _good().gets("one", method=PROGRESS, params={"progressToken": 1, "message": str(ONE)}),
+        Rule.TOKEN,
+    ),
+    "progress with no token of its own": (
+        Story().asks(ONE).gets("one", method=PROGRESS, params={"progressToken": 7}).is_answered(ONE),
+        Rule.TOKEN,
+    ),
+    "progress of another request": (
+        Story()
+        .asks(ONE, token=1)
+        .gets("one", method=PROGRESS, params={"progressToken": 1, "message": "nonce-one-2-"})
+        .is_answered(ONE),
+        Rule.TOKEN,
+    ),
+    "a question for no call": (
+        Story().gets("one", id=1, method="roots/list", params={"n": str(ONE)}),
+        Rule.QUESTION_WITHOUT_CALL,
+    ),
+    "a question's id twice": (
+        Story()
+        .asks(ONE)
+        .gets("one", id=1, method="roots/list", params={"n": str(ONE)})
+        .gets("one", id=1, method="roots/list", params={"n": str(ONE)})
+        .is_answered(ONE),
+        Rule.QUESTION_ID,
+    ),
+    "a question withdrawn that was not asked": (
+        Story().gets("one", method="notifications/cancelled", params={"requestId": 1}),
+        Rule.CANCELLED_UNASKED,
+    ),
+    "an update that nobody wanted": (
+        _subscribed().gets("two", method="notifications/resources/updated", params={"uri": "a://x"}),
+        Rule.NOT_SUBSCRIBED,
+    ),
+    "the status of an unknown task": (
+        _with_task().gets("two", method="notifications/tasks/status", params={"taskId": "t"}),
+        Rule.TASK,
+    ),
+    "a task that somebody else cancelled": (
+        _with_task().gets(
+            "one",
+            method="notifications/tasks/status",
+            params={"taskId": "t", "status": "cancelled", "statusMessage": str(ONE)},
+        ),
+        Rule.TASK,
+    ),
+    "an error that tells": (_errors("no SUBJECT", "SUBJECT is not yours"), Rule.TELLTALE),
+    "a line after the end": (
+        _good().closes("one").gets("one", method="notifications/tools/list_changed"),
+        Rule.AFTER_CLOSE,
+    ),
+    "a call on an upstream that greeted another client": (
+        Story()
+        .upstream_gets(id=0, method="initialize", params={"clientInfo": {"name": "x"}})
+        .asks(ONE)
+        .is_answered(ONE),
+        Rule.GREETING,
+    ),
+    "a reply of another client": (
+        Story().upstream_asks(1, TWO).upstream_gets(id=1, result={"roots": [str(ONE)]}),
+        Rule.REPLY,
+    ),
+    "a call sent twice": (
+        Story()
+        .asks(ONE)
+        .upstream_gets(id=9, method="tools/call", params={"_meta": {"nonce": str(ONE)}})
+        .is_answered(ONE),
+        Rule.SENT_TWICE,
+    ),
+    "a call of a session that ended": (Story().asks(ONE).closes("one"), Rule.NOT_CANCELLED),
+    "a cancelled call": (
+        Story().asks(ONE).sends("one", method="notifications/cancelled", params={"requestId": 1}).closes("up"),
+        Rule.NOT_CANCELLED,
+    ),
+    "a cancellation that nobody wanted": (
+        Story()
+        .asks(ONE)
+        .upstream_gets(method="notifications/cancelled", params={"requestId": str(ONE)})
+        .is_answered(ONE),
+        Rule.CANCELLED_WANTED,
+    ),
+    "a subscription of a session that ended": (_subscribed().closes("one"), Rule.NOT_UNSUBSCRIBED),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_each_breach_is_found_and_nothing_else(what: str) -> None:
+    story, rule = WRONG[what]
+    assert story.rules == [rule]
+
+
+def test_the_end_of_an_instance_stands_for_the_cancellations_of_those_that_left() -> None:
+    assert Story().asks(ONE).closes("one").closes("up").rules == []
+    assert _subscribed().closes("one").closes("up").rules == []
+
+
+def test_a_cancelled_request_needs_no_answer_once_its_upstream_knows() -> None:
+    story = Story().asks(ONE).sends("one", method="notifications/cancelled", params={"requestId": 1})
+    assert story.upstream_gets(method="notifications/cancelled", params={"requestId": str(ONE)}).rules == []
+
+
+def test_a_question_may_be_refused_only_where_it_could_be_for_several() -> None:
+    for may_be_refused in (True, False):
+        operation = Operation(ONE, "ask", may_be_refused=may_be_refused)
+        story = Story()
+        story.events.append(Event("one", Kind.SENT, _line(id=1, method="tools/call", params={}), operation))
+        story.gets("one", id=1, result={"text": f"{ONE} refused"})
+        assert story.rules == ([] if may_be_refused else [Rule.REFUSED])
+
+
+def test_what_is_shown_has_the_seed_the_breaches_and_the_lines_of_those_concerned() -> None:
+    story = _good().gets("one", id=1, result={"a": str(ONE)})
+    text = show(judge(story.events), story.events, 42)
+    assert "seed 42: 1 violations" in text
+    assert "ANSWER 1 times" in text
+    assert text.count(" one ") > 5
+    assert " two " not in text

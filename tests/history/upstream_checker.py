@@ -1,0 +1,115 @@
+"""Judges what the instances of upstreams sent and got: whom they greeted, and what was left to them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from tests.history.record import Event, Json, Kind, Nonce, nonces_in, parse
+from tests.history.violations import Rule, Violation
+
+Found = Iterator[tuple[Rule, str]]
+_CALLS = ("tools/call", "prompts/get", "completion/complete")
+
+
+@dataclass(frozen=True)
+class SessionFacts:
+    """A session at the end of a run: its client's name, what it cancelled, and what it left in flight."""
+
+    client: str
+    is_closed: bool
+    cancelled: frozenset[Nonce]
+    left: frozenset[Nonce]
+
+
+@dataclass
+class _Call:
+    nonce: Nonce
+    method: str
+    is_over: bool = False
+    is_cancelled: bool = False
+
+
+class Instance:
+    """What one instance has sent and got so far."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.client = ""
+        self.is_closed = False
+        self.calls: dict[str, _Call] = {}
+        self.subscriptions: dict[str, set[str]] = {}  # a URI -> the sessions that subscribed
+        self._seen: set[Nonce] = set()
+        self._questions: dict[str, set[str]] = {}  # by id: for which sessions
+
+    def take(self, event: Event) -> Found:
+        """Judge one event."""
+        match event.kind:
+            case Kind.CLOSED:
+                self.is_closed = True
+            case Kind.SENT:
+                self._send(parse(event.line), event.line)
+            case Kind.GOT:
+                yield from self._get(parse(event.line), event.line)
+
+    def _send(self, message: dict[str, Json], line: bytes) -> None:
+        match message:
+            case {"method": str(), "id": id}:
+                self._questions[_key(id)] = {nonce.session for nonce in nonces_in(line)}
+            case {"id": id} if _key(id) in self.calls:
+                self.calls[_key(id)].is_over = True
+
+    def _get(self, message: dict[str, Json], line: bytes) -> Found:
+        nonces = nonces_in(line)
+        match message:
+            case {"method": "initialize", "params": params}:
+                self.client = params["clientInfo"]["name"]
+            case {"method": "resources/subscribe", "params": {"uri": uri}}:
+                self.subscriptions.setdefault(uri, set()).update(nonce.session for nonce in nonces)
+            case {"method": "resources/unsubscribe", "params": {"uri": uri}}:
+                self.subscriptions.pop(uri, None)
+            case {"method": "notifications/cancelled", "params": {"requestId": id}} if _key(id) in self.calls:
+                call = self.calls[_key(id)]
+                call.is_cancelled = not call.is_over  # the answer may be on its way
+            case {"method": method, "id": id, "params": {"_meta": {"nonce": str(nonce)}}} if method in _CALLS:
+                yield from self._get_call(_key(id), method, nonces_in(nonce.encode()).pop())
+            case {"id": id} if "method" not in message:
+                asked = self._questions.get(_key(id), set())
+                for signer in nonces:
+                    if signer.session not in asked:
+                        yield Rule.REPLY, f"asked for {sorted(asked)}, got {line[:300].decode()}"
+
+    def _get_call(self, id: str, method: str, nonce: Nonce) -> Found:
+        if nonce in self._seen:
+            yield Rule.SENT_TWICE, str(nonce)
+        self._seen.add(nonce)
+        self.calls[id] = _Call(nonce, method)
+
+
+def judge_instances(instances: Iterable[Instance], sessions: Mapping[str, SessionFacts]) -> Iterator[Violation]:
+    """Judge the instances by what has become of the sessions."""
+    for instance in instances:
+        for call in instance.calls.values():
+            facts = sessions[call.nonce.session]
+            if instance.client != facts.client:
+                text = f"{call.nonce} of `{facts.client}`, greeted as `{instance.client}`"
+                yield Violation(Rule.GREETING, instance.name, text)
+            if call.is_cancelled and call.nonce not in facts.cancelled | facts.left:
+                yield Violation(Rule.CANCELLED_WANTED, instance.name, str(call.nonce))
+            if _is_left(call, instance, facts):
+                yield Violation(Rule.NOT_CANCELLED, instance.name, str(call.nonce))
+        for uri, names in instance.subscriptions.items():
+            if names and not instance.is_closed and all(sessions[name].is_closed for name in names):
+                yield Violation(Rule.NOT_UNSUBSCRIBED, instance.name, f"{uri} of {sorted(names)}")
+
+
+def _is_left(call: _Call, instance: Instance, facts: SessionFacts) -> bool:
+    """Tell whether an upstream still works for nobody. The end of an instance stands for those that left."""
+    if call.is_over or call.is_cancelled:
+        return False
+    return call.nonce in facts.cancelled or (call.nonce in facts.left and not instance.is_closed)
+
+
+def _key(id: Json) -> str:
+    return json.dumps(id)

@@ -1,0 +1,47 @@
+"""What can be wrong with a history."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Rule(StrEnum):
+    """A promise that a history breaks."""
+
+    FOREIGN = "a session got the nonce of another"
+    ANSWER = "an answer is not the one that its request must have"
+    UNANSWERED = "a request was never answered"
+    TOKEN = "progress on nothing that this session has in flight"
+    TWICE = "a log line came twice"
+    LOST_LOG = "a log line of a session's own stream did not come"
+    QUESTION_ID = "two questions to a session have one id"
+    QUESTION_WITHOUT_CALL = "a question came for no call in flight"
+    REFUSED = "a question was refused that has one possible receiver"
+    CANCELLED_UNASKED = "a question was withdrawn that this session was not asked"
+    NOT_SUBSCRIBED = "an update came for what this session has not subscribed to"
+    TASK = "a task is not this session's, or not as this session left it"
+    TELLTALE = "an error tells what exists from what does not"
+    AFTER_CLOSE = "a session got a line after its end"
+    GREETING = "an upstream that greeted one client was called for another"
+    REPLY = "an upstream got the answer of another session's client"
+    SENT_TWICE = "an upstream got a request twice"
+    NOT_CANCELLED = "an upstream still works for a request that was given up"
+    CANCELLED_WANTED = "an upstream was told to cancel what somebody waits for"
+    NOT_UNSUBSCRIBED = "an upstream keeps a subscription that nobody has"
+    REMEMBERED = "the proxy holds on to a session that has ended"
+    STUCK = "a run did not come to its end"
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One breach: by which rule, whose, and the event's place in the history."""
+
+    rule: Rule
+    party: str
+    text: str
+    at: int = -1
+
+    def __str__(self) -> str:
+        where = f" at {self.at}" if self.at >= 0 else ""
+        return f"{self.party}{where}: {self.text}"

@@ -1,0 +1,298 @@
+"""Sessions that come and go and do everything at once, in an order that a seed decides."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import random
+import weakref
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from tests.history.checker import Rule, Violation, is_waiting_for_upstreams, judge, show
+from tests.history.client import Client
+from tests.history.harness import Host
+from tests.history.record import RESULT_URI, Expect, History, Json, Nonce, Operation
+
+QUESTIONS = ("sampling/createMessage", "elicitation/create", "roots/list")
+RUNS_WITHIN_S = 15.0
+ALL = ("echo", "work", "ask", "big", "task", "subscribe", "prompt", "complete", "search", "cancel", "probe", "tasks")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How large a run is, and what must hold in it. `slots` sessions are there at a time.
+
+    `may_refuse` where an upstream may not learn what a client answers, because nobody knows whom it asks;
+    `must_log` and `must_update` where every log line and every update must come, since all know whose it is.
+    """
+
+    seed: int
+    groups: tuple[str, ...] = ("a",)
+    slots: int = 20
+    lives: int = 2
+    operations: int = 8
+    clients: tuple[str, ...] = ("one", "two", "three")
+    does: tuple[str, ...] = ALL
+    may_refuse: bool = True
+    must_log: bool = False
+    must_update: bool = False
+    patience_s: float = 6.0
+
+
+class Run:
+    """A run of a plan: what happened, and what all sessions know of each other."""
+
+    def __init__(self, plan: Plan, history: History) -> None:
+        self.plan = plan
+        self.history = history
+        self.tasks: list[tuple[str, str]] = []  # whose, and the id
+        self.results: list[tuple[str, str]] = []
+        self._references: list[weakref.ref[object]] = []
+        self._violations: list[Violation] = []
+
+    async def judge(self, host: Host) -> list[Violation]:
+        """Run, end every session, and return what was wrong."""
+        try:
+            async with asyncio.timeout(RUNS_WITHIN_S), asyncio.TaskGroup() as slots:
+                for slot in range(self.plan.slots):
+                    slots.create_task(self._fill(slot, host))
+        except (TimeoutError, ExceptionGroup) as exc:
+            self._violations.append(Violation(Rule.STUCK, "run", _describe(exc)))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.plan.patience_s):
+                await self.history.until(lambda: not is_waiting_for_upstreams(self.history.events))
+        found = judge(self.history.events)
+        remembered = await _remembered(self._references)
+        self._violations += [Violation(Rule.REMEMBERED, "run", each) for each in remembered]
+        return self._violations + found
+
+    async def _fill(self, slot: int, host: Host) -> None:
+        choose = random.Random(f"{self.plan.seed} {slot}")  # noqa: S311 repeatable
+        for life in range(self.plan.lives):
+            client_name = self.plan.clients[slot % len(self.plan.clients)]
+            client = Client(self.history, f"s{slot}x{life}", client_name, self.plan.patience_s)
+            await client.open(host)
+            await Life(self, client, choose).live()
+            self._references += await client.close()
+
+    def foreign(self, owned: Sequence[tuple[str, str]], name: str, choose: random.Random) -> str | None:
+        """Return something that is not this session's."""
+        own = {id for owner, id in owned if owner == name}
+        others = [id for owner, id in owned if owner != name and id not in own]
+        return choose.choice(others) if others else None
+
+
+class Life:
+    """What one session does."""
+
+    def __init__(self, run: Run, client: Client, choose: random.Random) -> None:
+        self._run = run
+        self._client = client
+        self._choose = choose
+        self._acts: dict[str, Callable[[str], Awaitable[None]]] = {
+            "echo": self._echo,
+            "work": self._work,
+            "ask": self._ask,
+            "big": self._big,
+            "task": self._task,
+            "subscribe": self._subscribe,
+            "prompt": self._prompt,
+            "complete": self._complete,
+            "search": self._search,
+            "cancel": self._cancel,
+            "probe": self._probe,
+            "tasks": self._list_tasks,
+        }
+
+    async def live(self) -> None:
+        """Do what the plan says, some of it at once, and leave some of it behind."""
+        plan = self._run.plan
+        left = plan.operations
+        while left > 0:
+            at_once = min(left, self._choose.randint(1, 4))
+            left -= at_once
+            async with asyncio.TaskGroup() as together:
+                for _ in range(at_once):
+                    act = self._acts[self._choose.choice(plan.does)]
+                    together.create_task(_as_coroutine(act(self._choose.choice(plan.groups))))
+        await self._leave_behind(self._choose.choice(plan.groups))
+
+    # --- calls that are answered -----------------------------------------------------------------------
+
+    async def _call(self, operation: Operation, group: str, tool: str, **arguments: Json) -> dict[str, Json]:
+        params = self._client.call_params(operation, group, tool, **arguments)
+        return await self._client.request(operation, "tools/call", params)
+
+    async def _echo(self, group: str) -> None:
+        await self._call(self._client.operation("echo"), group, "echo")
+
+    async def _work(self, group: str) -> None:
+        steps = self._choose.randint(1, 4)
+        logs = steps if self._run.plan.must_log else 0
+        operation = self._with_token("work", logs=logs)
+        await self._call(operation, group, "work", steps=steps)
+
+    async def _ask(self, group: str) -> None:
+        operation = self._client.operation("ask", may_be_refused=self._run.plan.may_refuse)
+        await self._call(operation, group, "ask", method=self._choose.choice(QUESTIONS))
+
+    async def _big(self, group: str) -> None:
+        operation = self._client.operation("big")
+        answer = await self._call(operation, group, "big", lines=300)
+        kept = RESULT_URI.search(str(answer))
+        assert kept is not None, f"nothing was kept of {str(answer)[:500]}"
+        uri = kept[0]
+        self._run.results.append((self._client.name, uri))
+        for _ in range(2):
+            reading = self._client.operation("read", about=operation.nonce)
+            await self._client.request(reading, "resources/read", {"uri": uri})
+            await asyncio.sleep(0)
+
+    async def _prompt(self, group: str) -> None:
+        operation = self._client.operation("prompt")
+        params = {"name": f"greet_{group}", "arguments": {"nonce": str(operation.nonce)}}
+        await self._client.request(operation, "prompts/get", params)
+
+    async def _complete(self, group: str) -> None:
+        operation = self._client.operation("complete")
+        argument = {"name": "nonce", "value": str(operation.nonce)}
+        params = {"ref": {"type": "ref/prompt", "name": f"greet_{group}"}, "argument": argument}
+        await self._client.request(operation, "completion/complete", params)
+
+    async def _search(self, group: str) -> None:
+        operation = self._client.operation("search", Expect.RESULT)
+        arguments = {"group": group} if self._choose.random() < 0.3 else {"query": "does work"}
+        await self._client.request(operation, "tools/call", {"name": "get_dynamic_tools", "arguments": arguments})
+
+    async def _subscribe(self, group: str) -> None:
+        """Subscribe, hear of an update, and sometimes unsubscribe."""
+        subscribing = self._client.operation("subscribe", Expect.RESULT)
+        own = f"{group}://item/{subscribing.nonce}"
+        uri = self._choose.choice((own, f"{group}://shared"))
+        await self._client.request(subscribing, "resources/subscribe", {"uri": uri})
+        heard = self._client.updates.count(uri)
+        await self._call(self._client.operation("update"), group, "update", uri=uri)
+        if self._run.plan.must_update:
+            await self._client.hear_update(uri, heard)
+        if uri == own and self._choose.random() < 0.5:
+            leaving = self._client.operation("unsubscribe", Expect.RESULT)
+            await self._client.request(leaving, "resources/unsubscribe", {"uri": uri})
+
+    # --- tasks -----------------------------------------------------------------------------------------
+
+    async def _task(self, group: str) -> None:
+        """Begin a task, look at it, and wait for it or cancel it."""
+        ends = self._choose.random() < 0.6
+        operation = self._with_token("task")
+        params = self._client.call_params(operation, group, "work" if ends else "hold", steps=3)
+        answer = await self._client.request(operation, "tools/call", {**params, "task": {"ttl": 60000}})
+        id = answer["result"]["task"]["taskId"]
+        if not ends:
+            self._run.tasks.append((self._client.name, id))
+        await self._ask_about(operation.nonce, "tasks/get", id)
+        if ends:
+            await self._ask_about(operation.nonce, "tasks/result", id)
+        elif self._choose.random() < 0.5:
+            await self._ask_about(operation.nonce, "tasks/cancel", id)
+            await self._ask_about(operation.nonce, "tasks/get", id)
+
+    async def _ask_about(self, task: Nonce, method: str, id: str) -> None:
+        await self._client.request(self._client.operation(method, about=task), method, {"taskId": id})
+
+    async def _list_tasks(self, group: str) -> None:
+        await self._client.request(self._client.operation("tasks/list", Expect.RESULT), "tasks/list", {})
+
+    # --- what is not this session's --------------------------------------------------------------------
+
+    async def _probe(self, group: str) -> None:
+        """Ask for what another session has, and for what nobody ever had."""
+        run, name = self._run, self._client.name
+        if self._choose.random() < 0.5:
+            foreign = run.foreign(run.results, name, self._choose)
+            await self._try_both("resources/read", "uri", foreign, "dynamic-mcp://results/" + "0" * 32)
+        else:
+            foreign = run.foreign(run.tasks, name, self._choose)
+            method = self._choose.choice(("tasks/get", "tasks/cancel", "tasks/result"))
+            await self._try_both(method, "taskId", foreign, "held-000000000000")
+
+    async def _try_both(self, method: str, member: str, foreign: str | None, nobodys: str) -> None:
+        if foreign is None:
+            return
+        twin = self._client.operation("probe", Expect.ERROR, subject=nobodys)
+        await self._client.request(twin, method, {member: nobodys})
+        probe = self._client.operation("probe", Expect.ERROR, subject=foreign, twin=twin.nonce)
+        await self._client.request(probe, method, {member: foreign})
+
+    # --- what is given up ------------------------------------------------------------------------------
+
+    async def _cancel(self, group: str) -> None:
+        """Cancel a call that is at its upstream, or one that has hardly left."""
+        operation = self._with_token("cancel")
+        self._client.begin(operation, "tools/call", self._client.call_params(operation, group, "hold"))
+        if self._choose.random() < 0.7:
+            await self._reach_upstream(operation)
+        self._client.cancel(operation)
+
+    async def _leave_behind(self, group: str) -> None:
+        """Leave calls, a question, a task and a subscription in flight."""
+        client = self._client
+        held = self._with_token("left")
+        client.begin(held, "tools/call", client.call_params(held, group, "hold"))
+        await self._reach_upstream(held)
+        if "ask" in self._run.plan.does and self._choose.random() < 0.5:
+            client.may_answer = lambda: False
+            asking = client.operation("left asking", may_be_refused=True)
+            client.begin(asking, "tools/call", client.call_params(asking, group, "ask", method=QUESTIONS[0]))
+            await self._reach_upstream(asking)
+        if "task" in self._run.plan.does:
+            task = self._with_token("left task")
+            params = client.call_params(task, group, "work", steps=20)
+            await client.request(task, "tools/call", {**params, "task": {}})
+        if "subscribe" in self._run.plan.does:
+            subscribing = client.operation("subscribe", Expect.RESULT)
+            uri = f"{group}://item/{subscribing.nonce}"
+            await client.request(subscribing, "resources/subscribe", {"uri": uri})
+
+    def _with_token(self, name: str, **facts: Json) -> Operation:
+        operation = self._client.operation(name, **facts)
+        return Operation(operation.nonce, name, operation.expect, token=operation.nonce.number, logs=operation.logs)
+
+    async def _reach_upstream(self, operation: Operation) -> None:
+        async with asyncio.timeout(self._run.plan.patience_s):
+            await self._run.history.reach_upstream(operation.nonce)
+
+
+async def check(plan: Plan, history: History, host: Host) -> None:
+    """Run a plan, and fail with its seed and its history when anything is wrong."""
+    violations = await Run(plan, history).judge(host)
+    assert not violations, show(violations, history.events, plan.seed)
+
+
+async def _as_coroutine(work: Awaitable[None]) -> None:
+    await work
+
+
+async def _remembered(references: Sequence[weakref.ref[object]]) -> list[str]:
+    """Name what is still held, once what ends on its own has had time to."""
+    for _ in range(20):
+        if not (alive := _alive(references)):
+            break
+        await asyncio.sleep(0.05)
+    return alive
+
+
+def _alive(references: Sequence[weakref.ref[object]]) -> list[str]:
+    gc.collect()
+    return [f"a {type(each).__name__}" for reference in references if (each := reference()) is not None]
+
+
+def _describe(exc: BaseException) -> str:
+    if isinstance(exc, BaseExceptionGroup):
+        return "; ".join(_describe(each) for each in exc.exceptions)
+    frames, at = [], exc.__traceback__
+    while at is not None:
+        frames.append(f"{at.tb_frame.f_code.co_name}:{at.tb_lineno}")
+        at = at.tb_next
+    return f"{exc!r} in {' '.join(frames)}"

@@ -1,0 +1,69 @@
+"""`settled()` of the tests waits for all that runs by itself, however long that takes, and for nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+
+import pytest
+
+from tests.fakes import BOUND_S, settled
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the loop of Windows cannot tell when it is idle")
+
+
+async def test_what_takes_any_number_of_turns_is_over() -> None:
+    done = asyncio.Event()
+
+    async def take_turns() -> None:
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        done.set()
+
+    task = asyncio.create_task(take_turns())
+    await settled()
+    assert done.is_set()
+    await task
+
+
+async def test_what_runs_in_a_thread_is_over_and_what_follows_from_it() -> None:
+    may_end, done = threading.Event(), asyncio.Event()
+
+    async def work() -> None:
+        await asyncio.to_thread(may_end.wait, BOUND_S)
+        await asyncio.sleep(0)
+        done.set()
+
+    task = asyncio.create_task(work())
+    waiting = asyncio.create_task(settled())
+    asyncio.get_running_loop().call_later(0.01, may_end.set)
+    await waiting
+    assert done.is_set()
+    await task
+
+
+async def test_what_can_be_read_has_been_read() -> None:
+    reading, writing = os.pipe()
+    chunks: list[bytes] = []
+    loop = asyncio.get_running_loop()
+    loop.add_reader(reading, lambda: chunks.append(os.read(reading, 10)))
+    os.write(writing, b"here")
+    await settled()
+    loop.remove_reader(reading)
+    os.close(reading)
+    os.close(writing)
+    assert chunks == [b"here"]
+
+
+async def test_time_does_not_pass_meanwhile() -> None:
+    rings = list[str]()
+    timer = asyncio.get_running_loop().call_later(3600, rings.append, "too late")
+    await settled()
+    assert rings == []
+    timer.cancel()
+
+
+async def test_several_that_wait_all_go_on() -> None:
+    await asyncio.gather(*(settled() for _ in range(3)))
