@@ -412,9 +412,11 @@ class Client:
 
     async def line(self, wanted: Callable[[dict[str, Json]], bool]) -> bytes:
         """Wait for a message like this and return its line."""
+        seen = 0
         async with asyncio.timeout(BOUND_S):
             while True:
-                for line in self.lines:
+                new, seen = self.lines[seen:], len(self.lines)
+                for line in new:
                     message = json.loads(line)
                     if isinstance(message, dict) and wanted(message):
                         return line
