@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dynamic_mcp.cli.importing import journal, machine_of, now, write
-from dynamic_mcp.cli.installing import tell_limits
+from dynamic_mcp.cli.import_flow import journal, machine_of, now, write
+from dynamic_mcp.cli.installer import tell_limits
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.cli.own_program import own_program
 from dynamic_mcp.config.needs import needs

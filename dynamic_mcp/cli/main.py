@@ -8,8 +8,8 @@ import os
 import sys
 from typing import NoReturn
 
+from dynamic_mcp.cli.command_names import COMMANDS, looks_like_a_command
 from dynamic_mcp.cli.descriptors import fill_standard
-from dynamic_mcp.cli.words import COMMANDS, looks_like_a_command
 from dynamic_mcp.errors import DynamicMcpError
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
@@ -45,7 +45,7 @@ def run(args: list[str]) -> int:
 
 def _run(args: list[str]) -> int:
     if not _is_a_config_alone(args):
-        from dynamic_mcp.cli.commands import invoke
+        from dynamic_mcp.cli.command_group import invoke
 
         return invoke(args)
     if not args and sys.stdin.isatty() and sys.stdout.isatty():
@@ -55,7 +55,7 @@ def _run(args: list[str]) -> int:
             return code
     gc.disable()  # what a start loads stays, so looking for garbage in it only takes time; serving looks again
     try:
-        from dynamic_mcp.cli.serving import LogOptions, serve
+        from dynamic_mcp.cli.startup import LogOptions, serve
 
         serve(args[0] if args else None, LogOptions(None, None))
     finally:

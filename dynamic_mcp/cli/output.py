@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from dynamic_mcp.cli.waiting import Waiting
+from dynamic_mcp.cli.progress import Waiting
 from dynamic_mcp.observe.log_output import escaped
 
 if TYPE_CHECKING:

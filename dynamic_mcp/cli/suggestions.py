@@ -38,14 +38,16 @@ def complete_tool(ctx: click.Context, param: click.Parameter, incomplete: str) -
 
 def complete_argument(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer `key=` for the arguments of the tool that is named before, and the values where there are only some."""
-    from dynamic_mcp.cli.typed import keys
+    from dynamic_mcp.cli.tool_arguments import argument_keys
     from dynamic_mcp.mcp import wire
 
     for catalog in _catalogs(ctx):
         tool = catalog.tools.get(ctx.params.get("tool") or "")
         schema = _json(wire.member(tool, "inputSchema")) if tool is not None else None
         if isinstance(schema, dict):
-            return _arguments([(k.name, k.values, k.is_list, k.description) for k in keys(schema)], ctx, incomplete)
+            return _arguments(
+                [(k.name, k.values, k.is_list, k.description) for k in argument_keys(schema)], ctx, incomplete
+            )
     return []
 
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Protocol
 
 from dynamic_mcp.cli import first_setup, import_view
+from dynamic_mcp.cli.change_lock import changing_files
 from dynamic_mcp.cli.first_setup import FoundTool, Setup
-from dynamic_mcp.cli.importing import machine_of
+from dynamic_mcp.cli.import_flow import machine_of
 from dynamic_mcp.cli.invocation import Invocation, invocation
 from dynamic_mcp.cli.main import run
-from dynamic_mcp.cli.one_at_a_time import changing_files
 from dynamic_mcp.cli.output import Output
-from dynamic_mcp.cli.trying import Trial, tried
+from dynamic_mcp.cli.server_check import Trial, tried
 from dynamic_mcp.errors import ConfigError, InvalidArguments
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import click
 from hypothesis import strategies as st
 
-from dynamic_mcp.cli.commands import commands
+from dynamic_mcp.cli.command_group import commands
 from tests.program import UPSTREAMS
 
 TINY = {"command": sys.executable, "args": ["-I", "-S", str(UPSTREAMS / "tiny.py")]}

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from dynamic_mcp.cli.waiting import Waiting
+from dynamic_mcp.cli.progress import Waiting
 from tests.cli.commands import Desk, plain
 from tests.program import full, odd, running
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp import __version__
-from dynamic_mcp.cli.words import COMMANDS
+from dynamic_mcp.cli.command_names import COMMANDS
 from tests.cli.commands import Desk
 
 

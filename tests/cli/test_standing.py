@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.cli.standing import Memory, Process, memory
+from dynamic_mcp.cli.proxy_status import Memory, Process, memory
 from tests.cli.commands import Desk, Done, plain
 from tests.program import full, odd, running
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.cli.importing import machine_of
+from dynamic_mcp.cli.import_flow import machine_of
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.importer.adapter import Adapter
 from dynamic_mcp.importer.documents import document

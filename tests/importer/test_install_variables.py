@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.cli.importing import machine_of
+from dynamic_mcp.cli.import_flow import machine_of
 from dynamic_mcp.importer.documents import document
 from dynamic_mcp.importer.found import Scope
 from dynamic_mcp.importer.install import target

@@ -1,0 +1,23 @@
+"""`dynamic-mcp disable NAME`: a server that does not count for now."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from dynamic_mcp.cli.options import common
+from dynamic_mcp.cli.suggestions import complete_any
+
+if TYPE_CHECKING:
+    from dynamic_mcp.cli.invocation import Invocation
+
+
+@click.command(short_help="Disable a server.")
+@click.argument("name", shell_complete=complete_any)
+@common
+def command(this: Invocation, name: str) -> int:
+    """Disable the server NAME: its group disappears, its entry in the config stays."""
+    from dynamic_mcp.cli.config_editor import switch
+
+    return switch(this, name, on=False)

@@ -1,0 +1,23 @@
+"""`dynamic-mcp enable NAME`: a server that counts again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from dynamic_mcp.cli.options import common
+from dynamic_mcp.cli.suggestions import complete_any
+
+if TYPE_CHECKING:
+    from dynamic_mcp.cli.invocation import Invocation
+
+
+@click.command(short_help="Enable a server again.")
+@click.argument("name", shell_complete=complete_any)
+@common
+def command(this: Invocation, name: str) -> int:
+    """Enable the server NAME again."""
+    from dynamic_mcp.cli.config_editor import switch
+
+    return switch(this, name, on=True)

@@ -1,0 +1,28 @@
+"""`dynamic-mcp undo [ID…]`: take imports and installations back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from dynamic_mcp.cli.options import without_config
+
+if TYPE_CHECKING:
+    from dynamic_mcp.cli.invocation import Invocation
+
+
+@click.command(short_help="Undo an import, an install or an uninstall.")
+@click.argument("ids", nargs=-1, metavar="[ID]…")
+@click.option("--list", "is_list", is_flag=True, help="List the changes, latest first.")
+@click.option("-y", "--yes", is_flag=True, help="Undo the latest change without asking.")
+@click.option("--dry-run", is_flag=True, help="Show what would be undone, and change nothing.")
+@without_config
+def command(this: Invocation, ids: tuple[str, ...], *, is_list: bool, yes: bool, dry_run: bool) -> int:
+    """Undo the changes with these IDs, in this order. Without an ID, ask, then undo the latest.
+
+    A file that has not changed since gets its old bytes back. In one that has changed, only our edits are undone.
+    """
+    from dynamic_mcp.cli.installer import show_deeds, undo
+
+    return show_deeds(this) if is_list else undo(this, ids, yes=yes, dry_run=dry_run)
