@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.cli.client import run
 from dynamic_mcp.cli.proxy_status import Process, from_ps, processes
+from dynamic_mcp.cli.runner import run
 from dynamic_mcp.doctor.files import check
 from dynamic_mcp.observe import log_output
 from dynamic_mcp.observe.instances import SILENT_S, InstanceRegistry

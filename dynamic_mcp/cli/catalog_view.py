@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from msgspec import Raw
 
-from dynamic_mcp.cli.client import client, each_group, run
+from dynamic_mcp.cli.client import client, each_group
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
+from dynamic_mcp.cli.runner import run
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import DynamicMcpError, UpstreamError
 from dynamic_mcp.groups.catalog import Catalog, ListKind, one_line

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import signal
-import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -15,7 +13,6 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from dynamic_mcp import __version__
-from dynamic_mcp.cli.credentials import logins
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.cli.progress import Waiting
 from dynamic_mcp.config.values import FlawError, seconds
@@ -27,10 +24,11 @@ from dynamic_mcp.groups.instance import Group, OpenLink
 from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.oauth.user_logins import open_logins
 from dynamic_mcp.proxy.router import Proxy
 from dynamic_mcp.system import paths
 from dynamic_mcp.upstream.open import PROTOCOL_VERSIONS, open_link
-from dynamic_mcp.upstream.process.child import kill_all, terminate_all
+from dynamic_mcp.upstream.process.child import terminate_all
 
 if TYPE_CHECKING:
     from dynamic_mcp.config.resolved import Config
@@ -92,7 +90,7 @@ async def client(
     nor keeps catalogs on disk.
     """
     catalog_store = None if learns_anew else CatalogStore(paths.cache_dir() / "catalogs")
-    known = logins(config.file, may_open_browser=False)
+    known = open_logins(config.file, may_open_browser=False)
     opener = partial(open_link, logins=known)
     semantic_index = SemanticIndex(paths.cache_dir() / "vectors")
     proxy = Proxy(
@@ -143,48 +141,6 @@ def _keep(proxy: Proxy, catalog_store: CatalogStore) -> None:
     for group in proxy.groups:
         if group.state is State.READY and group.known is not None and group.known.knows(ListKind):
             catalog_store.save(group.config, group.known)
-
-
-def run(work: Coroutine[object, object, T]) -> T:
-    """Run a command's work. Ctrl-C cancels it, which tells the upstreams, and a second one ends at once.
-
-    Raises KeyboardInterrupt after the first.
-    """
-    with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(_interruptible(work))
-
-
-async def _interruptible(work: Coroutine[object, object, T]) -> T:
-    if sys.platform == "win32":  # the runner itself does it there
-        return await work
-    task = asyncio.ensure_future(work)
-    came = False
-
-    def interrupt() -> None:
-        nonlocal came
-        if came:
-            kill_all()
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
-            signal.raise_signal(signal.SIGINT)
-        came = True
-        task.cancel("interrupted at the terminal")
-
-    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, interrupt)
-    try:
-        return await task
-    except asyncio.CancelledError:
-        if came:
-            raise KeyboardInterrupt from None
-        raise
-
-
-def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return what makes the fastest event loop there is."""
-    try:
-        from uvloop import new_event_loop
-    except ImportError:  # not made for Windows
-        return None
-    return new_event_loop
 
 
 def _progress(params: dict[str, Any]) -> str:  # Any: whatever JSON an upstream sends

@@ -12,9 +12,10 @@ from dataclasses import asdict, dataclass
 
 from msgspec import Raw
 
-from dynamic_mcp.cli.client import HELLO, Client, client, each_group, run
+from dynamic_mcp.cli.client import HELLO, Client, client, each_group
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
+from dynamic_mcp.cli.runner import run
 from dynamic_mcp.cli.token_counter import Counter, counter
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import DynamicMcpError, UpstreamError

@@ -35,7 +35,7 @@ def check(this: Invocation) -> int:
 
 def doctor(this: Invocation, group: str | None) -> int:
     """Print what is to be said of the config and of its servers; returns the exit code."""
-    from dynamic_mcp.cli.client import run
+    from dynamic_mcp.cli.runner import run
 
     file = this.file()
     config, findings = _of_files(file)

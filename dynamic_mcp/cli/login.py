@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 
 import click
 
-from dynamic_mcp.cli.credentials import login_command, login_folder
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.config.keys import path
@@ -23,6 +22,7 @@ from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, LoginFailed, L
 from dynamic_mcp.oauth.bearer import Bearer
 from dynamic_mcp.oauth.callback import NotOurs
 from dynamic_mcp.oauth.records import Login, Token
+from dynamic_mcp.oauth.user_logins import login_command, login_folder
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.own_command import command
 

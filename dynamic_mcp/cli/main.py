@@ -55,9 +55,9 @@ def _run(args: list[str]) -> int:
             return code
     gc.disable()  # what a start loads stays, so looking for garbage in it only takes time; serving looks again
     try:
-        from dynamic_mcp.cli.startup import LogOptions, serve
+        from dynamic_mcp.cli.startup import serve
 
-        serve(args[0] if args else None, LogOptions(None, None))
+        serve(args[0] if args else None)
     finally:
         gc.enable()
     return 0

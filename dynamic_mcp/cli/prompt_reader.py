@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from msgspec import Raw
 
 from dynamic_mcp.cli import content_view, file_values
-from dynamic_mcp.cli.client import Client, client, run, with_timeout
+from dynamic_mcp.cli.client import Client, client, with_timeout
 from dynamic_mcp.cli.invocation import Invocation
+from dynamic_mcp.cli.runner import run
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import Disabled, InvalidArguments, NotFound
 from dynamic_mcp.groups.catalog import ListKind

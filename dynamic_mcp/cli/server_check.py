@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dynamic_mcp.cli.client import client, each_group, run
+from dynamic_mcp.cli.client import client, each_group
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.cli.progress import Waiting
+from dynamic_mcp.cli.runner import run
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import DynamicMcpError, LoginNeeded, TimedOut
 from dynamic_mcp.groups.instance import Group

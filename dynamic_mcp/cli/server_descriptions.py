@@ -6,8 +6,9 @@ import asyncio
 import os
 import re
 
-from dynamic_mcp.cli.client import client, run
+from dynamic_mcp.cli.client import client
 from dynamic_mcp.cli.output import Output
+from dynamic_mcp.cli.runner import run
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.groups.catalog import Catalog

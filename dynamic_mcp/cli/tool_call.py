@@ -10,8 +10,9 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from dynamic_mcp.cli import content_view, strict_json
-from dynamic_mcp.cli.client import Client, client, run, with_timeout
+from dynamic_mcp.cli.client import Client, client, with_timeout
 from dynamic_mcp.cli.invocation import Invocation
+from dynamic_mcp.cli.runner import run
 from dynamic_mcp.cli.tool_arguments import parse_arguments
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.values import NO_LIMIT

@@ -29,10 +29,10 @@ def command(
     Logs to stderr and to a file, which `dynamic-mcp logs` shows.
     """
     from dynamic_mcp.cli.command_names import COMMANDS
-    from dynamic_mcp.cli.startup import LogOptions, serve
+    from dynamic_mcp.cli.startup import serve
 
     if config and config_file:
         hint = f"; did you mean `dynamic-mcp {config} --config {config_file}`?" if config in COMMANDS else ""
         raise click.UsageError(f"two configs are given: `{config}` and `{config_file}`{hint}")
     level = log_level or ("error" if quiet else "debug" if verbose else None)
-    serve(config or config_file, LogOptions(level, log_format))
+    serve(config or config_file, log_level=level, log_format=log_format)

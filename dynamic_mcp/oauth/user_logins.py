@@ -1,4 +1,4 @@
-"""The logins that a command or a serving proxy uses, and how to make one."""
+"""The logins of this user: where they are kept, and the command that a person types to log in."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from dynamic_mcp.system.own_command import command
 
 
 def login_folder() -> Path:
-    """Return where logins are kept."""
+    """Return the directory that holds the logins."""
     return paths.state_dir() / "logins"
 
 
-def logins(config: Path, *, may_open_browser: bool) -> Logins:
+def open_logins(config: Path, *, may_open_browser: bool) -> Logins:
     """Return the logins of a config; only a serving proxy opens a browser unasked."""
     return Logins(login_folder(), partial(login_command, config), os.environ if may_open_browser else None)
 
 
 def login_command(config: Path, group: str) -> str:
-    """Return what a person types, in whatever directory, to log in to a group."""
+    """Return the command that logs in to a group, from whatever directory it is typed in."""
     file = config.absolute()
-    named = () if file == paths.config_dir() / FILE_NAME else ("-c", file)
-    return command("auth", "login", group, *named)
+    option = () if file == paths.config_dir() / FILE_NAME else ("-c", file)
+    return command("auth", "login", group, *option)
