@@ -1,4 +1,4 @@
-"""Commands that change files take turns, so that each starts from what the one before it has written."""
+"""The lock for commands that change files, so that each starts from what the one before it wrote."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from collections.abc import Iterator
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.system import paths
 
-# A command holds the lock for as long as it takes to read and write a few files, never while it asks somebody.
+# A command holds the lock while it reads and writes a few files, never while it waits for a person.
 WAIT_S = 30.0
 _POLL_S = 0.02
 
 
 @contextlib.contextmanager
-def changing_files() -> Iterator[None]:
-    """Be the only command of this user that changes a config or a tool's settings. Raises DynamicMcpError."""
+def hold_change_lock() -> Iterator[None]:
+    """Hold the lock of this user for configs and the settings of tools. Raises DynamicMcpError."""
     lock = paths.FileLock(paths.state_dir() / "changes.lock")
     try:
         _wait_for(lock)
-    except OSError:  # without a state directory there is no journal either, and a config can still be changed
+    except OSError:  # there is no state directory: no journal is written, but a config can still be changed
         yield
         return
     try:

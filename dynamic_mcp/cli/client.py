@@ -1,4 +1,4 @@
-"""A command as a client of the proxy: what it asks goes the way of every request, from the proxy on down."""
+"""A command as a client of a proxy of its own: its requests go through the proxy as every client's do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from dynamic_mcp import __version__
 from dynamic_mcp.cli.output import Output
-from dynamic_mcp.cli.progress import Waiting
+from dynamic_mcp.cli.progress import Progress
 from dynamic_mcp.config.values import FlawError, seconds
 from dynamic_mcp.embeddings import SemanticIndex
 from dynamic_mcp.errors import InvalidArguments, UpstreamError
@@ -35,27 +35,27 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Who a command is, as a client.
+# How a command introduces itself to its proxy.
 HELLO = {
     "protocolVersion": PROTOCOL_VERSIONS[0],
     "capabilities": {},
     "clientInfo": {"name": "dynamic-mcp", "title": "dynamic-mcp on the command line", "version": __version__},
 }
 
-# How long servers may take to end once a command has its answer, whatever they do.
+# How long servers may take to exit once the command has its answer.
 END_WITHIN_S = 2.0
 
 
 class Client:
-    """One session of a proxy of its own; what upstreams say meanwhile goes to stderr."""
+    """A session with a proxy; log messages and progress from upstreams go to stderr."""
 
     def __init__(self, proxy: Proxy, out: Output) -> None:
         self.proxy = proxy
         self._out = out
-        self._session = proxy.connect(self._told)
+        self._session = proxy.connect(self._receive)
 
-    async def begin(self) -> None:
-        """Greet the proxy, which lets groups begin whose catalog is not known."""
+    async def initialize(self) -> None:
+        """Send `initialize`, upon which the proxy connects groups whose catalog is not cached."""
         await self.ask("initialize", HELLO)
 
     async def ask(self, method: str, params: Mapping[str, object], *, group: str = "") -> Raw:
@@ -70,61 +70,61 @@ class Client:
             raise UpstreamError(group, f"the server answered with error {code}: {message}")
         return answer.result
 
-    def _told(self, line: bytes) -> None:
+    def _receive(self, line: bytes) -> None:
         message = json.loads(line)
         params = message.get("params") or {}
         match message.get("method"):
             case "notifications/progress":
-                self._out.progressed(_progress(params))
+                self._out.update_progress(_format_progress(params))
             case "notifications/message":
-                self._out.words(f"{params.get('level', 'info')} {params.get('logger', '')}: {_data(params)}")
+                self._out.say(f"{params.get('level', 'info')} {params.get('logger', '')}: {_format_data(params)}")
 
 
 @contextlib.asynccontextmanager
-async def client(
-    config: Config, out: Output, *, wrapped: Callable[[OpenLink], OpenLink] | None = None, learns_anew: bool = False
+async def open_client(
+    config: Config, out: Output, *, wrap_opener: Callable[[OpenLink], OpenLink] | None = None, uses_cache: bool = True
 ) -> AsyncIterator[Client]:
-    """Run a proxy for one command; whatever it started is gone afterwards.
+    """Run a proxy for one command; every process that it started is gone afterwards.
 
-    `wrapped` may look on while links are opened. One that `learns_anew` connects to every group, and neither reads
-    nor keeps catalogs on disk.
+    `wrap_opener` may observe how links are opened. Without the cache, every group is connected and no catalog is
+    read from disk or written to it.
     """
-    catalog_store = None if learns_anew else CatalogStore(paths.cache_dir() / "catalogs")
-    known = open_logins(config.file, may_open_browser=False)
-    opener = partial(open_link, logins=known)
+    catalog_store = CatalogStore(paths.cache_dir() / "catalogs") if uses_cache else None
+    logins = open_logins(config.file, may_open_browser=False)
+    opener = partial(open_link, logins=logins)
     semantic_index = SemanticIndex(paths.cache_dir() / "vectors")
     proxy = Proxy(
         config,
-        opener=wrapped(opener) if wrapped else opener,
+        opener=wrap_opener(opener) if wrap_opener else opener,
         catalog_store=catalog_store,
         semantic_index=semantic_index,
     )
-    made = Client(proxy, out)
+    client = Client(proxy, out)
     try:
-        await made.begin()
-        yield made
+        await client.initialize()
+        yield client
         if catalog_store is not None:
-            await asyncio.to_thread(_keep, proxy, catalog_store)
+            await asyncio.to_thread(_save_catalogs, proxy, catalog_store)
     finally:
         terminate_all(END_WITHIN_S)
         await proxy.close()
-        await known.close()
+        await logins.close()
 
 
-async def each_group(made: Client, waiting: Waiting, ask: Callable[[Group], Awaitable[T]]) -> list[T]:
-    """Ask all groups at once, and return the answers in their order."""
+async def for_each_group(client: Client, progress: Progress, do: Callable[[Group], Awaitable[T]]) -> list[T]:
+    """Do something with all groups at once; return the results in the order of the groups."""
 
-    async def asked(group: Group) -> T:
+    async def do_one(group: Group) -> T:
         try:
-            return await ask(group)
+            return await do(group)
         finally:
-            waiting.done(group.name)
+            progress.complete(group.name)
 
-    return await asyncio.gather(*map(asked, made.proxy.groups))
+    return await asyncio.gather(*map(do_one, client.proxy.groups))
 
 
 def with_timeout(config: Config, text: str | None, kind: Literal["tools_s", "resources_s", "prompts_s"]) -> Config:
-    """Return the config with the time that --timeout allows, if it allows any. Raises InvalidArguments."""
+    """Return the config with the timeout that --timeout gives, if it is given. Raises InvalidArguments."""
     if text is None:
         return config
     try:
@@ -136,14 +136,14 @@ def with_timeout(config: Config, text: str | None, kind: Literal["tools_s", "res
     return replace(config, groups=tuple(groups))
 
 
-def _keep(proxy: Proxy, catalog_store: CatalogStore) -> None:
-    """Keep what was learnt, for the next command and the next proxy; a group by itself would do so a moment later."""
+def _save_catalogs(proxy: Proxy, catalog_store: CatalogStore) -> None:
+    """Save the catalogs for the next command or proxy; the groups themselves would do so a moment later."""
     for group in proxy.groups:
         if group.state is State.READY and group.known is not None and group.known.knows(ListKind):
             catalog_store.save(group.config, group.known)
 
 
-def _progress(params: dict[str, Any]) -> str:  # Any: whatever JSON an upstream sends
+def _format_progress(params: dict[str, Any]) -> str:  # Any: whatever JSON an upstream sends
     done, total = params.get("progress"), params.get("total")
     far = f"{done}/{total}" if total is not None else f"{done}"
     share = ""
@@ -152,6 +152,6 @@ def _progress(params: dict[str, Any]) -> str:  # Any: whatever JSON an upstream 
     return f"progress {far}{share}{': ' if params.get('message') else ''}{params.get('message', '')}"
 
 
-def _data(params: dict[str, Any]) -> str:  # Any: whatever JSON an upstream sends
+def _format_data(params: dict[str, Any]) -> str:  # Any: whatever JSON an upstream sends
     data = params.get("data", "")
     return data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)

@@ -1,11 +1,11 @@
-"""The words of a command line, for those who must know them without loading click."""
+"""The names of the commands, known without loading click."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-# By what they are for, as `--help` shows them. Each is loaded when it is named, from the file called after it.
+# By purpose, as `--help` shows them. Each command is loaded from the file of its name when it is needed.
 SECTIONS = {
     "Serve": ["serve"],
     "Set up": ["init", "import", "install", "uninstall", "undo", "add", "remove", "enable", "disable"],
@@ -17,5 +17,5 @@ COMMANDS = [name for names in SECTIONS.values() for name in names]
 
 
 def looks_like_a_command(word: str) -> bool:
-    """Tell whether a word is more likely a misspelt command than a config."""
+    """Tell whether a word is more likely a misspelled command than a config."""
     return re.fullmatch(r"[a-z]+(-[a-z]+)*", word) is not None and not Path(word).exists()

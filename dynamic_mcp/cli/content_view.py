@@ -1,4 +1,4 @@
-"""Content of tools, resources and prompts for a person: text as text, everything else in files."""
+"""Prints the content of tools, resources and prompts: text as text, everything else into files."""
 
 from __future__ import annotations
 
@@ -20,27 +20,29 @@ from dynamic_mcp.mcp.wire import EMPTY_ARRAY
 
 
 @contextlib.contextmanager
-def understood(group: str) -> Iterator[None]:
-    """Raise ProtocolViolation where what is shown meanwhile has not the form that the protocol gives it."""
+def report_malformed(group: str) -> Iterator[None]:
+    """Raise ProtocolViolation if what is shown inside does not have the form that the protocol defines."""
     try:
         yield
     except wire.Malformed as exc:
-        raise ProtocolViolation(group, f"its answer cannot be shown: {exc}", hint="--json shows it as it is") from exc
+        raise ProtocolViolation(
+            group, f"the server's answer is malformed: {exc}", hint="--json prints it unchanged"
+        ) from exc
 
 
 def show_result(out: Output, result: Raw, save: str | None) -> None:
-    """Print the result of a tool: structured content, and what of the content does not say the same."""
+    """Print the result of a tool: structured content, then each content block that does not repeat it."""
     found = wire.members(result)
     structured = found.get("structuredContent")
     if structured is not None and len(structured):
-        out.json(bytes(structured))
+        out.print_json(bytes(structured))
     for block in wire.elements(found.get("content", EMPTY_ARRAY)):
         if structured is None or not _repeats(block, structured):
             _show(out, wire.members(block), save)
 
 
 def show_contents(out: Output, result: Raw, save: str | None) -> None:
-    """Print what reading a resource gave."""
+    """Print the contents of a resource."""
     for content in wire.elements(wire.member(result, "contents") or EMPTY_ARRAY):
         _show_resource(out, wire.members(content), save)
 
@@ -48,7 +50,7 @@ def show_contents(out: Output, result: Raw, save: str | None) -> None:
 def show_messages(out: Output, result: Raw, save: str | None) -> None:
     """Print the messages of a prompt, each under its role."""
     for message in wire.elements(wire.member(result, "messages") or EMPTY_ARRAY):
-        out.text(f"[{wire.text(wire.member(message, 'role')) or '?'}]")
+        out.print_text(f"[{wire.text(wire.member(message, 'role')) or '?'}]")
         content = wire.member(message, "content")
         for block in wire.elements(content) if bytes(content).startswith(b"[") else [content]:
             _show(out, wire.members(block), save)
@@ -60,8 +62,8 @@ def texts(result: Raw) -> Iterator[str]:
         yield wire.text(wire.member(block, "text")) or ""
 
 
-def saved(data: bytes, suffix: str, save: str | None) -> str:
-    """Write data into a new file, in the folder `save` or else in a temporary one; return the file's name."""
+def save_file(data: bytes, suffix: str, save: str | None) -> str:
+    """Write data to a new file, in the directory `save` or else in a temporary one; return the file's name."""
     folder = Path(save) if save else Path(tempfile.mkdtemp(prefix="dynamic-mcp-"))
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("wb", dir=folder, prefix="result-", suffix=suffix, delete=False) as file:
@@ -72,39 +74,39 @@ def saved(data: bytes, suffix: str, save: str | None) -> str:
 def _show(out: Output, block: Mapping[str, Raw], save: str | None) -> None:
     match wire.text(block.get("type")):
         case "text":
-            out.text(wire.text(block.get("text")) or "")
+            out.print_text(wire.text(block.get("text")) or "")
         case "image" | "audio":
             _save(out, block, "data", save)
         case "resource":
             _show_resource(out, wire.members(block.get("resource", wire.EMPTY_OBJECT)), save)
         case "resource_link":
             name = wire.text(block.get("title")) or wire.text(block.get("name")) or ""
-            out.text(f"{wire.text(block.get('uri'))} {name}".rstrip())
+            out.print_text(f"{wire.text(block.get('uri'))} {name}".rstrip())
         case _:
-            out.json(dict(block))
+            out.print_json(dict(block))
 
 
 def _show_resource(out: Output, content: Mapping[str, Raw], save: str | None) -> None:
     if "blob" in content:
         _save(out, content, "blob", save)
     else:
-        out.text(wire.text(content.get("text")) or "")
+        out.print_text(wire.text(content.get("text")) or "")
 
 
 def _save(out: Output, content: Mapping[str, Raw], member: str, save: str | None) -> None:
-    """Write what is no text into a new file and say where it is."""
+    """Write content that is not text to a new file, and print its name."""
     kind = (wire.text(content.get("mimeType")) or "application/octet-stream").partition(";")[0].strip()
     try:
         data = b64decode(wire.text(content.get(member)) or "", validate=True)
     except binascii.Error:
-        out.words(f"{kind}: not valid base64, nothing saved")
+        out.say(f"{kind}: not valid base64, nothing saved")
         return
-    name = saved(data, mimetypes.guess_extension(kind) or ".bin", save)
-    out.words(f"{kind}, {len(data)} bytes, saved as {name}")
+    name = save_file(data, mimetypes.guess_extension(kind) or ".bin", save)
+    out.say(f"{kind}, {len(data)} bytes, saved as {name}")
 
 
 def _repeats(block: Raw, structured: Raw) -> bool:
-    """Tell whether a block is the structured content as text, which servers send for older clients."""
+    """Tell whether a block repeats the structured content as text, which servers send for older clients."""
     text = wire.text(wire.member(block, "text"))
     try:
         return text is not None and json.loads(text) == json.loads(bytes(structured))

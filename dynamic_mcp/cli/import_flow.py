@@ -1,29 +1,28 @@
-"""An import on the command line: what is found, what a person says to it, and what is shown of it."""
+"""The `import` command: reads the settings of tools, lets a person choose, and merges the servers into a config."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import secrets as randomness
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
 import click
 
 from dynamic_mcp.cli import import_view as view
-from dynamic_mcp.cli.change_lock import changing_files
-from dynamic_mcp.cli.invocation import Invocation, config_file
-from dynamic_mcp.cli.respondent import Asking, asking
+from dynamic_mcp.cli.change_lock import hold_change_lock
+from dynamic_mcp.cli.invocation import Invocation, find_config
+from dynamic_mcp.cli.machine import local_machine, open_journal, timestamp
+from dynamic_mcp.cli.respondent import Respondent, find_respondent
 from dynamic_mcp.errors import ConfigError, DynamicMcpError
 from dynamic_mcp.importer import describe, files, read, vault
 from dynamic_mcp.importer.adapter import Adapter
 from dynamic_mcp.importer.found import Found, Machine, Reading, Scope
 from dynamic_mcp.importer.importing import Order, plan
-from dynamic_mcp.importer.journal import Change, Deed, Edit, Journal
+from dynamic_mcp.importer.journal import Change, Deed, Edit
 from dynamic_mcp.importer.memory import Memories, written
 from dynamic_mcp.importer.merge import Conflict, Entry
 from dynamic_mcp.importer.plan import Choice, Plan
@@ -35,8 +34,8 @@ OK, FAILED, NOTHING_FOUND, IN_PART = 0, 1, 3, 4
 
 
 @dataclass(frozen=True)
-class Options:
-    """What the command line says."""
+class ImportOptions:
+    """The options of the command line."""
 
     tools: tuple[str, ...]
     is_all: bool
@@ -59,72 +58,55 @@ class Options:
     is_list: bool
 
     @property
-    def is_open(self) -> bool:
-        """Tell whether nothing says which tools are meant."""
+    def names_nothing(self) -> bool:
+        """Tell whether neither tools nor files are given."""
         return not (self.tools or self.files)
 
     @property
-    def only_looks(self) -> bool:
-        """Tell whether nothing is written, so that nothing needs to be asked."""
+    def is_read_only(self) -> bool:
+        """Tell whether nothing is written, so that there is nothing to ask."""
         return self.dry_run or self.is_list
 
 
-def run(this: Invocation, options: Options) -> int:
-    """Import; return the exit code."""
-    machine = machine_of(options.project)
-    ask = asking(this, is_asked=not (options.yes or options.only_looks or this.out.asked_for_json))
-    if options.is_open and not (options.is_all or options.is_list or ask.is_terminal):
-        raise click.UsageError("name a tool, or give --all; `dynamic-mcp import --list` shows what is here")
+def import_servers(this: Invocation, options: ImportOptions) -> int:
+    """Import servers; return the exit code."""
+    machine = local_machine(options.project)
+    respondent = find_respondent(
+        this, may_ask=not (options.yes or options.is_read_only or this.out.is_json_requested)
+    )
+    if options.names_nothing and not (options.is_all or options.is_list or respondent.is_terminal):
+        raise click.UsageError("name a tool, or give --all; `dynamic-mcp import --list` shows what there is")
     order = _order(options, machine)
-    readings = [reading for reading in _readings(options, machine) if _counts(reading, order.output)]
+    readings = [reading for reading in _read_settings(options, machine) if _is_importable(reading, order.output)]
     if not any(reading.servers or reading.error for reading in readings):
-        return _nothing(this, options, machine, readings)
+        return _report_nothing(this, options, machine, readings)
     memories = Memories(paths.state_dir() / "imports", randomness.token_hex(16))
     if options.is_list:
         view.show_readings(this.out, plan(readings, order, memories))
         return OK
-    if options.is_open and ask.is_terminal:
+    if options.names_nothing and respondent.is_terminal:
         view.show_readings(this.out, plan(readings, order, memories))
-        readings = ask.which(readings, is_all=options.is_all)
+        readings = respondent.choose_files(readings, is_all=options.is_all)
         if not readings:
-            this.out.words("nothing was chosen, and nothing is written")
+            this.out.say("nothing was chosen, so nothing was written")
             return OK
-    if order.output.exists() and not options.force and ask.has_answers:
-        order = replace(order, is_afresh=ask.may_overwrite(order.output))
-    if ask.has_answers:
-        readings = _by_name(readings)
-    describing = _describing(this, options, order, readings, memories, ask)
+    if order.output.exists() and not options.force and respondent.has_answers:
+        order = replace(order, is_afresh=respondent.confirm_overwrite(order.output))
+    if respondent.has_answers:
+        readings = _sort_servers(readings)
+    describer = _describer(this, options, order, readings, memories, respondent)
     with contextlib.ExitStack() as turn:
-        if not (ask.is_terminal or ask.has_answers):
-            turn.enter_context(changing_files())
-        made = plan(readings, order, memories, settle=_settling(options, ask), describe=describing)
-        if ask.is_terminal or ask.has_answers:  # who is asked keeps nobody else waiting
-            turn.enter_context(changing_files())
-        return _finish(this, options, made, memories)
+        if not (respondent.is_terminal or respondent.has_answers):
+            turn.enter_context(hold_change_lock())
+        planned = plan(readings, order, memories, settle=_conflict_settler(options, respondent), describe=describer)
+        if respondent.is_terminal or respondent.has_answers:  # the lock is not held while a person answers
+            turn.enter_context(hold_change_lock())
+        return _apply(this, options, planned, memories)
 
 
-def machine_of(project: str | None) -> Machine:
-    """Return this machine, with the project that is meant."""
-    platform: Literal["linux", "darwin", "win32"] = "linux"
-    if sys.platform in ("darwin", "win32"):
-        platform = sys.platform
-    folder = os.path.abspath(project or ".")  # noqa: PTH100 -- tools know a project by its path with links in it
-    return Machine(Path.home(), Path(folder), os.environ, platform)
-
-
-def journal() -> Journal:
-    """Return the journal of this user."""
-    return Journal(paths.state_dir() / "journal")
-
-
-def now() -> str:
-    """Return the time as the journal has it."""
-    return datetime.now().astimezone().isoformat(timespec="seconds")
-
-
-def _order(options: Options, machine: Machine) -> Order:
+def _order(options: ImportOptions, machine: Machine) -> Order:
     return Order(
-        output=config_file(options.output, may_be_new=True).absolute(),
+        output=find_config(options.output, may_be_new=True).absolute(),
         home=str(machine.home),
         project=machine.project,
         only=options.only,
@@ -136,19 +118,19 @@ def _order(options: Options, machine: Machine) -> Order:
     )
 
 
-def _readings(options: Options, machine: Machine) -> list[Reading]:
+def _read_settings(options: ImportOptions, machine: Machine) -> list[Reading]:
     scopes = _scopes(options)
     found: list[Reading] = []
     for tool in _tools(options):
         found += read.read_tool(tool, scopes, machine)
     found += [read.read_file(Path(file).absolute(), machine) for file in options.files]
-    if options.is_open:
+    if options.names_nothing:
         found += read.read_all(machine, scopes)
-    return _without_echoes(found)
+    return _without_duplicates(found)
 
 
-def _without_echoes(readings: Sequence[Reading]) -> list[Reading]:
-    """Leave out the project's files that are the user's own, as they are in the home directory."""
+def _without_duplicates(readings: Sequence[Reading]) -> list[Reading]:
+    """Leave out project files that are the user's own, as when the project is the home directory."""
     users = {
         (each.source.tool, each.source.file)
         for each in readings
@@ -161,122 +143,133 @@ def _without_echoes(readings: Sequence[Reading]) -> list[Reading]:
     ]
 
 
-def _tools(options: Options) -> list[Adapter]:
+def _tools(options: ImportOptions) -> list[Adapter]:
     return list({tool.name: tool for tool in map(read.tool_named, options.tools)}.values())
 
 
-def _scopes(options: Options) -> tuple[Scope, ...] | None:
+def _scopes(options: ImportOptions) -> tuple[Scope, ...] | None:
     if options.is_global:
         return (Scope.USER,)
-    if options.scope == "all" or (options.scope is None and options.is_open and not options.is_all):
+    if options.scope == "all" or (options.scope is None and options.names_nothing and not options.is_all):
         return tuple(Scope)
     return None if options.scope is None else (Scope(options.scope),)
 
 
-def _counts(reading: Reading, output: Path) -> bool:
-    """Tell whether a file is to be imported: not what the import itself writes, and not what holds nothing."""
+def _is_importable(reading: Reading, output: Path) -> bool:
+    """Tell whether a file has anything to import. Raises ConfigError if it is also the output."""
     if reading.source.file.absolute() == output:
         raise ConfigError(str(output), "", "is also the output", hint="name another file with --output")
     return bool(reading.servers or reading.error or reading.notices)
 
 
-def _nothing(this: Invocation, options: Options, machine: Machine, readings: Sequence[Reading]) -> int:
+def _report_nothing(this: Invocation, options: ImportOptions, machine: Machine, readings: Sequence[Reading]) -> int:
     for reading in readings:
         view.show_notices(this.out, reading.notices)
-    this.out.words("nothing was found")
+    this.out.say("no servers were found")
     scopes = _scopes(options) or tuple(Scope)
     for tool in _tools(options):
         looked = [str(source.file) for source in read.sources(tool, machine, scopes)]
-        this.out.words(f"hint: looked for {tool.title} in " + ", ".join(dict.fromkeys(looked)))
-    if this.out.asked_for_json:
-        this.out.json({"servers": [], "files": [], "changed": False})
+        this.out.say(f"hint: looked for {tool.title} in " + ", ".join(dict.fromkeys(looked)))
+    if this.out.is_json_requested:
+        this.out.print_json({"servers": [], "files": [], "changed": False})
     return NOTHING_FOUND
 
 
-def _settling(options: Options, ask: Asking) -> Callable[[Conflict], Choice]:
-    """Return what decides a conflict: the command line, a person at the terminal, or what is there already."""
+def _conflict_settler(options: ImportOptions, respondent: Respondent) -> Callable[[Conflict], Choice]:
+    """Return what settles a conflict: the command line, a person at the terminal, or else the config's side."""
     if options.on_conflict != "ask":
         return lambda conflict: Choice(options.on_conflict)
-    return ask.whose if ask.is_terminal else lambda conflict: Choice.KEEP
+    return respondent.settle_conflict if respondent.is_terminal else lambda conflict: Choice.KEEP
 
 
-def _by_name(readings: Sequence[Reading]) -> list[Reading]:
+def _sort_servers(readings: Sequence[Reading]) -> list[Reading]:
     return [replace(each, servers=tuple(sorted(each.servers, key=lambda found: found.name))) for each in readings]
 
 
-def _describing(
-    this: Invocation, options: Options, order: Order, readings: Sequence[Reading], memories: Memories, ask: Asking
+def _describer(
+    this: Invocation,
+    options: ImportOptions,
+    order: Order,
+    readings: Sequence[Reading],
+    memories: Memories,
+    respondent: Respondent,
 ) -> Callable[[Found], Entry]:
-    """Return what describes a new server; the servers themselves are asked here, before any file is locked."""
+    """Return what describes a new server. Servers are asked here, before any file is locked."""
     if options.describe == "server" and not options.dry_run:
         quiet = options if options.on_conflict != "ask" else replace(options, on_conflict="keep")
-        return _from_servers(this, options, plan(readings, order, memories, settle=_settling(quiet, ask)))
+        return _ask_servers(
+            this, options, plan(readings, order, memories, settle=_conflict_settler(quiet, respondent))
+        )
     if options.describe == "none":
         return lambda found: found.entry
-    if ask.has_answers or (options.describe == "ask" and ask.is_terminal):
-        return ask.about
+    if respondent.has_answers or (options.describe == "ask" and respondent.is_terminal):
+        return respondent.describe_server
     return lambda found: describe.described(found.name, found.entry)
 
 
-def _from_servers(this: Invocation, options: Options, first: Plan) -> Callable[[Found], Entry]:
-    from dynamic_mcp.cli.server_descriptions import descriptions
+def _ask_servers(this: Invocation, options: ImportOptions, first: Plan) -> Callable[[Found], Entry]:
+    from dynamic_mcp.cli.server_descriptions import fetch_descriptions
 
-    texts: Mapping[str, str] = descriptions(this.out, first, may_start_projects=options.trust)
+    texts: Mapping[str, str] = fetch_descriptions(this.out, first, may_start_projects=options.trust)
     return lambda found: describe.described(found.name, found.entry, texts.get(found.name, ""))
 
 
-def _finish(this: Invocation, options: Options, made: Plan, memories: Memories) -> int:
-    """Show the plan, and carry it out where nothing is against it."""
-    if options.dry_run and not this.out.asked_for_json:
-        view.show_diff(this.out, made)
-    view.show_warnings(this.out, made)
-    plain = made.literal_secrets()
+def _apply(this: Invocation, options: ImportOptions, planned: Plan, memories: Memories) -> int:
+    """Show the plan, and write it unless an option forbids that."""
+    if options.dry_run and not this.out.is_json_requested:
+        view.show_diff(this.out, planned)
+    view.show_warnings(this.out, planned)
+    plain = planned.literal_secrets()
     if options.secrets == "fail" and plain:
-        named = "; ".join(f"{name} ({', '.join(fields)})" for name, fields in plain.items())
+        fields_by_server = "; ".join(f"{name} ({', '.join(fields)})" for name, fields in plain.items())
         raise DynamicMcpError(
-            f"secrets in plain text, so nothing was written: {named}",
+            f"secrets in plain text, so nothing was written: {fields_by_server}",
             hint="`--secrets env` moves them into a private file",
         )
-    if options.strict and (made.warnings or made.errors):
+    if options.strict and (planned.warnings or planned.errors):
         raise DynamicMcpError(
-            f"{len(made.warnings) + len(made.errors)} warnings with --strict, and nothing is written"
+            f"{len(planned.warnings) + len(planned.errors)} warnings with --strict, so nothing was written"
         )
-    if all(reading.error for reading in made.readings):
+    if all(reading.error for reading in planned.readings):
         return FAILED
     if options.dry_run:
-        view.show_to_do(this.out, made)
+        view.show_actions(this.out, planned)
     else:
-        write(made, memories)
-        view.show_done(this.out, made, is_exposed=bool(plain) and is_exposed(made.output, os.environ))
-    if this.out.asked_for_json:
-        this.out.json(made.as_json())
-    return IN_PART if made.errors or any(item.is_flawed for item in made.items) else OK
+        write_plan(planned, memories)
+        view.show_summary(this.out, planned, is_exposed=bool(plain) and is_exposed(planned.output, os.environ))
+    if this.out.is_json_requested:
+        this.out.print_json(planned.as_json())
+    return IN_PART if planned.errors or any(item.is_flawed for item in planned.items) else OK
 
 
-def write(made: Plan, memories: Memories) -> Deed | None:
-    """Write what a plan says; return what can be undone, None where only the memory of the import changes."""
+def write_plan(planned: Plan, memories: Memories) -> Deed | None:
+    """Write what a plan says; return the change to undo, or None if only the memory of the import changes."""
     changes: list[Change] = []
-    if made.env_file is not None:
-        before = files.read_bytes(made.env_file)
-        after = vault.updated((before or b"").decode(), made.variables).encode()
-        changes.append(Change(made.env_file, before, after, is_private=True))
-    if made.is_changed:
-        before = None if made.before is None else made.before.encode()
-        changes.append(Change(made.output, before, made.after.encode(), _edits(made), made.has_secrets()))
-    memory = memories.file(made.output)
+    if planned.env_file is not None:
+        before = files.read_bytes(planned.env_file)
+        after = vault.updated((before or b"").decode(), planned.variables).encode()
+        changes.append(Change(planned.env_file, before, after, is_private=True))
+    if planned.is_changed:
+        before = None if planned.before is None else planned.before.encode()
+        changes.append(
+            Change(planned.output, before, planned.after.encode(), _list_edits(planned), planned.has_secrets())
+        )
+    memory = memories.file(planned.output)
     changes.append(
-        Change(memory, files.read_bytes(memory), written(made.output, made.memory), is_private=True, is_silent=True)
+        Change(
+            memory, files.read_bytes(memory), written(planned.output, planned.memory), is_private=True, is_silent=True
+        )
     )
     if len(changes) > 1:
-        tools = list(dict.fromkeys(reading.source.tool for reading in made.readings if reading.servers))
-        return journal().do(f"import {' '.join(tools)}", "", now(), changes)
+        tools = list(dict.fromkeys(reading.source.tool for reading in planned.readings if reading.servers))
+        return open_journal().do(f"import {' '.join(tools)}", "", timestamp(), changes)
     paths.write_private(memory, changes[0].after)
     return None
 
 
-def _edits(made: Plan) -> tuple[Edit, ...]:
+def _list_edits(planned: Plan) -> tuple[Edit, ...]:
     return tuple(
         Edit(("mcpServers", item.name), NOTHING if item.before is None else dict(item.before), dict(item.entry))
-        for item in made.items
+        for item in planned.items
         if item.entry is not None and item.entry != item.before
     )

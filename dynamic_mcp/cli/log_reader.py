@@ -1,4 +1,4 @@
-"""The log file read again: filtered, in the order of time, and on as it grows."""
+"""Reads the log file: filtered, oldest record first, and followed as it grows."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _STYLES = {"error": "red", "warning": "yellow", "debug": "dim"}
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """Which records are shown; `since` is a time as it stands in the file."""
+class LogFilter:
+    """Which records to show; `since` has the format of the times in the file."""
 
     group: str | None
     since: str
@@ -34,20 +34,22 @@ class Wanted:
     config: str | None = None
 
     @classmethod
-    def of(cls, group: str | None, since: str | None, level: str | None, *, config: Path | None = None) -> Wanted:
-        """Return what the command line asks for. Raises InvalidArguments."""
+    def parse(
+        cls, group: str | None, since: str | None, level: str | None, *, config: Path | None = None
+    ) -> LogFilter:
+        """Parse the options of the command line. Raises InvalidArguments."""
         begin = ""
         if since is not None:
             try:
                 begin = (datetime.now(UTC) - timedelta(seconds=seconds(since))).isoformat(timespec="milliseconds")
             except FlawError as exc:
                 raise InvalidArguments(f"--since {exc}", hint=exc.hint) from exc
-        # what servers say on stderr is debug to a developer, but what somebody who asks for a group came for
+        # the stderr of servers has level debug, and is what someone who asks for a group wants to see
         lowest = log_output.LEVELS.index(level or "debug")
         return cls(group, begin, frozenset(log_output.LEVELS[lowest:]), None if config is None else str(config))
 
-    def has(self, record: Record) -> bool:
-        """Tell whether this is one of them."""
+    def matches(self, record: Record) -> bool:
+        """Tell whether to show a record."""
         return (
             (self.group is None or record.get("group") == self.group)
             and (self.config is None or record.get("config") == self.config)
@@ -56,30 +58,30 @@ class Wanted:
         )
 
 
-def logs(this: Invocation, wanted: Wanted, *, is_following: bool) -> int:
-    """Print records; returns the exit code."""
+def show_logs(this: Invocation, wanted: LogFilter, *, is_following: bool) -> int:
+    """Print the records that match; return the exit code."""
     folder = paths.log_dir()
-    found = False
-    for line in _lines(folder, is_following=is_following):
-        record = _record(line)
-        if record is not None and wanted.has(record):
-            found = True
+    is_empty = True
+    for line in _read_lines(folder, is_following=is_following):
+        record = _parse_record(line)
+        if record is not None and wanted.matches(record):
+            is_empty = False
             _show(this.out, record)
-    if not found:
+    if is_empty:
         where = f" about group `{wanted.group}`" if wanted.group else ""
         by = f" of `{wanted.config}`" if wanted.config else ""
-        this.out.words(f"the log{by} in `{folder}` has nothing{where} yet")
+        this.out.say(f"the log{by} in `{folder}` has no records{where} yet")
     return 0
 
 
-def _lines(folder: Path, *, is_following: bool) -> Iterator[str]:
+def _read_lines(folder: Path, *, is_following: bool) -> Iterator[str]:
     for file in log_output.files(folder):
         if file.name != log_output.FILE_NAME:
-            yield from _all(file)
-    yield from (_followed if is_following else _all)(folder / log_output.FILE_NAME)
+            yield from _read_all(file)
+    yield from (_follow if is_following else _read_all)(folder / log_output.FILE_NAME)
 
 
-def _all(file: Path) -> Iterator[str]:
+def _read_all(file: Path) -> Iterator[str]:
     try:
         with file.open(encoding="utf-8", errors="replace") as opened:
             yield from opened
@@ -87,19 +89,19 @@ def _all(file: Path) -> Iterator[str]:
         return
 
 
-def _followed(path: Path) -> Iterator[str]:
-    """Yield the lines of a file for ever, and of the one that takes its place."""
-    begun = ""
+def _follow(path: Path) -> Iterator[str]:
+    """Yield the lines of a file as it grows, and those of its successor after a rotation."""
+    partial = ""
     while True:
         try:
             with path.open(encoding="utf-8", errors="replace") as file:
                 while True:
                     if line := file.readline():
-                        begun += line
-                        if begun.endswith("\n"):
-                            yield begun
-                            begun = ""
-                    elif _is_another(path, file.fileno()):
+                        partial += line
+                        if partial.endswith("\n"):
+                            yield partial
+                            partial = ""
+                    elif _is_replaced(path, file.fileno()):
                         break
                     else:
                         time.sleep(_EVERY_S)
@@ -107,14 +109,14 @@ def _followed(path: Path) -> Iterator[str]:
             time.sleep(_EVERY_S)
 
 
-def _is_another(path: Path, descriptor: int) -> bool:
+def _is_replaced(path: Path, descriptor: int) -> bool:
     try:
         return not os.path.samestat(path.stat(), os.fstat(descriptor))
     except FileNotFoundError:
         return False
 
 
-def _record(line: str) -> Record | None:
+def _parse_record(line: str) -> Record | None:
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):
@@ -124,7 +126,7 @@ def _record(line: str) -> Record | None:
 
 def _show(out: Output, record: Record) -> None:
     if out.is_json:
-        out.json_line(record)
+        out.print_json_line(record)
         return
     try:
         when = datetime.fromisoformat(str(record.get("time"))).astimezone().strftime("%m-%d %H:%M:%S")
@@ -134,4 +136,4 @@ def _show(out: Output, record: Record) -> None:
     text = f"{when} {level:7} {record.get('message', '')}"
     if "traceback" in record:
         text += f"\n{record['traceback']}"
-    out.line(text, _STYLES.get(level, ""))
+    out.print_line(text, _STYLES.get(level, ""))

@@ -1,4 +1,4 @@
-"""Resources and prompts, one at a time."""
+"""Gets one prompt and prints its messages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from msgspec import Raw
 
 from dynamic_mcp.cli import content_view, file_values
-from dynamic_mcp.cli.client import Client, client, with_timeout
+from dynamic_mcp.cli.client import Client, open_client, with_timeout
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.runner import run
 from dynamic_mcp.config.resolved import Config
@@ -18,19 +18,7 @@ from dynamic_mcp.mcp.names import closest
 from dynamic_mcp.system.own_command import command
 
 
-def read(this: Invocation, uri: str, group: str | None, *, timeout: str | None, save: str | None) -> int:
-    """Print a resource; returns the exit code."""
-    config = with_timeout(this.config_of(group), timeout, "resources_s")
-    result = run(_asked(this, config, "resources/read", {"uri": uri}, group or ""))
-    if this.out.asked_for_json:
-        this.out.json(bytes(result))
-    else:
-        with content_view.understood(group or uri):
-            content_view.show_contents(this.out, result, save)
-    return 0
-
-
-def prompt(
+def get_prompt(
     this: Invocation,
     group: str,
     name: str,
@@ -39,53 +27,49 @@ def prompt(
     timeout: str | None,
     save: str | None,
 ) -> int:
-    """Print the messages of a prompt; returns the exit code."""
-    config = with_timeout(this.config_of(group), timeout, "prompts_s")
-    result = run(_prompted(this, config, name, _pairs(arguments)))
-    if this.out.asked_for_json:
-        this.out.json(bytes(result))
+    """Get a prompt and print its messages; return the exit code."""
+    config = with_timeout(this.read_config(group), timeout, "prompts_s")
+    result = run(_get(this, config, name, _parse_pairs(arguments)))
+    if this.out.is_json_requested:
+        this.out.print_json(bytes(result))
     else:
-        with content_view.understood(group):
+        with content_view.report_malformed(group):
             content_view.show_messages(this.out, result, save)
     return 0
 
 
-def _pairs(words: Iterable[str]) -> dict[str, str]:
-    """Return KEY=VALUE words as a mapping. Raises InvalidArguments."""
-    found: dict[str, str] = {}
-    for key, value in map(_pair, words):
-        if key in found:
+def _parse_pairs(words: Iterable[str]) -> dict[str, str]:
+    """Parse key=value arguments. Raises InvalidArguments."""
+    pairs: dict[str, str] = {}
+    for key, value in map(_parse_pair, words):
+        if key in pairs:
             raise InvalidArguments(f"`{key}` is given twice")
-        found[key] = value
-    return found
+        pairs[key] = value
+    return pairs
 
 
-def _pair(word: str) -> tuple[str, str]:
+def _parse_pair(word: str) -> tuple[str, str]:
     key, equals, text = word.partition("=")
     if not equals:
         raise InvalidArguments(f"`{key}` is not key=value")
-    return key, file_values.content(text, word) if file_values.is_file(text) else file_values.literal(text)
+    return key, file_values.read_file_value(text, word) if file_values.is_file_value(text) else file_values.unescape(
+        text
+    )
 
 
-async def _asked(this: Invocation, config: Config, method: str, params: dict[str, object], group: str) -> Raw:
-    async with client(config, this.out) as made:
-        with this.out.waiting(f"waiting for {params['uri']}"):
-            return await made.ask(method, params, group=group)
-
-
-async def _prompted(this: Invocation, config: Config, name: str, arguments: dict[str, str]) -> Raw:
+async def _get(this: Invocation, config: Config, name: str, arguments: dict[str, str]) -> Raw:
     group = config.groups[0].name
-    async with client(config, this.out) as made:
-        with this.out.waiting(f"waiting for `{name}` of {group}"):
-            own = await _own_name(made, group, name)
-            return await made.ask("prompts/get", {"name": own, "arguments": arguments}, group=group)
+    async with open_client(config, this.out) as client:
+        with this.out.progress(f"waiting for `{name}` of {group}"):
+            own = await _find_prompt(client, group, name)
+            return await client.ask("prompts/get", {"name": own, "arguments": arguments}, group=group)
 
 
-async def _own_name(made: Client, group: str, name: str) -> str:
-    """Return the prompt's name in the group; it may be written as clients see it. Raises NotFound and Disabled."""
-    if not made.proxy.groups[group].config.features.prompts:
+async def _find_prompt(client: Client, group: str, name: str) -> str:
+    """Return a prompt's name in its group; `name` may be the one that clients see. Raises NotFound and Disabled."""
+    if not client.proxy.groups[group].config.features.prompts:
         raise Disabled("prompts", group)
-    prompts = (await made.proxy.groups[group].catalog([ListKind.PROMPTS])).entries(ListKind.PROMPTS)
+    prompts = (await client.proxy.groups[group].catalog([ListKind.PROMPTS])).entries(ListKind.PROMPTS)
     for own in prompts:
         if name in (own, names.listed_name(group, own)):
             return own

@@ -1,4 +1,4 @@
-"""Descriptions from the servers themselves: each is started or reached once, as serving would."""
+"""Gets descriptions from the servers themselves by connecting to each of them once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import os
 import re
 
-from dynamic_mcp.cli.client import client
+from dynamic_mcp.cli.client import open_client
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.cli.runner import run
 from dynamic_mcp.config.resolved import Config
@@ -22,47 +22,48 @@ WITHIN_S = 60.0
 _MOST_TOOLS = 12
 
 
-def descriptions(out: Output, plan: Plan, *, may_start_projects: bool) -> dict[str, str]:
-    """Return what the new servers say of themselves, by the name that they were found under."""
-    asked = {item.found.name: item for item in plan.items if _is_asked(item)}
-    for name, item in list(asked.items()):
+def fetch_descriptions(out: Output, plan: Plan, *, may_start_projects: bool) -> dict[str, str]:
+    """Return how new servers describe themselves, by the name that they have in their tool."""
+    items = {item.found.name: item for item in plan.items if _lacks_description(item)}
+    for name, item in list(items.items()):
         if item.found.source.scope is not Scope.USER and not may_start_projects:
-            out.words(
-                f"`{name}` is not started: {item.found.source.file} is a project's; --trust allows it", "yellow"
+            out.say(
+                f"`{name}` is not started, because {item.found.source.file} belongs to a project; --trust allows it",
+                "yellow",
             )
-            del asked[name]
-    if not asked:
+            del items[name]
+    if not items:
         return {}
-    config = config_of({name: item.found.entry for name, item in asked.items()}, plan.output, os.environ)
-    with out.waiting(f"asking {counted(len(asked), 'server')} for a description"):
-        return run(_asked(config, out))
+    config = config_of({name: item.found.entry for name, item in items.items()}, plan.output, os.environ)
+    with out.progress(f"asking {counted(len(items), 'server')} for a description"):
+        return run(_fetch(config, out))
 
 
-def _is_asked(item: Item) -> bool:
+def _lacks_description(item: Item) -> bool:
     entry = item.found.entry
     return item.action is Action.NEW and not entry.get("description") and entry.get("enabled") is not False
 
 
-async def _asked(config: Config, out: Output) -> dict[str, str]:
-    async with client(config, out, learns_anew=True) as made:
-        texts = await asyncio.gather(*(_text(group, out) for group in made.proxy.groups))
-        return {group.name: text for group, text in zip(made.proxy.groups, texts, strict=True) if text}
+async def _fetch(config: Config, out: Output) -> dict[str, str]:
+    async with open_client(config, out, uses_cache=False) as client:
+        texts = await asyncio.gather(*(_describe(group, out) for group in client.proxy.groups))
+        return {group.name: text for group, text in zip(client.proxy.groups, texts, strict=True) if text}
 
 
-async def _text(group: Group, out: Output) -> str:
+async def _describe(group: Group, out: Output) -> str:
     try:
         async with asyncio.timeout(WITHIN_S):
-            return _of(await group.catalog())
+            return _summarize(await group.catalog())
     except TimeoutError:
         reason = f"no answer within {WITHIN_S:g} s"
     except DynamicMcpError as exc:
         reason = exc.message
-    out.words(f"`{group.name}` did not answer: {reason}", "yellow")
+    out.say(f"`{group.name}` did not answer: {reason}", "yellow")
     return ""
 
 
-def _of(catalog: Catalog) -> str:
-    """Make one line of a server's instructions, or of its tools."""
+def _summarize(catalog: Catalog) -> str:
+    """Return one line: the first sentence of a server's instructions, else the names of its tools."""
     sentence = re.split(r"(?<=[.!?])\s|\n", catalog.instructions.strip(), maxsplit=1)[0].strip("# ")
     if sentence:
         return sentence

@@ -6,7 +6,7 @@ import os
 import sys
 
 from dynamic_mcp import host
-from dynamic_mcp.cli.invocation import config_file
+from dynamic_mcp.cli.invocation import find_config
 from dynamic_mcp.config.read import read
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import ConfigError
@@ -27,7 +27,7 @@ def serve(argument: str | None, *, log_level: str | None = None, log_format: str
     level = level or _parse_level(os.environ.get("DYNAMIC_MCP_LOG"), "DYNAMIC_MCP_LOG")
     log = ServingLog(LogOptions(level, log_format))
     try:
-        file = config_file(argument)
+        file = find_config(argument)
         log.config = str(file.absolute())
         config = read(file, os.environ)
         log.configure(config.log)

@@ -1,4 +1,4 @@
-"""What a shell offers when Tab is pressed, from the config, the kept catalogs and a table. No server is started."""
+"""Shell completion, from the config, the cached catalogs and a table. No server is started."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 def complete_group(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Offer the groups, each with its description."""
+    """Complete a group, with its description."""
     config = _config(ctx)
     return _items(((group.name, group.description or "") for group in (config.groups if config else ())), incomplete)
 
 
-def complete_any(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Offer every server of the file, disabled ones too."""
+def complete_server(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete a server of the config, disabled ones included."""
     from dynamic_mcp.config.read import disabled
 
     config = _config(ctx)
@@ -31,13 +31,13 @@ def complete_any(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 
 
 def complete_tool(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Offer the known tools of the group that is named before."""
+    """Complete a cached tool of the group on the command line."""
     tools = (name for catalog in _catalogs(ctx) for name in catalog.tools)
     return _items(((name, "") for name in tools), incomplete)
 
 
 def complete_argument(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Offer `key=` for the arguments of the tool that is named before, and the values where there are only some."""
+    """Complete `key=` for the arguments of the tool on the command line, and the values of enumerations."""
     from dynamic_mcp.cli.tool_arguments import argument_keys
     from dynamic_mcp.mcp import wire
 
@@ -52,7 +52,7 @@ def complete_argument(ctx: click.Context, param: click.Parameter, incomplete: st
 
 
 def complete_prompt(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Offer the known prompts of the group that is named before."""
+    """Complete a cached prompt of the group on the command line."""
     from dynamic_mcp.groups.catalog import ListKind
 
     prompts = (name for catalog in _catalogs(ctx) for name in catalog.entries(ListKind.PROMPTS))
@@ -60,7 +60,7 @@ def complete_prompt(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 
 def complete_prompt_argument(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Offer `key=` for the arguments of the prompt that is named before."""
+    """Complete `key=` for the arguments of the prompt on the command line."""
     from dynamic_mcp.groups.catalog import ListKind
     from dynamic_mcp.mcp import wire
 
@@ -130,11 +130,11 @@ def _json(data: bytes) -> object:
 
 
 def _config(ctx: click.Context) -> Config | None:
-    from dynamic_mcp.cli.invocation import config_file
+    from dynamic_mcp.cli.invocation import find_config
     from dynamic_mcp.config.read import read
     from dynamic_mcp.errors import ConfigError
 
     try:
-        return read(config_file(ctx.params.get("config_file")), os.environ)
+        return read(find_config(ctx.params.get("config_file")), os.environ)
     except ConfigError:  # a prompt is no place for error messages
         return None

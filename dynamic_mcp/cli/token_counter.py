@@ -21,8 +21,8 @@ class Counter:
     tokens: Callable[[str], int]
 
 
-def counter() -> Counter:
-    """Return the best counter there is here."""
+def load_counter() -> Counter:
+    """Return the best counter that is installed."""
     loaded: list[Callable[[str], Sequence[int]]] = []
     thread = threading.Thread(target=_load, args=(loaded,), daemon=True)
     thread.start()
@@ -36,6 +36,6 @@ def counter() -> Counter:
 def _load(loaded: list[Callable[[str], Sequence[int]]]) -> None:
     try:
         encoding = importlib.import_module("tiktoken").get_encoding(_ENCODING)
-    except Exception:  # noqa: BLE001 - whatever is wrong with it, there is the estimate
+    except Exception:  # noqa: BLE001 - whatever is wrong with it, the estimate remains
         return
     loaded.append(encoding.encode_ordinary)

@@ -1,4 +1,4 @@
-"""Arguments as a person types them, `key=value`, with the types that a tool's schema asks for."""
+"""Parses `key=value` arguments into the types of a tool's schema."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ _DEEPEST = 3
 
 
 def parse_arguments(words: Sequence[str], schema: Schema) -> dict[str, object]:
-    """Return the arguments that these words mean. Raises InvalidArguments.
+    """Return the arguments that these words describe. Raises InvalidArguments.
 
-    A key that comes again adds to a list, `a.b=1` sets a member of an object, `key:=JSON` takes any JSON, and
+    A repeated key adds to a list, `a.b=1` sets a member of an object, `key:=JSON` takes any JSON, and
     `key=@FILE` and `key:=@FILE` take the value from a file.
     """
     found: dict[str, object] = {}
     for word in words:
-        key, is_json, text = _split(word)
-        word = word if len(word) <= _LONGEST_SHOWN else f"{word[:_LONGEST_SHOWN]}…"  # from here on for messages
-        path = _path(key, schema)
+        key, is_json, text = _split_word(word)
+        word = word if len(word) <= _LONGEST_SHOWN else f"{word[:_LONGEST_SHOWN]}…"  # from here on only in messages
+        path = _split_key(key, schema)
         inner, place = schema, found
         for name in path[:-1]:
-            inner = _property(name, inner, schema, word)
+            inner = _find_property(name, inner, schema, word)
             member = place.setdefault(name, {})
             if not isinstance(member, dict):
                 raise InvalidArguments(f"`{word}`: `{name}` already has a value")
             place = member
-        made = _property(path[-1], inner, schema, word)
-        value = _json(text, word) if is_json else _typed(text, made, schema, word)
-        _put(place, path[-1], value, word)
+        made = _find_property(path[-1], inner, schema, word)
+        value = _parse_json(text, word) if is_json else _parse_value(text, made, schema, word)
+        _assign(place, path[-1], value, word)
     return found
 
 
 @dataclass(frozen=True)
 class Key:
-    """A key that may be typed before `=`, and the only values that it takes, where there are only some."""
+    """A key that may be typed before `=`, and its allowed values if the schema lists them."""
 
     name: str
     values: tuple[str, ...]
@@ -55,7 +55,7 @@ class Key:
 
 
 def argument_keys(schema: Schema) -> list[Key]:
-    """Return the keys that a tool takes, members of objects as `a.b`."""
+    """Return the keys of a tool's arguments, members of objects as `a.b`."""
     return list(_keys("", schema, schema, _DEEPEST))
 
 
@@ -73,8 +73,8 @@ def _keys(prefix: str, schema: Schema, root: Schema, depth: int) -> Iterator[Key
         if "boolean" in types and not values:
             values = ["true", "false"]
         description = inner.get("description")
-        said = description if isinstance(description, str) else ""
-        yield Key(prefix + name, tuple(map(_text, values)), "array" in types, said)
+        text = description if isinstance(description, str) else ""
+        yield Key(prefix + name, tuple(map(_text, values)), "array" in types, text)
 
 
 def _choices(schema: Schema, root: Schema) -> list[object]:
@@ -86,21 +86,21 @@ def _text(choice: object) -> str:
     return choice if isinstance(choice, str) else json.dumps(choice)
 
 
-def _split(word: str) -> tuple[str, bool, str]:
+def _split_word(word: str) -> tuple[str, bool, str]:
     key, equals, text = word.partition("=")
     if not equals or not key.rstrip(":"):
-        raise InvalidArguments(f"`{word}` is not key=value", hint="quote a JSON object, so that it is one argument")
+        raise InvalidArguments(f"`{word}` is not key=value", hint="quote a JSON object to make it one argument")
     return key.removesuffix(":"), key.endswith(":"), text
 
 
-def _path(key: str, schema: Schema) -> list[str]:
-    """Cut `a.b` where `a` is known and `a.b` is not."""
+def _split_key(key: str, schema: Schema) -> list[str]:
+    """Split `a.b` if `a` is an argument and `a.b` is not."""
     names = _properties(schema, schema)
     head, dot, _ = key.partition(".")
     return key.split(".") if dot and key not in names and head in names else [key]
 
 
-def _property(name: str, schema: Schema, root: Schema, word: str) -> Schema:
+def _find_property(name: str, schema: Schema, root: Schema, word: str) -> Schema:
     names = _properties(schema, root)
     if name in names:
         made = names[name]
@@ -112,7 +112,7 @@ def _property(name: str, schema: Schema, root: Schema, word: str) -> Schema:
         raise InvalidArguments(
             f"`{word}`: the tool has no argument `{name}`", hint=f"{guess}its arguments are {listed}"
         )
-    extra = _resolved(schema, root).get("additionalProperties")
+    extra = _resolve(schema, root).get("additionalProperties")
     return extra if isinstance(extra, Mapping) else {}
 
 
@@ -129,17 +129,17 @@ def _is_open(schema: Schema, root: Schema) -> bool:
 
 
 def _variants(schema: Schema, root: Schema) -> Iterator[Schema]:
-    """Yield a schema and what it is made of, references followed."""
-    schema = _resolved(schema, root)
+    """Yield a schema and its alternatives and parts, with references resolved."""
+    schema = _resolve(schema, root)
     yield schema
     for name in ("anyOf", "oneOf", "allOf"):
         parts = schema.get(name)
         for part in parts if isinstance(parts, list) else ():
             if isinstance(part, Mapping):
-                yield _resolved(part, root)
+                yield _resolve(part, root)
 
 
-def _resolved(schema: Schema, root: Schema) -> Schema:
+def _resolve(schema: Schema, root: Schema) -> Schema:
     for _ in range(_MOST_REFERENCES):
         reference = schema.get("$ref")
         if not isinstance(reference, str) or not reference.startswith("#"):
@@ -152,7 +152,7 @@ def _resolved(schema: Schema, root: Schema) -> Schema:
 
 
 def _types(schema: Schema, root: Schema) -> list[str]:
-    """Return the types that a value may have, strictest first; none where everything goes."""
+    """Return the types that a value may have, strictest first; none if any type is allowed."""
     found: list[str] = []
     for each in _variants(schema, root):
         kind = each.get("type")
@@ -162,35 +162,35 @@ def _types(schema: Schema, root: Schema) -> list[str]:
     return sorted({kind for kind in found if kind in order}, key=order.index)
 
 
-def _typed(text: str, schema: Schema, root: Schema, word: str) -> object:
-    if not file_values.is_file(text):
-        return _value(file_values.literal(text), schema, root, word)
-    read = file_values.content(text, word)
+def _parse_value(text: str, schema: Schema, root: Schema, word: str) -> object:
+    if not file_values.is_file_value(text):
+        return _convert(file_values.unescape(text), schema, root, word)
+    read = file_values.read_file_value(text, word)
     types = _types(schema, root)
     if _choices(schema, root) or (types and "string" not in types):
-        return _value(read.strip(), schema, root, word)
-    return read  # to the last newline; JSON is asked for by `:=`
+        return _convert(read.strip(), schema, root, word)
+    return read  # with its last newline; `:=` would parse it as JSON
 
 
-def _value(text: str, schema: Schema, root: Schema, word: str) -> object:
+def _convert(text: str, schema: Schema, root: Schema, word: str) -> object:
     choices = _choices(schema, root)
     for choice in choices:
         if text == _text(choice):
             return choice
     types = _types(schema, root)
     if not types:
-        return text if choices else _guessed(text)
+        return text if choices else _guess(text)
     for kind in types:
-        matches, value = _as(kind, text, schema, root, word)
+        matches, value = _convert_to(kind, text, schema, root, word)
         if matches:
             return value
     got = text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
-    key = _split(word)[0]
-    raise InvalidArguments(f"`{key}` must be {_article(' or '.join(types))}; got `{got}`")
+    key = _split_word(word)[0]
+    raise InvalidArguments(f"`{key}` must be {_with_article(' or '.join(types))}; got `{got}`")
 
 
-def _as(kind: str, text: str, schema: Schema, root: Schema, word: str) -> tuple[bool, object]:
-    """Tell whether a text is a value of this type, and which."""
+def _convert_to(kind: str, text: str, schema: Schema, root: Schema, word: str) -> tuple[bool, object]:
+    """Return whether a text is a value of this type, and the value."""
     match kind:
         case "string":
             return True, text
@@ -199,46 +199,46 @@ def _as(kind: str, text: str, schema: Schema, root: Schema, word: str) -> tuple[
         case "boolean":
             return text.lower() in _WORDS, _WORDS.get(text.lower())
         case "array":
-            return True, _list(text, schema, root, word)
+            return True, _convert_list(text, schema, root, word)
         case "object":
-            found = _loaded(text)
+            found = _parse_json_or_none(text)
             return isinstance(found, dict), found
-    found = _loaded(text)
+    found = _parse_json_or_none(text)
     is_number = isinstance(found, int | float) and not isinstance(found, bool)
     # 1.0 is an integer to JSON Schema
     return is_number and (kind == "number" or isinstance(found, int) or found.is_integer()), found
 
 
-def _list(text: str, schema: Schema, root: Schema, word: str) -> list[object]:
-    if text.startswith("[") and isinstance(found := _loaded(text), list):
+def _convert_list(text: str, schema: Schema, root: Schema, word: str) -> list[object]:
+    if text.startswith("[") and isinstance(found := _parse_json_or_none(text), list):
         return found
     found_items = (each["items"] for each in _variants(schema, root) if isinstance(each.get("items"), Mapping))
     items: Schema = next(found_items, {})
-    return [_value(text, items, root, word)]
+    return [_convert(text, items, root, word)]
 
 
-def _guessed(text: str) -> object:
-    """Take what can be JSON as JSON, where nobody says what it is to be."""
-    found = _loaded(text)
+def _guess(text: str) -> object:
+    """Parse a text as JSON if it is JSON, when the schema does not say its type."""
+    found = _parse_json_or_none(text)
     return text if found is None and text != "null" else found
 
 
-def _loaded(text: str) -> Any:  # Any: JSON
+def _parse_json_or_none(text: str) -> Any:  # Any: JSON
     try:
         return strict_json.loads(text)
     except ValueError:
         return None
 
 
-def _json(text: str, word: str) -> object:
-    source = file_values.content(text, word) if file_values.is_file(text) else text
+def _parse_json(text: str, word: str) -> object:
+    source = file_values.read_file_value(text, word) if file_values.is_file_value(text) else text
     try:
         return strict_json.loads(source)
     except ValueError as exc:
         raise InvalidArguments(f"`{word}`: not JSON: {exc}") from exc
 
 
-def _put(place: dict[str, object], name: str, value: object, word: str) -> None:
+def _assign(place: dict[str, object], name: str, value: object, word: str) -> None:
     before = place.get(name)
     if name not in place:
         place[name] = value
@@ -250,5 +250,5 @@ def _put(place: dict[str, object], name: str, value: object, word: str) -> None:
         raise InvalidArguments(f"`{word}`: `{name}` is given twice")
 
 
-def _article(noun: str) -> str:
+def _with_article(noun: str) -> str:
     return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"

@@ -1,4 +1,4 @@
-"""One call of one tool: its arguments from the command line, its result for whoever looks."""
+"""Calls one tool: builds its arguments from the command line and prints its result."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from dynamic_mcp.cli import content_view, strict_json
-from dynamic_mcp.cli.client import Client, client, with_timeout
+from dynamic_mcp.cli.client import Client, open_client, with_timeout
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.runner import run
 from dynamic_mcp.cli.tool_arguments import parse_arguments
@@ -27,8 +27,8 @@ _ERROR_CODE = UpstreamError.exit_code
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What the command line asks for."""
+class CallOptions:
+    """What the command line says about the call."""
 
     group: str
     tool: str
@@ -38,119 +38,119 @@ class Wanted:
     save: str | None
 
 
-def call(this: Invocation, wanted: Wanted) -> int:
-    """Call a tool and print its result; returns the exit code. Raises InvalidArguments before anything runs."""
-    if wanted.select is not None:
-        _check_path(wanted.select)
-    config = with_timeout(_unabridged(this.config_of(wanted.group)), wanted.timeout, "tools_s")
-    return run(_called(this, config, wanted))
+def call_tool(this: Invocation, options: CallOptions) -> int:
+    """Call a tool and print its result; return the exit code. Raises InvalidArguments before anything runs."""
+    if options.select is not None:
+        _check_jsonpath(options.select)
+    config = with_timeout(_without_limits(this.read_config(options.group)), options.timeout, "tools_s")
+    return run(_call(this, config, options))
 
 
-async def _called(this: Invocation, config: Config, wanted: Wanted) -> int:
-    async with client(config, this.out) as made:
-        with this.out.waiting(f"waiting for `{wanted.tool}` of {wanted.group}"):
+async def _call(this: Invocation, config: Config, options: CallOptions) -> int:
+    async with open_client(config, this.out) as client:
+        with this.out.progress(f"waiting for `{options.tool}` of {options.group}"):
             if this.verbose:
-                await made.ask("logging/setLevel", {"level": "debug"})
-            result = await made.ask("tools/call", await _params(made, wanted), group=wanted.group)
-        with content_view.understood(wanted.group):
-            return _shown(this, result, wanted)
+                await client.ask("logging/setLevel", {"level": "debug"})
+            result = await client.ask("tools/call", await _build_params(client, options), group=options.group)
+        with content_view.report_malformed(options.group):
+            return _show(this, result, options)
 
 
-async def _params(made: Client, wanted: Wanted) -> dict[str, object]:
-    arguments = {"group": wanted.group, "name": wanted.tool, "args": await _args(made, wanted)}
+async def _build_params(client: Client, options: CallOptions) -> dict[str, object]:
+    arguments = {"group": options.group, "name": options.tool, "args": await _build_arguments(client, options)}
     return {"name": meta_tools.CALL, "arguments": arguments, "_meta": {"progressToken": 1}}
 
 
-async def _args(made: Client, wanted: Wanted) -> object:
-    """Return the arguments: JSON as it is, or typed by the tool's schema. Raises InvalidArguments."""
-    tools = await _tools(made, wanted)
-    match wanted.arguments:
+async def _build_arguments(client: Client, options: CallOptions) -> object:
+    """Return the arguments: JSON unchanged, or key=value typed by the tool's schema. Raises InvalidArguments."""
+    tools = await _find_tools(client, options)
+    match options.arguments:
         case ():
             return {}
         case ("-",):
-            return _json_object(_stdin(), "stdin")
+            return _parse_object(_read_stdin(), "stdin")
         case (text,) if text.lstrip().startswith("{"):
-            return _json_object(text.encode("utf-8", "surrogateescape"), "the argument")
-    schema = wire.value(wire.members(tools[wanted.tool]).get("inputSchema", wire.EMPTY_OBJECT))
-    return Raw(strict_json.dumps(parse_arguments(wanted.arguments, schema if isinstance(schema, dict) else {})))
+            return _parse_object(text.encode("utf-8", "surrogateescape"), "the argument")
+    schema = wire.value(wire.members(tools[options.tool]).get("inputSchema", wire.EMPTY_OBJECT))
+    return Raw(strict_json.dumps(parse_arguments(options.arguments, schema if isinstance(schema, dict) else {})))
 
 
-def _stdin() -> bytes:
+def _read_stdin() -> bytes:
     data = sys.stdin.buffer.read(LARGEST_BYTES + 1)
     if len(data) > LARGEST_BYTES:
         raise InvalidArguments(f"stdin is larger than {LARGEST_BYTES >> 20} MiB")
     return data
 
 
-async def _tools(made: Client, wanted: Wanted) -> Mapping[str, Raw]:
-    """Return the group's tools, the wanted one among them. Raises NotFound and UpstreamError."""
-    group = made.proxy.groups[wanted.group]
+async def _find_tools(client: Client, options: CallOptions) -> Mapping[str, Raw]:
+    """Return the group's tools, of which the called one is one. Raises NotFound and UpstreamError."""
+    group = client.proxy.groups[options.group]
     tools = (await group.catalog()).tools
-    if wanted.tool not in tools:
+    if options.tool not in tools:
         tools = (await group.reread()).tools
-    if wanted.tool not in tools:
+    if options.tool not in tools:
         hint = f"`{command('tools', group.name)}` lists them"
-        raise NotFound(f"tool of group `{group.name}`", wanted.tool, closest(wanted.tool, list(tools)), hint=hint)
+        raise NotFound(f"tool of group `{group.name}`", options.tool, closest(options.tool, list(tools)), hint=hint)
     return tools
 
 
-def _json_object(data: bytes, where: str) -> Raw:
-    """Return the bytes as they are, so that numbers keep their digits. Raises InvalidArguments."""
+def _parse_object(data: bytes, where: str) -> Raw:
+    """Return the bytes unchanged, so that numbers keep their digits. Raises InvalidArguments."""
     try:
         found = strict_json.loads(data)
     except ValueError as exc:
-        raise InvalidArguments(f"{where} is not JSON: {exc}", hint='quote it, as \'{"key": "value"}\'') from exc
+        raise InvalidArguments(f"{where} is not JSON: {exc}", hint='quote it: \'{"key": "value"}\'') from exc
     if not isinstance(found, dict):
         raise InvalidArguments(f"{where} is not a JSON object", hint='write {"key": "value"}, or key=value')
     return Raw(data.strip())
 
 
-def _unabridged(config: Config) -> Config:
-    """Show results whole, and call by the one verb that fits every tool: nobody's context is to be spared here."""
+def _without_limits(config: Config) -> Config:
+    """Return a config without a limit on results and with one tool for all calls: no context needs saving here."""
     groups = (replace(group, answers=replace(group.answers, limit=NO_LIMIT)) for group in config.groups)
     return replace(config, groups=tuple(groups), split_calls=False)
 
 
-def _shown(this: Invocation, result: Raw, wanted: Wanted) -> int:
+def _show(this: Invocation, result: Raw, options: CallOptions) -> int:
     is_error = bytes(wire.member(result, "isError")) == b"true"
-    if wanted.select is not None and not is_error:
-        return _show_selected(this, result, wanted)
-    if this.out.asked_for_json:
-        this.out.json(bytes(result))
+    if options.select is not None and not is_error:
+        return _show_selected(this, result, options)
+    if this.out.is_json_requested:
+        this.out.print_json(bytes(result))
     elif is_error:
-        this.out.error("\n".join(content_view.texts(result)) or "the tool reported an error without a message")
+        this.out.print_error("\n".join(content_view.texts(result)) or "the tool reported an error without a message")
     else:
-        content_view.show_result(this.out, result, wanted.save)
+        content_view.show_result(this.out, result, options.save)
     return _ERROR_CODE if is_error else 0
 
 
-def _check_path(path: str) -> None:
+def _check_jsonpath(path: str) -> None:
     from dynamic_mcp.tools import selection
 
     try:
         selection.is_definite(path)
     except selection.BadPath as exc:
         raise InvalidArguments(
-            f"--select `{path[:100]}` is not a JSONPath: {exc}", hint="as `$.items[*].id`"
+            f"--select `{path[:100]}` is not a JSONPath: {exc}", hint="write it like `$.items[*].id`"
         ) from exc
 
 
-def _show_selected(this: Invocation, result: Raw, wanted: Wanted) -> int:
-    """Print what `--select` matches as JSON; where it matches nothing, save the whole, because the tool ran."""
+def _show_selected(this: Invocation, result: Raw, options: CallOptions) -> int:
+    """Print what `--select` matches as JSON; if it matches nothing, save the whole result, because the tool ran."""
     from dynamic_mcp.tools import results, selection
 
-    assert wanted.select is not None
+    assert options.select is not None
     structured = wire.members(result).get("structuredContent")
     try:
         data = results.data_of(structured, filter(None, content_view.texts(result)))
-        this.out.json(selection.written(selection.value(wanted.select, data)).encode())
+        this.out.print_json(selection.written(selection.value(options.select, data)).encode())
         return 0
     except selection.BadPath as exc:
-        why = f"`{wanted.select}` cannot be applied to its result: {exc}"
+        why = f"`{options.select}` cannot be applied to its result: {exc}"
     except LookupError:
-        why = f"nothing matches `{wanted.select}` in {selection.shape(data)}"
+        why = f"nothing matches `{options.select}` in {selection.shape(data)}"
     except ValueError:
         why = "its result is not JSON"
-    saved = content_view.saved(bytes(result), ".json", wanted.save)
-    this.out.error(f"the tool ran, but {why}\nhint: the whole result is saved as {saved}")
+    file = content_view.save_file(bytes(result), ".json", options.save)
+    this.out.print_error(f"the tool ran, but {why}\nhint: the whole result is saved as {file}")
     return DynamicMcpError.exit_code

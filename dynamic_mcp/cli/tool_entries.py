@@ -1,11 +1,11 @@
-"""Where the AI tools of this machine start dynamic-mcp, and what they withhold from it."""
+"""The entries that start dynamic-mcp in the AI tools of this machine, and the variables these tools withhold."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from dynamic_mcp.cli.import_flow import machine_of
+from dynamic_mcp.cli.machine import local_machine
 from dynamic_mcp.config.clients import CLIENTS, Client
 from dynamic_mcp.config.needs import needs
 from dynamic_mcp.config.read import find
@@ -17,34 +17,34 @@ from dynamic_mcp.importer.read import tool_named
 from dynamic_mcp.system import paths
 
 
-def withheld(config: Path, environment: Mapping[str, str]) -> list[Finding]:
-    """Return a finding for each entry that starts this config in a tool that does not pass on what it needs."""
+def check_variables(config: Path, environment: Mapping[str, str]) -> list[Finding]:
+    """Return a finding for each tool that starts this config without passing on the variables that it needs."""
     names = needs(config, environment).names
     if not names:
         return []
-    machine = machine_of(None)
+    machine = local_machine(None)
     return [
         _finding(client, scope, file, missing, config, environment)
         for client, scope, file, entry in _entries(machine)
-        if _starts(entry, config) and (missing := client.withheld(names, entry))
+        if _is_for(entry, config) and (missing := client.withheld(names, entry))
     ]
 
 
 def _entries(machine: Machine) -> Iterator[tuple[Client, Scope, Path, Mapping[str, object]]]:
-    """Yield our entries in the tools that withhold variables; a file that cannot be read has none."""
+    """Yield our entries in the tools that withhold variables; a file that cannot be read counts as empty."""
     for client in CLIENTS:
         adapter = tool_named(client.tool)
-        for there in targets(adapter, tuple(Scope), machine):
+        for target in targets(adapter, tuple(Scope), machine):
             try:
-                entry = entry_in(adapter, there, machine)
+                entry = entry_in(adapter, target, machine)
             except DynamicMcpError:
                 continue
             if entry is not None:
-                yield client, there.place.scope, there.file, entry
+                yield client, target.place.scope, target.file, entry
 
 
-def _starts(entry: Mapping[str, object], config: Path) -> bool:
-    """Tell whether an entry names this config among its arguments."""
+def _is_for(entry: Mapping[str, object], config: Path) -> bool:
+    """Tell whether this config is among the arguments of an entry."""
     words = [word for value in entry.values() for word in (value if isinstance(value, list) else [value])]
     return str(config.absolute()) in words
 
@@ -52,21 +52,21 @@ def _starts(entry: Mapping[str, object], config: Path) -> bool:
 def _finding(
     client: Client, scope: Scope, file: Path, names: list[str], config: Path, environment: Mapping[str, str]
 ) -> Finding:
-    shown = ", ".join(f"`{name}`" for name in names)
+    variables = ", ".join(f"`{name}`" for name in names)
     verb = "may not" if client.judges else "does not"
-    what = f"{client.title} {verb} pass {shown} to dynamic-mcp: it {client.habit}"
+    what = f"{client.title} {verb} pass {variables} to dynamic-mcp: it {client.habit}"
     if not client.can_be_asked:
         return Finding(Level.WARNING, str(file), what, "put them into a file that `settings.variables_file` names")
     command = f"dynamic-mcp install {client.tool}"
     if scope is not Scope.USER:
         command += f" --scope {scope.value}"
-    if not _is_found(config, environment):
+    if not _is_default(config, environment):
         command += f" -c {config.absolute()}"
     return Finding(Level.WARNING, str(file), what, f"run `{command}`")
 
 
-def _is_found(config: Path, environment: Mapping[str, str]) -> bool:
-    """Tell whether the config is the one that is used where none is named."""
+def _is_default(config: Path, environment: Mapping[str, str]) -> bool:
+    """Tell whether this config is the one that is used by default."""
     try:
         return find(None, environment, cwd=Path.cwd(), user_dir=paths.config_dir()).absolute() == config.absolute()
     except ConfigError:

@@ -77,7 +77,7 @@ def at_terminal(
 QUESTIONS = (
     "Set up dynamic-mcp for",
     "Leave out the server that does not start (broken)?",
-    "Take the imported",
+    "Remove the imported",
     "Go ahead?",
 )
 
@@ -129,8 +129,8 @@ def test_what_a_tool_can_switch_off_is_not_said_to_be_taken_out(desk: Desk, home
 
     said = run(desk, home, "init", "--yes").err
 
-    assert ".gemini/settings.json), and switch third off\n" in said
-    assert ".cursor/mcp.json), and take full out\n" in said
+    assert ".gemini/settings.json), and disable third\n" in said
+    assert ".cursor/mcp.json), and remove full\n" in said
 
 
 def test_a_broken_server_of_a_tool_that_passes_on_its_whole_environment_is_left_out(
@@ -187,7 +187,7 @@ def test_a_server_that_has_come_back_into_a_tool_is_taken_out_again(desk: Desk, 
 
     done = run(desk, home, "init", "--yes")
 
-    assert f"take other out of Claude Code ({file})" in done.err
+    assert f"remove other from Claude Code ({file})" in done.err
     assert set(servers_of(file)) == {"dynamic-mcp"}
 
 
@@ -198,7 +198,7 @@ def test_who_keeps_the_servers_in_the_tools_is_told_what_that_means(desk: Desk, 
     shown, code = at_terminal(desk, home, *entered(("\r", "\r", "n", "\r")))
 
     assert code == 0
-    assert "every tool twice, and run every server twice" in shown
+    assert "every tool twice and run every server twice" in shown
     assert set(servers_of(home / ".cursor" / "mcp.json")) == {"full", "broken", "dynamic-mcp"}
 
 
@@ -297,7 +297,7 @@ def test_where_no_ai_tool_has_a_server_yes_says_how_to_go_on(desk: Desk, home: P
 
     assert done.code == 0
     assert "These AI tools have no servers yet" in done.err
-    assert "`dynamic-mcp add` makes one" in done.err
+    assert "`dynamic-mcp add` creates one" in done.err
     assert not config.exists()
     assert json.loads((home / ".claude.json").read_text()) == {"theme": "dark"}
 
@@ -308,5 +308,5 @@ def test_where_no_ai_tool_is_found_yes_says_how_to_go_on(desk: Desk, config: Pat
     done = run(desk, desk.folder, "init", "--yes")
 
     assert done.code == 0
-    assert "`dynamic-mcp add` makes one" in done.err
+    assert "`dynamic-mcp add` creates one" in done.err
     assert not config.exists()

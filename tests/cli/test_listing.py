@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from dynamic_mcp.cli.progress import Waiting
+from dynamic_mcp.cli.progress import Progress
 from tests.cli.commands import Desk, plain
 from tests.program import full, odd, running
 
@@ -166,13 +166,13 @@ def test_an_argument_of_a_prompt_may_come_from_a_file(desk: Desk) -> None:
 
 def test_a_terminal_shows_which_servers_are_still_waited_for_and_how_long() -> None:
     now = 0.0
-    waiting = Waiting("asking", ["a", "b", "c", "d", "e"], now=lambda: now)
-    assert str(waiting) == "asking a, b, c and 2 more"
-    waiting.done("b")
+    progress = Progress("asking", ["a", "b", "c", "d", "e"], now=lambda: now)
+    assert str(progress) == "asking a, b, c and 2 more"
+    progress.complete("b")
     now = 3.2
-    assert str(waiting) == "asking a, c, d and 1 more (3 s)"
-    waiting.note = "progress 1/2"
-    assert str(waiting) == "asking a, c, d and 1 more (3 s): progress 1/2"
+    assert str(progress) == "asking a, c, d and 1 more (3 s)"
+    progress.note = "progress 1/2"
+    assert str(progress) == "asking a, c, d and 1 more (3 s): progress 1/2"
     for name in ("a", "c", "d", "e"):
-        waiting.done(name)
-    assert str(waiting).startswith("finishing (3 s)")
+        progress.complete(name)
+    assert str(progress).startswith("finishing (3 s)")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.cli.proxy_status import Memory, Process, memory
+from dynamic_mcp.cli.process_table import Memory, Process, measure_memory
 from tests.cli.commands import Desk, Done, plain
 from tests.program import full, odd, running
 
@@ -80,8 +80,8 @@ def test_without_a_proxy_status_says_so(desk: Desk) -> None:
 
 def test_memory_is_that_of_a_process_and_of_its_whole_family() -> None:
     table = {1: Process(0, 5), 2: Process(1, 10), 3: Process(2, 20), 4: Process(3, 40), 9: Process(1, 80)}
-    assert memory(2, table) == Memory(proxy=10, servers=60)
-    assert memory(7, table) is None
+    assert measure_memory(2, table) == Memory(proxy=10, servers=60)
+    assert measure_memory(7, table) is None
 
 
 async def test_logs_show_what_a_proxy_said_and_what_its_servers_said_on_stderr(desk: Desk, state: Path) -> None:
@@ -111,7 +111,7 @@ def test_logs_since_leaves_out_what_is_older(desk: Desk, state: Path) -> None:
     assert "long ago" in desk.run("logs").out
     done = desk.run("logs", "--since", "1h")
     assert (done.code, done.out) == (0, "")
-    assert "has nothing yet" in done.err
+    assert "has no records yet" in done.err
 
 
 async def test_logs_follow_across_a_rotation(desk: Desk, state: Path) -> None:

@@ -136,7 +136,7 @@ def test_a_file_that_cannot_be_read_is_named_with_the_way_to_write_an_at_sign(tm
     made = schema(a={"type": "string"})
     with pytest.raises(InvalidArguments, match="no such file or directory") as missing:
         parse_arguments(["a=@nowhere"], made)
-    assert missing.value.hint == r"a text that begins with `@` is written `\@nowhere`"
+    assert missing.value.hint == r"write a text that begins with `@` as `\@nowhere`"
     with pytest.raises(InvalidArguments, match="the file is not UTF-8 text"):
         parse_arguments([f"a=@{tmp_path}/binary"], made)
 

@@ -116,7 +116,7 @@ def test_all_asks_once_and_a_no_writes_nothing(home: Path) -> None:
     with terminal(home, "import", "--all") as shell:
         shell.shows("Import from these 2 files?")
         shell.types(b"n")
-        shell.shows("nothing is written")
+        shell.shows("nothing was written")
         assert shell.ends() == 0
     assert not (home / "dynamic-mcp.json").exists()
 

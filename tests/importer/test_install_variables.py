@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.cli.import_flow import machine_of
+from dynamic_mcp.cli.machine import local_machine
 from dynamic_mcp.importer.documents import document
 from dynamic_mcp.importer.found import Scope
 from dynamic_mcp.importer.install import target
@@ -30,7 +30,7 @@ def config(world: World, **servers: Json) -> None:
 
 
 def entry(tool: str) -> Json:
-    file = target(tool_named(tool), Scope.USER, machine_of(None)).file
+    file = target(tool_named(tool), Scope.USER, local_machine(None)).file
     made: Json = document(file, file.read_bytes()).get(())
     for key in ("mcpServers", "mcp_servers", "mcp"):
         if key in made:
@@ -66,7 +66,7 @@ def test_installing_again_adds_what_the_config_needs_by_now_and_undo_takes_just_
 ) -> None:
     config(world, ev=EV)
     world.run("install", tool)
-    file = target(tool_named(tool), Scope.USER, machine_of(None)).file
+    file = target(tool_named(tool), Scope.USER, local_machine(None)).file
     first = file.read_bytes()
     config(world, ev=EV, remote=REMOTE)
     ran = world.run("install", tool)
@@ -139,7 +139,7 @@ def test_the_two_tools_stay_in_the_models_sight_unless_a_user_says_otherwise(
     config(world, plain=PLAIN)
     world.run("install", tool)
     assert entry(tool)[field] is True
-    file = target(tool_named(tool), Scope.USER, machine_of(None)).file
+    file = target(tool_named(tool), Scope.USER, local_machine(None)).file
     file.write_bytes(file.read_bytes().replace(b"true", b"false"))
     before = file.read_bytes()
     assert "already has it" in world.run("install", tool).err

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dynamic_mcp.cli.options import common
+from dynamic_mcp.cli.options import common_options
 
 if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.option("--cwd", metavar="DIR", help="The directory to start the command in, relative to the config.")
 @click.option("--description", metavar="TEXT", help="One line that tells a model what the server is for.")
 @click.option("--replace", is_flag=True, help="Replace an existing server of this name.")
-@common
+@common_options
 def command(
     this: Invocation,
     name: str,
@@ -45,7 +45,7 @@ def command(
     dynamic-mcp add time -- uvx mcp-server-time --local-timezone Europe/Oslo
     dynamic-mcp add github --url https://api.githubcopilot.com/mcp/ --header 'Authorization=Bearer ${GITHUB_TOKEN}'
     """
-    from dynamic_mcp.cli.config_editor import add, pairs
+    from dynamic_mcp.cli.config_editor import add_server, parse_pairs
 
     if bool(program) == bool(url):
         raise click.UsageError("give either a command after `--`, or --url")
@@ -57,9 +57,9 @@ def command(
         "command": program[0] if program else None,
         "args": list(program[1:]),
         "url": url,
-        "env": pairs("--env", variables),
-        "headers": pairs("--header", headers),
+        "env": parse_pairs("--env", variables),
+        "headers": parse_pairs("--header", headers),
         "cwd": cwd,
     }
     entry = {field: value for field, value in fields.items() if value or (field == "command" and program)}
-    return add(this, name, entry, may_replace=replace)
+    return add_server(this, name, entry, may_replace=replace)

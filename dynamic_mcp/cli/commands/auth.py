@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dynamic_mcp.cli.options import common
+from dynamic_mcp.cli.options import common_options
 
 if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
@@ -25,7 +25,7 @@ def command() -> None:
 @_name
 @click.option("--no-browser", is_flag=True, help="Only print the link.")
 @click.option("--token", "ask_token", is_flag=True, help="Read a token that you created from stdin.")
-@common
+@common_options
 def login(this: Invocation, *, name: str | None, no_browser: bool, ask_token: bool) -> None:
     """Log in to a group in a browser, here or on another machine."""
     from dynamic_mcp.cli.login import log_in
@@ -35,7 +35,7 @@ def login(this: Invocation, *, name: str | None, no_browser: bool, ask_token: bo
 
 @command.command("logout")
 @_name
-@common
+@common_options
 def logout(this: Invocation, *, name: str | None) -> None:
     """Revoke and delete the tokens of a group."""
     from dynamic_mcp.cli.login import log_out
@@ -45,7 +45,7 @@ def logout(this: Invocation, *, name: str | None) -> None:
 
 @command.command("status")
 @_name
-@common
+@common_options
 def status(this: Invocation, *, name: str | None) -> int:
     """Show which groups are logged in.
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dynamic_mcp.cli.options import common, save_option, timeout_option
+from dynamic_mcp.cli.options import common_options, save_option, timeout_option
 from dynamic_mcp.cli.suggestions import complete_argument, complete_group, complete_tool
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.option("--select", metavar="JSONPATH", help="Print only this part of the result, e.g. `$.items[*].name`.")
 @timeout_option
 @save_option
-@common
+@common_options
 def command(
     this: Invocation,
     group: str,
@@ -49,6 +49,6 @@ def command(
     dynamic-mcp call time get_current_time timezone=Europe/Oslo
     dynamic-mcp call github create_issue '{"title": "It broke", "labels": ["bug"]}'
     """
-    from dynamic_mcp.cli.tool_call import Wanted, call
+    from dynamic_mcp.cli.tool_call import CallOptions, call_tool
 
-    return call(this, Wanted(group, tool, arguments, select=select, timeout=timeout, save=save))
+    return call_tool(this, CallOptions(group, tool, arguments, select=select, timeout=timeout, save=save))

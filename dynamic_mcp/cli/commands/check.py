@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dynamic_mcp.cli.options import common, one_config
+from dynamic_mcp.cli.options import common_options, with_config_argument
 
 if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Check the config without connecting to anything.")
 @click.argument("config", required=False, type=click.Path())
-@common
+@common_options
 def command(this: Invocation, config: str | None) -> int:
     """Check the config without connecting to anything.
 
@@ -22,6 +22,6 @@ def command(this: Invocation, config: str | None) -> int:
     installed. Secrets in plain text, and a file that others can change, are warnings. Exits with 2 on errors, with 0
     if there are only warnings.
     """
-    from dynamic_mcp.cli.diagnosis import check
+    from dynamic_mcp.cli.diagnosis import check_config
 
-    return check(one_config(this, config))
+    return check_config(with_config_argument(this, config))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dynamic_mcp.cli.options import common
+from dynamic_mcp.cli.options import common_options
 from dynamic_mcp.cli.suggestions import complete_group
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Check the config, connect to every server, report problems.")
 @click.argument("group", required=False, shell_complete=complete_group)
-@common
+@common_options
 def command(this: Invocation, group: str | None) -> int:
     """Check the config, connect to every group (or only to GROUP), and report what is wrong and how to fix it.
 
@@ -23,6 +23,6 @@ def command(this: Invocation, group: str | None) -> int:
     tool definitions, non-MCP output on stdout, the last lines of stderr, and whether a login is needed. The exit
     code is that of the first error.
     """
-    from dynamic_mcp.cli.diagnosis import doctor
+    from dynamic_mcp.cli.diagnosis import diagnose
 
-    return doctor(this, group)
+    return diagnose(this, group)

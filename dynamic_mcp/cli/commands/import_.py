@@ -82,12 +82,14 @@ def command(**given: Any) -> int:  # Any: click's values, each of its option's k
     dynamic-mcp import claude codex --scope all
     dynamic-mcp import --all --yes
     """
-    from dynamic_mcp.cli.import_flow import Options, run
-    from dynamic_mcp.cli.invocation import invocation
+    from dynamic_mcp.cli.import_flow import ImportOptions, import_servers
+    from dynamic_mcp.cli.invocation import start_invocation
 
-    this = invocation(None, quiet=given.pop("quiet"), verbose=given.pop("verbose"), as_json=given.pop("as_json"))
+    this = start_invocation(
+        None, quiet=given.pop("quiet"), verbose=given.pop("verbose"), as_json=given.pop("as_json")
+    )
     if given["is_global"] and given["scope"] not in (None, "user"):
         raise click.UsageError("--global means `--scope user`, but --scope is something else")
     if given["is_all"] and given["tools"]:
         raise click.UsageError("name tools, or give --all")
-    return run(this, Options(**given))
+    return import_servers(this, ImportOptions(**given))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dynamic_mcp.cli.options import common
+from dynamic_mcp.cli.options import common_options
 
 if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Set up dynamic-mcp for your AI tools.")
 @click.option("-y", "--yes", is_flag=True, help="Ask nothing and take the default answers.")
-@common
+@common_options
 def command(this: Invocation, *, yes: bool) -> int:
     """Set up dynamic-mcp for the AI tools on this machine.
 
@@ -22,6 +22,6 @@ def command(this: Invocation, *, yes: bool) -> int:
     agree: the servers move into one config, and each tool gets one entry in their place. Enter accepts the default
     answer to each question. `dynamic-mcp undo` reverts it.
     """
-    from dynamic_mcp.cli.wizard import begin
+    from dynamic_mcp.cli.wizard import set_up
 
-    return begin(this, yes=yes)
+    return set_up(this, yes=yes)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dynamic_mcp.cli.options import common
+from dynamic_mcp.cli.options import common_options
 from dynamic_mcp.cli.suggestions import complete_ai_tool
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     "--replace", is_flag=True, help="Disable or remove the imported servers in TOOL, so that they run only once."
 )
 @click.option("--dry-run", is_flag=True, help="Show the difference and write nothing.")
-@common
+@common_options
 def command(this: Invocation, tool: str, *, scope: str, project: str | None, replace: bool, dry_run: bool) -> int:
     """Add one entry to TOOL's settings that starts dynamic-mcp with the config.
 

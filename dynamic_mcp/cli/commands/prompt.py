@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dynamic_mcp.cli.options import common, save_option, timeout_option
+from dynamic_mcp.cli.options import common_options, save_option, timeout_option
 from dynamic_mcp.cli.suggestions import complete_group, complete_prompt, complete_prompt_argument
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.argument("arguments", nargs=-1, metavar="[key=value …]", shell_complete=complete_prompt_argument)
 @timeout_option
 @save_option
-@common
+@common_options
 def command(
     this: Invocation, group: str, name: str, arguments: tuple[str, ...], *, timeout: str | None, save: str | None
 ) -> int:
@@ -27,6 +27,6 @@ def command(
 
     `key=@FILE` takes the value from a file; a value that begins with `@` is written `key=\@value`.
     """
-    from dynamic_mcp.cli.prompt_reader import prompt
+    from dynamic_mcp.cli.prompt_reader import get_prompt
 
-    return prompt(this, group, name, arguments, timeout=timeout, save=save)
+    return get_prompt(this, group, name, arguments, timeout=timeout, save=save)

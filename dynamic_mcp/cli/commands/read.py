@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dynamic_mcp.cli.options import common, save_option, timeout_option
+from dynamic_mcp.cli.options import common_options, save_option, timeout_option
 from dynamic_mcp.cli.suggestions import complete_group
 
 if TYPE_CHECKING:
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 @click.option("--group", metavar="GROUP", shell_complete=complete_group, help="Ask only this group.")
 @timeout_option
 @save_option
-@common
+@common_options
 def command(this: Invocation, uri: str, *, group: str | None, timeout: str | None, save: str | None) -> int:
     """Read the resource at URI and print it. The URI decides which group is asked.
 
     Text is printed as text; anything else is saved to a file. --json prints the whole result.
     """
-    from dynamic_mcp.cli.prompt_reader import read
+    from dynamic_mcp.cli.resource_reader import read_resource
 
-    return read(this, uri, group, timeout=timeout, save=save)
+    return read_resource(this, uri, group, timeout=timeout, save=save)

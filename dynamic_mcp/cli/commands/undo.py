@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dynamic_mcp.cli.options import without_config
+from dynamic_mcp.cli.options import output_options
 
 if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 @click.option("--list", "is_list", is_flag=True, help="List the changes, latest first.")
 @click.option("-y", "--yes", is_flag=True, help="Undo the latest change without asking.")
 @click.option("--dry-run", is_flag=True, help="Show what would be undone, and change nothing.")
-@without_config
+@output_options
 def command(this: Invocation, ids: tuple[str, ...], *, is_list: bool, yes: bool, dry_run: bool) -> int:
     """Undo the changes with these IDs, in this order. Without an ID, ask, then undo the latest.
 
     A file that has not changed since gets its old bytes back. In one that has changed, only our edits are undone.
     """
-    from dynamic_mcp.cli.installer import show_deeds, undo
+    from dynamic_mcp.cli.change_history import show_changes, undo
 
-    return show_deeds(this) if is_list else undo(this, ids, yes=yes, dry_run=dry_run)
+    return show_changes(this) if is_list else undo(this, ids, yes=yes, dry_run=dry_run)

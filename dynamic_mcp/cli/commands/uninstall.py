@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dynamic_mcp.cli.options import without_config
+from dynamic_mcp.cli.options import output_options
 from dynamic_mcp.cli.suggestions import complete_ai_tool
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.option("--scope", type=click.Choice(["user", "project", "local"]), default="user", show_default=True)
 @click.option("--project", metavar="DIR", type=click.Path(file_okay=False), help="The project. Default: here.")
 @click.option("--dry-run", is_flag=True, help="Show what would be removed, and change nothing.")
-@without_config
+@output_options
 def command(this: Invocation, tool: str, *, scope: str, project: str | None, dry_run: bool) -> int:
     """Undo `install TOOL`; without a record of it, just remove the dynamic-mcp entry.
 
