@@ -70,8 +70,8 @@ class _CommandGroup(click.Group):
 def commands() -> None:
     """One MCP server in front of many: a model sees two small tools and finds the rest on demand.
 
-    With a CONFIG, or without any argument, it serves: put `dynamic-mcp /path/dynamic-mcp.json` into your
-    AI tool's MCP settings.
+    With a CONFIG, or without arguments, it serves. Put `dynamic-mcp /path/dynamic-mcp.json` into your AI tool's
+    MCP settings.
     """
 
 

@@ -32,17 +32,23 @@ proxies_option = click.option(
     help="Only proxies that serve this config. Default: all.",
 )
 timeout_option = click.option(
-    "--timeout", metavar="TIME", help="How long to wait for the answer, e.g. `2m`. Default: as in the config."
+    "--timeout", metavar="TIME", help="How long to wait for the answer, e.g. `2m`. Default: as configured."
 )
 save_option = click.option(
-    "--save", metavar="DIR", type=click.Path(file_okay=False), help="Where to save images and other files."
+    "--save", metavar="DIR", type=click.Path(file_okay=False), help="The directory to save images and other files in."
+)
+project_option = click.option(
+    "--project",
+    metavar="DIR",
+    type=click.Path(file_okay=False),
+    help="The project directory. Default: the current one.",
 )
 partial_option = click.option(
-    "--partial", is_flag=True, help="Exit with 0 if at least one server answered; the others are on stderr."
+    "--partial", is_flag=True, help="Exit with 0 if at least one server answered; errors of the others go to stderr."
 )
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
 verbose_option = click.option("-v", "--verbose", count=True, help="Print more on stderr; -vv prints everything.")
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, also on a terminal.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON even on a terminal.")
 
 
 def common_options(function: Callable[Concatenate[Invocation, P], int | None]) -> Command[...]:

@@ -1,4 +1,4 @@
-"""`dynamic-mcp add NAME`: one more server in the config."""
+"""`dynamic-mcp add NAME`: add a server to the config."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 @click.argument("name")
 @click.argument("program", nargs=-1, metavar="[-- COMMAND [ARGS]…]")
 @click.option("--url", metavar="URL", help="The URL of a remote server, instead of a command.")
-@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header of every request.")
-@click.option("--type", "kind", type=click.Choice(["http", "sse"]), help="Its transport. Default: detected.")
-@click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="A variable of its environment.")
+@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header to send with every request.")
+@click.option("--type", "kind", type=click.Choice(["http", "sse"]), help="The URL's transport. Default: detected.")
+@click.option("--env", "variables", multiple=True, metavar="NAME=VALUE", help="A variable for the command.")
 @click.option("--cwd", metavar="DIR", help="The directory to start the command in, relative to the config.")
 @click.option("--description", metavar="TEXT", help="One line that tells a model what the server is for.")
 @click.option("--replace", is_flag=True, help="Replace an existing server of this name.")
@@ -38,8 +38,8 @@ def command(
 ) -> int:
     """Add the server NAME to the config. The rest of the file is kept, comments included.
 
-    If there is no config yet, it is created in your config directory. Running proxies pick the change up. Put
-    `${VARIABLE}` in quotes: it is filled in when the server starts, which keeps secrets out of the file.
+    If there is no config yet, it is created in your config directory. Running proxies apply the change. Write
+    secrets as '${VARIABLE}', in quotes: the variable is filled in when the server starts.
 
     \b
     dynamic-mcp add time -- uvx mcp-server-time --local-timezone Europe/Oslo
@@ -48,9 +48,9 @@ def command(
     from dynamic_mcp.cli.config_editor import add_server, parse_pairs
 
     if bool(program) == bool(url):
-        raise click.UsageError("give either a command after `--`, or --url")
+        raise click.UsageError("give either a command after `--` or --url")
     if (url and (variables or cwd)) or (program and (headers or kind)):
-        raise click.UsageError("--env and --cwd are for a command, --header and --type for a --url")
+        raise click.UsageError("--env and --cwd go with a command, --header and --type with --url")
     fields: dict[str, object] = {
         "description": description,
         "type": kind,

@@ -1,4 +1,4 @@
-"""`dynamic-mcp auth`: be logged in to remote servers."""
+"""`dynamic-mcp auth`: log in to remote servers, and out again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _name = click.argument("name", required=False)
 
 
 @click.group(
-    short_help="Log in to remote servers, log out, see who is logged in.", subcommand_metavar="COMMAND [NAME]"
+    short_help="Log in to remote servers, log out, show who is logged in.", subcommand_metavar="COMMAND [NAME]"
 )
 def command() -> None:
     """Log in to the remote servers of a config. NAME is a group. Default: all groups."""
@@ -24,7 +24,7 @@ def command() -> None:
 @command.command("login")
 @_name
 @click.option("--no-browser", is_flag=True, help="Only print the link.")
-@click.option("--token", "ask_token", is_flag=True, help="Read a token that you created from stdin.")
+@click.option("--token", "ask_token", is_flag=True, help="Log in with a token of yours, read from stdin.")
 @common_options
 def login(this: Invocation, *, name: str | None, no_browser: bool, ask_token: bool) -> None:
     """Log in to a group in a browser, here or on another machine."""

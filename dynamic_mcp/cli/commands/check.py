@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 def command(this: Invocation, config: str | None) -> int:
     """Check the config without connecting to anything.
 
-    The file must be valid, its variables set and passed on by the tools that it is installed in, and its commands
-    installed. Secrets in plain text, and a file that others can change, are warnings. Exits with 2 on errors, with 0
-    if there are only warnings.
+    It must be valid, its variables set and passed on by the tools that start it, and its commands installed. Secrets
+    in plain text and files that others can change are warnings. Exits with 2 on errors, and with 0 if there are only
+    warnings.
     """
     from dynamic_mcp.cli.diagnosis import check_config
 

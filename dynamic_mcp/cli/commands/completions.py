@@ -1,11 +1,11 @@
-"""`dynamic-mcp completions SHELL`: what a shell needs to complete commands, groups, tools and arguments."""
+"""`dynamic-mcp completions SHELL`: a script that completes commands, groups, tools and arguments."""
 
 from __future__ import annotations
 
 import click
 
-# bash cuts words at `=`, `:` and `@`. Whole words are asked for, and what bash has already is cut off the answers.
-# No space follows `key=`.
+# bash splits words at `=`, `:` and `@`. The script joins them, completes the whole word, and cuts off the part that
+# bash already has. No space follows `key=`.
 _BASH = r"""
 _dynamic_mcp_completion() {
     local line=${COMP_LINE:0:COMP_POINT} word i type value whole begun
@@ -40,7 +40,7 @@ _dynamic_mcp_completion() {
 complete -o nosort -F _dynamic_mcp_completion dynamic-mcp
 """
 
-# `key=` gets no space after it: with it stands its value.
+# no space after `key=`, since its value follows
 _ZSH = (
     (
         'if [[ "$type" == "plain" ]]; then',
@@ -52,10 +52,10 @@ _ZSH = (
 )
 
 
-@click.command(short_help="Print the completion script of a shell.")
+@click.command(short_help="Print a completion script for a shell.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def command(shell: str) -> None:
-    """Print the completion script of a SHELL. Load it when the shell starts:
+    """Print a completion script for a SHELL. Load it when the shell starts:
 
     \b
     bash: eval "$(dynamic-mcp completions bash)"        in ~/.bashrc
@@ -69,9 +69,9 @@ def command(shell: str) -> None:
 
     from dynamic_mcp.cli.command_group import commands
 
-    made = get_completion_class(shell)
-    assert made is not None, "click knows these"
-    complete = made(commands, {}, "dynamic-mcp", "_DYNAMIC_MCP_COMPLETE")
+    completion_class = get_completion_class(shell)
+    assert completion_class is not None, "click supports these shells"
+    complete = completion_class(commands, {}, "dynamic-mcp", "_DYNAMIC_MCP_COMPLETE")
     script = complete.source_template % complete.source_vars()
     for before, after in _ZSH if shell == "zsh" else ():
         script = script.replace(before, after)

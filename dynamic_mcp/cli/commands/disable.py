@@ -1,4 +1,4 @@
-"""`dynamic-mcp disable NAME`: a server that does not count for now."""
+"""`dynamic-mcp disable NAME`: disable a server and keep its entry."""
 
 from __future__ import annotations
 

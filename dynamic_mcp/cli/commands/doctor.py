@@ -1,4 +1,4 @@
-"""`dynamic-mcp doctor [GROUP]`: check the config, then connect to each server and look."""
+"""`dynamic-mcp doctor [GROUP]`: check the config, then connect to each server and check it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
 
 
-@click.command(short_help="Check the config, connect to every server, report problems.")
+@click.command(short_help="Check the config and every server, and report problems.")
 @click.argument("group", required=False, shell_complete=complete_group)
 @common_options
 def command(this: Invocation, group: str | None) -> int:

@@ -1,4 +1,4 @@
-"""`dynamic-mcp enable NAME`: a server that counts again."""
+"""`dynamic-mcp enable NAME`: enable a server again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dynamic-mcp import [TOOL…]`: the servers of other tools in one config."""
+"""`dynamic-mcp import [TOOL…]`: import the servers of other tools."""
 
 from __future__ import annotations
 
@@ -6,26 +6,28 @@ from typing import Any
 
 import click
 
-from dynamic_mcp.cli.options import json_option, quiet_option, verbose_option
+from dynamic_mcp.cli.options import json_option, project_option, quiet_option, verbose_option
 from dynamic_mcp.cli.suggestions import complete_ai_tool
 
 _EPILOG = """\
 Exit codes: 0 done, or nothing to do; 1 an error, or warnings with --strict; 2 the command line or the output is
-wrong; 3 nothing found; 4 done in part.
+wrong; 3 nothing found; 4 partly done.
 """
 
 
 @click.command("import", short_help="Import the servers of other tools.", epilog=_EPILOG)
 @click.argument("tools", nargs=-1, metavar="[TOOL]…", shell_complete=complete_ai_tool)
-@click.option("--all", "is_all", is_flag=True, help="All tools found on this machine.")
-@click.option("--file", "files", multiple=True, type=click.Path(), metavar="PATH", help="A file in any known format.")
+@click.option("--all", "is_all", is_flag=True, help="Import from all tools on this machine.")
+@click.option(
+    "--file", "files", multiple=True, type=click.Path(), metavar="PATH", help="A file to import, in any known format."
+)
 @click.option(
     "--scope",
     type=click.Choice(["user", "project", "local", "all"]),
     help="Which settings to read. Default: the project's if there are any, else the user's.",
 )
 @click.option("-g", "--global", "is_global", is_flag=True, help="The same as `--scope user`.")
-@click.option("--project", metavar="DIR", type=click.Path(file_okay=False), help="The project. Default: here.")
+@project_option
 @click.option(
     "-o",
     "--output",
@@ -42,7 +44,8 @@ wrong; 3 nothing found; 4 done in part.
     type=click.Choice(["ask", "keep", "replace", "rename"]),
     default="ask",
     show_default=True,
-    help="What to do with a server that changed in the config and in the tool. Without a terminal, `ask` is `keep`.",
+    help="What to do with a server that changed both in the config and in the tool. Without a terminal, `ask` means"
+    " `keep`.",
 )
 @click.option("--only", multiple=True, metavar="GLOB", help="Only servers with matching names.")
 @click.option("--exclude", multiple=True, metavar="GLOB", help="Skip servers with matching names.")
@@ -74,8 +77,8 @@ wrong; 3 nothing found; 4 done in part.
 def command(**given: Any) -> int:  # Any: click's values, each of its option's kind
     """Import the MCP servers of TOOLs into one config. No server is started, unless `--describe server` asks for it.
 
-    Without a TOOL, on a terminal: shows what was found and lets you choose. An existing config is merged into: your
-    descriptions, filters, comments and order stay; a change made only in the tool is applied.
+    Without a TOOL, on a terminal, it shows what it finds and lets you choose. It merges into an existing config: your
+    descriptions, filters, comments and order stay, and changes made only in the tool are applied.
 
     \b
     dynamic-mcp import cursor

@@ -1,4 +1,4 @@
-"""`dynamic-mcp init`: from the AI tools on this machine to a working setup."""
+"""`dynamic-mcp init`: set up everything for the AI tools on this machine."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Set up dynamic-mcp for your AI tools.")
-@click.option("-y", "--yes", is_flag=True, help="Ask nothing and take the default answers.")
+@click.option("-y", "--yes", is_flag=True, help="Ask no questions and use the default answers.")
 @common_options
 def command(this: Invocation, *, yes: bool) -> int:
     """Set up dynamic-mcp for the AI tools on this machine.
 
-    It finds the tools and their servers, tries each server, shows what it is going to do, and does it once you
+    It finds the tools and their servers, checks that each server works, shows the changes, and makes them once you
     agree: the servers move into one config, and each tool gets one entry in their place. Enter accepts the default
-    answer to each question. `dynamic-mcp undo` reverts it.
+    answer to a question. `dynamic-mcp undo` reverts the changes.
     """
     from dynamic_mcp.cli.wizard import set_up
 

@@ -1,4 +1,4 @@
-"""`dynamic-mcp install TOOL`: one entry in the tool's own settings."""
+"""`dynamic-mcp install TOOL`: add one entry to a tool's settings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dynamic_mcp.cli.options import common_options
+from dynamic_mcp.cli.options import common_options, project_option
 from dynamic_mcp.cli.suggestions import complete_ai_tool
 
 if TYPE_CHECKING:
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     type=click.Choice(["user", "project", "local", "all"]),
     default="user",
     show_default=True,
-    help="Which settings to change; `local` is your own for one project; `all` replaces servers in every scope.",
+    help="Which settings to change; `local` is yours for one project; `all` replaces servers in every scope.",
 )
-@click.option("--project", metavar="DIR", type=click.Path(file_okay=False), help="The project. Default: here.")
+@project_option
 @click.option(
     "--replace", is_flag=True, help="Disable or remove the imported servers in TOOL, so that they run only once."
 )
@@ -32,8 +32,8 @@ def command(this: Invocation, tool: str, *, scope: str, project: str | None, rep
     """Add one entry to TOOL's settings that starts dynamic-mcp with the config.
 
     The rest of the file, comments included, is kept byte for byte. A backup is made first; `dynamic-mcp undo`
-    reverts the change. A file that cannot be parsed is never written. Run it again to update the entry, e.g. with
-    variables that the config has come to need and the tool does not pass on by itself.
+    reverts the change. A file that cannot be parsed is never written. Run it again to update the entry, e.g.
+    when the config needs more variables that the tool does not pass on by itself.
 
     \b
     dynamic-mcp install cursor

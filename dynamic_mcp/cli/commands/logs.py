@@ -1,4 +1,4 @@
-"""`dynamic-mcp logs [GROUP]`: what serving proxies have said."""
+"""`dynamic-mcp logs [GROUP]`: show the log."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def command(
 ) -> int:
     r"""Fill in the prompt NAME of GROUP and print its messages. --json prints the whole result.
 
-    `key=@FILE` takes the value from a file; a value that begins with `@` is written `key=\@value`.
+    `key=@FILE` takes the value from a file; write a value that begins with `@` as `key=\@value`.
     """
     from dynamic_mcp.cli.prompt_reader import get_prompt
 

@@ -1,4 +1,4 @@
-"""`dynamic-mcp prompts [GROUP]`: what there is to ask for."""
+"""`dynamic-mcp prompts [GROUP]`: list the prompts."""
 
 from __future__ import annotations
 

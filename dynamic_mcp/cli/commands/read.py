@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @save_option
 @common_options
 def command(this: Invocation, uri: str, *, group: str | None, timeout: str | None, save: str | None) -> int:
-    """Read the resource at URI and print it. The URI decides which group is asked.
+    """Read the resource at URI and print it. The URI determines the group.
 
     Text is printed as text; anything else is saved to a file. --json prints the whole result.
     """

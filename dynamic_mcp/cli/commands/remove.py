@@ -1,4 +1,4 @@
-"""`dynamic-mcp remove NAME`: one server less in the config."""
+"""`dynamic-mcp remove NAME`: remove a server from the config."""
 
 from __future__ import annotations
 

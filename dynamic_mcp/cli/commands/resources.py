@@ -1,4 +1,4 @@
-"""`dynamic-mcp resources [GROUP]`: what there is to read."""
+"""`dynamic-mcp resources [GROUP]`: list the resources."""
 
 from __future__ import annotations
 

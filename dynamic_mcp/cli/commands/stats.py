@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
 
 
-@click.command(short_help="What the tools cost a model's context.")
+@click.command(short_help="Show what the tools cost a model's context.")
 @click.argument("config", required=False, type=click.Path())
 @partial_option
 @common_options

@@ -1,4 +1,4 @@
-"""`dynamic-mcp status`: the proxies that run."""
+"""`dynamic-mcp status`: show the running proxies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dynamic-mcp tools [GROUP]`: what there is to call."""
+"""`dynamic-mcp tools [GROUP]`: list the tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dynamic-mcp undo [ID…]`: take imports and installations back."""
+"""`dynamic-mcp undo [ID…]`: undo imports and installs."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 @click.argument("ids", nargs=-1, metavar="[ID]…")
 @click.option("--list", "is_list", is_flag=True, help="List the changes, latest first.")
 @click.option("-y", "--yes", is_flag=True, help="Undo the latest change without asking.")
-@click.option("--dry-run", is_flag=True, help="Show what would be undone, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be undone and change nothing.")
 @output_options
 def command(this: Invocation, ids: tuple[str, ...], *, is_list: bool, yes: bool, dry_run: bool) -> int:
-    """Undo the changes with these IDs, in this order. Without an ID, ask, then undo the latest.
+    """Undo the changes with these IDs, in this order; without an ID, the latest one after asking.
 
-    A file that has not changed since gets its old bytes back. In one that has changed, only our edits are undone.
+    A file that has not changed since is restored byte for byte. In one that has changed, only our edits are undone.
     """
     from dynamic_mcp.cli.change_history import show_changes, undo
 

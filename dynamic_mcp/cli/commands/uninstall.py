@@ -1,4 +1,4 @@
-"""`dynamic-mcp uninstall TOOL`: our entry out of the tool's settings again."""
+"""`dynamic-mcp uninstall TOOL`: remove the entry from a tool's settings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dynamic_mcp.cli.options import output_options
+from dynamic_mcp.cli.options import output_options, project_option
 from dynamic_mcp.cli.suggestions import complete_ai_tool
 
 if TYPE_CHECKING:
@@ -15,14 +15,20 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Remove dynamic-mcp from another tool's settings.")
 @click.argument("tool", shell_complete=complete_ai_tool)
-@click.option("--scope", type=click.Choice(["user", "project", "local"]), default="user", show_default=True)
-@click.option("--project", metavar="DIR", type=click.Path(file_okay=False), help="The project. Default: here.")
-@click.option("--dry-run", is_flag=True, help="Show what would be removed, and change nothing.")
+@click.option(
+    "--scope",
+    type=click.Choice(["user", "project", "local"]),
+    default="user",
+    show_default=True,
+    help="Which settings to change.",
+)
+@project_option
+@click.option("--dry-run", is_flag=True, help="Show what would be removed and change nothing.")
 @output_options
 def command(this: Invocation, tool: str, *, scope: str, project: str | None, dry_run: bool) -> int:
-    """Undo `install TOOL`; without a record of it, just remove the dynamic-mcp entry.
+    """Undo `install TOOL`. If there is no record of it, only remove the dynamic-mcp entry.
 
-    A file that has not changed since gets its old bytes back. In one that has changed, only our edits are undone.
+    A file that has not changed since is restored byte for byte. In one that has changed, only our edits are undone.
     """
     from dynamic_mcp.cli.installer import uninstall
 
