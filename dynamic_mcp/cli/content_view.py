@@ -20,7 +20,7 @@ from dynamic_mcp.mcp.wire import EMPTY_ARRAY
 
 
 @contextlib.contextmanager
-def report_malformed(group: str) -> Iterator[None]:
+def reject_malformed(group: str) -> Iterator[None]:
     """Raise ProtocolViolation if what is shown inside does not have the form that the protocol defines."""
     try:
         yield

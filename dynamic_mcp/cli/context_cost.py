@@ -142,9 +142,9 @@ class _Meter:
 
     async def measure_start(self) -> Cost:
         """Measure what every conversation starts with."""
-        listed = await self._client.ask("tools/list", {})
+        tools = await self._client.ask("tools/list", {})
         hello = await self._client.ask("initialize", HELLO)
-        return self._count([_tools_for_model(listed), wire.text(wire.member(hello, "instructions")) or ""])
+        return self._count([_tools_for_model(tools), wire.text(wire.member(hello, "instructions")) or ""])
 
     async def measure_group(self, group: Group, error: str) -> GroupStats:
         """Measure one group; one that failed costs nothing and has its error."""
@@ -166,8 +166,8 @@ class _Meter:
         return Cost(len(text.encode()), self._counter.tokens(text))
 
 
-def _tools_for_model(listed: Raw) -> str:
-    return _array(wire.elements(wire.member(listed, "tools")))
+def _tools_for_model(result: Raw) -> str:
+    return _array(wire.elements(wire.member(result, "tools")))
 
 
 def _array(tools: Iterable[Raw]) -> str:

@@ -74,7 +74,7 @@ async def _examine(config: Config, out: Output) -> list[ServerReport]:
     catalog_store = CatalogStore(paths.cache_dir() / "catalogs")
     doctor = Doctor()
     names = [each.name for each in config.groups]
-    with doctor.recording(), out.progress("connecting to", names) as progress:
+    with doctor.record_output(), out.progress("connecting to", names) as progress:
         async with open_client(config, out, wrap_opener=doctor.wrap_opener, uses_cache=False) as client:
             return await for_each_group(
                 client, progress, lambda group: doctor.examine(group, catalog_store.load(group.config))

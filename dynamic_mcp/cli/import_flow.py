@@ -58,7 +58,7 @@ class ImportOptions:
     is_list: bool
 
     @property
-    def names_nothing(self) -> bool:
+    def has_no_source(self) -> bool:
         """Tell whether neither tools nor files are given."""
         return not (self.tools or self.files)
 
@@ -74,7 +74,7 @@ def import_servers(this: Invocation, options: ImportOptions) -> int:
     respondent = find_respondent(
         this, may_ask=not (options.yes or options.is_read_only or this.out.is_json_requested)
     )
-    if options.names_nothing and not (options.is_all or options.is_list or respondent.is_terminal):
+    if options.has_no_source and not (options.is_all or options.is_list or respondent.is_terminal):
         raise click.UsageError("name a tool, or give --all; `dynamic-mcp import --list` shows what there is")
     order = _order(options, machine)
     readings = [reading for reading in _read_settings(options, machine) if _is_importable(reading, order.output)]
@@ -84,7 +84,7 @@ def import_servers(this: Invocation, options: ImportOptions) -> int:
     if options.is_list:
         view.show_readings(this.out, plan(readings, order, memories))
         return OK
-    if options.names_nothing and respondent.is_terminal:
+    if options.has_no_source and respondent.is_terminal:
         view.show_readings(this.out, plan(readings, order, memories))
         readings = respondent.choose_files(readings, is_all=options.is_all)
         if not readings:
@@ -124,7 +124,7 @@ def _read_settings(options: ImportOptions, machine: Machine) -> list[Reading]:
     for tool in _tools(options):
         found += read.read_tool(tool, scopes, machine)
     found += [read.read_file(Path(file).absolute(), machine) for file in options.files]
-    if options.names_nothing:
+    if options.has_no_source:
         found += read.read_all(machine, scopes)
     return _without_duplicates(found)
 
@@ -150,7 +150,7 @@ def _tools(options: ImportOptions) -> list[Adapter]:
 def _scopes(options: ImportOptions) -> tuple[Scope, ...] | None:
     if options.is_global:
         return (Scope.USER,)
-    if options.scope == "all" or (options.scope is None and options.names_nothing and not options.is_all):
+    if options.scope == "all" or (options.scope is None and options.has_no_source and not options.is_all):
         return tuple(Scope)
     return None if options.scope is None else (Scope(options.scope),)
 

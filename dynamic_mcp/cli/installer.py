@@ -51,7 +51,7 @@ def _install(this: Invocation, tool: str, scope: str, project: str | None, *, re
     replacement = _find_replaced(adapter, scope, machine, config) if replace else None
     needed = _read_needs(this, config)
     program, caveat = find_own_program()
-    made = installation(
+    result = installation(
         adapter,
         where,
         machine,
@@ -60,17 +60,17 @@ def _install(this: Invocation, tool: str, scope: str, project: str | None, *, re
         replaced=replacement.replaced if replacement else None,
     )
     if dry_run:
-        _show_diff(this, made)
-    elif made.is_needed:
-        deed = open_journal().do(f"install {adapter.name}", _about(adapter, where), timestamp(), made.changes)
-        _report(this, adapter, made, deed)
-    if not made.is_needed:
-        this.out.say(f"`{made.file}` already has it")
-    warn_about_limits(this.out, adapter, made, needed, caveat)
+        _show_diff(this, result)
+    elif result.is_needed:
+        deed = open_journal().do(f"install {adapter.name}", _about(adapter, where), timestamp(), result.changes)
+        _report(this, adapter, result, deed)
+    if not result.is_needed:
+        this.out.say(f"`{result.file}` already has it")
+    warn_about_limits(this.out, adapter, result, needed, caveat)
     if replacement is not None:
         _report_remaining(this, adapter, replacement)
     if this.out.is_json_requested:
-        this.out.print_json(_to_json(adapter, made, replacement))
+        this.out.print_json(_to_json(adapter, result, replacement))
     return 0
 
 
@@ -89,12 +89,12 @@ def _uninstall(tool: str, scope: str, project: str | None, *, dry_run: bool) -> 
     installs = [deed for deed in journal.deeds() if deed.about == about and not deed.is_undone and file in deed.files]
     if installs:
         return [word for deed in installs for word in (journal.preview(deed) if dry_run else journal.undo(deed))]
-    made = removal(adapter, Scope(scope), machine)
-    if not made.is_needed:
+    result = removal(adapter, Scope(scope), machine)
+    if not result.is_needed:
         raise DynamicMcpError(f"`{file}` has no entry `{NAME}`", hint="`dynamic-mcp undo --list` lists the changes")
     if dry_run:
         return [f"the entry `{NAME}` would be removed from `{file}`"]
-    journal.do(f"uninstall {adapter.name}", "", timestamp(), made.changes)
+    journal.do(f"uninstall {adapter.name}", "", timestamp(), result.changes)
     return [f"the entry `{NAME}` was removed from `{file}`"]
 
 
@@ -153,42 +153,42 @@ def _about(adapter: Adapter, scope: Scope) -> str:
     return f"{adapter.name}/{scope.value}"
 
 
-def _show_diff(this: Invocation, made: Installation) -> None:
+def _show_diff(this: Invocation, result: Installation) -> None:
     hiding = Hiding()
-    for each in made.diffs:
+    for each in result.diffs:
         hiding.add_tree(each.servers)
-    for each in made.diffs if not this.out.is_json_requested else ():
+    for each in result.diffs if not this.out.is_json_requested else ():
         name = str(each.file)
         for line in difflib.unified_diff(each.before.splitlines(), each.after.splitlines(), name, name, lineterm=""):
             this.out.print_text(hiding.hidden(line))
 
 
-def _report(this: Invocation, adapter: Adapter, made: Installation, deed: Deed) -> None:
-    this.out.say(f"{adapter.title} now starts dynamic-mcp: `{made.file}`")
+def _report(this: Invocation, adapter: Adapter, result: Installation, deed: Deed) -> None:
+    this.out.say(f"{adapter.title} now starts dynamic-mcp: `{result.file}`")
     for text, names in (
-        ("disabled there", made.switched_off),
-        ("removed there", made.taken_out),
-        ("no longer there", made.missing),
-        (f"variables that {adapter.title} is asked to pass on", made.asked_for),
+        ("disabled there", result.switched_off),
+        ("removed there", result.taken_out),
+        ("no longer there", result.missing),
+        (f"variables that {adapter.title} is asked to pass on", result.asked_for),
     ):
         if names:
             this.out.say(f"{text}: {', '.join(names)}")
-    others = [f"`{change.file}`" for change in made.changes if change.file != made.file]
+    others = [f"`{change.file}`" for change in result.changes if change.file != result.file]
     if others:
         this.out.say(f"also changed: {', '.join(others)}")
-    if made.remark:
-        this.out.say(f"note: {made.remark}")
+    if result.remark:
+        this.out.say(f"note: {result.remark}")
     this.out.say(f"restart {adapter.title}; `dynamic-mcp undo {deed.id}` reverts this")
 
 
-def warn_about_limits(out: Output, adapter: Adapter, made: Installation, needed: Needs, caveat: str) -> None:
+def warn_about_limits(out: Output, adapter: Adapter, result: Installation, needed: Needs, caveat: str) -> None:
     """Warn about what will not work in this tool."""
     client = client_of(adapter.name)
     if caveat:
         out.say(f"warning: {caveat}")
-    if client is not None and made.withheld:
+    if client is not None and result.withheld:
         out.say(
-            f"warning: {adapter.title} {client.habit}, and its entry cannot ask for {', '.join(made.withheld)}: put"
+            f"warning: {adapter.title} {client.habit}, and its entry cannot ask for {', '.join(result.withheld)}: put"
             " what the config needs into a file that `settings.variables_file` names"
         )
     restricted = [name for name, unwanted in needed.wants_all.items() if not _withheld_globs(adapter) <= unwanted]
@@ -230,16 +230,16 @@ def _scopes(found: Iterable[Staying]) -> list[str]:
     return sorted({each.source.scope.value for each in found})
 
 
-def _to_json(adapter: Adapter, made: Installation, replacement: Replacing | None) -> dict[str, object]:
+def _to_json(adapter: Adapter, result: Installation, replacement: Replacing | None) -> dict[str, object]:
     staying = replacement.staying if replacement is not None else ()
     return {
         "tool": adapter.name,
-        "file": str(made.file),
-        "changed": made.is_needed,
-        "switched_off": list(made.switched_off),
-        "taken_out": list(made.taken_out),
-        "variables": list(made.asked_for),
-        "withheld": list(made.withheld),
+        "file": str(result.file),
+        "changed": result.is_needed,
+        "switched_off": list(result.switched_off),
+        "taken_out": list(result.taken_out),
+        "variables": list(result.asked_for),
+        "withheld": list(result.withheld),
         "still_on": [
             {"name": each.name, "scope": each.source.scope.value, "file": str(each.source.file)} for each in staying
         ],

@@ -33,7 +33,7 @@ def get_prompt(
     if this.out.is_json_requested:
         this.out.print_json(bytes(result))
     else:
-        with content_view.report_malformed(group):
+        with content_view.reject_malformed(group):
             content_view.show_messages(this.out, result, save)
     return 0
 

@@ -67,6 +67,6 @@ def _row(group: GroupEntry) -> list[str]:
 
 
 def _to_json(running: Running, memory: Memory | None) -> dict[str, object]:
-    found = msgspec.to_builtins(running)
-    entry = found.pop("entry")
-    return {**found, **entry, "memory": memory}
+    fields = msgspec.to_builtins(running)
+    entry = fields.pop("entry")
+    return {**fields, **entry, "memory": memory}

@@ -18,7 +18,7 @@ def read_resource(this: Invocation, uri: str, group: str | None, *, timeout: str
     if this.out.is_json_requested:
         this.out.print_json(bytes(result))
     else:
-        with content_view.report_malformed(group or uri):
+        with content_view.reject_malformed(group or uri):
             content_view.show_contents(this.out, result, save)
     return 0
 

@@ -47,8 +47,8 @@ class Respondent:
             for number, reading in enumerate(usable)
         ]
         if is_all:
-            wanted = questionary.confirm(f"Import from {_count_files(len(usable))}?", default=True).ask()
-            return list(readings) if wanted else _require_answer(wanted)
+            is_confirmed = questionary.confirm(f"Import from {_format_count(len(usable))}?", default=True).ask()
+            return list(readings) if is_confirmed else _require_answer(is_confirmed)
         chosen = questionary.checkbox("Import from", choices=choices).ask()
         return [usable[number] for number in chosen] if chosen is not None else _require_answer(None)
 
@@ -80,7 +80,7 @@ class Respondent:
                 **described(found.name, found.entry, text),
                 "description": text.strip() or _default_description(found),
             }
-        text = self._answers.next_line(f"description for `{found.name}`")
+        text = self._answers.read_line(f"description for `{found.name}`")
         if not text.strip():
             raise DynamicMcpError(f"the answer for the description of `{found.name}` is empty")
         entry = {"description": text.strip()} | {k: v for k, v in found.entry.items() if k != "description"}
@@ -90,14 +90,14 @@ class Respondent:
     def confirm_overwrite(self, output: Path) -> bool:
         """Read whether to overwrite the output; always True. Raises DynamicMcpError if the answer is not yes."""
         assert self._answers is not None
-        if self._answers.next_line("overwrite").strip().lower() in ("y", "yes"):
+        if self._answers.read_line("overwrite").strip().lower() in ("y", "yes"):
             return True
         raise DynamicMcpError(f"`{output}` stays as it is", hint="--force replaces it, --yes merges into it")
 
     def _ask_features(self, answers: PipedAnswers, name: str) -> dict[str, bool]:
-        if answers.next_is_yes(f"all features of `{name}`", otherwise=False):
+        if answers.read_yes(f"all features of `{name}`", otherwise=False):
             return {}
-        chosen = {feature: answers.next_is_yes(f"{feature} of `{name}`", otherwise=True) for feature in _FEATURES}
+        chosen = {feature: answers.read_yes(f"{feature} of `{name}`", otherwise=True) for feature in _FEATURES}
         return {feature: value for feature, value in chosen.items() if not value}
 
 
@@ -108,16 +108,16 @@ class PipedAnswers:
         self._first: str | None = first
         self._rest = rest
 
-    def next_line(self, about: str) -> str:
+    def read_line(self, about: str) -> str:
         """Read the next answer. Raises DynamicMcpError if there is none."""
         line, self._first = (self._rest.readline(_LONGEST) if self._first is None else self._first), None
         if not line:
             raise DynamicMcpError(f"no answer left for the {about}", hint="--yes asks nothing")
         return line.rstrip("\r\n")
 
-    def next_is_yes(self, about: str, *, otherwise: bool) -> bool:
+    def read_yes(self, about: str, *, otherwise: bool) -> bool:
         """Read the next answer, and tell whether it is yes; an empty one is."""
-        answer = self.next_line(about).strip().lower()
+        answer = self.read_line(about).strip().lower()
         return answer in ("", "y", "yes") or (otherwise and answer not in ("n", "no"))
 
 
@@ -150,7 +150,7 @@ def _format_choice(reading: Reading) -> str:
     return f"{source.tool} ({source.scope.value}): {short}"
 
 
-def _count_files(files: int) -> str:
+def _format_count(files: int) -> str:
     return "this file" if files == 1 else f"these {files} files"
 
 

@@ -20,10 +20,10 @@ def run(work: Coroutine[object, object, T]) -> T:
     The first Ctrl-C cancels the coroutine, which tells the upstreams; the second ends the process at once.
     """
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        return runner.run(_interruptible(work))
+        return runner.run(_run_interruptible(work))
 
 
-async def _interruptible(work: Coroutine[object, object, T]) -> T:
+async def _run_interruptible(work: Coroutine[object, object, T]) -> T:
     if sys.platform == "win32":  # asyncio's runner does the same there
         return await work
     task = asyncio.ensure_future(work)

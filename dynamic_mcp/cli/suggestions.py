@@ -66,8 +66,8 @@ def complete_prompt_argument(ctx: click.Context, param: click.Parameter, incompl
 
     for catalog in _catalogs(ctx):
         prompt = catalog.entries(ListKind.PROMPTS).get(ctx.params.get("name") or "")
-        listed = wire.members(prompt).get("arguments") if prompt is not None else None
-        found = [wire.members(each) for each in wire.elements(listed or wire.EMPTY_ARRAY)]
+        members = wire.members(prompt).get("arguments") if prompt is not None else None
+        found = [wire.members(each) for each in wire.elements(members or wire.EMPTY_ARRAY)]
         named = [(wire.text(each.get("name")) or "", wire.text(each.get("description")) or "") for each in found]
         return _arguments([(name, (), False, said) for name, said in named if name], ctx, incomplete)
     return []

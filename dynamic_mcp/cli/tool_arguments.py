@@ -38,8 +38,8 @@ def parse_arguments(words: Sequence[str], schema: Schema) -> dict[str, object]:
             if not isinstance(member, dict):
                 raise InvalidArguments(f"`{word}`: `{name}` already has a value")
             place = member
-        made = _find_property(path[-1], inner, schema, word)
-        value = _parse_json(text, word) if is_json else _parse_value(text, made, schema, word)
+        member = _find_property(path[-1], inner, schema, word)
+        value = _parse_json(text, word) if is_json else _parse_value(text, member, schema, word)
         _assign(place, path[-1], value, word)
     return found
 
@@ -60,8 +60,8 @@ def argument_keys(schema: Schema) -> list[Key]:
 
 
 def _keys(prefix: str, schema: Schema, root: Schema, depth: int) -> Iterator[Key]:
-    for name, made in _properties(schema, root).items():
-        inner: Schema = made if isinstance(made, Mapping) else {}
+    for name, member in _properties(schema, root).items():
+        inner: Schema = member if isinstance(member, Mapping) else {}
         if depth and _properties(inner, root):
             yield from _keys(f"{prefix}{name}.", inner, root, depth - 1)
             continue
@@ -103,8 +103,8 @@ def _split_key(key: str, schema: Schema) -> list[str]:
 def _find_property(name: str, schema: Schema, root: Schema, word: str) -> Schema:
     names = _properties(schema, root)
     if name in names:
-        made = names[name]
-        return made if isinstance(made, Mapping) else {}
+        member = names[name]
+        return member if isinstance(member, Mapping) else {}
     if names and not _is_open(schema, root):
         near = closest(name, names, most=2)
         guess = f"did you mean {' or '.join(f'`{each}`' for each in near)}? " if near else ""

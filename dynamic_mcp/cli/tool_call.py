@@ -52,7 +52,7 @@ async def _call(this: Invocation, config: Config, options: CallOptions) -> int:
             if this.verbose:
                 await client.ask("logging/setLevel", {"level": "debug"})
             result = await client.ask("tools/call", await _build_params(client, options), group=options.group)
-        with content_view.report_malformed(options.group):
+        with content_view.reject_malformed(options.group):
             return _show(this, result, options)
 
 

@@ -32,7 +32,7 @@ class Answers(Protocol):
     def leave_out(self, broken: Sequence[str]) -> bool:
         """Decide whether to leave servers that do not start out of the config."""
 
-    def replace(self, titles: str) -> bool:
+    def remove_from_tools(self, titles: str) -> bool:
         """Decide whether to remove the imported servers from their tools."""
 
     def go_ahead(self) -> bool:
@@ -48,7 +48,7 @@ class _DefaultAnswers:
     def leave_out(self, broken: Sequence[str]) -> bool:
         return True
 
-    def replace(self, titles: str) -> bool:
+    def remove_from_tools(self, titles: str) -> bool:
         return True
 
     def go_ahead(self) -> bool:
@@ -70,7 +70,7 @@ class _TerminalAnswers:
         count = "the server that does" if len(broken) == 1 else f"the {len(broken)} servers that do"
         return _confirm(f"Leave out {count} not start ({', '.join(broken)})?")
 
-    def replace(self, titles: str) -> bool:
+    def remove_from_tools(self, titles: str) -> bool:
         return _confirm(f"Remove the imported servers from {titles}, so that each runs only once?")
 
     def go_ahead(self) -> bool:
@@ -132,7 +132,7 @@ def _decide(out: Output, setup: Setup, answers: Answers) -> Setup:
     titles = _join([tool.adapter.title for tool in setup.tools_with_servers])
     if not titles:
         return setup
-    if answers.replace(titles):
+    if answers.remove_from_tools(titles):
         return setup.with_replacement()
     out.say(f"{titles} will show every tool twice and run every server twice.", "yellow")
     return setup

@@ -53,9 +53,9 @@ class Doctor:
         return link, server_hello
 
     @contextlib.contextmanager
-    def recording(self) -> Iterator[None]:
+    def record_output(self) -> Iterator[None]:
         """Record what servers print outside the protocol."""
-        with self._output.attached():
+        with self._output.attach():
             yield
 
     async def examine(self, group: Group, stored: StoredCatalog | None) -> ServerReport:
@@ -146,7 +146,7 @@ class _OutputRecorder(logging.Handler):
         return [self._skipped[group]] if group in self._skipped else []
 
     @contextlib.contextmanager
-    def attached(self) -> Iterator[None]:
+    def attach(self) -> Iterator[None]:
         """Record for as long as this is entered."""
         logs = {
             logging.getLogger(name): logging.getLogger(name).level for name in (log_output.STDERR, log_output.STDOUT)
@@ -195,5 +195,5 @@ def _check_changes(group: str, catalog: Catalog, stored: StoredCatalog | None) -
 
 
 def _format_names(tools: list[str]) -> str:
-    shown = ", ".join(f"`{tool}`" for tool in tools[:_SHOWN_CHANGES])
-    return f"{shown} and {len(tools) - _SHOWN_CHANGES} more" if len(tools) > _SHOWN_CHANGES else shown
+    names = ", ".join(f"`{tool}`" for tool in tools[:_SHOWN_CHANGES])
+    return f"{names} and {len(tools) - _SHOWN_CHANGES} more" if len(tools) > _SHOWN_CHANGES else names

@@ -48,7 +48,7 @@ def _answer(request: dict[str, Any]) -> dict[str, object]:  # Any: JSON
         if pid == 0:
             os.setpgid(0, 0)
             _run(request, (stdin.fileno(), stdout.fileno(), stderr.fileno()))
-        status = _waited(pid)
+        status = _wait(pid)
         texts = []
         for file in (stdout, stderr):
             file.seek(0)
@@ -57,7 +57,7 @@ def _answer(request: dict[str, Any]) -> dict[str, object]:  # Any: JSON
     return {"code": code, "out": texts[0], "err": texts[1]}
 
 
-def _waited(pid: int) -> int | None:
+def _wait(pid: int) -> int | None:
     """Wait for a run; None where it has to be killed."""
     killed: list[int] = []
 
