@@ -41,8 +41,8 @@ FINISH_AFTER_SIGNAL_S = 1.0
 # From the end of input to the end of the last server, whatever it does, and the least that servers get of it.
 EXIT_WITHIN_S = 4.4
 _SERVERS_EXIT_WITHIN_S = 0.2
-# The watch on the config begins once a client has been greeted and servers have had this long to start; where no
-# client says hello, after the other time.
+# The watch on the config begins this long after a client was greeted, so that servers start first; if no client
+# says hello, it begins after the other time.
 _SERVERS_FIRST_S = 0.5
 _HELLO_WITHIN_S = 5.0
 
@@ -87,7 +87,7 @@ def run(config: Config, serving_log: ServingLog, *, stdin: int, stdout: int) -> 
 async def _serve(config: Config, serving_log: ServingLog, stdin: int, stdout: int) -> None:
     _log_warnings(config, known=())
     log.info("serving %s: %s", config.file, counted(len(config.groups), "group"))
-    gc.freeze()  # what is there now stays to the end, and need not be looked through for garbage again and again
+    gc.freeze()  # what exists now stays to the end, so the garbage collector need not scan it again and again
     gc.enable()
     logins = open_logins(config.file, may_open_browser=True)
     cache = paths.cache_dir()
@@ -167,7 +167,7 @@ class _Reloader:
         self._log = serving_log
 
     async def run(self) -> None:
-        """Watch the file once the first client has its answer, or soon where none says hello."""
+        """Watch the file once the first client has its answer, or after a while if none says hello."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_HELLO_WITHIN_S):
                 await self._proxy.begun.wait()

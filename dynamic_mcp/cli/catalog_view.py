@@ -136,7 +136,7 @@ def _parameters(tool: Mapping[str, Raw]) -> list[str]:
             f"  {name}{'' if name in required else '?'}: {_type_of(member)}  {member.get('description', '')}".rstrip()
             for name, member in (schema.get("properties") or {}).items()
         ]
-    except (ValueError, AttributeError, TypeError, RecursionError):  # `doctor` says what is wrong with the schema
+    except (ValueError, AttributeError, TypeError, RecursionError):  # `doctor` reports what is wrong with the schema
         return []
 
 

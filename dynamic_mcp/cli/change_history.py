@@ -47,7 +47,7 @@ def _confirm(this: Invocation, deed: Deed, words: Iterable[str]) -> bool:
         this, may_ask=not this.out.is_json_requested and sys.stdin is not None and sys.stdin.isatty()
     ).is_terminal:
         raise click.UsageError(
-            f"nothing is undone: `dynamic-mcp undo {deed.id}` or `--yes` does it without a question"
+            f"nothing was undone: `dynamic-mcp undo {deed.id}`, or `--yes`, undoes it without asking"
         )
     import questionary
 

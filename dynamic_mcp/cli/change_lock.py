@@ -35,6 +35,6 @@ def _wait_for(lock: paths.FileLock) -> None:
         if time.monotonic() > ends_at:
             raise DynamicMcpError(
                 f"another `dynamic-mcp` command has been changing files for {WAIT_S:g} s",
-                hint="wait until it is done, or end it",
+                hint="wait until it has finished, or stop it",
             )
         time.sleep(_POLL_S)

@@ -158,7 +158,7 @@ def _scopes(options: ImportOptions) -> tuple[Scope, ...] | None:
 def _is_importable(reading: Reading, output: Path) -> bool:
     """Tell whether a file has anything to import. Raises ConfigError if it is also the output."""
     if reading.source.file.absolute() == output:
-        raise ConfigError(str(output), "", "is also the output", hint="name another file with --output")
+        raise ConfigError(str(output), "", "is both an input and the output", hint="name another file with --output")
     return bool(reading.servers or reading.error or reading.notices)
 
 

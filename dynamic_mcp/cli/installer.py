@@ -65,7 +65,7 @@ def _install(this: Invocation, tool: str, scope: str, project: str | None, *, re
         deed = open_journal().do(f"install {adapter.name}", _about(adapter, where), timestamp(), result.changes)
         _report(this, adapter, result, deed)
     if not result.is_needed:
-        this.out.say(f"`{result.file}` already has it")
+        this.out.say(f"`{result.file}` already has the entry")
     warn_about_limits(this.out, adapter, result, needed, caveat)
     if replacement is not None:
         _report_remaining(this, adapter, replacement)

@@ -95,6 +95,6 @@ def _unknown_group(name: str, config: Config) -> Exception:
     names = [group.name for group in config.groups]
     if name in disabled(config.file):
         return NotFound("enabled group", name, hint=f"`{command('enable', name)}` enables it")
-    list_of_names = ", ".join(f"`{each}`" for each in names)
-    hint = f"the groups of `{config.file}` are {list_of_names}" if names else f"`{config.file}` has no groups"
+    listed_names = ", ".join(f"`{each}`" for each in names)
+    hint = f"the groups of `{config.file}` are {listed_names}" if names else f"`{config.file}` has no groups"
     return NotFound("group", name, closest(name, names), hint=hint)

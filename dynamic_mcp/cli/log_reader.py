@@ -85,7 +85,7 @@ def _read_all(file: Path) -> Iterator[str]:
     try:
         with file.open(encoding="utf-8", errors="replace") as opened:
             yield from opened
-    except FileNotFoundError:  # rotated meanwhile
+    except FileNotFoundError:  # just rotated
         return
 
 

@@ -35,7 +35,7 @@ def run(args: list[str]) -> int:
         return _report(str(exc), exc.exit_code)
     except KeyboardInterrupt:
         return _report("interrupted", _INTERRUPTED)
-    except BrokenPipeError:  # whoever read our output has seen enough
+    except BrokenPipeError:  # the reader of our output has closed it
         _close_stdout()
         return 1
     except OSError as exc:

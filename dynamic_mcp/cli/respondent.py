@@ -57,10 +57,10 @@ class Respondent:
         import questionary
 
         fields = ", ".join(conflict.fields)
-        self._out.say(f"`{conflict.name}` changed both here and in {conflict.found.source.file}: {fields}")
+        self._out.say(f"`{conflict.name}` changed both in the config and in {conflict.found.source.file}: {fields}")
         choices = [
-            questionary.Choice("keep what is here", value=Choice.KEEP),
-            questionary.Choice(f"take what {conflict.found.source.tool} has", value=Choice.REPLACE),
+            questionary.Choice("keep the one in the config", value=Choice.KEEP),
+            questionary.Choice(f"take the one from {conflict.found.source.tool}", value=Choice.REPLACE),
             questionary.Choice("keep both, under two names", value=Choice.RENAME),
         ]
         answer = questionary.select(f"{conflict.name}?", choices=choices).ask()
@@ -92,7 +92,7 @@ class Respondent:
         assert self._answers is not None
         if self._answers.read_line("overwrite").strip().lower() in ("y", "yes"):
             return True
-        raise DynamicMcpError(f"`{output}` stays as it is", hint="--force replaces it, --yes merges into it")
+        raise DynamicMcpError(f"`{output}` was not changed", hint="--force replaces it, --yes merges into it")
 
     def _ask_features(self, answers: PipedAnswers, name: str) -> dict[str, bool]:
         if answers.read_yes(f"all features of `{name}`", otherwise=False):
@@ -112,7 +112,7 @@ class PipedAnswers:
         """Read the next answer. Raises DynamicMcpError if there is none."""
         line, self._first = (self._rest.readline(_LONGEST) if self._first is None else self._first), None
         if not line:
-            raise DynamicMcpError(f"no answer left for the {about}", hint="--yes asks nothing")
+            raise DynamicMcpError(f"no answer left for the {about}", hint="--yes asks no questions")
         return line.rstrip("\r\n")
 
     def read_yes(self, about: str, *, otherwise: bool) -> bool:

@@ -109,7 +109,7 @@ def _one_line(text: str) -> str:
 
 
 def _catalogs(ctx: click.Context) -> Iterable[Catalog]:
-    """Yield what is kept of the group that is named before."""
+    """Yield the cached catalog of the group on the command line."""
     from dynamic_mcp.groups.catalog_store import CatalogStore
     from dynamic_mcp.system import paths
 

@@ -1,4 +1,4 @@
-"""Count tokens: exactly where a tokenizer is installed, else four characters a token."""
+"""Counts tokens: exactly if a tokenizer is installed, else as four characters a token."""
 
 from __future__ import annotations
 

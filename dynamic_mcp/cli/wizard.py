@@ -176,8 +176,8 @@ def _add_by_hand(this: Invocation, file: Path, *, may_ask: bool) -> int:
 def _add(file: Path) -> None:
     import questionary
 
-    name = questionary.text("Its name:", validate=lambda text: bool(text.strip())).unsafe_ask().strip()
-    question = "Its command with arguments, or its URL:"
+    name = questionary.text("Name:", validate=lambda text: bool(text.strip())).unsafe_ask().strip()
+    question = "Command with arguments, or URL:"
     start = questionary.text(question, validate=_validate_command).unsafe_ask().strip()
     description = questionary.text("What it is good for, in one line (optional):").unsafe_ask().strip()
     source = ["--url", start] if "://" in start else ["--", *shlex.split(start)]

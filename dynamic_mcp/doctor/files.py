@@ -57,7 +57,7 @@ def _check_access(file: Path, *, has_secrets: bool) -> Iterator[Finding]:
             yield Finding(Level.WARNING, str(place), why, f"`chmod go-w {quoted(place)}`")
     status = file.stat()
     if status.st_uid not in (0, os.getuid()):
-        why = f"the file belongs to user {status.st_uid}, who can run programs as you with it"
+        why = f"the file belongs to user {status.st_uid}, who can use it to run programs as you"
         yield Finding(Level.WARNING, str(file), why, f"`chown` it, or copy it: `cp {quoted(file)} …`")
     mode = status.st_mode
     if has_secrets and mode & _OTHERS_READ:

@@ -151,7 +151,7 @@ def test_an_impatient_enter_leaves_nothing_of_the_spinner_on_the_screen(cli: Cli
     shown, code = run_at_terminal(cli, home, (QUESTIONS[0], "\r"), ("trying ", "\r\r\r\r"))
 
     assert code == 0
-    assert "CommandResult. Next" in shown
+    assert "Done. Next" in shown
     # the drawing itself goes to a new line once, at its end, and back again
     drawn = [line.rstrip("\r").rpartition("\r")[2] for line in shown.split("\n")]
     assert len([line for line in drawn if "trying " in line or "finishing" in line]) == 1, drawn
@@ -280,8 +280,8 @@ def test_where_no_ai_tool_is_found_servers_are_added_by_hand(cli: CliRunner, con
         cli,
         cli.folder,
         ("Add a server by hand?", "y"),
-        ("Its name:", "time\r"),
-        ("Its command", "uvx 'mcp server'\r"),
+        ("Name:", "time\r"),
+        ("Command with", "uvx 'mcp server'\r"),
         ("What it is good for", "Clocks\r"),
         ("Add a server by hand?", "n"),
     )

@@ -137,7 +137,7 @@ def test_a_conflict_is_asked_and_the_answer_counts(home: Path) -> None:
     with terminal(home, "import", "gemini", "-g") as shell:
         shell.shows("keep both")
         shell.types(DOWN)
-        shell.shows("take what gemini has")
+        shell.shows("take the one from gemini")
         shell.types(ENTER)
         assert shell.ends() == 0
     assert servers(home)["two"]["command"] == "theirs-mcp"

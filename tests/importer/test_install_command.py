@@ -268,7 +268,7 @@ def test_a_second_installation_into_a_list_changes_nothing(world: World, tool: s
     before = file.read_bytes()
     ran = world.run("install", tool)
     assert (ran.code, file.read_bytes()) == (0, before)
-    assert "already has it" in ran.err
+    assert "already has the entry" in ran.err
 
 
 def test_windows_writes_one_project_in_two_cases(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_installing_again_adds_what_the_config_needs_by_now_and_undo_takes_just_
     made = entry(tool)
     assert list(made.get("env_vars") or made["env"]) == ["EVTOK", "MY_BEARER"]
     second = file.read_bytes()
-    assert "already has it" in world.run("install", tool).err
+    assert "already has the entry" in world.run("install", tool).err
     assert file.read_bytes() == second
     world.run("undo", "--yes")
     assert file.read_bytes() == first
@@ -142,7 +142,7 @@ def test_the_two_tools_stay_in_the_models_sight_unless_a_user_says_otherwise(
     file = target(tool_named(tool), Scope.USER, local_machine(None)).file
     file.write_bytes(file.read_bytes().replace(b"true", b"false"))
     before = file.read_bytes()
-    assert "already has it" in world.run("install", tool).err
+    assert "already has the entry" in world.run("install", tool).err
     assert file.read_bytes() == before
 
 
