@@ -1,7 +1,7 @@
-"""Everything that can go wrong on purpose, split by who must act; anything else that is raised is a bug.
+"""All expected errors, grouped by who must act. Any other exception is a bug.
 
-Each class fixes the exit code of a command and the JSON-RPC code of an answer. Only the command line
-and the session, which every face shares, catch the root.
+Each class defines the exit code of a command and the JSON-RPC code of a response. Only the command line
+and the session, which all faces share, catch the base class.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RESOURCE_NOT_FOUND = -32002  # MCP 2025-11-25, server/resources
 
 
 class DynamicMcpError(Exception):
-    """Something that a person, a model or a server can put right; `hint` says how."""
+    """An error that a person, a model or a server can fix; `hint` says how."""
 
     exit_code: ClassVar[int] = 1
     rpc_code: ClassVar[int] = INTERNAL_ERROR
@@ -35,7 +35,7 @@ class DynamicMcpError(Exception):
 
 
 class ConfigError(DynamicMcpError):
-    """The config file cannot be used: `where` is the path in it, as `mcpServers.github.url`, or a line and column."""
+    """The config file is invalid. `where` is a path in it, such as `mcpServers.github.url`, or a line and column."""
 
     exit_code = 2
 
@@ -47,7 +47,7 @@ class ConfigError(DynamicMcpError):
         self.problem = f"`{where}`: {message}" if where else message
 
 
-# What a model makes up may be megabytes, and must not come back to it whole.
+# A name that a model makes up may be megabytes long and must not be repeated in full.
 LONGEST_NAME_SHOWN = 500
 
 
@@ -66,7 +66,7 @@ class NotFound(DynamicMcpError):
 
 
 class NothingToUndo(NotFound):
-    """No change is left that can be undone."""
+    """There is no change left to undo."""
 
     def __init__(self) -> None:
         DynamicMcpError.__init__(self, "there is nothing to undo")
@@ -75,7 +75,7 @@ class NothingToUndo(NotFound):
 
 
 class ResourceNotFound(NotFound):
-    """A URI that no group has."""
+    """No group has a resource with this URI."""
 
     rpc_code = RESOURCE_NOT_FOUND
 
@@ -84,7 +84,7 @@ class ResourceNotFound(NotFound):
 
 
 class Disabled(DynamicMcpError):
-    """A feature that the config switches off for a group."""
+    """The config disables this feature for a group."""
 
     exit_code = 2
     rpc_code = METHOD_NOT_FOUND
@@ -94,16 +94,16 @@ class Disabled(DynamicMcpError):
 
 
 class InvalidArguments(DynamicMcpError):
-    """A request whose params are not what the method takes."""
+    """The params of a request do not match what the method accepts."""
 
     exit_code = 2
     rpc_code = INVALID_PARAMS
 
 
 class LoginNeeded(DynamicMcpError):
-    """A group that wants a login; `command` starts one, and `is_done` tells, cheaply, when somebody has done it.
+    """A group needs a login. `command` starts one; `is_done` tells cheaply whether somebody has logged in since.
 
-    With a `scope` somebody is logged in, but not for this; `why` says what came of a login that was tried.
+    With a `scope`, there is a login, but it lacks this scope. `why` is the outcome of the last attempt to log in.
     """
 
     exit_code = 4
@@ -117,7 +117,7 @@ class LoginNeeded(DynamicMcpError):
         why: str = "",
         is_done: Callable[[], bool] | None = None,
     ) -> None:
-        what = f"needs a login for more: `{scope}`" if scope else "needs a login"
+        what = f"needs a login with the scope `{scope}`" if scope else "needs a login"
         self.reason = f"{what}; {why}" if why else what
         super().__init__(f"group `{group}` {self.reason}", hint=f"run `{command}`")
         self.group = group
@@ -126,7 +126,7 @@ class LoginNeeded(DynamicMcpError):
 
 
 class UpstreamError(DynamicMcpError):
-    """What went wrong with the server behind a group."""
+    """Something went wrong with the server behind a group."""
 
     exit_code = 5
 
@@ -137,7 +137,7 @@ class UpstreamError(DynamicMcpError):
 
 
 class Unreachable(UpstreamError):
-    """No link could be opened; `final` when another attempt cannot end otherwise."""
+    """No link could be opened. `final` means that another attempt would fail too."""
 
     def __init__(self, group: str, message: str, *, hint: str = "", final: bool = False) -> None:
         super().__init__(group, message, hint=hint)
@@ -145,19 +145,19 @@ class Unreachable(UpstreamError):
 
 
 class LinkLost(UpstreamError):
-    """The link ended while the request was under way."""
+    """The link ended while the request was in flight."""
 
 
 class NotSent(LinkLost):
-    """The link was over before the request was written: it certainly did not run."""
+    """The link ended before the request was written, so it certainly did not run."""
 
 
 class LoginFailed(UpstreamError):
-    """A login that came to nothing."""
+    """A login failed."""
 
 
 class HttpError(UpstreamError):
-    """The server answered with an HTTP status that is no answer to the request."""
+    """The server responded with an HTTP error status."""
 
     def __init__(self, group: str, message: str, *, status: int, hint: str = "") -> None:
         super().__init__(group, message, hint=hint)
@@ -165,24 +165,24 @@ class HttpError(UpstreamError):
 
 
 class TimedOut(UpstreamError):
-    """No answer in time."""
+    """The server did not respond in time."""
 
     rpc_code = REQUEST_TIMEOUT
 
 
 class Busy(UpstreamError):
-    """More calls than may wait; nothing was sent."""
+    """Too many calls are waiting; nothing was sent."""
 
     def __init__(self, group: str, message: str) -> None:
         super().__init__(group, message, hint="try again when some of them are done")
 
 
 class ProtocolViolation(UpstreamError):
-    """The server sent something that the protocol does not allow."""
+    """The server violated the protocol."""
 
 
 class Refused(UpstreamError):
-    """The server answered a request of the proxy's own with a JSON-RPC error; `is_unknown`: it has no such method."""
+    """The server answered one of our own requests with a JSON-RPC error; `is_unknown` if it lacks the method."""
 
     def __init__(self, group: str, message: str, *, is_unknown: bool = False) -> None:
         super().__init__(group, message)

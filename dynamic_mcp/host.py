@@ -19,18 +19,18 @@ from types import TracebackType
 from msgspec import Struct
 
 from dynamic_mcp.config.resolved import Config, Log
-from dynamic_mcp.config.watch import Watch
+from dynamic_mcp.config.watch import ConfigWatcher
 from dynamic_mcp.embeddings import SemanticIndex
 from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.face.lines import LineFace
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.oauth.user_logins import open_logins
 from dynamic_mcp.observe import log_output
-from dynamic_mcp.observe.instances import Entry, GroupEntry, InstanceRegistry
-from dynamic_mcp.proxy.router import Proxy
+from dynamic_mcp.observe.instances import GroupStatus, InstanceRegistry, InstanceStatus
+from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.event_loop import loop_factory
-from dynamic_mcp.system.text import counted
+from dynamic_mcp.system.text import pluralize
 from dynamic_mcp.upstream.process.child import kill_all, terminate_all
 
 log = logging.getLogger("dynamic_mcp")
@@ -60,7 +60,7 @@ class ServingLog:
     def __init__(self, options: LogOptions) -> None:
         self.config = ""  # the file that is served, once it is known
         self._options = options
-        self._serving = log_output.Serving(options.level or Log().level, options.form or Log().form)
+        self._serving = log_output.ServerLog(options.level or Log().level, options.form or Log().form)
 
     def configure(self, config: Log) -> None:
         """Log as the config says, where the command line says nothing."""
@@ -71,7 +71,7 @@ class ServingLog:
     def record_failure(self, error: ConfigError) -> None:
         """Write to the file why serving did not start; the command line says it on stderr."""
         self.close()
-        log_output.note(paths.log_dir(), f"did not start: {error}", config=self.config)
+        log_output.append_error(paths.log_dir(), f"did not start: {error}", config=self.config)
 
     def close(self) -> None:
         """Write the records that are still queued."""
@@ -86,7 +86,7 @@ def run(config: Config, serving_log: ServingLog, *, stdin: int, stdout: int) -> 
 
 async def _serve(config: Config, serving_log: ServingLog, stdin: int, stdout: int) -> None:
     _log_warnings(config, known=())
-    log.info("serving %s: %s", config.file, counted(len(config.groups), "group"))
+    log.info("serving %s: %s", config.file, pluralize(len(config.groups), "group"))
     gc.freeze()  # what exists now stays to the end, so the garbage collector need not scan it again and again
     gc.enable()
     logins = open_logins(config.file, may_open_browser=True)
@@ -100,7 +100,7 @@ async def _serve(config: Config, serving_log: ServingLog, stdin: int, stdout: in
     reloader = _Reloader(proxy, config, serving_log)
     registry = InstanceRegistry(paths.state_dir() / "running")
     try:
-        async with _background(reloader.run(), registry.keep(lambda: _instance_entry(proxy, reloader.config))):
+        async with _background(reloader.run(), registry.publish(lambda: _instance_entry(proxy, reloader.config))):
             await _serve_client(proxy, stdin, stdout, config.max_message_bytes, reload=reloader.watch.reload)
     finally:
         await logins.close()
@@ -118,6 +118,7 @@ async def _serve_client(
         await face.ended.wait()
         ended_at = loop.time()
         await face.session.finish(FINISH_AFTER_SIGNAL_S if signals.has_received_end else FINISH_WITHIN_S)
+        face.session.close()
         terminate_all(max(_SERVERS_EXIT_WITHIN_S, EXIT_WITHIN_S - (loop.time() - ended_at)))
         await proxy.close()
         await face.sink.close()
@@ -161,7 +162,7 @@ class _Reloader:
     """Applies each new version of the config file to the proxy."""
 
     def __init__(self, proxy: Proxy, config: Config, serving_log: ServingLog) -> None:
-        self.watch = Watch(config, os.environ, take=self._apply, refuse=self._report)
+        self.watch = ConfigWatcher(config, os.environ, on_config=self._apply, on_error=self._report)
         self.config = config
         self._proxy = proxy
         self._log = serving_log
@@ -170,7 +171,7 @@ class _Reloader:
         """Watch the file once the first client has its answer, or after a while if none says hello."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_HELLO_WITHIN_S):
-                await self._proxy.begun.wait()
+                await self._proxy.is_greeted.wait()
                 await asyncio.sleep(_SERVERS_FIRST_S)
         try:
             await self.watch.run()
@@ -179,7 +180,7 @@ class _Reloader:
 
     def _apply(self, config: Config) -> None:
         self._log.configure(config.log)
-        log.info("%s has changed: %s", config.file, counted(len(config.groups), "group"))
+        log.info("%s has changed: %s", config.file, pluralize(len(config.groups), "group"))
         _log_warnings(config, known=(*self.config.distrust, *self.config.warnings))
         self.config = config
         self._proxy.apply(config)
@@ -201,20 +202,20 @@ async def _background(*works: Coroutine[object, object, None]) -> AsyncIterator[
         await asyncio.wait(tasks)
 
 
-def _instance_entry(proxy: Proxy, config: Config) -> Entry:
+def _instance_entry(proxy: Proxy, config: Config) -> InstanceStatus:
     """Return what `dynamic-mcp status` shows of this proxy."""
-    return Entry(
+    return InstanceStatus(
         config=str(config.file.absolute()),
-        clients=[session.client for session in proxy.sessions],
+        clients=[client.hello.name for client in proxy.clients],
         groups=[
-            GroupEntry(
+            GroupStatus(
                 name=group.name,
                 state=group.state.value,
                 reason=group.reason,
                 tools=None if group.known is None else len(group.known.tools),
                 in_flight=group.in_flight,
-                calls=group.use.calls,
-                failures=group.use.failures,
+                calls=group.calls,
+                failures=group.failures,
             )
             for group in proxy.groups
         ],

@@ -7,8 +7,9 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
+from msgspec import Raw
 from msgspec.structs import replace
 
 from dynamic_mcp.config.resolved import (
@@ -17,48 +18,71 @@ from dynamic_mcp.config.resolved import (
     Exposure,
     Features,
     GroupConfig,
+    Presentation,
     Program,
     Timeouts,
     ToolFilter,
 )
 from dynamic_mcp.errors import DynamicMcpError, LinkLost, NotSent
-from dynamic_mcp.groups.instance import Group
+from dynamic_mcp.groups import audience
+from dynamic_mcp.groups.audience import LOCAL, User
+from dynamic_mcp.groups.catalog import Catalog, ListKind
+from dynamic_mcp.groups.group import Group
+from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.router import Proxy
-from dynamic_mcp.session.legacy import Session
+from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.session.legacy import Server, Session
 from dynamic_mcp.upstream.call import Caller
+from dynamic_mcp.upstream.handshake import ClientHello, ServerHello, greet
 from dynamic_mcp.upstream.link import Link, Listener
-from dynamic_mcp.upstream.open import ClientHello, ServerHello, greet
-from tests.upstreams.full import Options, Server
+from tests.upstreams import full
 
 Json = Any  # whatever JSON a test writes down
 BOUND_S = 5.0
 
 
-def group_config(name: str = "up", **changes: Any) -> GroupConfig:  # Any: fields of GroupConfig
+PRESENTATION = Presentation(
+    description=None,
+    features=Features(tools=True, resources=True, prompts=True),
+    tools=ToolFilter(include=("*",), exclude=()),
+    exposure=Exposure(direct=False, pinned=()),
+    answers=Answers(validate=True, limit=100_000, compact=False),
+)
+
+
+class PresentedGroup(GroupConfig, frozen=True):
+    """What is run for a group, together with what clients are shown of it."""
+
+    presentation: Presentation = PRESENTATION
+
+
+def group_config(name: str = "up", **changes: Any) -> PresentedGroup:  # Any: fields of GroupConfig and Presentation
     """Return the config of a group with every default."""
-    config = GroupConfig(
+    shown = {key: changes.pop(key) for key in list(changes) if key in Presentation.__struct_fields__}
+    config = PresentedGroup(
         name=name,
-        description=None,
-        features=Features(tools=True, resources=True, prompts=True),
+        presentation=replace(PRESENTATION, **shown),
         timeouts=Timeouts(connect_s=5, tools_s=5, resources_s=5, prompts_s=5),
-        tools=ToolFilter(include=("*",), exclude=()),
         eager=False,
         idle_after_s=1800,
         attempts=3,
         concurrency=64,
         max_message_bytes=1 << 20,
-        exposure=Exposure(direct=False, pinned=()),
-        answers=Answers(validate=True, limit=100_000, compact=False),
         upstream=Program(command="fake", args=(), env={}, cwd=None),
     )
     return replace(config, **changes)
 
 
-def config_of(*groups: GroupConfig, **changes: Any) -> Config:  # Any: fields of Config
+def config_of(*groups: PresentedGroup, **changes: Any) -> Config:  # Any: fields of Config
     """Return a config of these groups."""
-    config = Config(file=Path("dynamic-mcp.json"), groups=groups, warnings=(), max_message_bytes=1 << 20)
+    config = Config(
+        file=Path("dynamic-mcp.json"),
+        groups=groups,
+        presentations={group.name: group.presentation for group in groups},
+        warnings=(),
+        max_message_bytes=1 << 20,
+    )
     return replace(config, **changes)
 
 
@@ -138,7 +162,7 @@ class FullUpstream(FakeUpstream):
     def __init__(self, **options: Any) -> None:  # Any: fields of Options
         super().__init__()
         self.answers = {}
-        self.server = Server(Options(**options), self._write)
+        self.server = full.Server(full.Options(**options), self._write)
         self.server.crash = self.die
 
     def send(self, line: bytes) -> None:
@@ -151,24 +175,28 @@ class FullUpstream(FakeUpstream):
 
 def link_to(upstream: FakeUpstream, *, listener: Listener | None = None, home: Caller | None = None) -> Link:
     """Return an open link to this upstream, without a handshake."""
-    upstream.link = Link("up", upstream, listener or Ear(), home)
+    upstream.link = Link("up", upstream, listener or Ear(home))
     return upstream.link
 
 
 class Ear:
-    """Stands where a group would listen to its link."""
+    """Stands where an instance would listen to its link; `home` is its only client."""
 
-    def __init__(self) -> None:
+    def __init__(self, home: Caller | None = None) -> None:
         self.frames: list[Frame] = []
         self.losses: list[LinkLost] = []
+        self.home = home
 
-    def named(self, frame: Frame) -> Frame:
+    def prepare_question(self, frame: Frame, caller: Caller) -> Frame:
         return frame
 
-    def heard(self, frame: Frame) -> None:
+    def choose_caller(self, callers: Sequence[Caller]) -> Caller | None:
+        return callers[0] if callers else self.home
+
+    def receive_notification(self, frame: Frame, origin: Caller | None, callers: Sequence[Caller]) -> None:
         self.frames.append(frame)
 
-    def lost(self, link: Link, error: LinkLost) -> None:
+    def link_lost(self, link: Link, error: LinkLost) -> None:
         self.losses.append(error)
 
 
@@ -176,14 +204,24 @@ class FakeCaller:
     """Stands where a session would: keeps what it is told, and answers what it is asked when `answer` is set."""
 
     def __init__(self) -> None:
+        self.principal = LOCAL
+        self.hello = ClientHello()
+        self.is_greeted = True
         self.told: list[Frame] = []
         self.asked: list[Frame] = []
         self.answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
 
+    @property
+    def client(self) -> FakeCaller:
+        return self
+
+    def has_room(self, frame: Frame) -> bool:
+        return True
+
     def notify(self, frame: Frame) -> None:
         self.told.append(frame)
 
-    async def ask(self, frame: Frame, heard: Callable[[Frame], None]) -> Frame:
+    async def ask(self, frame: Frame, on_status: Callable[[Frame], None]) -> Frame:
         self.asked.append(frame)
         return await self.answer
 
@@ -206,7 +244,7 @@ class Opener:
         if isinstance(upstream, DynamicMcpError):
             raise upstream
         self.upstreams.append(upstream)
-        upstream.link = Link(config.name, upstream, listener, hello.home)
+        upstream.link = Link(config.name, upstream, listener)
         return upstream.link, await greet(upstream.link, hello, config)
 
 
@@ -255,22 +293,28 @@ class Watcher:
         self.states: list[str] = []
         self.frames: list[Frame] = []
         self.opened_links = 0
+        self.moved: list[audience.Client] = []
+        self.concerned: list[list[audience.Client]] = []
         self._change = asyncio.Event()
 
-    def changed(self, group: Group) -> None:
+    def group_changed(self, group: Group) -> None:
         if not self.states or self.states[-1] != group.state.name:
             self.states.append(group.state.name)
         self._change.set()
         self._change = asyncio.Event()
 
-    def opened(self, group: Group) -> None:
+    def link_opened(self, group: Group, instance: Instance) -> None:
         self.opened_links += 1
 
-    def named(self, group: Group, frame: Frame) -> Frame:
+    def client_moved(self, group: Group, client: audience.Client) -> None:
+        self.moved.append(client)
+
+    def prepare_question(self, instance: Instance, frame: Frame, user: User) -> Frame:
         return frame
 
-    def heard(self, group: Group, frame: Frame) -> None:
+    def receive_notification(self, group: Group, instance: Instance, frame: Frame, concerned: Sequence[User]) -> None:
         self.frames.append(frame)
+        self.concerned.append([user.client for user in concerned])
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for a change after which the condition holds."""
@@ -279,14 +323,34 @@ class Watcher:
                 await self._change.wait()
 
 
-class Host(Protocol):
-    """What a client connects to: the proxy, or a test's stand-in for it."""
+class LoneGroup(Group):
+    """A group with one client, as a proxy on stdio has it."""
 
-    def connect(self, send: Callable[[bytes], None]) -> Session: ...
+    def __init__(self, config: PresentedGroup, observer: Watcher, **options: Any) -> None:  # Any: arguments of Group
+        features = config.presentation.features
+        lists = frozenset(kind for kind in ListKind if features.allows(kind.capability))
+        super().__init__(config, observer, lists=lists, **options)
+        self.client = FakeCaller()
+
+    @property
+    def instance(self) -> Instance:
+        return self.instance_for(self.client)
+
+    def begin(self) -> None:
+        self.start(self.client)
+
+    async def send(self, method: str, params: Mapping[str, Raw] | None = None, *, timeout_s: float) -> Frame:
+        return await self.request(method, params, timeout_s=timeout_s, caller=self.client)
+
+    async def catalog(self, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
+        return await self.learn_catalog(self.client, kinds)
+
+    async def read_again(self, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
+        return await self.reread(self.client, kinds)
 
 
 @contextlib.asynccontextmanager
-async def client_of(opener: Opener, *configs: GroupConfig) -> AsyncIterator[Client]:
+async def client_of(opener: Opener, *configs: PresentedGroup) -> AsyncIterator[Client]:
     """Run a proxy in front of these groups, else of one for each name in the opener's plan, for one client."""
     groups = configs or tuple(group_config(name) for name in opener.plan)
     proxy = Proxy(config_of(*groups), opener=opener)
@@ -299,10 +363,10 @@ async def client_of(opener: Opener, *configs: GroupConfig) -> AsyncIterator[Clie
 class Client:
     """A client in memory, in front of a proxy with fake upstreams."""
 
-    def __init__(self, host: Host) -> None:
-        self.host = host
+    def __init__(self, server: Server) -> None:
+        self.server = server
         self.lines: list[bytes] = []
-        self.session = host.connect(self._take)
+        self.session = Session(self._take, server)
         self._ids = 0
         self._arrived = asyncio.Event()
 

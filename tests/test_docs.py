@@ -90,7 +90,7 @@ def test_files_that_commands_and_links_name_exist() -> None:
 
 
 def test_the_schema_file_is_what_the_model_says() -> None:
-    assert (ROOT / "schemas" / "dynamic-mcp.schema.json").read_text() == schema.text()
+    assert (ROOT / "schemas" / "dynamic-mcp.schema.json").read_text() == schema.schema_text()
 
 
 def test_the_generated_parts_are_as_the_code_has_them() -> None:

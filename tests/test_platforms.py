@@ -17,8 +17,8 @@ from dynamic_mcp.cli.runner import run
 from dynamic_mcp.doctor.files import check_file
 from dynamic_mcp.observe import log_output
 from dynamic_mcp.observe.instances import SILENT_S, InstanceRegistry
-from dynamic_mcp.observe.log_output import LogFile, files
-from tests.observe.test_instances import kept
+from dynamic_mcp.observe.log_output import LogFile, find_log_files
+from tests.observe.test_instances import start_publishing
 
 
 @pytest.fixture
@@ -30,12 +30,14 @@ def windows(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_windows_knows_a_running_proxy_by_its_heartbeat_and_signals_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    task = await kept(InstanceRegistry(tmp_path), tmp_path)
+    task = await start_publishing(InstanceRegistry(tmp_path), tmp_path)
     signalled: list[int] = []
     monkeypatch.setattr(os, "kill", lambda pid, number: signalled.append(pid))
     written = os.stat(tmp_path / f"{os.getpid()}.json").st_mtime  # noqa: PTH116
-    assert [each.pid for each in InstanceRegistry(tmp_path, now=lambda: written + 1).running()] == [os.getpid()]
-    assert InstanceRegistry(tmp_path, now=lambda: written + SILENT_S + 1).running() == []
+    assert [each.pid for each in InstanceRegistry(tmp_path, now=lambda: written + 1).list_instances()] == [
+        os.getpid()
+    ]
+    assert InstanceRegistry(tmp_path, now=lambda: written + SILENT_S + 1).list_instances() == []
     assert signalled == []
     task.cancel()
     await asyncio.wait([task])
@@ -48,7 +50,7 @@ def test_windows_rotates_the_log_without_a_lock(tmp_path: Path, monkeypatch: pyt
     log = LogFile(tmp_path)
     for number in range(10):
         log.write(f'{{"n": {number}, "pad": "xxxxxxxxxxxxxxxxxxxx"}}\n')
-    assert len(files(tmp_path)) > 1
+    assert len(find_log_files(tmp_path)) > 1
 
 
 def test_a_log_that_is_open_elsewhere_and_cannot_be_moved_goes_on(
@@ -62,7 +64,7 @@ def test_a_log_that_is_open_elsewhere_and_cannot_be_moved_goes_on(
     log = LogFile(tmp_path)
     for number in range(10):
         log.write(f'{{"n": {number}, "pad": "xxxxxxxxxxxxxxxxxxxx"}}\n')
-    (file,) = files(tmp_path)
+    (file,) = find_log_files(tmp_path)
     assert len(file.read_text().splitlines()) == 10
 
 

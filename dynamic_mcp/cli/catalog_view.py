@@ -15,8 +15,8 @@ from dynamic_mcp.cli.runner import run
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import DynamicMcpError, UpstreamError
 from dynamic_mcp.groups.catalog import Catalog, ListKind, one_line
-from dynamic_mcp.groups.instance import Group
 from dynamic_mcp.mcp import wire
+from dynamic_mcp.proxy.client_group import ClientGroup
 from dynamic_mcp.tools import meta_tools
 
 _SUMMARY = 200
@@ -90,8 +90,8 @@ async def _list_groups(config: Config, kinds: Sequence[ListKind], out: Output) -
             return await for_each_group(client, progress, lambda group: _list_group(group, kinds))
 
 
-async def _list_group(group: Group, kinds: Sequence[ListKind]) -> GroupListing:
-    allowed = [kind for kind in kinds if group.config.features.allows(kind.capability)]
+async def _list_group(group: ClientGroup, kinds: Sequence[ListKind]) -> GroupListing:
+    allowed = [kind for kind in kinds if group.offers(kind.capability)]
     try:
         catalog = await group.catalog(ListKind)  # the whole catalog, so that it can be cached
     except DynamicMcpError as exc:

@@ -26,12 +26,12 @@ def hold_change_lock() -> Iterator[None]:
     try:
         yield
     finally:
-        lock.leave()
+        lock.release()
 
 
 def _wait_for(lock: paths.FileLock) -> None:
     ends_at = time.monotonic() + WAIT_S
-    while not lock.take():
+    while not lock.try_acquire():
         if time.monotonic() > ends_at:
             raise DynamicMcpError(
                 f"another `dynamic-mcp` command has been changing files for {WAIT_S:g} s",

@@ -15,19 +15,22 @@ from msgspec.structs import replace
 from dynamic_mcp import __version__
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.cli.progress import Progress
-from dynamic_mcp.config.values import FlawError, seconds
+from dynamic_mcp.config.values import FlawError, parse_seconds
 from dynamic_mcp.embeddings import SemanticIndex
 from dynamic_mcp.errors import InvalidArguments, UpstreamError
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
-from dynamic_mcp.groups.instance import Group, OpenLink
+from dynamic_mcp.groups.instance import OpenLink
 from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.revisions import NEWEST
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.oauth.user_logins import open_logins
-from dynamic_mcp.proxy.router import Proxy
+from dynamic_mcp.proxy.client_group import ClientGroup
+from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.session.legacy import Session
 from dynamic_mcp.system import paths
-from dynamic_mcp.upstream.open import PROTOCOL_VERSIONS, open_link
+from dynamic_mcp.upstream.open import open_link
 from dynamic_mcp.upstream.process.child import terminate_all
 
 if TYPE_CHECKING:
@@ -37,7 +40,7 @@ T = TypeVar("T")
 
 # How a command introduces itself to its proxy.
 HELLO = {
-    "protocolVersion": PROTOCOL_VERSIONS[0],
+    "protocolVersion": NEWEST.name,
     "capabilities": {},
     "clientInfo": {"name": "dynamic-mcp", "title": "dynamic-mcp on the command line", "version": __version__},
 }
@@ -52,7 +55,16 @@ class Client:
     def __init__(self, proxy: Proxy, out: Output) -> None:
         self.proxy = proxy
         self._out = out
-        self._session = proxy.connect(self._receive)
+        self._session = Session(self._receive, proxy)
+
+    @property
+    def groups(self) -> list[ClientGroup]:
+        """The groups of the config, in its order."""
+        return [ClientGroup(group, self._session) for group in self.proxy.view_for(self._session)]
+
+    def group(self, name: str) -> ClientGroup:
+        """Return the group of this name. Raises NotFound."""
+        return ClientGroup(self.proxy.view_for(self._session)[name], self._session)
 
     async def initialize(self) -> None:
         """Send `initialize`, upon which the proxy connects groups whose catalog is not cached."""
@@ -61,7 +73,7 @@ class Client:
     async def ask(self, method: str, params: Mapping[str, object], *, group: str = "") -> Raw:
         """Return the result of a request. Raises DynamicMcpError, also for an upstream's JSON-RPC error."""
         try:
-            answer = await self.proxy.answer(self._session, Frame(method=method, params=Raw(wire.encode(params))))
+            answer = await self._session.answer(Frame(method=method, params=Raw(wire.encode(params))))
         except wire.Malformed as exc:
             raise InvalidArguments(str(exc)) from exc
         if len(answer.error):
@@ -104,23 +116,23 @@ async def open_client(
         await client.initialize()
         yield client
         if catalog_store is not None:
-            await asyncio.to_thread(_save_catalogs, proxy, catalog_store)
+            await asyncio.to_thread(_save_catalogs, client, catalog_store)
     finally:
         terminate_all(END_WITHIN_S)
         await proxy.close()
         await logins.close()
 
 
-async def for_each_group(client: Client, progress: Progress, do: Callable[[Group], Awaitable[T]]) -> list[T]:
+async def for_each_group(client: Client, progress: Progress, do: Callable[[ClientGroup], Awaitable[T]]) -> list[T]:
     """Do something with all groups at once; return the results in the order of the groups."""
 
-    async def do_one(group: Group) -> T:
+    async def do_one(group: ClientGroup) -> T:
         try:
             return await do(group)
         finally:
             progress.complete(group.name)
 
-    return await asyncio.gather(*map(do_one, client.proxy.groups))
+    return await asyncio.gather(*map(do_one, client.groups))
 
 
 def with_timeout(config: Config, text: str | None, kind: Literal["tools_s", "resources_s", "prompts_s"]) -> Config:
@@ -128,7 +140,7 @@ def with_timeout(config: Config, text: str | None, kind: Literal["tools_s", "res
     if text is None:
         return config
     try:
-        limit_s = seconds(text)
+        limit_s = parse_seconds(text)
     except FlawError as exc:
         raise InvalidArguments(f"--timeout {exc}", hint=exc.hint) from exc
     change = {kind: limit_s}
@@ -136,11 +148,11 @@ def with_timeout(config: Config, text: str | None, kind: Literal["tools_s", "res
     return replace(config, groups=tuple(groups))
 
 
-def _save_catalogs(proxy: Proxy, catalog_store: CatalogStore) -> None:
+def _save_catalogs(client: Client, catalog_store: CatalogStore) -> None:
     """Save the catalogs for the next command or proxy; the groups themselves would do so a moment later."""
-    for group in proxy.groups:
-        if group.state is State.READY and group.known is not None and group.known.knows(ListKind):
-            catalog_store.save(group.config, group.known)
+    for group in client.groups:
+        if group.state is State.READY and group.whole is not None and group.whole.knows(ListKind):
+            catalog_store.save(group.config, group.whole)
 
 
 def _format_progress(params: dict[str, Any]) -> str:  # Any: whatever JSON an upstream sends

@@ -8,15 +8,15 @@ from pathlib import Path
 from dynamic_mcp.cli.change_lock import hold_change_lock
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.config import edit
-from dynamic_mcp.config.keys import path
-from dynamic_mcp.config.read import disabled, names_in
-from dynamic_mcp.config.read import document as document_of
+from dynamic_mcp.config.keys import format_path
+from dynamic_mcp.config.read import list_disabled, parse_server_names
+from dynamic_mcp.config.read import read_document as document_of
 from dynamic_mcp.config.secrets import plain_secrets
 from dynamic_mcp.errors import ConfigError, InvalidArguments, NotFound
 from dynamic_mcp.importer import files
 from dynamic_mcp.system import paths
-from dynamic_mcp.system.own_command import command
-from dynamic_mcp.system.whole_files import read_bytes
+from dynamic_mcp.system.file_reader import read_bytes
+from dynamic_mcp.system.shell import format_command
 
 _EMPTY = '{\n  "mcpServers": {}\n}\n'
 
@@ -29,13 +29,13 @@ def add_server(this: Invocation, name: str, entry: Mapping[str, object], *, may_
 
 def _add(this: Invocation, file: Path, name: str, entry: Mapping[str, object], *, may_replace: bool) -> int:
     before = _read_text(file) if file.exists() else None
-    is_there = before is not None and name in names_in(before, file)
+    is_there = before is not None and name in parse_server_names(before, file)
     if is_there and not may_replace:
         raise InvalidArguments(f"`{file}` already has a server `{name}`", hint="--replace overwrites it")
     _write(file, before, edit.put(before or _EMPTY, ("mcpServers", name), entry))
     _report(this, file, name, "replaced in" if is_there else "added to", entry)
     for keys in plain_secrets({"mcpServers": {name: dict(entry)}}):
-        this.out.say(f"warning: `{path(keys)}` looks like a secret in plain text; use `${{VARIABLE}}` instead")
+        this.out.say(f"warning: `{format_path(keys)}` looks like a secret in plain text; use `${{VARIABLE}}` instead")
     return 0
 
 
@@ -54,7 +54,7 @@ def set_enabled(this: Invocation, name: str, *, enabled: bool) -> int:
     file = this.config_path()
     with hold_change_lock():
         before = _read_with(file, name)
-        if (name not in disabled(file)) == enabled:
+        if (name not in list_disabled(file)) == enabled:
             this.out.say(f"`{name}` is already {'enabled' if enabled else 'disabled'} in `{file}`")
             return 0
         _write(file, before, edit.put(before, ("mcpServers", name, "enabled"), enabled))
@@ -78,7 +78,7 @@ def _read_with(file: Path, name: str) -> str:
     from dynamic_mcp.mcp.names import closest
 
     text = _read_text(file)
-    names = names_in(text, file)
+    names = parse_server_names(text, file)
     if name not in names:
         known = ", ".join(f"`{each}`" for each in names) or "none"
         raise NotFound("server", name, closest(name, names), hint=f"servers in `{file}`: {known}")
@@ -92,9 +92,9 @@ def _read_text(file: Path) -> str:
 
 def _write(file: Path, before: str | None, after: str) -> None:
     """Write a config whose text was `before`, or which did not exist. Raises ConfigError and FileError."""
-    names_in(after, file)
+    parse_server_names(after, file)
     try:
-        paths.make_private(file.parent)
+        paths.make_private_dir(file.parent)
     except OSError as exc:
         raise ConfigError(str(file), "", f"cannot be written: {(exc.strerror or str(exc)).lower()}") from exc
     expected = None if before is None else before.encode()
@@ -107,4 +107,4 @@ def _report(this: Invocation, file: Path, name: str, done: str, entry: Mapping[s
     if this.out.is_json_requested:
         this.out.print_json({"file": str(file), "server": name, "entry": entry})
     elif entry is not None:
-        this.out.say(f"next: `{command('doctor', name)}` checks that it works")
+        this.out.say(f"next: `{format_command('doctor', name)}` checks that it works")

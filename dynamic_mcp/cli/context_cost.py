@@ -20,9 +20,9 @@ from dynamic_mcp.cli.token_counter import Counter, load_counter
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import DynamicMcpError, UpstreamError
 from dynamic_mcp.groups.catalog import ListKind
-from dynamic_mcp.groups.instance import Group
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.system.text import counted
+from dynamic_mcp.proxy.client_group import ClientGroup
+from dynamic_mcp.system.text import pluralize
 from dynamic_mcp.tools.meta_tools import GET
 
 # The members of a tool that every client passes to its model.
@@ -116,15 +116,13 @@ async def _measure(config: Config, out: Output) -> Stats:
         with out.progress("counting tokens"):
             counter = await asyncio.to_thread(load_counter)
         meter = _Meter(client, counter)
-        groups = [
-            await meter.measure_group(group, error) for group, error in zip(client.proxy.groups, errors, strict=True)
-        ]
+        groups = [await meter.measure_group(group, error) for group, error in zip(client.groups, errors, strict=True)]
         return Stats(counter.name, tuple(groups), await meter.measure_start())
 
 
-async def _load_catalog(group: Group) -> str:
+async def _load_catalog(group: ClientGroup) -> str:
     """Load a group's catalog; return an error message, empty if there is none."""
-    if not group.config.features.tools:
+    if not group.offers("tools"):
         return ""
     try:
         await group.catalog(ListKind)  # the whole catalog, so that it can be cached
@@ -146,7 +144,7 @@ class _Meter:
         hello = await self._client.ask("initialize", HELLO)
         return self._count([_tools_for_model(tools), wire.text(wire.member(hello, "instructions")) or ""])
 
-    async def measure_group(self, group: Group, error: str) -> GroupStats:
+    async def measure_group(self, group: ClientGroup, error: str) -> GroupStats:
         """Measure one group; one that failed costs nothing and has its error."""
         if error or group.known is None or not group.known.tools:
             return GroupStats(group.name, 0, Cost(), Cost(), Cost(), error)
@@ -197,7 +195,7 @@ def _show(stats: Stats, out: Output) -> None:
         out.print_line(words, "dim")
     out.print_line("")
     lines = [
-        (f"without dynamic-mcp: {counted(stats.tools, 'tool')} listed directly", stats.direct),
+        (f"without dynamic-mcp: {pluralize(stats.tools, 'tool')} listed directly", stats.direct),
         ("with dynamic-mcp, at the start", stats.start),
         ("and after one search (the longest)", stats.after_search),
         ("or after one whole group (the longest)", stats.after_group),

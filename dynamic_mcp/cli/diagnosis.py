@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from dynamic_mcp.cli.invocation import Invocation, empty_config_message
 from dynamic_mcp.cli.output import Output
-from dynamic_mcp.config.keys import path
+from dynamic_mcp.config.keys import format_path
 from dynamic_mcp.doctor.files import check_file
 from dynamic_mcp.doctor.findings import Finding, Level, ServerReport, exit_code
-from dynamic_mcp.system.text import counted
+from dynamic_mcp.system.text import pluralize
 
 if TYPE_CHECKING:
     from dynamic_mcp.config.resolved import Config
@@ -88,7 +88,7 @@ def _concerns(finding: Finding, group: str) -> bool:
 
 def _is_about(finding: Finding, group: str) -> bool:
     """Tell whether a finding is about the entry of a group."""
-    entry = path(("mcpServers", group))
+    entry = format_path(("mcpServers", group))
     return finding.where == entry or finding.where.startswith((f"{entry}.", f"{entry}["))
 
 
@@ -118,7 +118,7 @@ def _has_last_line(report: ServerReport) -> bool:
 
 def _summary(report: ServerReport) -> str:
     counts = (("tool", report.tools), ("resource", report.resources), ("prompt", report.prompts))
-    has = ", ".join(counted(count, noun) for noun, count in counts if count)
+    has = ", ".join(pluralize(count, noun) for noun, count in counts if count)
     return f"connected in {report.connect_s or 0:.1f} s, {has or 'offers nothing'}"
 
 

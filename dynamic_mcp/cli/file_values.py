@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dynamic_mcp.errors import InvalidArguments
-from dynamic_mcp.system.whole_files import read_bytes
+from dynamic_mcp.system.file_reader import read_bytes
 
 
 def is_file_value(text: str) -> bool:

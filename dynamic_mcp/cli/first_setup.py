@@ -13,7 +13,7 @@ from dynamic_mcp.cli.installer import warn_about_limits
 from dynamic_mcp.cli.machine import local_machine, open_journal, timestamp
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.cli.own_program import find_own_program
-from dynamic_mcp.config.needs import needs
+from dynamic_mcp.config.needs import find_required_variables
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.importer import describe, locations
 from dynamic_mcp.importer.adapter import Adapter
@@ -28,7 +28,7 @@ from dynamic_mcp.importer.read import read_tool
 from dynamic_mcp.importer.replacing import replacing
 from dynamic_mcp.importer.shapes import has_switch
 from dynamic_mcp.system import paths
-from dynamic_mcp.system.text import counted
+from dynamic_mcp.system.text import pluralize
 
 _NAMES_SHOWN = 60
 
@@ -46,7 +46,7 @@ class ToolSettings:
             return f"{self.adapter.title}: no servers yet"
         all_names = ", ".join(names)
         short = all_names if len(all_names) <= _NAMES_SHOWN else f"{all_names[: _NAMES_SHOWN - 1]}…"
-        return f"{self.adapter.title}: {counted(len(names), 'server')} ({short})"
+        return f"{self.adapter.title}: {pluralize(len(names), 'server')} ({short})"
 
 
 @dataclass(frozen=True)
@@ -98,11 +98,11 @@ class Setup:
         new = self.new_servers
         if self.plan.is_changed:
             what = "create" if self.plan.before is None else "change"
-            yield f"{what} {self.file}: {counted(len(new), 'server')} ({', '.join(new)})"
+            yield f"{what} {self.file}: {pluralize(len(new), 'server')} ({', '.join(new)})"
         if self.left_out:
             yield f"leave out {', '.join(self.left_out)}; the tools keep their own entries"
         if self.plan.variables:
-            secrets = counted(len(self.plan.variables), "secret")
+            secrets = pluralize(len(self.plan.variables), "secret")
             yield f"move {secrets} into {self.plan.env_file}, which only you can read"
         for tool in self.tools:
             file = target(tool.adapter, Scope.USER, local_machine(None)).file
@@ -143,7 +143,7 @@ def apply_setup(setup: Setup, out: Output) -> list[str]:
     """Write the config and the tools' files; return the ids of the changes, oldest first."""
     machine = local_machine(None)
     deeds = [write_plan(setup.plan, setup.memories)]
-    needed = needs(setup.file, os.environ)
+    needed = find_required_variables(setup.file, os.environ)
     program, caveat = find_own_program()
     for tool in setup.tools:
         replacement = replacing(

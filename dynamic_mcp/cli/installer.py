@@ -17,9 +17,9 @@ from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.machine import local_machine, open_journal, timestamp
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.cli.own_program import find_own_program
-from dynamic_mcp.config.clients import client_of
-from dynamic_mcp.config.needs import Needs, needs
-from dynamic_mcp.config.read import names_in
+from dynamic_mcp.config.clients import find_client
+from dynamic_mcp.config.needs import RequiredVariables, find_required_variables
+from dynamic_mcp.config.read import parse_server_names
 from dynamic_mcp.errors import ConfigError, DynamicMcpError
 from dynamic_mcp.importer import read
 from dynamic_mcp.importer.adapter import Adapter
@@ -118,20 +118,20 @@ def _scope(adapter: Adapter, scope: str, machine: Machine) -> Scope:
     return Scope.USER
 
 
-def _read_needs(this: Invocation, config: Path) -> Needs:
+def _read_needs(this: Invocation, config: Path) -> RequiredVariables:
     """Return the variables that the config needs; none, with a warning, if it is invalid."""
     try:
-        names_in(config.read_text(encoding="utf-8-sig"), config)
-        return needs(config, os.environ)
+        parse_server_names(config.read_text(encoding="utf-8-sig"), config)
+        return find_required_variables(config, os.environ)
     except ConfigError as exc:
         this.out.say(f"warning: {exc.message}; the variables that it needs are not known")
-        return Needs((), {})
+        return RequiredVariables((), {})
 
 
 def _find_replaced(adapter: Adapter, scope: str, machine: Machine, config: Path) -> Replacing:
     """Return the servers of a tool to replace. Raises DynamicMcpError if the config has none of them."""
     memory = Memories(paths.state_dir() / "imports", randomness.token_hex(16)).load(config)
-    names = set(names_in(config.read_text(encoding="utf-8-sig"), config))
+    names = set(parse_server_names(config.read_text(encoding="utf-8-sig"), config))
     scopes = tuple(Scope) if scope == "all" else (Scope(scope),)
     found = replacing(adapter, scopes, machine, memory=memory, names=names)
     if found.replaced:
@@ -181,9 +181,11 @@ def _report(this: Invocation, adapter: Adapter, result: Installation, deed: Deed
     this.out.say(f"restart {adapter.title}; `dynamic-mcp undo {deed.id}` reverts this")
 
 
-def warn_about_limits(out: Output, adapter: Adapter, result: Installation, needed: Needs, caveat: str) -> None:
+def warn_about_limits(
+    out: Output, adapter: Adapter, result: Installation, needed: RequiredVariables, caveat: str
+) -> None:
     """Warn about what will not work in this tool."""
-    client = client_of(adapter.name)
+    client = find_client(adapter.name)
     if caveat:
         out.say(f"warning: {caveat}")
     if client is not None and result.withheld:
@@ -192,7 +194,7 @@ def warn_about_limits(out: Output, adapter: Adapter, result: Installation, neede
             " what the config needs into a file that `settings.variables_file` names"
         )
     restricted = [name for name, unwanted in needed.wants_all.items() if not _withheld_globs(adapter) <= unwanted]
-    if client is not None and restricted and client.dropped == ("*",):
+    if client is not None and restricted and client.withheld == ("*",):
         more = "; name what they need in `inherit_env` and install again" if client.can_be_asked else ""
         out.say(
             f"warning: {adapter.title} {client.habit}; servers that want your whole environment (`inherit_env`)"

@@ -56,12 +56,12 @@ class Invocation:
 
 def empty_config_message(file: Path) -> str:
     """Return a message that a config has no groups, and how to get some."""
-    from dynamic_mcp.config.read import disabled
-    from dynamic_mcp.system.own_command import command
+    from dynamic_mcp.config.read import list_disabled
+    from dynamic_mcp.system.shell import format_command
 
-    off = disabled(file)
+    off = list_disabled(file)
     if off:
-        hint = f"`{command('enable', off[0])}` enables one"
+        hint = f"`{format_command('enable', off[0])}` enables one"
         return f"every server in `{file}` is disabled\nhint: {hint}"
     hint = "`dynamic-mcp add NAME -- COMMAND` adds one, `dynamic-mcp import` brings in those of your AI tools"
     return f"`{file}` has no groups yet\nhint: {hint}"
@@ -81,20 +81,20 @@ def find_config(explicit: str | None, *, may_be_new: bool = False) -> Path:
 def start_invocation(config_option: str | None, *, quiet: bool, verbose: int, as_json: bool) -> Invocation:
     """Start a command: its log goes to stderr, errors only without --verbose."""
     levels = ("error", "info", "debug")
-    log_output.to_terminal("error" if quiet else levels[min(verbose, 2)], sys.stderr)
+    log_output.log_to_terminal("error" if quiet else levels[min(verbose, 2)], sys.stderr)
     out = Output(sys.stdout, sys.stderr, os.environ, as_json=as_json, is_quiet=quiet, is_plain=verbose > 0)
     return Invocation(config_option, out, verbose)
 
 
 def _unknown_group(name: str, config: Config) -> Exception:
-    from dynamic_mcp.config.read import disabled
+    from dynamic_mcp.config.read import list_disabled
     from dynamic_mcp.errors import NotFound
     from dynamic_mcp.mcp.names import closest
-    from dynamic_mcp.system.own_command import command
+    from dynamic_mcp.system.shell import format_command
 
     names = [group.name for group in config.groups]
-    if name in disabled(config.file):
-        return NotFound("enabled group", name, hint=f"`{command('enable', name)}` enables it")
+    if name in list_disabled(config.file):
+        return NotFound("enabled group", name, hint=f"`{format_command('enable', name)}` enables it")
     listed_names = ", ".join(f"`{each}`" for each in names)
     hint = f"the groups of `{config.file}` are {listed_names}" if names else f"`{config.file}` has no groups"
     return NotFound("group", name, closest(name, names), hint=hint)

@@ -13,7 +13,7 @@ from typing import Any
 
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
-from dynamic_mcp.config.values import FlawError, seconds
+from dynamic_mcp.config.values import FlawError, parse_seconds
 from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.observe import log_output
 from dynamic_mcp.system import paths
@@ -41,7 +41,9 @@ class LogFilter:
         begin = ""
         if since is not None:
             try:
-                begin = (datetime.now(UTC) - timedelta(seconds=seconds(since))).isoformat(timespec="milliseconds")
+                begin = (datetime.now(UTC) - timedelta(seconds=parse_seconds(since))).isoformat(
+                    timespec="milliseconds"
+                )
             except FlawError as exc:
                 raise InvalidArguments(f"--since {exc}", hint=exc.hint) from exc
         # the stderr of servers has level debug, and is what someone who asks for a group wants to see
@@ -75,7 +77,7 @@ def show_logs(this: Invocation, wanted: LogFilter, *, is_following: bool) -> int
 
 
 def _read_lines(folder: Path, *, is_following: bool) -> Iterator[str]:
-    for file in log_output.files(folder):
+    for file in log_output.find_log_files(folder):
         if file.name != log_output.FILE_NAME:
             yield from _read_all(file)
     yield from (_follow if is_following else _read_all)(folder / log_output.FILE_NAME)

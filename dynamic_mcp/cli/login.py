@@ -16,15 +16,15 @@ import click
 
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
-from dynamic_mcp.config.keys import path
+from dynamic_mcp.config.keys import format_path
 from dynamic_mcp.config.resolved import Config, GroupConfig, Remote
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, LoginFailed, LoginNeeded
 from dynamic_mcp.oauth.bearer import Bearer
-from dynamic_mcp.oauth.callback import NotOurs
-from dynamic_mcp.oauth.records import Login, Token
+from dynamic_mcp.oauth.callback import UnexpectedResponse
+from dynamic_mcp.oauth.credentials import Login, Token
 from dynamic_mcp.oauth.user_logins import login_command, login_folder
 from dynamic_mcp.system import paths
-from dynamic_mcp.system.own_command import command
+from dynamic_mcp.system.shell import format_command
 
 _LONGEST_TOKEN = 1 << 20
 LOGIN_NEEDED = LoginNeeded.exit_code
@@ -99,7 +99,7 @@ def _select_groups(this: Invocation, name: str | None, *, only_remote: bool = Tr
 def _remote_group(config: GroupConfig, root: Config, out: Output) -> _RemoteGroup:
     assert isinstance(config.upstream, Remote)
     bearer = Bearer(config.name, config.upstream, login_folder(), login_command(root.file, config.name))
-    headers = path(("mcpServers", config.name, "headers"))
+    headers = format_path(("mcpServers", config.name, "headers"))
     warnings = [each for each in root.warnings if each.startswith((f"{headers}.", f"{headers}["))]
     unset = warnings[0].partition(": ")[2] if warnings else ""
     return _RemoteGroup(config.name, config.upstream, bearer, out, unset)
@@ -109,7 +109,7 @@ def _remote_group(config: GroupConfig, root: Config, out: Output) -> _RemoteGrou
 
 
 async def _log_in(group: _RemoteGroup, *, is_explicit: bool, open_browser: bool, ask_token: bool) -> None:
-    known = await group.bearer.login()
+    known = await group.bearer.load_login()
     if group.unset:
         group.out.say(f"{group.name}: a header in the config is incomplete: {group.unset}")
         return
@@ -120,7 +120,7 @@ async def _log_in(group: _RemoteGroup, *, is_explicit: bool, open_browser: bool,
         group.out.say(f"{group.name}: already logged in")
         return
     if group.remote.oauth.is_client_credentials:
-        await group.bearer.header()
+        await group.bearer.get_header()
         group.out.say(f"{group.name}: logs in by itself, with the configured client")
         return
     login = await _ask_token(group) if ask_token else await _browse(group, known, open_browser=open_browser)
@@ -133,27 +133,27 @@ async def _log_in(group: _RemoteGroup, *, is_explicit: bool, open_browser: bool,
 
 async def _browse(group: _RemoteGroup, known: Login | None, *, open_browser: bool) -> Login | None:
     """Log in with a browser, or with a pasted token if there is no client id. Return None if no login is needed."""
-    from dynamic_mcp.oauth.login import NoClient, Stopped, begun
-    from dynamic_mcp.oauth.probe import probed
+    from dynamic_mcp.oauth.login import LoginAborted, NoClient, begin_login
+    from dynamic_mcp.oauth.probe import probe
 
-    probe = await probed(group.remote)
-    if probe.status is None:
-        raise LoginFailed(group.name, probe.why, hint="check the `url`, and the network or VPN")
+    outcome = await probe(group.remote)
+    if outcome.status is None:
+        raise LoginFailed(group.name, outcome.reason, hint="check the `url`, and the network or VPN")
     try:
-        async with begun(group.remote, group.bearer.reach, probe.demand, known) as attempt:
-            if probe.is_open() and attempt.is_assumed():
+        async with begin_login(group.remote, group.bearer.policy, outcome.challenge, known) as attempt:
+            if outcome.is_open() and attempt.is_assumed():
                 _report_no_login(group)
                 return None
             await _show_link(group.out, attempt.url, open_browser=open_browser)
             _read_pasted_address(group.out, attempt.paste)
-            login = await attempt.finished()
+            login = await attempt.finish()
     except NoClient as exc:
-        if probe.is_open():
+        if outcome.is_open():
             _report_no_login(group)
             return None
         group.out.say(f"{group.name}: {exc}")
         return await _ask_token(group)
-    except Stopped as exc:
+    except LoginAborted as exc:
         raise LoginFailed(group.name, str(exc)) from exc
     for warning in attempt.warnings:
         group.out.say(f"warning: {group.name}: {warning}")
@@ -181,7 +181,7 @@ def _read_pasted_address(out: Output, paste: Callable[[str], None]) -> None:
     def take(line: str) -> None:
         try:
             paste(line)
-        except NotOurs as exc:
+        except UnexpectedResponse as exc:
             out.say(f"cannot use this address: {exc}")
 
     def read() -> None:
@@ -205,17 +205,17 @@ def _read_chunk() -> bytes:
 
 async def _ask_token(group: _RemoteGroup) -> Login:
     """Ask for a token that the person has created, and try it. Raises LoginFailed."""
-    from dynamic_mcp.oauth.probe import probed
+    from dynamic_mcp.oauth.probe import probe
     from dynamic_mcp.oauth.services import token_hint
 
     group.out.say(f"{group.name}: create a token ({token_hint(group.remote.url)})")
     text = await asyncio.to_thread(_read_token)
     if not text or not text.isascii() or not text.isprintable() or " " in text:
-        hint = f"pipe it in: `… | {command('auth', 'login', '--token', group.name)}`"
+        hint = f"pipe it in: `… | {format_command('auth', 'login', '--token', group.name)}`"
         raise LoginFailed(group.name, "no token was given", hint=hint)
-    probe = await probed(group.remote, text)
-    if probe.status in (401, 403):
-        raise LoginFailed(group.name, f"the server does not accept this token (HTTP {probe.status})")
+    outcome = await probe(group.remote, text)
+    if outcome.status in (401, 403):
+        raise LoginFailed(group.name, f"the server does not accept this token (HTTP {outcome.status})")
     return Login(group.remote.url, token=Token(text, time.time()))
 
 
@@ -230,16 +230,16 @@ def _read_token() -> str:
 
 
 async def _log_out(group: _RemoteGroup) -> None:
-    known = await group.bearer.login()
+    known = await group.bearer.load_login()
     if known is None or known.token is None:
         group.out.say(f"{group.name}: not logged in")
         return
     if known.revocation_endpoint is not None and known.client is not None:
-        from dynamic_mcp.oauth.tokens import Denied, Failed, Tokens
+        from dynamic_mcp.oauth.tokens import TokenDenied, TokenEndpoint, TokenRequestFailed
 
         try:
-            await Tokens(group.bearer.reach, known, group.remote.oauth).revoke(known.token)
-        except (Denied, Failed) as exc:
+            await TokenEndpoint(group.bearer.policy, known, group.remote.oauth).revoke(known.token)
+        except (TokenDenied, TokenRequestFailed) as exc:
             why = f"`{known.revocation_endpoint}` {exc}"
             group.out.say(f"warning: {group.name}: the token was deleted here, but not revoked: {why}")
     try:
@@ -259,7 +259,7 @@ async def _row(group: _RemoteGroup) -> dict[str, str | None]:
         return {**row, "state": group.unset}
     if group.has_own_header():
         return {**row, "state": "authorized by the config"}
-    login = await group.bearer.login()
+    login = await group.bearer.load_login()
     token = login.token if login else None
     if group.remote.oauth.is_client_credentials:
         state = "logs in by itself"

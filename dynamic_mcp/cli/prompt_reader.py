@@ -15,7 +15,7 @@ from dynamic_mcp.errors import Disabled, InvalidArguments, NotFound
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.mcp import names
 from dynamic_mcp.mcp.names import closest
-from dynamic_mcp.system.own_command import command
+from dynamic_mcp.system.shell import format_command
 
 
 def get_prompt(
@@ -67,11 +67,11 @@ async def _get(this: Invocation, config: Config, name: str, arguments: dict[str,
 
 async def _find_prompt(client: Client, group: str, name: str) -> str:
     """Return a prompt's name in its group; `name` may be the one that clients see. Raises NotFound and Disabled."""
-    if not client.proxy.groups[group].config.features.prompts:
+    if not client.group(group).offers("prompts"):
         raise Disabled("prompts", group)
-    prompts = (await client.proxy.groups[group].catalog([ListKind.PROMPTS])).entries(ListKind.PROMPTS)
+    prompts = (await client.group(group).catalog([ListKind.PROMPTS])).entries(ListKind.PROMPTS)
     for own in prompts:
-        if name in (own, names.listed_name(group, own)):
+        if name in (own, names.qualified_name(group, own)):
             return own
-    hint = f"`{command('prompts', group)}` lists them"
+    hint = f"`{format_command('prompts', group)}` lists them"
     raise NotFound(f"prompt of group `{group}`", name, closest(name, list(prompts)), hint=hint)

@@ -10,7 +10,7 @@ import msgspec
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.cli.process_table import Memory, measure_memory, read_processes
-from dynamic_mcp.observe.instances import GroupEntry, InstanceRegistry, Running
+from dynamic_mcp.observe.instances import GroupStatus, Instance, InstanceRegistry
 from dynamic_mcp.system import paths
 
 _EVERY_S = 1.0
@@ -22,7 +22,7 @@ def show_status(this: Invocation, *, is_watching: bool) -> int:
     registry = InstanceRegistry(paths.state_dir() / "running")
     config = this.explicit_path()
     while True:
-        running = [each for each in registry.running() if config is None or Path(each.entry.config) == config]
+        running = [each for each in registry.list_instances() if config is None or Path(each.status.config) == config]
         table = read_processes()
         if is_watching:
             this.out.clear()
@@ -32,7 +32,7 @@ def show_status(this: Invocation, *, is_watching: bool) -> int:
         time.sleep(_EVERY_S)
 
 
-def _show(out: Output, proxies: list[tuple[Running, Memory | None]], config: Path | None) -> None:
+def _show(out: Output, proxies: list[tuple[Instance, Memory | None]], config: Path | None) -> None:
     if out.is_json:
         out.print_json([_to_json(running, memory) for running, memory in proxies])
         return
@@ -40,7 +40,7 @@ def _show(out: Output, proxies: list[tuple[Running, Memory | None]], config: Pat
         what = "running" if config is None else f"serving `{config}`"
         out.say(f"no proxy is {what}; your AI tool starts one (`dynamic-mcp install TOOL` sets that up)")
     for running, memory in proxies:
-        entry = running.entry
+        entry = running.status
         clients = ", ".join(filter(None, entry.clients)) or "no client yet"
         out.print_line(f"{entry.config}", "bold")
         since = time.strftime("%Y-%m-%d %H:%M", time.localtime(running.started_at))
@@ -60,13 +60,13 @@ def _show(out: Output, proxies: list[tuple[Running, Memory | None]], config: Pat
         out.print_line("")
 
 
-def _row(group: GroupEntry) -> list[str]:
+def _row(group: GroupStatus) -> list[str]:
     tools = "?" if group.tools is None else str(group.tools)
     state = f"{group.state}: {group.reason}" if group.reason else group.state
     return [group.name, tools, str(group.in_flight), str(group.calls), str(group.failures), state]
 
 
-def _to_json(running: Running, memory: Memory | None) -> dict[str, object]:
+def _to_json(running: Instance, memory: Memory | None) -> dict[str, object]:
     fields = msgspec.to_builtins(running)
     entry = fields.pop("entry")
     return {**fields, **entry, "memory": memory}

@@ -13,10 +13,10 @@ from dynamic_mcp.cli.progress import Progress
 from dynamic_mcp.cli.runner import run
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import DynamicMcpError, LoginNeeded, TimedOut
-from dynamic_mcp.groups.instance import Group
 from dynamic_mcp.importer.importing import config_of
 from dynamic_mcp.importer.merge import Entry
-from dynamic_mcp.system.text import counted
+from dynamic_mcp.proxy.client_group import ClientGroup
+from dynamic_mcp.system.text import pluralize
 
 # The first `npx` or `uvx` downloads the server; nobody waits longer than this at a terminal.
 WITHIN_S = 60.0
@@ -49,10 +49,10 @@ def check_servers(
 async def _check_all(config: Config, out: Output, progress: Progress) -> dict[str, CheckResult]:
     async with open_client(config, out) as client:
         results = await for_each_group(client, progress, _check)
-        return {group.name: result for group, result in zip(client.proxy.groups, results, strict=True)}
+        return {group.name: result for group, result in zip(client.groups, results, strict=True)}
 
 
-async def _check(group: Group) -> CheckResult:
+async def _check(group: ClientGroup) -> CheckResult:
     try:
         async with asyncio.timeout(WITHIN_S):
             count = len((await group.catalog()).tools)
@@ -62,4 +62,4 @@ async def _check(group: Group) -> CheckResult:
         return CheckResult(f"{exc.reason}: {exc.hint}")
     except DynamicMcpError as exc:
         return CheckResult(getattr(exc, "reason", exc.message), is_broken=True)
-    return CheckResult(counted(count, "tool"), is_ok=True)
+    return CheckResult(pluralize(count, "tool"), is_ok=True)

@@ -12,11 +12,11 @@ from dynamic_mcp.cli.runner import run
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.groups.catalog import Catalog
-from dynamic_mcp.groups.instance import Group
 from dynamic_mcp.importer.found import Scope
 from dynamic_mcp.importer.importing import config_of
 from dynamic_mcp.importer.plan import Action, Item, Plan
-from dynamic_mcp.system.text import counted
+from dynamic_mcp.proxy.client_group import ClientGroup
+from dynamic_mcp.system.text import pluralize
 
 WITHIN_S = 60.0
 _MOST_TOOLS = 12
@@ -35,7 +35,7 @@ def fetch_descriptions(out: Output, plan: Plan, *, may_start_projects: bool) -> 
     if not items:
         return {}
     config = config_of({name: item.found.entry for name, item in items.items()}, plan.output, os.environ)
-    with out.progress(f"asking {counted(len(items), 'server')} for a description"):
+    with out.progress(f"asking {pluralize(len(items), 'server')} for a description"):
         return run(_fetch(config, out))
 
 
@@ -46,11 +46,11 @@ def _lacks_description(item: Item) -> bool:
 
 async def _fetch(config: Config, out: Output) -> dict[str, str]:
     async with open_client(config, out, uses_cache=False) as client:
-        texts = await asyncio.gather(*(_describe(group, out) for group in client.proxy.groups))
-        return {group.name: text for group, text in zip(client.proxy.groups, texts, strict=True) if text}
+        texts = await asyncio.gather(*(_describe(group, out) for group in client.groups))
+        return {group.name: text for group, text in zip(client.groups, texts, strict=True) if text}
 
 
-async def _describe(group: Group, out: Output) -> str:
+async def _describe(group: ClientGroup, out: Output) -> str:
     try:
         async with asyncio.timeout(WITHIN_S):
             return _summarize(await group.catalog())

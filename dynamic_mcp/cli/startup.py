@@ -12,8 +12,8 @@ from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.host import LogOptions, ServingLog
 from dynamic_mcp.observe import log_output
-from dynamic_mcp.system.own_command import command
-from dynamic_mcp.system.text import counted
+from dynamic_mcp.system.shell import format_command
+from dynamic_mcp.system.text import pluralize
 
 _ON_A_TERMINAL = """\
 dynamic-mcp is an MCP server: your AI tool starts it and talks to it over stdin and stdout.
@@ -49,7 +49,7 @@ def _parse_level(name: str | None, source: str) -> str | None:
 
 def _explain(config: Config) -> None:
     """Tell a person who started it on a terminal what this program is."""
-    words = _ON_A_TERMINAL.format(command=command(config.file), count=counted(len(config.groups), "group"))
+    words = _ON_A_TERMINAL.format(command=format_command(config.file), count=pluralize(len(config.groups), "group"))
     print(log_output.escaped(words, keep="\n"), file=sys.stderr)  # noqa: T201
 
 

@@ -18,15 +18,18 @@ if TYPE_CHECKING:
 def complete_group(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete a group, with its description."""
     config = _config(ctx)
-    return _items(((group.name, group.description or "") for group in (config.groups if config else ())), incomplete)
+    return _items(
+        ((name, shown.description or "") for name, shown in (config.presentations.items() if config else ())),
+        incomplete,
+    )
 
 
 def complete_server(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete a server of the config, disabled ones included."""
-    from dynamic_mcp.config.read import disabled
+    from dynamic_mcp.config.read import list_disabled
 
     config = _config(ctx)
-    names = [*(group.name for group in config.groups), *disabled(config.file)] if config else []
+    names = [*(group.name for group in config.groups), *list_disabled(config.file)] if config else []
     return _items(((name, "") for name in names), incomplete)
 
 

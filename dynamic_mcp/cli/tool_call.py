@@ -19,8 +19,8 @@ from dynamic_mcp.config.values import NO_LIMIT
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, NotFound, UpstreamError
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.names import closest
-from dynamic_mcp.system.own_command import command
-from dynamic_mcp.system.whole_files import LARGEST_BYTES
+from dynamic_mcp.system.file_reader import LARGEST_BYTES
+from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.tools import meta_tools
 
 _ERROR_CODE = UpstreamError.exit_code
@@ -84,12 +84,12 @@ def _read_stdin() -> bytes:
 
 async def _find_tools(client: Client, options: CallOptions) -> Mapping[str, Raw]:
     """Return the group's tools, of which the called one is one. Raises NotFound and UpstreamError."""
-    group = client.proxy.groups[options.group]
+    group = client.group(options.group)
     tools = (await group.catalog()).tools
     if options.tool not in tools:
         tools = (await group.reread()).tools
     if options.tool not in tools:
-        hint = f"`{command('tools', group.name)}` lists them"
+        hint = f"`{format_command('tools', group.name)}` lists them"
         raise NotFound(f"tool of group `{group.name}`", options.tool, closest(options.tool, list(tools)), hint=hint)
     return tools
 
@@ -107,8 +107,11 @@ def _parse_object(data: bytes, where: str) -> Raw:
 
 def _without_limits(config: Config) -> Config:
     """Return a config without a limit on results and with one tool for all calls: no context needs saving here."""
-    groups = (replace(group, answers=replace(group.answers, limit=NO_LIMIT)) for group in config.groups)
-    return replace(config, groups=tuple(groups), split_calls=False)
+    presentations = {
+        name: replace(each, answers=replace(each.answers, limit=NO_LIMIT))
+        for name, each in config.presentations.items()
+    }
+    return replace(config, presentations=presentations, split_calls=False)
 
 
 def _show(this: Invocation, result: Raw, options: CallOptions) -> int:
@@ -142,13 +145,13 @@ def _show_selected(this: Invocation, result: Raw, options: CallOptions) -> int:
     assert options.select is not None
     structured = wire.members(result).get("structuredContent")
     try:
-        data = results.data_of(structured, filter(None, content_view.texts(result)))
-        this.out.print_json(selection.written(selection.value(options.select, data)).encode())
+        data = results.parse_data(structured, filter(None, content_view.texts(result)))
+        this.out.print_json(selection.write_json(selection.select_value(options.select, data)).encode())
         return 0
     except selection.BadPath as exc:
         why = f"`{options.select}` cannot be applied to its result: {exc}"
     except LookupError:
-        why = f"nothing matches `{options.select}` in {selection.shape(data)}"
+        why = f"nothing matches `{options.select}` in {selection.describe_shape(data)}"
     except ValueError:
         why = "its result is not JSON"
     file = content_view.save_file(bytes(result), ".json", options.save)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dynamic_mcp.cli.machine import local_machine
 from dynamic_mcp.config.clients import CLIENTS, Client
-from dynamic_mcp.config.needs import needs
+from dynamic_mcp.config.needs import find_required_variables
 from dynamic_mcp.config.read import find
 from dynamic_mcp.doctor.findings import Finding, Level
 from dynamic_mcp.errors import ConfigError, DynamicMcpError
@@ -19,14 +19,14 @@ from dynamic_mcp.system import paths
 
 def check_variables(config: Path, environment: Mapping[str, str]) -> list[Finding]:
     """Return a finding for each tool that starts this config without passing on the variables that it needs."""
-    names = needs(config, environment).names
+    names = find_required_variables(config, environment).names
     if not names:
         return []
     machine = local_machine(None)
     return [
         _finding(client, scope, file, missing, config, environment)
         for client, scope, file, entry in _entries(machine)
-        if _is_for(entry, config) and (missing := client.withheld(names, entry))
+        if _is_for(entry, config) and (missing := client.list_withheld(names, entry))
     ]
 
 
@@ -53,7 +53,7 @@ def _finding(
     client: Client, scope: Scope, file: Path, names: list[str], config: Path, environment: Mapping[str, str]
 ) -> Finding:
     variables = ", ".join(f"`{name}`" for name in names)
-    verb = "may not" if client.judges else "does not"
+    verb = "may not" if client.inspects_values else "does not"
     what = f"{client.title} {verb} pass {variables} to dynamic-mcp: it {client.habit}"
     if not client.can_be_asked:
         return Finding(Level.WARNING, str(file), what, "put them into a file that `settings.variables_file` names")

@@ -1,1 +1,1 @@
-"""The config file: its form, what its values turn into, and every message about what is wrong with it."""
+"""The config file: its form, its resolved values, and all messages about its problems."""

@@ -1,6 +1,6 @@
-"""What the world gives to a configured program: inherited variables, env files, places on disk.
+"""The surroundings of a configured program: inherited variables, env files, paths.
 
-Only the variables that a program needs to run are inherited, unless the config asks for more.
+Programs inherit only the variables that they need to run, unless the config asks for more.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from dynamic_mcp.config.values import Inherit
-from dynamic_mcp.system.whole_files import read_bytes
+from dynamic_mcp.system.file_reader import read_bytes
 
 _SAFE_NAMES = """
 HOME PATH USER LOGNAME SHELL TERM COLORTERM TZ TMPDIR TEMP TMP LANG LANGUAGE
@@ -25,37 +25,37 @@ PROCESSOR_ARCHITECTURE NUMBER_OF_PROCESSORS PSMODULEPATH
 _SAFE_PREFIXES = ("LC_", "XDG_")
 
 
-def inherited(environment: Mapping[str, str], choice: Inherit, *, platform: str) -> dict[str, str]:
-    """The variables that a program gets from ours; names in `choice` are globs, beside the safe ones.
+def inherit_variables(environment: Mapping[str, str], choice: Inherit, *, platform: str) -> dict[str, str]:
+    """Return the variables that a program inherits from us: the safe ones, and those that globs in `choice` match.
 
-    A glob after `!` holds back what the others pass on, whatever its case; the safe ones are always passed on.
+    A glob after `!` withholds what the others pass on, regardless of case. The safe ones are always passed on.
     """
     fold = str.upper if platform == "win32" else str
     safe = frozenset((_SAFE_NAMES + (_SAFE_NAMES_ON_WINDOWS if platform == "win32" else "")).split())
     globs = _globs(choice, fold)
-    wanted = [glob for glob in globs if not glob.startswith("!")]
-    held_back = [glob[1:].upper() for glob in globs if glob.startswith("!")]
+    included = [glob for glob in globs if not glob.startswith("!")]
+    excluded = [glob[1:].upper() for glob in globs if glob.startswith("!")]
 
     def may_inherit(name: str) -> bool:
         if name in safe or name.startswith(_SAFE_PREFIXES):
             return True
-        is_wanted = any(fnmatchcase(name, glob) for glob in wanted)
-        return is_wanted and not any(fnmatchcase(name.upper(), glob) for glob in held_back)
+        is_included = any(fnmatchcase(name, glob) for glob in included)
+        return is_included and not any(fnmatchcase(name.upper(), glob) for glob in excluded)
 
-    # a value that starts so is a function that a shell exported
+    # such a value is an exported shell function
     return {n: value for n, value in environment.items() if may_inherit(fold(n)) and not value.startswith("()")}
 
 
-def merged(layers: Iterable[Mapping[str, str]], *, platform: str) -> dict[str, str]:
-    """All layers in one, later ones first; Windows does not tell `Path` from `PATH`."""
+def merge(layers: Iterable[Mapping[str, str]], *, platform: str) -> dict[str, str]:
+    """Merge layers of variables; later layers win. On Windows, `Path` and `PATH` are the same name."""
     if platform != "win32":
         return {name: value for layer in layers for name, value in layer.items()}
     folded = {name.upper(): (name, value) for layer in layers for name, value in layer.items()}
     return dict(folded.values())
 
 
-def env_file(path: Path) -> dict[str, str]:
-    """The variables of an env file, taken literally. Raises OSError, or ValueError when it is not UTF-8."""
+def read_env_file(path: Path) -> dict[str, str]:
+    """Return the literal variables of an env file. Raises OSError, or ValueError if it is not UTF-8."""
     from io import StringIO
 
     from dotenv import dotenv_values
@@ -65,8 +65,8 @@ def env_file(path: Path) -> dict[str, str]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def place(text: str, environment: Mapping[str, str], *, base: Path) -> Path:
-    """The path that a person wrote: `~` is their home, anything relative starts at `base`."""
+def resolve_path(text: str, environment: Mapping[str, str], *, base: Path) -> Path:
+    """Return the path that a user wrote: `~` is their home, and relative paths start at `base`."""
     head, tail = text[:1], text[1:]
     home = environment.get("HOME") or environment.get("USERPROFILE")
     if head == "~" and home and (not tail or tail[0] in "/\\"):

@@ -22,15 +22,15 @@ _KIND = "x-kind"
 # The objects whose keys are names, in which `x-` means nothing.
 _MAPS = ("env", "headers", "mcpServers")
 
-Duration = Annotated[str | float | None, values.duration]
-IdleTime = Annotated[str | float | None, values.idle_time]
-Size = Annotated[str | int | None, values.limit]
-InheritEnv = Annotated[str | list[str] | None, values.inherit]
-EnvFiles = Annotated[str | list[str] | None, values.one_or_many]
-Variables = Annotated[dict[str, str], values.variables]
-Headers = Annotated[dict[str, str], values.headers]
-Url = Annotated[str, values.literal_url]
-Name = Annotated[str, values.group_name]
+Duration = Annotated[str | float | None, values.parse_duration]
+IdleTime = Annotated[str | float | None, values.parse_idle_time]
+Size = Annotated[str | int | None, values.parse_limit]
+InheritEnv = Annotated[str | list[str] | None, values.parse_inherit]
+EnvFiles = Annotated[str | list[str] | None, values.parse_list]
+Variables = Annotated[dict[str, str], values.check_variables]
+Headers = Annotated[dict[str, str], values.check_headers]
+Url = Annotated[str, values.check_literal_url]
+Name = Annotated[str, values.check_group_name]
 
 
 def root(tree: object) -> "Root":
@@ -106,7 +106,7 @@ class Section(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Features(Section, frozen=True):
-    """Switches for what a server may offer."""
+    """Enables or disables what a server offers."""
 
     tools: Annotated[bool | None, "Offer the server's tools. Default: true."] = None
     resources: Annotated[bool | None, "Offer the server's resources. Default: true."] = None
@@ -116,17 +116,17 @@ class Features(Section, frozen=True):
 class Timeout(Section, frozen=True):
     """How long to wait: `500ms`, `30s`, `1.5s`, `2m`, `1h`, or a number of seconds."""
 
-    connect: Annotated[Duration, "To start or reach the server. Default: 30s."] = None
+    connect: Annotated[Duration, "For starting the server or connecting to it. Default: 30s."] = None
     tools: Annotated[Duration, "For a tool call. Default: 60s."] = None
     resources: Annotated[Duration, "For reading or listing resources. Default: 10s."] = None
     prompts: Annotated[Duration, "For getting or listing prompts. Default: 10s."] = None
 
 
 class Tools(Section, frozen=True):
-    """Which tools may be listed and called; the patterns are globs, as `read_*`."""
+    """Which tools can be listed and called. The patterns are globs, such as `read_*`."""
 
-    include: Annotated[list[str] | None, "Only these tools; an empty list is none. Default: all."] = None
-    exclude: Annotated[list[str] | None, "Never these tools, even if included."] = None
+    include: Annotated[list[str] | None, "Only these tools; an empty list means none. Default: all."] = None
+    exclude: Annotated[list[str] | None, "These tools never, even if `include` matches them."] = None
 
 
 class Retry(Section, frozen=True):
@@ -134,118 +134,126 @@ class Retry(Section, frozen=True):
 
     attempts: Annotated[
         Annotated[int, Meta(ge=1, le=20)] | None,
-        "Attempts before the server counts as down. Default: 3.",
+        "The number of attempts before the server counts as down. Default: 3.",
     ] = None
 
 
 class OAuth(Section, frozen=True):
-    """What cannot be found out about logging in to the server."""
+    """Login settings that cannot be discovered automatically."""
 
-    client_id: Annotated[str | None, "The client's id, if it was registered by hand."] = None
-    client_secret: Annotated[str | None, "The client's secret; write `${VARIABLE}`, not the secret."] = None
-    scopes: Annotated[list[str] | None, "The scopes to ask for. Default: what the server asks for."] = None
+    client_id: Annotated[str | None, "The client ID, if the client was registered manually."] = None
+    client_secret: Annotated[str | None, "The client secret. Write `${VARIABLE}`, not the secret itself."] = None
+    scopes: Annotated[list[str] | None, "The scopes to request. Default: those that the server asks for."] = None
     redirect_port: Annotated[
         Annotated[int, Meta(ge=1, le=65535)] | None,
-        "The local port that the browser comes back to. Default: any free one.",
+        "The local port of the redirect URI. Default: any free port.",
     ] = None
     metadata_url: Annotated[
         Url | None,
-        "The authorization server's metadata document, if the server does not name it.",
+        "The URL of the authorization server's metadata document, if the server does not advertise it.",
     ] = None
     issuer: Annotated[
         Url | None,
-        "The one authorization server that may get the secret, if it is on another host.",
+        "The only authorization server that may receive the secret, if it is on another host.",
     ] = None
     account: Annotated[
         str | None,
-        "A word of yours; servers with the same `url` and another word log in separately.",
+        "A label of your choice. Servers with the same `url` and different labels log in separately.",
     ] = None
     grant: Annotated[
         Literal["authorization_code", "client_credentials"] | None,
-        "`client_credentials` logs in as the client itself, without a person. Default: authorization_code.",
+        "`client_credentials` logs in as the client itself, without a user. Default: authorization_code.",
     ] = None
     private_key_file: Annotated[
         str | None,
-        "A key in PEM form, relative to this file, that proves who the client is (private_key_jwt).",
+        "The path of a PEM key that authenticates the client (private_key_jwt), relative to this file.",
     ] = None
     private_key_alg: Annotated[
         Literal["RS256", "PS256", "ES256", "ES384", "EdDSA"] | None,
-        "How to sign with the key. Default: RS256, or what the key's curve asks for.",
+        "The signature algorithm for the key. Default: RS256, or the algorithm of the key's curve.",
     ] = None
     client_metadata_url: Annotated[
         Url | None,
-        "The client's metadata document: it is the client's id where the authorization server takes one.",
+        "The URL of the client's metadata document, used as the client ID if the authorization server supports that.",
     ] = None
 
 
 class Shared(Section, frozen=True):
-    """The fields of every server, and of the settings."""
+    """The fields of every server and of the settings."""
 
-    enabled: Annotated[bool | None, "False takes the server out as if it were not there. Default: true."] = None
-    features: Annotated[Features | None, "Switches for tools, resources and prompts."] = None
+    enabled: Annotated[bool | None, "False ignores the server, as if it were not in the file. Default: true."] = None
+    features: Annotated[Features | None, "Enables or disables tools, resources and prompts."] = None
     timeout: Annotated[Timeout | None, "How long to wait for the server."] = None
-    tools: Annotated[Tools | None, "Which tools may be listed and called."] = None
+    tools: Annotated[Tools | None, "Which tools can be listed and called."] = None
     connect: Annotated[
         Literal["lazy", "eager"] | None,
-        "`lazy` connects at first use, `eager` at the start. Default: lazy.",
+        "`lazy` connects on first use, `eager` at startup. Default: lazy.",
     ] = None
     idle_timeout: Annotated[
         IdleTime,
-        "Close the connection after so long without use, or `never`. Default: 30min.",
+        "Close the connection after this much time without use, or `never`. Default: 30min.",
+    ] = None
+    share: Annotated[
+        Literal["auto", "session", "user", "all"] | None,
+        "Who shares one running copy of the server: `session` gives each client its own, `user` each person,"
+        " `all` one for everybody. `auto` shares it between clients that would start it identically, until it"
+        " asks one of them something. Default: auto.",
     ] = None
     concurrency: Annotated[
         Annotated[int, Meta(ge=1, le=1024)] | None,
-        "Requests in flight at once; more wait for their turn. Default: 64.",
+        "The maximum number of concurrent requests; further ones wait. Default: 64.",
     ] = None
     retry: Annotated[Retry | None, "How often to try to connect."] = None
     expose: Annotated[
         Literal["group", "direct"] | None,
-        "`direct` lists the server's tools by themselves, as `<server>__<tool>`, instead of behind the two"
-        " tools. Default: group.",
+        "`direct` lists the server's tools directly, as `<server>__<tool>`, instead of behind the two meta-tools."
+        " Default: group.",
     ] = None
     validate_: Annotated[
         Literal["on", "off"] | None,
-        "Whether arguments are checked against the tool's schema before they are sent. Default: on.",
+        "Check arguments against the tool's schema before sending them. Default: on.",
     ] = field(default=None, name="validate")
     result_limit: Annotated[
         Size,
-        "The most text of a result; more is cut and kept as a resource. `100kB`, a number of bytes, or `off`."
-        " Default: 100kB.",
+        "The maximum text of a result: `100kB`, a number of bytes, or `off`. A longer text is cut, and all of it is"
+        " available as a resource. Default: 100kB.",
     ] = None
     result_format: Annotated[
         Literal["original", "compact"] | None,
-        "`compact` takes the white space out of JSON in results. Default: original.",
+        "`compact` removes white space from JSON in results. Default: original.",
     ] = None
 
 
 class Launch(Shared, frozen=True):
-    """The fields about the surroundings of a program."""
+    """The fields for starting a program."""
 
-    env: Annotated[Variables | None, "Variables for the program; these win over `env_file` and `inherit_env`."] = None
+    env: Annotated[
+        Variables | None, "Environment variables for the program. They override `env_file` and `inherit_env`."
+    ] = None
     env_file: Annotated[
         EnvFiles,
-        "Files of `NAME=value` lines, relative to this file; later ones win over earlier ones.",
+        "Files with `NAME=value` lines, relative to this file. Later files override earlier ones.",
     ] = None
-    cwd: Annotated[str | None, "The program's directory, relative to this file."] = None
+    cwd: Annotated[str | None, "The working directory of the program, relative to this file."] = None
     inherit_env: Annotated[
         InheritEnv,
-        "`safe` passes on what programs need to run (PATH, HOME, locale, proxies), `all` everything, a list the"
-        " safe ones and these; names may be globs, as `AWS_*`, and `!*TOKEN*` holds back what others pass on."
-        " Default: safe.",
+        "`safe` passes on the variables that programs need to run (PATH, HOME, locale, proxies), `all` passes on all"
+        " variables, and a list adds these to the safe ones. Names can be globs, such as `AWS_*`; `!*TOKEN*`"
+        " withholds what other globs pass on. Default: safe.",
     ] = None
 
 
 class Program(Launch, frozen=True, kw_only=True, tag_field=_KIND, tag="stdio"):
-    """A server that is a program, talking over its standard input and output."""
+    """A server that runs as a program and communicates over stdin and stdout."""
 
-    type: Annotated[Literal["stdio"] | None, "May be left out."] = None
-    description: Annotated[str | None, "One line for the model: what this server is good for."] = None
+    type: Annotated[Literal["stdio"] | None, "Optional."] = None
+    description: Annotated[str | None, "One line that tells the model what this server is for."] = None
     pinned: Annotated[
         list[str] | None,
-        "Tools that are listed by themselves too, as `<server>__<tool>`; names or globs.",
+        "Tools to list directly as well, as `<server>__<tool>`; names or globs.",
     ] = None
-    command: Annotated[str, "The program to start; no shell is involved."]
-    args: Annotated[list[str] | None, "Its arguments."] = None
+    command: Annotated[str, "The program to run, without a shell."]
+    args: Annotated[list[str] | None, "The arguments of the program."] = None
 
 
 class Remote(Shared, frozen=True, kw_only=True, tag_field=_KIND, tag="remote"):
@@ -253,75 +261,76 @@ class Remote(Shared, frozen=True, kw_only=True, tag_field=_KIND, tag="remote"):
 
     type: Annotated[
         Literal["http", "sse"] | None,
-        "`http` is streamable HTTP, `sse` the older transport. Default: found out.",
+        "`http` is streamable HTTP, `sse` the older transport. Default: detected.",
     ] = None
-    description: Annotated[str | None, "One line for the model: what this server is good for."] = None
+    description: Annotated[str | None, "One line that tells the model what this server is for."] = None
     pinned: Annotated[
         list[str] | None,
-        "Tools that are listed by themselves too, as `<server>__<tool>`; names or globs.",
+        "Tools to list directly as well, as `<server>__<tool>`; names or globs.",
     ] = None
-    url: Annotated[Url, "Where the server answers."]
-    headers: Annotated[Headers | None, "Sent with every request."] = None
-    oauth: Annotated[OAuth | None, "For servers that want a login."] = None
+    url: Annotated[Url, "The URL of the server."]
+    headers: Annotated[Headers | None, "HTTP headers for every request."] = None
+    oauth: Annotated[OAuth | None, "Settings for servers that need a login."] = None
     oauth_client_id: Annotated[str | None, "Short for `oauth.client_id`."] = None
     oauth_scopes: Annotated[list[str] | None, "Short for `oauth.scopes`."] = None
 
 
 class Log(Section, frozen=True):
-    """What is said while serving, and where; `--log-level`, `--log-format` and `DYNAMIC_MCP_LOG` win over it."""
+    """The log of a serving proxy. `--log-level`, `--log-format` and `DYNAMIC_MCP_LOG` override this."""
 
     level: Annotated[
         Literal["debug", "info", "warning", "error"] | None,
-        "How much goes to stderr. Default: info.",
+        "The lowest level to log to stderr. Default: info.",
     ] = None
     format: Annotated[
         Literal["text", "json"] | None,
-        "`text` for people, `json` for programs: one object a line. Default: text.",
+        "`text` for people, `json` for programs (one object per line). Default: text.",
     ] = None
-    file: Annotated[bool | None, "Keep the log in a file too, for `dynamic-mcp logs`. Default: true."] = None
+    file: Annotated[bool | None, "Also log to a file, for `dynamic-mcp logs`. Default: true."] = None
 
 
 class Embeddings(Section, frozen=True, kw_only=True):
-    """An embeddings endpoint of your own, in OpenAI's protocol; tools' descriptions and queries are sent to it."""
+    """Your own embeddings endpoint with OpenAI's API. It receives the descriptions of tools, and queries."""
 
-    url: Annotated[Url, "Where it answers, as `http://localhost:11434/v1`."]
+    url: Annotated[Url, "The URL of the endpoint, such as `http://localhost:11434/v1`."]
     model: Annotated[Annotated[str, Meta(min_length=1)], "The name of the model."]
-    api_key: Annotated[str | None, "Sent as a bearer token; write `${VARIABLE}`, not the key."] = None
+    api_key: Annotated[str | None, "Sent as a bearer token. Write `${VARIABLE}`, not the key itself."] = None
 
 
 class Search(Section, frozen=True):
-    """How tools are found."""
+    """How `get_dynamic_tools` searches."""
 
-    embeddings: Annotated[Embeddings | None, "Find by meaning too. Default: by words alone."] = None
+    embeddings: Annotated[Embeddings | None, "Also search by meaning. Default: by words only."] = None
 
 
 class Settings(Launch, frozen=True):
-    """Defaults for all servers; a server's own fields win."""
+    """Defaults for all servers. A server's own fields override them."""
 
     split_calls: Annotated[
         bool | None,
         "Offer `call_dynamic_tool_read` and `call_dynamic_tool_write` instead of one tool, so that a client can"
-        " approve reading by itself. Default: false.",
+        " approve reads separately. Default: false.",
     ] = None
-    log: Annotated[Log | None, "What is said while serving, and where."] = None
+    log: Annotated[Log | None, "The log of a serving proxy."] = None
     variables_file: Annotated[
         EnvFiles,
-        "Files of `NAME=value` lines, relative to this file, that fill in `${NAME}` in it; they win over the"
-        " environment, later ones over earlier ones, and reach a program only where it is given a variable.",
+        "Files with `NAME=value` lines, relative to this file, that provide the values of `${NAME}` in it. They"
+        " override the environment, and later files override earlier ones. Programs receive the values only through"
+        " `${NAME}`.",
     ] = None
     max_message_bytes: Annotated[
         Annotated[int, Meta(ge=65536)] | None,
-        "The largest message that is accepted. Default: 67108864 (64 MiB).",
+        "The maximum size of a message. Default: 67108864 (64 MiB).",
     ] = None
     open_browser: Annotated[
         Literal["auto", "never"] | None,
-        "`auto` opens a browser once for a server that needs a login, where there is one. Default: auto.",
+        "`auto` opens a browser, if there is one, once for each server that needs a login. Default: auto.",
     ] = None
     token_store: Annotated[
         Literal["file", "keyring"] | None,
-        "Where the tokens of logins are kept: private files, or the system's keychain. Default: file.",
+        "Where to store login tokens: in private files, or in the system keychain. Default: file.",
     ] = None
-    search: Annotated[Search | None, "How tools are found."] = None
+    search: Annotated[Search | None, "How `get_dynamic_tools` searches."] = None
 
 
 Server = Annotated[Program | Remote, kind]
@@ -330,7 +339,7 @@ Server = Annotated[Program | Remote, kind]
 class Root(Section, frozen=True, kw_only=True):
     """The config of dynamic-mcp."""
 
-    schema_: Annotated[str | None, "The schema of this file, for editors."] = field(default=None, name="$schema")
+    schema_: Annotated[str | None, "The JSON schema of this file, for editors."] = field(default=None, name="$schema")
     servers: Annotated[dict[Name, Server], "The servers, by name."] = field(name="mcpServers")
     settings: Annotated[Settings | None, "Defaults for all servers."] = None
 
@@ -338,4 +347,4 @@ class Root(Section, frozen=True, kw_only=True):
         """Judge the names of the servers too. Raises FlawError."""
         super().__post_init__()
         for name in self.servers:
-            values.group_name(name)
+            values.check_group_name(name)

@@ -1,6 +1,6 @@
-"""JSON as people write it: comments and trailing commas are allowed, and nothing else that JSON forbids.
+"""Parses JSON with comments and trailing commas, and nothing else that JSON forbids.
 
-A position in an error is a position in the text as it was given. The time taken is linear in the text.
+Positions in errors refer to the original text. Parsing takes linear time.
 """
 
 import json
@@ -21,7 +21,7 @@ _LONGEST_INTEGER = 400
 
 
 class DuplicateKeyError(ValueError):
-    """An object has the same key twice; `paths` are the places, in the order of the text."""
+    """Some objects have the same key twice; `paths` are these keys, in document order."""
 
     def __init__(self, paths: list[Keys]) -> None:
         super().__init__(f"{len(paths)} duplicate keys")
@@ -29,35 +29,35 @@ class DuplicateKeyError(ValueError):
 
 
 def loads(text: str) -> object:
-    """The value in `text`. Raises JSONDecodeError with line and column, or DuplicateKeyError."""
-    value, doubled = parse(text)
-    if doubled:
-        raise DuplicateKeyError(doubled)
+    """Parse `text`. Raises JSONDecodeError with line and column, or DuplicateKeyError."""
+    value, duplicates = parse(text)
+    if duplicates:
+        raise DuplicateKeyError(duplicates)
     return value
 
 
 def parse(text: str) -> tuple[object, list[Keys]]:
-    """The value in `text`, and the places of keys that are there twice, of which the last counts.
+    """Parse `text`, and return the value and the paths of duplicate keys, of which the last one counts.
 
     Raises JSONDecodeError with line and column.
     """
     try:
         return _parse(text)
     except JSONDecodeError:
-        return _parse(blanked(text))
+        return _parse(blank_extensions(text))
 
 
-def blanked(text: str) -> str:
-    """The text with spaces in the place of comments and trailing commas; lines and columns stay."""
-    return re.sub(_COMMA, _without_comma, uncommented(text))
+def blank_extensions(text: str) -> str:
+    """Replace comments and trailing commas by spaces; lines and columns stay the same."""
+    return re.sub(_COMMA, _blank_comma, blank_comments(text))
 
 
-def uncommented(text: str) -> str:
-    """The text with spaces in the place of comments. Raises JSONDecodeError for one that does not end."""
-    return re.sub(_COMMENT, _without_comment, text)
+def blank_comments(text: str) -> str:
+    """Replace comments by spaces. Raises JSONDecodeError for an unterminated comment."""
+    return re.sub(_COMMENT, _blank_comment, text)
 
 
-def _without_comment(match: re.Match[str]) -> str:
+def _blank_comment(match: re.Match[str]) -> str:
     if match["block"] is not None and not match["end"]:
         raise JSONDecodeError("Unterminated comment", match.string, match.start())
     if match["block"] is None and match["line"] is None:
@@ -65,56 +65,56 @@ def _without_comment(match: re.Match[str]) -> str:
     return re.sub(r"[^\r\n]", " ", match[0])
 
 
-def _without_comma(match: re.Match[str]) -> str:
+def _blank_comma(match: re.Match[str]) -> str:
     return " " if match["trailing"] else match[0]
 
 
 def _parse(text: str) -> tuple[object, list[Keys]]:
-    doubled: list[tuple[object, str]] = []
+    duplicates: list[tuple[object, str]] = []
 
     def build(pairs: list[tuple[str, object]]) -> dict[str, object]:
         value = dict(pairs)
         if len(value) < len(pairs):
             counts = Counter(key for key, _ in pairs)
-            doubled.extend((value, key) for key, count in counts.items() if count > 1)
+            duplicates.extend((value, key) for key, count in counts.items() if count > 1)
         return value
 
     def refuse(name: str) -> NoReturn:
-        found = (match.start() for match in re.finditer(_CONSTANT, text) if match["constant"])
-        raise JSONDecodeError(f"`{name}`", text, next(found))
+        positions = (match.start() for match in re.finditer(_CONSTANT, text) if match["constant"])
+        raise JSONDecodeError(f"`{name}`", text, next(positions))
 
     try:
         value: object = json.loads(text, object_pairs_hook=build, parse_constant=refuse, parse_int=_integer)
     except RecursionError:
         raise JSONDecodeError("Nested too deeply", text, 0) from None
-    _refuse_half_characters(text)
-    return value, _paths(value, doubled) if doubled else []
+    _refuse_lone_surrogates(text)
+    return value, _find_paths(value, duplicates) if duplicates else []
 
 
-def _paths(root: object, doubled: list[tuple[object, str]]) -> list[Keys]:
+def _find_paths(root: object, duplicates: list[tuple[object, str]]) -> list[Keys]:
     keys_of: dict[int, list[str]] = {}
-    for value, key in doubled:
+    for value, key in duplicates:
         keys_of.setdefault(id(value), []).append(key)
     return [(*path, key) for value, path in _walk(root) for key in keys_of.get(id(value), ())]
 
 
-def _refuse_half_characters(text: str) -> None:
-    # json takes one half of a surrogate pair, and no program, file or terminal does
+def _refuse_lone_surrogates(text: str) -> None:
+    # the json module accepts a lone surrogate, but programs, files and terminals do not
     for escape in re.finditer(_HALF, text) if "\\u" in text else ():
         if escape["half"]:
             raise JSONDecodeError("Half of a surrogate pair", text, escape.start())
 
 
 def _integer(digits: str) -> int | float:
-    # int() takes quadratic time and refuses some thousands of digits with an error of its own
+    # int() takes quadratic time, and raises ValueError for thousands of digits
     return int(digits) if len(digits) < _LONGEST_INTEGER else float(digits)
 
 
 def _walk(root: object) -> Iterator[tuple[object, Keys]]:
-    waiting: list[tuple[object, Keys]] = [(root, ())]
-    while waiting:
-        value, path = waiting.pop()
+    stack: list[tuple[object, Keys]] = [(root, ())]
+    while stack:
+        value, path = stack.pop()
         yield value, path
         if isinstance(value, (dict, list)):
             children = value.items() if isinstance(value, dict) else enumerate(value)
-            waiting.extend(reversed([(child, (*path, key)) for key, child in children]))
+            stack.extend(reversed([(child, (*path, key)) for key, child in children]))

@@ -1,4 +1,4 @@
-"""Where something is in the config: the keys that lead to it, and how a person writes them."""
+"""Paths in the config: the keys that lead to a value, and how to write them."""
 
 import json
 import re
@@ -6,8 +6,8 @@ import re
 Keys = tuple[str | int, ...]
 
 
-def path(keys: Keys) -> str:
-    """The keys as text: `mcpServers.github.args[0]`, `mcpServers["a b"].url`."""
+def format_path(keys: Keys) -> str:
+    """Format the keys as text: `mcpServers.github.args[0]`, `mcpServers["a b"].url`."""
     return "".join(map(_step, keys)).removeprefix(".")
 
 

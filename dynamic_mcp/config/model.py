@@ -1,6 +1,6 @@
-"""The form of the config file as pydantic's models: to find and name all that is wrong in one, and for the schema.
+"""The form of the config file as pydantic models, which find all problems of a config and generate the schema.
 
-Imported only for these two: pydantic takes longer to load than all else that a start needs.
+Imported only for these two purposes: pydantic takes longer to load than everything else at startup.
 """
 
 from functools import cache
@@ -48,25 +48,27 @@ class Section(BaseModel):
 
 @cache
 def model(section: type[Struct]) -> type[Section]:
-    """The model of a section of the form."""
+    """Return the model of a section of the form."""
     members: dict[str, Any] = {each.name: (_type(each.type), _field(each)) for each in fields(section)}
     return create_model(section.__name__, __base__=Section, __doc__=section.__doc__, **members)
 
 
-def _field(info: FieldInfo) -> Any:  # Any: as pydantic has it
+def _field(info: FieldInfo) -> Any:  # Any: the type of pydantic's Field()
     description = next(each for each in get_args(info.type) if isinstance(each, str))
     alias = info.encode_name if info.encode_name != info.name else None
     return Field(... if info.default is NODEFAULT else info.default, alias=alias, description=description)
 
 
 def _type(annotation: Any) -> Any:  # Any: types are values here
-    """What pydantic is to make of an annotation of the form."""
+    """Translate an annotation of the form into one for pydantic."""
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        judges = (each for each in parts[1:] if callable(each))
+        functions = (each for each in parts[1:] if callable(each))
         bounds = [_bounds(each) for each in parts[1:] if isinstance(each, Meta)]
-        judged = next((_JUDGED[each] for each in judges), None)
-        return judged if judged is not None else Annotated[(_type(parts[0]), *bounds)] if bounds else _type(parts[0])
+        checked = next((_TYPES_BY_FUNCTION[each] for each in functions), None)
+        return (
+            checked if checked is not None else Annotated[(_type(parts[0]), *bounds)] if bounds else _type(parts[0])
+        )
     if origin in (Union, UnionType):
         return Union[tuple(map(_type, parts))]  # noqa: UP007 - its members are found here
     if origin is dict:
@@ -78,21 +80,21 @@ def _bounds(meta: Meta) -> Any:
     return Field(ge=meta.ge, le=meta.le, min_length=meta.min_length)
 
 
-# What pydantic is told of a type that a function judges.
-_JUDGED: dict[object, Any] = {
-    values.duration: Annotated[
+# The pydantic types of the fields that a function checks.
+_TYPES_BY_FUNCTION: dict[object, Any] = {
+    values.parse_duration: Annotated[
         float | None,
-        PlainValidator(values.duration),
+        PlainValidator(values.parse_duration),
         WithJsonSchema({"anyOf": [_SECONDS, {"type": "string", "pattern": rf"^\s*{_LENGTH}\s*$"}, _NULL]}),
     ],
-    values.idle_time: Annotated[
+    values.parse_idle_time: Annotated[
         float | None,
-        PlainValidator(values.idle_time),
+        PlainValidator(values.parse_idle_time),
         WithJsonSchema({"anyOf": [_SECONDS, {"type": "string", "pattern": rf"^\s*({_LENGTH}|{_NEVER})\s*$"}, _NULL]}),
     ],
-    values.limit: Annotated[
+    values.parse_limit: Annotated[
         int | None,
-        PlainValidator(values.limit),
+        PlainValidator(values.parse_limit),
         WithJsonSchema(
             {
                 "anyOf": [
@@ -103,32 +105,32 @@ _JUDGED: dict[object, Any] = {
             }
         ),
     ],
-    values.inherit: Annotated[
+    values.parse_inherit: Annotated[
         values.Inherit | None,
-        PlainValidator(values.inherit),
+        PlainValidator(values.parse_inherit),
         WithJsonSchema({"anyOf": [{"enum": ["safe", "all"]}, _STRINGS, _NULL]}),
     ],
-    values.one_or_many: Annotated[
+    values.parse_list: Annotated[
         list[str] | None,
-        BeforeValidator(values.one_or_many),
+        BeforeValidator(values.parse_list),
         WithJsonSchema({"anyOf": [{"type": "string"}, _STRINGS, _NULL]}),
     ],
-    values.variables: Annotated[
+    values.check_variables: Annotated[
         dict[str, str],
-        AfterValidator(values.variables),
+        AfterValidator(values.check_variables),
         Field(json_schema_extra={"propertyNames": {"pattern": values.VARIABLE_NAME}}),
     ],
-    values.headers: Annotated[
+    values.check_headers: Annotated[
         dict[str, str],
-        AfterValidator(values.headers),
+        AfterValidator(values.check_headers),
         Field(json_schema_extra={"propertyNames": {"pattern": values.HEADER_NAME}}),
     ],
-    values.literal_url: Annotated[str, AfterValidator(values.literal_url)],
-    values.group_name: Annotated[
-        str, AfterValidator(values.group_name), Field(min_length=1, max_length=values.NAME_LENGTH)
+    values.check_literal_url: Annotated[str, AfterValidator(values.check_literal_url)],
+    values.check_group_name: Annotated[
+        str, AfterValidator(values.check_group_name), Field(min_length=1, max_length=values.NAME_LENGTH)
     ],
 }
-_JUDGED[form.kind] = Annotated[
+_TYPES_BY_FUNCTION[form.kind] = Annotated[
     Annotated[model(form.Program), Tag("stdio")] | Annotated[model(form.Remote), Tag("remote")],
     Discriminator(form.kind),
 ]

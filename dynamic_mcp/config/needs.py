@@ -1,4 +1,4 @@
-"""Which variables a config takes from the environment, for whoever starts the proxy with a small one."""
+"""Finds the variables that a config takes from the environment, for clients that pass on only a few."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from dynamic_mcp.config import form
-from dynamic_mcp.config.environment import env_file, inherited
-from dynamic_mcp.config.read import document
+from dynamic_mcp.config.environment import inherit_variables, read_env_file
+from dynamic_mcp.config.read import read_document
 from dynamic_mcp.config.substitute import references
 from dynamic_mcp.config.upstream import Surroundings, variables_files
 
-# The fields of a server, and of the settings, in whose texts variables are filled in.
+# The fields of a server and of the settings in which variables are substituted.
 _TEXTS = ("command", "args", "env", "env_file", "cwd", "url", "headers", "oauth", "oauth_client_id", "oauth_scopes")
 
 
-class Needs(Struct, frozen=True):
-    """The variables by name, sorted; and the servers that want all that there are, each with what it holds back."""
+class RequiredVariables(Struct, frozen=True):
+    """The sorted names of the variables, and the servers that inherit all of them, each with what it excludes."""
 
     names: tuple[str, ...]
     wants_all: Mapping[str, frozenset[str]]
 
 
-def needs(file: Path, environment: Mapping[str, str]) -> Needs:
+def find_required_variables(file: Path, environment: Mapping[str, str]) -> RequiredVariables:
     """Return what the enabled servers of a valid config take from the environment. Raises ConfigError.
 
-    That is every variable that a text refers to, unless it has a default and is not set now; and of those that
-    `inherit_env` names, the ones that are set now. What `variables_file` defines comes from there.
+    This includes each variable that the config refers to, unless it has a default and is not set now, and those set
+    now that `inherit_env` names. It excludes variables that a `variables_file` defines.
     """
-    root = form.root(document(file))
+    root = form.root(read_document(file))
     settings = root.settings or form.Settings()
     surroundings = Surroundings(environment, sys.platform, file.absolute().parent)
     servers = {name: each for name, each in root.servers.items() if _is_enabled(each, settings)}
-    own = _defined(settings, surroundings)
+    own = _read_variables_files(settings, surroundings)
     known = {**environment, **own}
     names = {
         name
@@ -55,8 +55,8 @@ def needs(file: Path, environment: Mapping[str, str]) -> Needs:
             if choice == "all" or (isinstance(choice, list) and "*" in choice):
                 wants_all[name] = frozenset(each for each in choice if each.startswith("!"))
             elif isinstance(choice, list):
-                names |= _inherited(choice, server, settings, environment)
-    return Needs(tuple(sorted(names)), wants_all)
+                names |= _inherited_names(choice, server, settings, environment)
+    return RequiredVariables(tuple(sorted(names)), wants_all)
 
 
 def _is_enabled(server: form.Server, settings: form.Settings) -> bool:
@@ -64,23 +64,23 @@ def _is_enabled(server: form.Server, settings: form.Settings) -> bool:
     return enabled is not False
 
 
-def _defined(settings: form.Settings, surroundings: Surroundings) -> dict[str, str]:
-    """Return what the config's own files define; one that cannot be read defines nothing."""
-    found: dict[str, str] = {}
+def _read_variables_files(settings: form.Settings, surroundings: Surroundings) -> dict[str, str]:
+    """Return the variables that the `variables_file`s define; an unreadable one defines none."""
+    variables: dict[str, str] = {}
     for file in variables_files(settings, surroundings):
         try:
-            found.update(env_file(file))
+            variables.update(read_env_file(file))
         except (OSError, ValueError):
             continue
-    return found
+    return variables
 
 
-def _inherited(
+def _inherited_names(
     choice: list[str], server: form.Program, settings: form.Settings, environment: Mapping[str, str]
 ) -> set[str]:
-    """Return what is set and is passed on by name, but for what the config sets itself."""
-    passed = inherited(environment, tuple(choice), platform=sys.platform)
-    safe = inherited(environment, "safe", platform=sys.platform)
+    """Return the variables that are inherited by name, without those that the config sets itself."""
+    passed = inherit_variables(environment, tuple(choice), platform=sys.platform)
+    safe = inherit_variables(environment, "safe", platform=sys.platform)
     return passed.keys() - safe.keys() - (server.env or {}).keys() - (settings.env or {}).keys()
 
 

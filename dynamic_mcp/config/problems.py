@@ -1,6 +1,6 @@
-"""Every problem of a config in plain words: where it is, what is wrong, how to go on.
+"""Describes the problems of a config: where they are, what is wrong, how to fix them.
 
-Only imported when there is a problem. A value is repeated only where it cannot be a secret.
+Imported only when there is a problem. Messages repeat a value only if it cannot be a secret.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from dynamic_mcp.config import form
-from dynamic_mcp.config.keys import Keys, path
+from dynamic_mcp.config.keys import Keys, format_path
 from dynamic_mcp.config.model import Root
 from dynamic_mcp.errors import ConfigError
 
@@ -43,30 +43,30 @@ _MESSAGES = {
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing to put right; `where` is a path as `mcpServers.github.url`."""
+    """One problem; `where` is a path such as `mcpServers.github.url`."""
 
     where: str
     message: str
     hint: str = ""
 
 
-def problems(tree: object) -> list[Problem]:
-    """What the model finds wrong in a config, server by server."""
+def find_problems(tree: object) -> list[Problem]:
+    """Find all problems of a config with the pydantic models."""
     try:
         Root.model_validate(tree)
     except ValidationError as exc:
-        return [_problem(details) for details in exc.errors(include_url=False, include_input=False)]
+        return [_to_problem(details) for details in exc.errors(include_url=False, include_input=False)]
     return []
 
 
-def duplicates(paths: Sequence[Keys]) -> list[Problem]:
-    """The keys that an object has twice."""
-    return [Problem(path(keys), "appears more than once", "rename or remove all but one") for keys in paths]
+def duplicate_problems(paths: Sequence[Keys]) -> list[Problem]:
+    """Return a problem for each duplicate key."""
+    return [Problem(format_path(keys), "appears more than once", "rename or remove all but one") for keys in paths]
 
 
-def failure(file: Path, found: Sequence[Problem]) -> ConfigError:
-    """All problems as one error: the first with its place, each of the others on a line of its own."""
-    first, *others = found
+def to_error(file: Path, problems: Sequence[Problem]) -> ConfigError:
+    """Combine all problems into one error: the first with its path, each other one on its own line."""
+    first, *others = problems
     if not others:
         return ConfigError(str(file), first.where, first.message, hint=first.hint)
     lines = [f"\n  `{other.where}`: {_with_hint(other)}" for other in others]
@@ -77,9 +77,9 @@ def _with_hint(problem: Problem) -> str:
     return f"{problem.message} ({problem.hint})" if problem.hint else problem.message
 
 
-def _problem(details: ErrorDetails) -> Problem:
+def _to_problem(details: ErrorDetails) -> Problem:
     keys = details["loc"]
-    where = path(_in_file(keys))
+    where = format_path(_path_in_file(keys))
     context = details.get("ctx", {})
     match details["type"]:
         case "value_error":
@@ -101,21 +101,21 @@ def _problem(details: ErrorDetails) -> Problem:
             return Problem(where, _MESSAGES.get(kind) or details["msg"].lower())
 
 
-def _in_file(keys: Keys) -> Keys:
-    # below a server's name stands the tag of its kind, or a mark that the name itself is wrong
+def _path_in_file(keys: Keys) -> Keys:
+    # after a server's name, pydantic inserts the tag of its kind, or a mark that the name itself is invalid
     return keys[:2] + keys[3:] if keys[:1] == ("mcpServers",) else keys
 
 
 def _unknown_field(keys: Keys) -> Problem:
     name = str(keys[-1])
-    fields = _fields(_section(keys[:-1]))
+    fields = _field_names(_section(keys[:-1]))
     near = get_close_matches(name, fields, 1)
     hint = "the fields here are " + ", ".join(f"`{field}`" for field in fields)
-    if len(keys) == 4 and keys[0] == "mcpServers" and any(name in _fields(kind) for kind in _KINDS.values()):
+    if len(keys) == 4 and keys[0] == "mcpServers" and any(name in _field_names(kind) for kind in _KINDS.values()):
         hint = f"{_KIND_HINT}; {hint}"
     elif near:
         hint = f"did you mean `{near[0]}`? {hint}"
-    return Problem(path(_in_file(keys)), "is an unknown field", hint)
+    return Problem(format_path(_path_in_file(keys)), "is an unknown field", hint)
 
 
 def _section(keys: Keys) -> type[form.Section]:
@@ -126,5 +126,5 @@ def _section(keys: Keys) -> type[form.Section]:
     return _SECTIONS[str(keys[-1])]
 
 
-def _fields(section: type[form.Section]) -> list[str]:
+def _field_names(section: type[form.Section]) -> list[str]:
     return [field.encode_name for field in structs.fields(section)]

@@ -1,6 +1,6 @@
-"""The one way from a config file to a `Config`.
+"""Reads a config file into a `Config`.
 
-All of the file is valid, or one ConfigError names everything in it that is not.
+Either the whole file is valid, or one ConfigError lists all its problems.
 """
 
 import os
@@ -14,12 +14,12 @@ from msgspec import ValidationError
 from msgspec.structs import replace
 
 from dynamic_mcp.config import form, jsonc
-from dynamic_mcp.config.environment import place
+from dynamic_mcp.config.environment import resolve_path
 from dynamic_mcp.config.resolve import resolve
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.upstream import Surroundings
 from dynamic_mcp.errors import ConfigError
-from dynamic_mcp.system import whole_files
+from dynamic_mcp.system import file_reader
 
 FILE_NAME = "dynamic-mcp.json"
 VARIABLE = "DYNAMIC_MCP_CONFIG"
@@ -30,14 +30,13 @@ _SMALLEST = '`{"mcpServers": {}}`'
 def find(
     argument: str | None, environment: Mapping[str, str], *, cwd: Path, user_dir: Path, may_be_new: bool = False
 ) -> Path:
-    """The config to use: the argument, else DYNAMIC_MCP_CONFIG, else the file in `cwd`, else in `user_dir`.
+    """Return the config to use: the argument, else DYNAMIC_MCP_CONFIG, else the file in `cwd`, else in `user_dir`.
 
-    One that `may_be_new` goes to `user_dir` where nothing is named and neither place has the file; else this raises
-    ConfigError.
+    If there is none, `may_be_new` returns the path for a new one in `user_dir`; otherwise raises ConfigError.
     """
-    named = argument or environment.get(VARIABLE)
-    if named:
-        return place(named, environment, base=cwd)
+    explicit = argument or environment.get(VARIABLE)
+    if explicit:
+        return resolve_path(explicit, environment, base=cwd)
     for directory in (cwd, user_dir):
         if _is_file(directory / FILE_NAME):
             return directory / FILE_NAME
@@ -52,56 +51,56 @@ def find(
 
 
 def read(file: Path, environment: Mapping[str, str], *, platform: str = sys.platform) -> Config:
-    """The config in `file`, with the variables of `environment` filled in. Raises ConfigError."""
-    root, distrust = _root(file, platform)
+    """Read the config in `file` and substitute the variables of `environment`. Raises ConfigError."""
+    root, distrust = _read_root(file, platform)
     directory = file.absolute().parent
     config = resolve(root, file, surroundings=Surroundings(environment, platform, directory))
     return replace(config, distrust=tuple(distrust))
 
 
-def disabled(file: Path) -> list[str]:
-    """The names of the servers in `file` that are switched off. Raises ConfigError."""
-    root, _ = _root(file, sys.platform)
+def list_disabled(file: Path) -> list[str]:
+    """Return the names of the disabled servers in `file`. Raises ConfigError."""
+    root, _ = _read_root(file, sys.platform)
     off = root.settings is not None and root.settings.enabled is False
     return [name for name, each in root.servers.items() if each.enabled is False or (off and each.enabled is None)]
 
 
-def names_in(text: str, file: Path) -> list[str]:
-    """The names of the servers in a text that is, or is to be, in `file`. Raises ConfigError."""
-    return list(_valid(_document(file, text.removeprefix("\ufeff")), file).servers)
+def parse_server_names(text: str, file: Path) -> list[str]:
+    """Return the names of the servers in `text`, the current or future content of `file`. Raises ConfigError."""
+    return list(_parse_root(_parse_document(file, text.removeprefix("\ufeff")), file).servers)
 
 
-def document(file: Path) -> object:
-    """What stands in `file`, before anything is made of it. Raises ConfigError when it is not JSON."""
-    return _document(file, _text(file, sys.platform)[0])
+def read_document(file: Path) -> object:
+    """Return the JSON value in `file`, not validated. Raises ConfigError if it is not JSON."""
+    return _parse_document(file, _read_text(file, sys.platform)[0])
 
 
-def _root(file: Path, platform: str) -> tuple[form.Root, list[str]]:
-    text, distrust = _text(file, platform)
-    return _valid(_document(file, text), file), distrust
+def _read_root(file: Path, platform: str) -> tuple[form.Root, list[str]]:
+    text, distrust = _read_text(file, platform)
+    return _parse_root(_parse_document(file, text), file), distrust
 
 
-def _valid(tree: object, file: Path) -> form.Root:
+def _parse_root(tree: object, file: Path) -> form.Root:
     try:
         return form.root(tree)
     except (ValidationError, RecursionError) as exc:
-        from dynamic_mcp.config.problems import Problem, failure, problems
+        from dynamic_mcp.config.problems import Problem, find_problems, to_error
 
-        raise failure(file, problems(tree) or [Problem("", f"is no config: {exc}")]) from exc
+        raise to_error(file, find_problems(tree) or [Problem("", f"is not a config: {exc}")]) from exc
 
 
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except OSError:  # a directory that we may not look into
+    except OSError:  # a directory without permission
         return False
 
 
-def _text(file: Path, platform: str) -> tuple[str, list[str]]:
-    """Read the file, and tell who else may write it: they could start programs as whoever runs this."""
+def _read_text(file: Path, platform: str) -> tuple[str, list[str]]:
+    """Read the file, and return warnings about other users who can write it and so run programs as this user."""
     try:
-        data, status = whole_files.read(file, may_be_piped=True)
-        return data.decode("utf-8-sig"), [] if platform == "win32" else list(_distrust(status))
+        data, status = file_reader.read_with_status(file, may_be_piped=True)
+        return data.decode("utf-8-sig"), [] if platform == "win32" else list(_find_distrust(status))
     except FileNotFoundError as exc:
         raise ConfigError(str(file), "", "does not exist", hint=f"create it, starting with {_SMALLEST}") from exc
     except IsADirectoryError as exc:
@@ -112,7 +111,7 @@ def _text(file: Path, platform: str) -> tuple[str, list[str]]:
         raise ConfigError(str(file), f"byte {exc.start + 1}", "is not UTF-8", hint="save the file as UTF-8") from exc
 
 
-def _distrust(status: os.stat_result) -> Iterator[str]:
+def _find_distrust(status: os.stat_result) -> Iterator[str]:
     if not stat.S_ISREG(status.st_mode):
         return
     if status.st_mode & stat.S_IWOTH:
@@ -121,19 +120,19 @@ def _distrust(status: os.stat_result) -> Iterator[str]:
         yield f"this file belongs to user {status.st_uid}, who can run programs as you with it"
 
 
-def _document(file: Path, text: str) -> object:
+def _parse_document(file: Path, text: str) -> object:
     if not text.strip():
         raise ConfigError(str(file), "", "is empty", hint=f"the smallest config is {_SMALLEST}")
     try:
         return jsonc.loads(text)
     except JSONDecodeError as exc:
-        raise ConfigError(str(file), f"line {exc.lineno}, column {exc.colno}", _in_plain_words(exc)) from exc
+        raise ConfigError(str(file), f"line {exc.lineno}, column {exc.colno}", _explain(exc)) from exc
     except jsonc.DuplicateKeyError as exc:
-        from dynamic_mcp.config.problems import duplicates, failure
+        from dynamic_mcp.config.problems import duplicate_problems, to_error
 
-        raise failure(file, duplicates(exc.paths)) from exc
+        raise to_error(file, duplicate_problems(exc.paths)) from exc
 
 
-def _in_plain_words(error: JSONDecodeError) -> str:
+def _explain(error: JSONDecodeError) -> str:
     message = error.msg.removesuffix(" at").removesuffix(" starting").replace("'", "`")
     return f"is not JSON: {message[:1].lower()}{message[1:]}"

@@ -11,9 +11,30 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from dynamic_mcp.config import form, values
-from dynamic_mcp.config.environment import env_file
-from dynamic_mcp.config.resolved import Answers, Config, Exposure, Features, GroupConfig, Log, Timeouts, ToolFilter
-from dynamic_mcp.config.upstream import Surroundings, embeddings, env_files, upstream, variables_files
+from dynamic_mcp.config.environment import read_env_file
+from dynamic_mcp.config.resolved import (
+    Answers,
+    Broken,
+    Config,
+    Exposure,
+    Features,
+    GroupConfig,
+    Log,
+    Presentation,
+    Program,
+    Remote,
+    Share,
+    Timeouts,
+    ToolFilter,
+)
+from dynamic_mcp.config.stateful import is_stateful
+from dynamic_mcp.config.upstream import (
+    Surroundings,
+    env_files,
+    resolve_embeddings,
+    resolve_upstream,
+    variables_files,
+)
 
 T = TypeVar("T")
 
@@ -26,17 +47,20 @@ def resolve(root: form.Root, file: Path, *, surroundings: Surroundings) -> Confi
     surroundings = replace(surroundings, variables=variables)
     warnings = dict.fromkeys(complaints)
     groups: list[GroupConfig] = []
+    presentations: dict[str, Presentation] = {}
     for name, server in root.servers.items():
         if _first(server.enabled, settings.enabled, default=True):
             group, found = _group(name, server, settings, surroundings=surroundings)
             groups.append(group)
+            presentations[name] = _presentation(server, settings)
             warnings.update(dict.fromkeys(found))
             files.update(dict.fromkeys(env_files(server, settings, surroundings)))
-    search, found = embeddings(settings.search, surroundings)
+    search, found = resolve_embeddings(settings.search, surroundings)
     warnings.update(dict.fromkeys(found))
     return Config(
         file=file,
         groups=tuple(groups),
+        presentations=presentations,
         warnings=tuple(warnings),
         max_message_bytes=_max_message_bytes(settings),
         env_files=tuple(files),
@@ -52,7 +76,7 @@ def _variables(files: Iterable[Path]) -> tuple[dict[str, str], list[str]]:
     complaints: list[str] = []
     for file in files:
         try:
-            variables.update(env_file(file))
+            variables.update(read_env_file(file))
         except OSError as exc:
             complaints.append(f"settings.variables_file: cannot read `{file}`: {(exc.strerror or str(exc)).lower()}")
         except ValueError:
@@ -63,30 +87,44 @@ def _variables(files: Iterable[Path]) -> tuple[dict[str, str], list[str]]:
 def _group(
     name: str, server: form.Server, settings: form.Settings, *, surroundings: Surroundings
 ) -> tuple[GroupConfig, list[str]]:
-    made = upstream(("mcpServers", name), server, settings=settings, surroundings=surroundings)
-    idle_s = _first(values.idle_time(server.idle_timeout), values.idle_time(settings.idle_timeout), default=1800.0)
+    made = resolve_upstream(("mcpServers", name), server, settings=settings, surroundings=surroundings)
+    idle_s = _first(
+        values.parse_idle_time(server.idle_timeout), values.parse_idle_time(settings.idle_timeout), default=1800.0
+    )
     own, shared = (section.retry or form.Retry() for section in (server, settings))
     group = GroupConfig(
         name=name,
-        description=server.description,
-        features=_features(server, settings),
         timeouts=_timeouts(server, settings),
-        tools=_tools(server, settings),
         eager=_first(server.connect, settings.connect, default="lazy") == "eager",
         idle_after_s=None if idle_s == inf else idle_s,
         attempts=_first(own.attempts, shared.attempts, default=3),
         concurrency=_first(server.concurrency, settings.concurrency, default=64),
         max_message_bytes=_max_message_bytes(settings),
+        upstream=made.upstream,
+        share=_share(server, settings, made.upstream),
+        unset=made.unset,
+        empty=made.empty,
+    )
+    return group, made.warnings
+
+
+def _share(server: form.Server, settings: form.Settings, made: Program | Remote | Broken) -> Share:
+    """Return who shares the server; what is known to keep the state of one conversation is not shared by itself."""
+    share = Share(_first(server.share, settings.share, default="auto"))
+    return Share.SESSION if share is Share.AUTO and is_stateful(made) else share
+
+
+def _presentation(server: form.Server, settings: form.Settings) -> Presentation:
+    return Presentation(
+        description=server.description,
+        features=_features(server, settings),
+        tools=_tools(server, settings),
         exposure=Exposure(
             direct=_first(server.expose, settings.expose, default="group") == "direct",
             pinned=tuple(server.pinned or ()),
         ),
         answers=_answers(server, settings),
-        upstream=made.upstream,
-        unset=made.unset,
-        empty=made.empty,
     )
-    return group, made.warnings
 
 
 def _max_message_bytes(settings: form.Settings) -> int:
@@ -124,7 +162,9 @@ def _timeouts(server: form.Server, settings: form.Settings) -> Timeouts:
 def _answers(server: form.Server, settings: form.Settings) -> Answers:
     return Answers(
         validate=_first(server.validate_, settings.validate_, default="on") == "on",
-        limit=_first(values.limit(server.result_limit), values.limit(settings.result_limit), default=100_000),
+        limit=_first(
+            values.parse_limit(server.result_limit), values.parse_limit(settings.result_limit), default=100_000
+        ),
         compact=_first(server.result_format, settings.result_format, default="original") == "compact",
     )
 
@@ -138,7 +178,7 @@ def _tools(server: form.Server, settings: form.Settings) -> ToolFilter:
 
 
 def _seconds(own: str | float | None, shared: str | float | None, *, default: float) -> float:
-    return _first(values.duration(own), values.duration(shared), default=default)
+    return _first(values.parse_duration(own), values.parse_duration(shared), default=default)
 
 
 def _first(own: T | None, shared: T | None, *, default: T) -> T:

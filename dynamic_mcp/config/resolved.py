@@ -4,6 +4,7 @@ A `repr` shows nothing that a variable may have filled in.
 """
 
 from collections.abc import Mapping
+from enum import Enum
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -50,11 +51,6 @@ class ToolFilter(Struct, frozen=True):
     def allows(self, name: str) -> bool:
         """Whether the tool may be listed and called."""
         return _matches(name, self.include) and not _matches(name, self.exclude)
-
-    def is_within(self, other: "ToolFilter") -> bool:
-        """Whether it certainly lets through no more than another; globs are compared by their text."""
-        includes_less = "*" in other.include or set(self.include) <= set(other.include)
-        return includes_less and set(self.exclude) >= set(other.exclude)
 
 
 class Exposure(Struct, frozen=True):
@@ -146,25 +142,40 @@ class Broken(Struct, frozen=True):
     reason: str
 
 
+class Presentation(Struct, frozen=True):
+    """What clients are shown of one server, and how its calls are treated on the way."""
+
+    description: str | None
+    features: Features
+    tools: ToolFilter
+    exposure: Exposure
+    answers: Answers
+
+
+class Share(Enum):
+    """Who shares one instance of a server."""
+
+    AUTO = "auto"
+    SESSION = "session"
+    USER = "user"
+    ALL = "all"
+
+
 class GroupConfig(Struct, frozen=True):
-    """One enabled server of the config file; `idle_after_s` None is never.
+    """What is run for one enabled server of the config file; `idle_after_s` None is never.
 
     `unset` are the variables that it refers to and that are not set, `empty` those that are set to nothing.
     """
 
     name: str
-    description: str | None
-    features: Features
     timeouts: Timeouts
-    tools: ToolFilter
     eager: bool
     idle_after_s: float | None
     attempts: int
     concurrency: int
     max_message_bytes: int
-    exposure: Exposure
-    answers: Answers
     upstream: Program | Remote | Broken
+    share: Share = Share.AUTO
     unset: tuple[str, ...] = ()
     empty: tuple[str, ...] = ()
 
@@ -200,11 +211,13 @@ class Embeddings(_Private, frozen=True):
 class Config(Struct, frozen=True):
     """The whole config: the enabled groups in the order of the file, what a person should know, the files read.
 
-    `distrust` says who else may write the file; `embeddings` where to ask for meanings.
+    `presentations` has one entry for each group, by its name; `distrust` says who else may write the file;
+    `embeddings` where to ask for vectors.
     """
 
     file: Path
     groups: tuple[GroupConfig, ...]
+    presentations: Mapping[str, Presentation]
     warnings: tuple[str, ...]
     max_message_bytes: int
     distrust: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""The JSON Schema of the config file, for editors: written from the model, so that both say the same."""
+"""Generates the JSON Schema of the config file, for editors, from the pydantic models."""
 
 import json
 import sys
@@ -9,29 +9,29 @@ from dynamic_mcp.config.model import Root
 
 
 def schema() -> dict[str, object]:
-    """The schema as JSON Schema 2020-12."""
-    parts = {key: _trimmed(part) for key, part in Root.model_json_schema().items()}
+    """Return the schema as JSON Schema 2020-12."""
+    parts = {key: _trim(part) for key, part in Root.model_json_schema().items()}
     return {"$schema": GenerateJsonSchema.schema_dialect, **parts, "title": "dynamic-mcp config"}
 
 
-def text() -> str:
-    """The schema as the file that is published."""
+def schema_text() -> str:
+    """Return the text of the published schema file."""
     return json.dumps(schema(), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def _trimmed(value: object) -> object:
-    # titles repeat the names, and a default of null says only that a field may be left out
+def _trim(value: object) -> object:
+    # titles repeat the names, and a null default only says that the field is optional
     match value:
         case dict():
             return {
-                key: _trimmed(inner)
+                key: _trim(inner)
                 for key, inner in value.items()
                 if not (key == "title" and isinstance(inner, str)) and not (key == "default" and inner is None)
             }
         case list():
-            return [_trimmed(inner) for inner in value]
+            return [_trim(inner) for inner in value]
     return value
 
 
 if __name__ == "__main__":
-    sys.stdout.write(text())
+    sys.stdout.write(schema_text())

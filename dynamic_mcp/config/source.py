@@ -1,6 +1,6 @@
-"""Where the values of a JSON text are, and how to put one in or take one out in the manner of its neighbours.
+"""Locates the values of a JSON text, and inserts or removes values in the style of the text around them.
 
-The text is valid, as `jsonc` reads it, and the paths are in it; `edit` sees to both.
+The caller, `edit`, ensures that `jsonc` can parse the text and that the paths exist.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LONGEST_LIST = 100
 
 @dataclass(frozen=True)
 class _Member:
-    """One member of an object or list: where it, its value and its end are, and the comma behind it."""
+    """One member of an object or list: the positions of its start, value, end and following comma."""
 
     key: str | int
     start: int
@@ -32,7 +32,7 @@ class _Member:
 
 @dataclass(frozen=True)
 class _Container:
-    """An object or list: its two brackets, and what is between them."""
+    """An object or list: the positions of its brackets, and its members."""
 
     open: int
     close: int
@@ -43,8 +43,8 @@ class _Container:
 
 
 @dataclass(frozen=True)
-class _Cut:
-    """What to take out, and what to put in its place."""
+class _Replacement:
+    """A range of the text, and its replacement."""
 
     start: int
     end: int
@@ -52,11 +52,11 @@ class _Cut:
 
 
 class Source:
-    """One valid text; each method returns what becomes of it."""
+    """A valid text; each method returns a changed copy."""
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._plain = jsonc.uncommented(text)
+        self._plain = jsonc.blank_comments(text)
         newline = text.find("\n")
         self._eol = "\r\n" if text[newline - 1 : newline] == "\r" else "\n"
         unit = _UNIT.search(self._plain)
@@ -64,52 +64,52 @@ class Source:
         self._longest_list = 0 if self._has_broken_lists() else _LONGEST_LIST
 
     def replace(self, path: Keys, value: object) -> str:
-        """Put another value in the place of the one at `path`."""
+        """Replace the value at `path`."""
         if path:
             container = self._container(path[:-1])
             member = container.members[container.index(path[-1])]
             is_inline = self._is_on_one_line(container)
         else:
             member, is_inline = self._root(), False
-        rendered = self._rendered(value, self._indent_at(member.start), is_inline=is_inline)
-        return self._with(_Cut(member.value, member.end, rendered))
+        rendered = self._render(value, self._indent_at(member.start), is_inline=is_inline)
+        return self._apply(_Replacement(member.value, member.end, rendered))
 
     def insert(self, path: Keys, key: str | int, value: object, *, at: int | None = None) -> str:
-        """Put a value before the member with the number `at` of the container at `path`, else behind the last one.
+        """Insert a value into the container at `path`, before the member with the index `at` or after the last one.
 
-        A list takes no notice of `key`.
+        A list ignores `key`.
         """
         container = self._container(path)
         is_inline = self._is_on_one_line(container)
         indent = self._child_indent(container)
-        name = f"{_string(key)}: " if isinstance(key, str) else ""
-        item = name + self._rendered(value, indent, is_inline=is_inline)
+        name = f"{_quote(key)}: " if isinstance(key, str) else ""
+        item = name + self._render(value, indent, is_inline=is_inline)
         if at is not None and at < len(container.members):
-            return self._with(self._among(container, at, "" if is_inline else self._eol + indent, item))
+            return self._apply(self._insert_before(container, at, "" if is_inline else self._eol + indent, item))
         if is_inline:
-            return self._with(*_beside(container, item))
-        return self._with(*self._below(container, indent, item))
+            return self._apply(*_append_inline(container, item))
+        return self._apply(*self._append_line(container, indent, item))
 
     def drop(self, path: Keys) -> str:
-        """Take a member out, with one comma and with its line if it has one to itself."""
+        """Remove a member and one comma, and its line if nothing else is on it."""
         container = self._container(path[:-1])
         index = container.index(path[-1])
         member = container.members[index]
         if self._is_alone(container, member):
-            return self._with(_Cut(container.open + 1, container.close))
-        cuts: list[_Cut] = []
+            return self._apply(_Replacement(container.open + 1, container.close))
+        cuts: list[_Replacement] = []
         end = member.end
         if member.comma is None and index:
             comma = container.members[index - 1].comma
             assert comma is not None
-            cuts.append(_Cut(comma, comma + 1))
+            cuts.append(_Replacement(comma, comma + 1))
         elif member.comma is not None and not self._text[end : member.comma].strip():
             end = member.comma + 1
         elif member.comma is not None:
-            cuts.append(_Cut(member.comma, member.comma + 1))
-        return self._with(*cuts, self._widened(member.start, end, is_last=index == len(container.members) - 1))
+            cuts.append(_Replacement(member.comma, member.comma + 1))
+        return self._apply(*cuts, self._widen(member.start, end, is_last=index == len(container.members) - 1))
 
-    def _with(self, *cuts: _Cut) -> str:
+    def _apply(self, *cuts: _Replacement) -> str:
         text = self._text
         for cut in sorted(cuts, key=lambda cut: (cut.start, cut.end), reverse=True):
             text = text[: cut.start] + cut.new + text[cut.end :]
@@ -120,9 +120,9 @@ class Source:
         return _Member("", start, start, len(self._plain.rstrip()), None)
 
     def _container(self, path: Keys) -> _Container:
-        container = _scanned(self._plain, self._root().start)
+        container = _scan(self._plain, self._root().start)
         for key in path:
-            container = _scanned(self._plain, container.members[container.index(key)].value)
+            container = _scan(self._plain, container.members[container.index(key)].value)
         return container
 
     def _is_on_one_line(self, container: _Container) -> bool:
@@ -139,33 +139,33 @@ class Source:
         starts = [member.start for member in container.members if self._begins_its_line(member.start)]
         return self._indent_at(starts[-1]) if starts else self._indent_at(container.open) + self._unit
 
-    def _below(self, container: _Container, indent: str, item: str) -> list[_Cut]:
-        """Put an item on a line of its own, behind the last member and what is said about that on its line."""
+    def _append_line(self, container: _Container, indent: str, item: str) -> list[_Replacement]:
+        """Append an item on its own line, after the last member and the comment on that line."""
         if not container.members:
             point = self._end_of_comments(container.open + 1, container.close)
             has_line = "\n" in self._text[point : container.close]
             tail = "" if has_line else self._eol + self._indent_at(container.open)
-            return [_Cut(point, point, self._eol + indent + item + tail)]
+            return [_Replacement(point, point, self._eol + indent + item + tail)]
         last = container.members[-1]
         if last.comma is not None:
             point = self._end_of_comments(last.comma + 1, container.close)
-            return [_Cut(point, point, f"{self._eol}{indent}{item},")]
+            return [_Replacement(point, point, f"{self._eol}{indent}{item},")]
         point = self._end_of_comments(last.end, container.close)
         if point == last.end:
-            return [_Cut(point, point, f",{self._eol}{indent}{item}")]
-        return [_Cut(last.end, last.end, ","), _Cut(point, point, self._eol + indent + item)]
+            return [_Replacement(point, point, f",{self._eol}{indent}{item}")]
+        return [_Replacement(last.end, last.end, ","), _Replacement(point, point, self._eol + indent + item)]
 
-    def _among(self, container: _Container, at: int, newline: str, item: str) -> _Cut:
-        """Put an item before a member, and before what is said about that on lines of its own."""
+    def _insert_before(self, container: _Container, at: int, newline: str, item: str) -> _Replacement:
+        """Insert an item before a member and before the comments on the lines above that member."""
         comma = container.members[at - 1].comma if at else container.open
         assert comma is not None
         if not newline:
-            return _Cut(comma + 1, comma + 1, f" {item}," if at else f"{item}, ")
+            return _Replacement(comma + 1, comma + 1, f" {item}," if at else f"{item}, ")
         point = self._end_of_comments(comma + 1, container.close)
-        return _Cut(point, point, f"{newline}{item},")
+        return _Replacement(point, point, f"{newline}{item},")
 
     def _end_of_comments(self, start: int, close: int) -> int:
-        """Return the end of the line from `start` on, if only comments are left on it, else `start`."""
+        """Return the end of the line if only comments follow `start` on it, else `start`."""
         match = _COMMENTS.match(self._text, start)
         assert match is not None
         end = match.end()
@@ -173,26 +173,26 @@ class Source:
             return end
         return start + len(match[0].rstrip(" \t")) if end == close else start
 
-    def _widened(self, start: int, end: int, *, is_last: bool) -> _Cut:
-        """Take the blanks along that belong to what goes."""
+    def _widen(self, start: int, end: int, *, is_last: bool) -> _Replacement:
+        """Extend a removed range by the blanks that belong to it."""
         rest = self._after_blanks(end)
         is_line_over = self._text[rest : rest + 1] in ("\r", "\n")
         if self._begins_its_line(start) and is_line_over:
-            return _Cut(self._line_start(start), self._text.index("\n", rest) + 1)
+            return _Replacement(self._line_start(start), self._text.index("\n", rest) + 1)
         if not is_last and not is_line_over:
-            return _Cut(start, rest)
+            return _Replacement(start, rest)
         before = len(self._text[:start].rstrip())
-        # the line break behind a `//` stays, or the comment would swallow what follows
-        is_swallowed = not jsonc.uncommented(self._text[:before] + "}").endswith("}")
-        return _Cut(start if is_swallowed else before, end)
+        # keep the line break after a `//` comment, which would otherwise swallow what follows
+        is_swallowed = not jsonc.blank_comments(self._text[:before] + "}").endswith("}")
+        return _Replacement(start if is_swallowed else before, end)
 
-    def _rendered(self, value: object, indent: str, *, is_inline: bool) -> str:
+    def _render(self, value: object, indent: str, *, is_inline: bool) -> str:
         if is_inline:
             return json.dumps(value, ensure_ascii=False, allow_nan=False)
-        return _lines(value, self._eol + indent, self._unit, self._longest_list)
+        return _render_lines(value, self._eol + indent, self._unit, self._longest_list)
 
     def _has_broken_lists(self) -> bool:
-        """Tell whether the text has a line for each item of a list, as programs write it, and no other list."""
+        """Tell whether all lists have one item on each line, as programs write them."""
         lists = [match.end() for match in _TOKEN.finditer(self._plain) if match[0] == "["]
         filled = [end for end in lists if self._plain[end:].lstrip()[:1] != "]"]
         return bool(filled) and all(self._plain[self._after_blanks(end)] in "\r\n" for end in filled)
@@ -213,8 +213,8 @@ class Source:
         return match.end()
 
 
-def _scanned(plain: str, start: int) -> _Container:
-    """Return the container whose bracket is at `start` in a text without comments."""
+def _scan(plain: str, start: int) -> _Container:
+    """Parse the container whose bracket is at `start` in a text without comments."""
     members: list[_Member] = []
     is_object = plain[start] == "{"
     depth, first, value, end = 0, -1, -1, -1
@@ -238,27 +238,31 @@ def _scanned(plain: str, start: int) -> _Container:
     return _Container(start, token.start(), tuple(members))
 
 
-def _beside(container: _Container, item: str) -> list[_Cut]:
-    """Put an item on the line of the others."""
+def _append_inline(container: _Container, item: str) -> list[_Replacement]:
+    """Append an item on the line of the other members."""
     if not container.members:
-        return [_Cut(container.open + 1, container.open + 1, item)]
+        return [_Replacement(container.open + 1, container.open + 1, item)]
     last = container.members[-1]
     if last.comma is not None:
-        return [_Cut(last.comma + 1, last.comma + 1, f" {item},")]
-    return [_Cut(last.end, last.end, f", {item}")]
+        return [_Replacement(last.comma + 1, last.comma + 1, f" {item},")]
+    return [_Replacement(last.end, last.end, f", {item}")]
 
 
-def _lines(value: object, newline: str, unit: str, longest: int) -> str:
-    """Write a value as people do: a member a line, and lists of plain values on one if they are not too long."""
+def _render_lines(value: object, newline: str, unit: str, longest: int) -> str:
+    """Format a value as people do: one member on each line, and short lists of plain values on one line."""
     match value:
         case dict() if value:
             inner = newline + unit
-            items = [f"{_string(key)}: {_lines(member, inner, unit, longest)}" for key, member in value.items()]
+            items = [f"{_quote(key)}: {_render_lines(member, inner, unit, longest)}" for key, member in value.items()]
             return "{" + inner + f",{inner}".join(items) + newline + "}"
         case list() | tuple() if value and not _is_short(value, longest):
             inner = newline + unit
             return (
-                "[" + inner + f",{inner}".join(_lines(item, inner, unit, longest) for item in value) + newline + "]"
+                "["
+                + inner
+                + f",{inner}".join(_render_lines(item, inner, unit, longest) for item in value)
+                + newline
+                + "]"
             )
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
@@ -268,5 +272,5 @@ def _is_short(items: list[object] | tuple[object, ...], longest: int) -> bool:
     return is_plain and len(json.dumps(items, ensure_ascii=False)) <= longest
 
 
-def _string(text: str) -> str:
+def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)

@@ -1,7 +1,6 @@
-"""Variables in texts: `${VAR}`, `${VAR:-default}`, `${VAR:?message}`, and `$${` for a plain `${`.
+"""Substitutes variables: `${VAR}`, `${VAR:-default}`, `${VAR:?message}`, and `$${` for a literal `${`.
 
-One pass: what a variable holds is never expanded again. Everything else that has a `$` in it stays
-as it is, and nothing is ever given to a shell.
+The values of variables are never expanded again. Any other text with a `$` stays as it is, and no shell is involved.
 """
 
 import re
@@ -14,44 +13,44 @@ _REFERENCE = rf"\$\$\{{|\$\{{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::(?P<sign>[-?])(
 
 
 class Expansion(Struct, frozen=True):
-    """A text with its variables filled in, the names that are not set, and the demands that are not met.
+    """A text with its variables substituted, the undefined names, and the failures of `${VAR:?message}`.
 
-    `demanded` are the names of those, `empty` the names that are set to nothing.
+    `required` are the names in those failures, `empty` the names with an empty value.
     """
 
     text: str
     undefined: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
-    demanded: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
     empty: tuple[str, ...] = ()
 
 
 def expand(text: str, environment: Mapping[str, str]) -> Expansion:
-    """Fill in the variables of `text`; a name that is not set stays as it is and is reported.
+    """Substitute the variables of `text`; a reference to an undefined name stays as it is and is reported.
 
-    A default may hold references of its own, one level deep: `${A:-${B}}`.
+    A default may contain references itself, one level deep: `${A:-${B}}`.
     """
     if "${" not in text:
         return Expansion(text)
-    found: list[Expansion] = []
+    expansions: list[Expansion] = []
 
     def fill(match: re.Match[str]) -> str:
-        found.append(_filled(match, environment))
-        return found[-1].text
+        expansions.append(_expand_reference(match, environment))
+        return expansions[-1].text
 
     # a reference ends with a brace, so what follows the last one needs no search
     end = text.rfind("}") + 1
     return Expansion(
         text=re.sub(_REFERENCE, fill, text[:end]) + text[end:].replace("$${", "${"),
-        undefined=_once(name for part in found for name in part.undefined),
-        failures=_once(failure for part in found for failure in part.failures),
-        demanded=_once(name for part in found for name in part.demanded),
-        empty=_once(name for part in found for name in part.empty),
+        undefined=_unique(name for each in expansions for name in each.undefined),
+        failures=_unique(failure for each in expansions for failure in each.failures),
+        required=_unique(name for each in expansions for name in each.required),
+        empty=_unique(name for each in expansions for name in each.empty),
     )
 
 
 def references(text: str, environment: Mapping[str, str]) -> Iterator[str]:
-    """Yield the variables that `text` takes, or would take if they were set; one with a default only if it is set."""
+    """Yield the variables that `text` refers to; one with a default only if it is set."""
     for match in re.finditer(_REFERENCE, text) if "${" in text else ():
         name, sign, rest = match["name"], match["sign"], match["rest"]
         if name and sign == "-" and not environment.get(name):
@@ -60,12 +59,16 @@ def references(text: str, environment: Mapping[str, str]) -> Iterator[str]:
             yield name
 
 
-def _filled(reference: re.Match[str], environment: Mapping[str, str]) -> Expansion:
+def _expand_reference(reference: re.Match[str], environment: Mapping[str, str]) -> Expansion:
     name, sign, rest = reference["name"], reference["sign"], reference["rest"]
     if name is None:
         return Expansion("${")
     value = environment.get(name)
-    if value in (f"${{{name}}}", f"${name}", f"${{env:{name}}}"):  # so a tool passes on what it does not have itself
+    if value in (
+        f"${{{name}}}",
+        f"${name}",
+        f"${{env:{name}}}",
+    ):  # some tools pass on a variable that they lack like this
         value = None
     if value or (value is not None and sign is None):
         return Expansion(value, empty=() if value else (name,))
@@ -73,10 +76,10 @@ def _filled(reference: re.Match[str], environment: Mapping[str, str]) -> Expansi
         return expand(rest, environment)
     if sign == "?":
         return Expansion(
-            reference[0], failures=(f"`${{{name}}}` is not set" + (f": {rest}" if rest else ""),), demanded=(name,)
+            reference[0], failures=(f"`${{{name}}}` is not set" + (f": {rest}" if rest else ""),), required=(name,)
         )
     return Expansion(reference[0], undefined=(name,))
 
 
-def _once(texts: Iterable[str]) -> tuple[str, ...]:
+def _unique(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(texts))

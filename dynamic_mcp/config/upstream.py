@@ -1,7 +1,7 @@
-"""What to start or reach for one server, with its variables filled in.
+"""Resolves what to start or connect to for one server, with its variables substituted.
 
-What the surroundings lack is collected with its place: as a warning where the server can still be tried,
-as the reason of a `Broken` where it cannot.
+Everything that is missing is reported with its path: as a warning if the server may still work, else as the reason
+of a `Broken`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,15 +10,15 @@ from pathlib import Path
 from msgspec import Struct
 
 from dynamic_mcp.config import environment, form, values
-from dynamic_mcp.config.keys import Keys, path
+from dynamic_mcp.config.keys import Keys, format_path
 from dynamic_mcp.config.resolved import Broken, Embeddings, OAuth, Program, Remote
 from dynamic_mcp.config.substitute import expand
 
 
 class Surroundings(Struct, frozen=True):
-    """Where the config is read: the proxy's own variables, its platform, and the directory of the file.
+    """The surroundings of a config: the proxy's own variables, its platform, and the directory of the file.
 
-    `variables` are those of the config's own files, for its texts alone.
+    `variables` come from the files in `variables_file` and are only for substitution in the config.
     """
 
     environment: Mapping[str, str]
@@ -26,13 +26,13 @@ class Surroundings(Struct, frozen=True):
     directory: Path
     variables: Mapping[str, str] = {}
 
-    def filling(self) -> Mapping[str, str]:
-        """What fills in the variables of the config's texts."""
+    def all_variables(self) -> Mapping[str, str]:
+        """Return all variables for substitution in the config."""
         return {**self.environment, **self.variables} if self.variables else self.environment
 
 
-class Made(Struct, frozen=True):
-    """What stands behind a server, the warnings about it, and the variables of its texts that lack a value."""
+class ResolvedUpstream(Struct, frozen=True):
+    """The upstream of a server, warnings about it, and the variables in its config without a value."""
 
     upstream: Program | Remote | Broken
     warnings: list[str]
@@ -40,50 +40,53 @@ class Made(Struct, frozen=True):
     empty: tuple[str, ...]
 
 
-def upstream(at: Keys, server: form.Server, *, settings: form.Settings, surroundings: Surroundings) -> Made:
-    """What stands behind the server at these keys."""
-    texts = _Texts(surroundings.filling())
-    made: Program | Remote
+def resolve_upstream(
+    at: Keys, server: form.Server, *, settings: form.Settings, surroundings: Surroundings
+) -> ResolvedUpstream:
+    """Resolve the upstream of the server at these keys."""
+    texts = _Substitution(surroundings.all_variables())
+    resolved: Program | Remote
     match server:
         case form.Program():
-            made = _program(at, server, settings, texts=texts, surroundings=surroundings)
+            resolved = _resolve_program(at, server, settings, texts=texts, surroundings=surroundings)
         case form.Remote():
-            made = _remote(at, server, settings, texts=texts, surroundings=surroundings)
-    found = Broken("; ".join(texts.failures)) if texts.failures else made
-    return Made(found, texts.warnings, tuple(texts.unset), tuple(texts.empty))
+            resolved = _resolve_remote(at, server, settings, texts=texts, surroundings=surroundings)
+    result = Broken("; ".join(texts.failures)) if texts.failures else resolved
+    return ResolvedUpstream(result, texts.warnings, tuple(texts.unset), tuple(texts.empty))
 
 
 def env_files(server: form.Server, settings: form.Settings, surroundings: Surroundings) -> list[Path]:
-    """The env files that a server is to read, whether they are there or not."""
+    """Return the env files of a server, whether they exist or not."""
     if not isinstance(server, form.Program):
         return []
     files = settings.env_file if server.env_file is None else server.env_file
-    return [_place(expand(text, surroundings.filling()).text, surroundings) for text in _listed(files)]
+    return [_resolve_path(expand(text, surroundings.all_variables()).text, surroundings) for text in _as_list(files)]
 
 
 def variables_files(settings: form.Settings, surroundings: Surroundings) -> list[Path]:
-    """The files that fill in the variables of the config's texts, whether they are there or not."""
+    """Return the files in `variables_file`, whether they exist or not."""
     return [
-        _place(expand(text, surroundings.environment).text, surroundings) for text in _listed(settings.variables_file)
+        _resolve_path(expand(text, surroundings.environment).text, surroundings)
+        for text in _as_list(settings.variables_file)
     ]
 
 
-def embeddings(search: form.Search | None, surroundings: Surroundings) -> tuple[Embeddings | None, list[str]]:
-    """Where to ask for embeddings; nowhere, with a warning, where a variable that this needs is not set."""
+def resolve_embeddings(search: form.Search | None, surroundings: Surroundings) -> tuple[Embeddings | None, list[str]]:
+    """Resolve the embeddings endpoint; None, with a warning, if a variable that it needs is not set."""
     if search is None or search.embeddings is None:
         return None, []
     at: Keys = ("settings", "search", "embeddings")
-    said, texts = search.embeddings, _Texts(surroundings.environment)
-    url = texts.url((*at, "url"), said.url)
-    name = texts.filled((*at, "model"), said.model, is_required=True)
-    key = None if said.api_key is None else texts.secret((*at, "api_key"), said.api_key)
+    section, texts = search.embeddings, _Substitution(surroundings.environment)
+    url = texts.fill_url((*at, "url"), section.url)
+    name = texts.fill((*at, "model"), section.model, is_required=True)
+    key = None if section.api_key is None else texts.fill_secret((*at, "api_key"), section.api_key)
     if texts.failures:
-        return None, [f"{failure}: tools are found by words alone" for failure in texts.failures]
+        return None, [f"{failure}: tools are found by words only" for failure in texts.failures]
     return Embeddings(url, name, key), texts.warnings
 
 
-class _Texts:
-    """Fills in the variables of texts and keeps what was found on the way."""
+class _Substitution:
+    """Substitutes variables in texts, and collects warnings, failures and names without a value."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
@@ -93,152 +96,154 @@ class _Texts:
         self.empty: dict[str, None] = {}
 
     def fail(self, at: Keys, message: str) -> None:
-        self.failures.append(f"{path(at)}: {message}")
+        self.failures.append(f"{format_path(at)}: {message}")
 
-    def filled(self, at: Keys, text: str, *, is_required: bool = False) -> str:
+    def fill(self, at: Keys, text: str, *, is_required: bool = False) -> str:
         expansion = expand(text, self._environment)
-        self.unset.update(dict.fromkeys((*expansion.undefined, *expansion.demanded)))
+        self.unset.update(dict.fromkeys((*expansion.undefined, *expansion.required)))
         self.empty.update(dict.fromkeys(expansion.empty))
         for name in expansion.undefined:
             if is_required:
                 self.fail(at, f"`${{{name}}}` is not set")
             else:
-                self.warnings.append(f"{path(at)}: `${{{name}}}` is not set and is left unchanged")
+                self.warnings.append(f"{format_path(at)}: `${{{name}}}` is not set and is left unchanged")
         for failure in expansion.failures:
             self.fail(at, failure)
         if "\0" in expansion.text:
             self.fail(at, "contains a NUL character")
         return expansion.text
 
-    def filled_if_any(self, at: Keys, text: str | None) -> str | None:
-        return None if text is None else self.filled(at, text)
+    def fill_optional(self, at: Keys, text: str | None) -> str | None:
+        return None if text is None else self.fill(at, text)
 
-    def header(self, at: Keys, text: str) -> str:
-        value = self.filled(at, text)
+    def fill_header(self, at: Keys, text: str) -> str:
+        value = self.fill(at, text)
         if "\r" in value or "\n" in value:
             self.fail(at, "contains a line break")
         return value
 
-    def secret(self, at: Keys, text: str) -> str:
-        value = self.filled(at, text, is_required=True)
+    def fill_secret(self, at: Keys, text: str) -> str:
+        value = self.fill(at, text, is_required=True)
         if not value.isascii() or not value.isprintable():
             self.fail(at, "contains characters that a header cannot have")
         return value
 
-    def url(self, at: Keys, text: str) -> str:
+    def fill_url(self, at: Keys, text: str) -> str:
         known = len(self.failures)
-        url = self.filled(at, text, is_required=True)
+        url = self.fill(at, text, is_required=True)
         if len(self.failures) == known:
             try:
-                values.url(url)
-            except values.FlawError:  # its message would show what the variables hold
-                self.fail(at, "is not a URL once its variables are filled in")
+                values.check_url(url)
+            except values.FlawError:  # its message would reveal the values of the variables
+                self.fail(at, "is not a URL once its variables are substituted")
         return url
 
 
-def _program(
-    at: Keys, server: form.Program, settings: form.Settings, *, texts: _Texts, surroundings: Surroundings
+def _resolve_program(
+    at: Keys, server: form.Program, settings: form.Settings, *, texts: _Substitution, surroundings: Surroundings
 ) -> Program:
-    command = texts.filled((*at, "command"), server.command, is_required=True)
+    command = texts.fill((*at, "command"), server.command, is_required=True)
     if not command:
         texts.fail((*at, "command"), "is empty")
     cwd_at, cwd = (("settings",), settings.cwd) if server.cwd is None else (at, server.cwd)
-    directory = texts.filled_if_any((*cwd_at, "cwd"), cwd)
-    args = tuple(texts.filled((*at, "args", i), arg) for i, arg in enumerate(server.args or ()))
-    env, own = _env(at, server, settings, texts=texts, surroundings=surroundings)
-    cwd = None if directory is None else str(_place(directory, surroundings))
-    withheld = frozenset(surroundings.filling()) - frozenset(env)
+    directory = texts.fill_optional((*cwd_at, "cwd"), cwd)
+    args = tuple(texts.fill((*at, "args", i), arg) for i, arg in enumerate(server.args or ()))
+    env, own = _resolve_env(at, server, settings, texts=texts, surroundings=surroundings)
+    cwd = None if directory is None else str(_resolve_path(directory, surroundings))
+    withheld = frozenset(surroundings.all_variables()) - frozenset(env)
     return Program(command, args, env, cwd, own, withheld)
 
 
-def _env(
-    at: Keys, server: form.Program, settings: form.Settings, *, texts: _Texts, surroundings: Surroundings
+def _resolve_env(
+    at: Keys, server: form.Program, settings: form.Settings, *, texts: _Substitution, surroundings: Surroundings
 ) -> tuple[Mapping[str, str], frozenset[str]]:
-    """The whole environment of a program, and the names of what the config itself puts into it."""
+    """Return the whole environment of a program, and the names that the config itself sets in it."""
     choice = server.inherit_env if server.inherit_env is not None else settings.inherit_env
     platform = surroundings.platform
     own = {name: ((*at, "env", name), text) for name, text in (server.env or {}).items()}
     shared = {name: (("settings", "env", name), text) for name, text in (settings.env or {}).items()}
     configured = [
-        *_env_files(at, server, settings, texts=texts, surroundings=surroundings),
-        {name: texts.filled(where, text) for name, (where, text) in (shared | own).items()},
+        *_read_env_files(at, server, settings, texts=texts, surroundings=surroundings),
+        {name: texts.fill(where, text) for name, (where, text) in (shared | own).items()},
     ]
-    inherited = environment.inherited(surroundings.environment, values.inherit(choice) or "safe", platform=platform)
+    inherited = environment.inherit_variables(
+        surroundings.environment, values.parse_inherit(choice) or "safe", platform=platform
+    )
     names = frozenset(name for layer in configured for name in layer)
-    return environment.merged([inherited, *configured], platform=platform), names
+    return environment.merge([inherited, *configured], platform=platform), names
 
 
-def _env_files(
-    at: Keys, server: form.Program, settings: form.Settings, *, texts: _Texts, surroundings: Surroundings
+def _read_env_files(
+    at: Keys, server: form.Program, settings: form.Settings, *, texts: _Substitution, surroundings: Surroundings
 ) -> Iterator[Mapping[str, str]]:
     files_at, files = (("settings",), settings.env_file) if server.env_file is None else (at, server.env_file)
-    for i, text in enumerate(_listed(files)):
+    for i, text in enumerate(_as_list(files)):
         where: Keys = (*files_at, "env_file", i)
-        file = _place(texts.filled(where, text), surroundings)
+        file = _resolve_path(texts.fill(where, text), surroundings)
         try:
-            yield environment.env_file(file)
+            yield environment.read_env_file(file)
         except OSError as exc:
             texts.fail(where, f"cannot read `{file}`: {(exc.strerror or str(exc)).lower()}")
         except ValueError:
             texts.fail(where, f"cannot read `{file}`: it is not UTF-8")
 
 
-def _listed(files: str | list[str] | None) -> list[str]:
+def _as_list(files: str | list[str] | None) -> list[str]:
     return [files] if isinstance(files, str) else files or []
 
 
-def _place(text: str, surroundings: Surroundings) -> Path:
-    return environment.place(text, surroundings.environment, base=surroundings.directory)
+def _resolve_path(text: str, surroundings: Surroundings) -> Path:
+    return environment.resolve_path(text, surroundings.environment, base=surroundings.directory)
 
 
-def _remote(
-    at: Keys, server: form.Remote, settings: form.Settings, *, texts: _Texts, surroundings: Surroundings
+def _resolve_remote(
+    at: Keys, server: form.Remote, settings: form.Settings, *, texts: _Substitution, surroundings: Surroundings
 ) -> Remote:
     headers = (server.headers or {}).items()
     return Remote(
         kind=server.type,
-        url=texts.url((*at, "url"), server.url),
-        headers={name: texts.header((*at, "headers", name), text) for name, text in headers},
-        oauth=_oauth(at, server, settings, texts=texts, surroundings=surroundings),
+        url=texts.fill_url((*at, "url"), server.url),
+        headers={name: texts.fill_header((*at, "headers", name), text) for name, text in headers},
+        oauth=_resolve_oauth(at, server, settings, texts=texts, surroundings=surroundings),
     )
 
 
-def _oauth(
-    at: Keys, server: form.Remote, settings: form.Settings, *, texts: _Texts, surroundings: Surroundings
+def _resolve_oauth(
+    at: Keys, server: form.Remote, settings: form.Settings, *, texts: _Substitution, surroundings: Surroundings
 ) -> OAuth:
     own = server.oauth or form.OAuth()
     inside = (*at, "oauth")
 
     def filled(name: str) -> str | None:
-        return texts.filled_if_any((*inside, name), getattr(own, name))
+        return texts.fill_optional((*inside, name), getattr(own, name))
 
     def url(name: str) -> str | None:
         text = getattr(own, name)
-        return None if text is None else texts.url((*inside, name), text)
+        return None if text is None else texts.fill_url((*inside, name), text)
 
     key = filled("private_key_file")
     client_id = filled("client_id")
     if client_id is None:
-        client_id = texts.filled_if_any((*at, "oauth_client_id"), server.oauth_client_id)
+        client_id = texts.fill_optional((*at, "oauth_client_id"), server.oauth_client_id)
     scopes_at, scopes = (*inside, "scopes"), own.scopes
     if scopes is None:
         scopes_at, scopes = (*at, "oauth_scopes"), server.oauth_scopes
-    made = OAuth(
+    oauth = OAuth(
         client_id=client_id,
         client_secret=filled("client_secret"),
-        scopes=tuple(texts.filled((*scopes_at, i), scope) for i, scope in enumerate(scopes or ())),
+        scopes=tuple(texts.fill((*scopes_at, i), scope) for i, scope in enumerate(scopes or ())),
         redirect_port=own.redirect_port,
         metadata_url=url("metadata_url"),
         issuer=url("issuer"),
         account=filled("account"),
         is_client_credentials=own.grant == "client_credentials",
-        private_key_file=None if key is None else str(_place(key, surroundings)),
+        private_key_file=None if key is None else str(_resolve_path(key, surroundings)),
         private_key_alg=own.private_key_alg,
         client_metadata_url=url("client_metadata_url"),
         may_open_browser=settings.open_browser != "never",
         token_store=settings.token_store or "file",
     )
-    if made.is_client_credentials and not (made.client_id and (made.client_secret or made.private_key_file)):
+    if oauth.is_client_credentials and not (oauth.client_id and (oauth.client_secret or oauth.private_key_file)):
         needs = "`client_credentials` needs `client_id`, and `client_secret` or `private_key_file`"
         texts.fail((*inside, "grant"), needs)
-    return made
+    return oauth

@@ -1,6 +1,6 @@
-"""What one value in the config may be; each function returns the value to use or raises `FlawError`.
+"""Checks and parses single values of the config; each function returns the value to use or raises `FlawError`.
 
-A message never repeats what could be a secret.
+A message never repeats a possible secret.
 """
 
 import math
@@ -13,7 +13,7 @@ Inherit = Literal["safe", "all"] | tuple[str, ...]
 LONGEST_S = 10 * 365 * 24 * 3600
 NAME_LENGTH = 64
 SMALLEST_LIMIT = 1000
-NO_LIMIT = 1 << 62  # what `off` becomes where a size is asked for
+NO_LIMIT = 1 << 62  # the value of `off` for a size
 VARIABLE_NAME = r"^[^=\x00]+$"
 HEADER_NAME = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
 
@@ -26,17 +26,17 @@ _SCHEMES = ("http", "https", "http+unix")
 
 
 class FlawError(ValueError):
-    """What is wrong with a value, in words that follow its name; `hint` says how to put it right."""
+    """The problem of a value, worded to follow its name; `hint` says how to fix it."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
         self.hint = hint
 
 
-def seconds(value: object) -> float:
-    """The seconds in a duration: `500ms`, `30s`, `1.5s`, `2m`, `2min`, `1h`, or a number of seconds."""
+def parse_seconds(value: object) -> float:
+    """Parse a duration into seconds: `500ms`, `30s`, `1.5s`, `2m`, `2min`, `1h`, or a number of seconds."""
     if isinstance(value, str):
-        amount = _amount(value)
+        amount = _parse_amount(value)
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         amount = value
     else:
@@ -48,8 +48,8 @@ def seconds(value: object) -> float:
     return float(amount)
 
 
-def size(value: object) -> int:
-    """The bytes in a size: `100kB`, `1.5 MB`, `64KiB`, or a number of bytes."""
+def parse_size(value: object) -> int:
+    """Parse a size into bytes: `100kB`, `1.5 MB`, `64KiB`, or a number of bytes."""
     if isinstance(value, int) and not isinstance(value, bool):
         amount = value
     elif isinstance(value, str) and (match := re.fullmatch(_SIZE, value.strip())):
@@ -61,77 +61,77 @@ def size(value: object) -> int:
     return amount
 
 
-def duration(value: object) -> float | None:
-    """The seconds in a duration, as `seconds` takes it; an empty text is None, as if it were left out."""
+def parse_duration(value: object) -> float | None:
+    """Parse a duration into seconds; None, and a blank string, mean that it was left out."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return None
-    return seconds(value)
+    return parse_seconds(value)
 
 
-def idle_time(value: object) -> float | None:
-    """The seconds in a duration, or infinity for `never`."""
+def parse_idle_time(value: object) -> float | None:
+    """Parse a duration into seconds; `never` is infinity."""
     is_never = isinstance(value, str) and value.strip().lower() == "never"
-    return math.inf if is_never else duration(value)
+    return math.inf if is_never else parse_duration(value)
 
 
-def limit(value: object) -> int | None:
-    """The bytes in a size, or `NO_LIMIT` for `off`."""
+def parse_limit(value: object) -> int | None:
+    """Parse a size into bytes; `off` is `NO_LIMIT`."""
     if value is None:
         return None
     is_off = isinstance(value, str) and value.strip() == "off"
-    return NO_LIMIT if is_off else size(value)
+    return NO_LIMIT if is_off else parse_size(value)
 
 
-def inherit(value: object) -> Inherit | None:
-    """Which variables a program inherits: `safe`, `all`, or the names that it gets beside the safe ones."""
+def parse_inherit(value: object) -> Inherit | None:
+    """Parse which variables a program inherits: `safe`, `all`, or a list of further names."""
     match value:
         case None | "safe" | "all":
             return value
         case list() if all(isinstance(name, str) for name in value):
             return tuple(value)
-    raise FlawError("must be `safe`, `all` or a list of names of variables")
+    raise FlawError("must be `safe`, `all` or a list of variable names")
 
 
-def one_or_many(value: object) -> object:
-    """A list, also where the file has one text alone."""
+def parse_list(value: object) -> object:
+    """Return a list, also for a single string."""
     if value is not None and not isinstance(value, (str, list)):
         raise FlawError("must be a string or a list of strings")
     return [value] if isinstance(value, str) else value
 
 
-def literal_url(text: str) -> str:
-    """A URL, or a text with variables in it that can only be judged once they are filled in."""
-    return text if "${" in text else url(text)
+def check_literal_url(text: str) -> str:
+    """Check a URL, unless it contains variables: it can be checked only after their substitution."""
+    return text if "${" in text else check_url(text)
 
 
-def url(text: str) -> str:
-    """An `http`, `https` or `http+unix` URL with a host."""
+def check_url(text: str) -> str:
+    """Check that a text is an `http`, `https` or `http+unix` URL with a host."""
     if not _is_url(text):
-        raise FlawError(f"is not a URL: `{_shown(_without_secrets(text))}`", hint=_url_hint(text))
+        raise FlawError(f"is not a URL: `{_printable(_redact(text))}`", hint=_url_hint(text))
     return text
 
 
-def group_name(text: str) -> str:
-    """A name that can be shown to a model: no control or invisible characters, and not too long."""
+def check_group_name(text: str) -> str:
+    """Check that a name can be shown to a model: printable characters only, and not too long."""
     if not text.strip() or not text.isprintable() or len(text) > NAME_LENGTH:
         raise FlawError(f"the name of a server must be 1 to {NAME_LENGTH} printable characters")
     return text
 
 
-def variables(env: Mapping[str, str]) -> Mapping[str, str]:
-    """Environment variables that an operating system takes."""
-    return _named(env, VARIABLE_NAME, "the name of a variable must not be empty or have `=` in it")
+def check_variables(env: Mapping[str, str]) -> Mapping[str, str]:
+    """Check the names of environment variables."""
+    return _check_names(env, VARIABLE_NAME, "the name of a variable must not be empty or contain `=`")
 
 
-def headers(fields: Mapping[str, str]) -> Mapping[str, str]:
-    """HTTP headers with the names that RFC 9110, section 5.1 allows."""
-    return _named(fields, HEADER_NAME, "the name of a header must be letters, digits and hyphens")
+def check_headers(fields: Mapping[str, str]) -> Mapping[str, str]:
+    """Check the names of HTTP headers (RFC 9110, section 5.1)."""
+    return _check_names(fields, HEADER_NAME, "the name of a header must consist of letters, digits and hyphens")
 
 
-def _amount(text: str) -> float:
+def _parse_amount(text: str) -> float:
     match = re.fullmatch(_DURATION, text.strip().lower())
     if match is None:
-        raise FlawError(f"is not a duration: `{_shown(text)}`", hint=_DURATION_HINT)
+        raise FlawError(f"is not a duration: `{_printable(text)}`", hint=_DURATION_HINT)
     return float(match[1]) * _UNITS[match[2] or "s"]
 
 
@@ -143,22 +143,22 @@ def _is_url(text: str) -> bool:
     try:
         parts = urlsplit(text)
         return parts.scheme in _SCHEMES and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port or an IPv6 address that cannot be
+    except ValueError:  # an invalid port or IPv6 address
         return False
 
 
-def _without_secrets(text: str) -> str:
+def _redact(text: str) -> str:
     return re.sub(r"//[^/@]*@", "//…@", re.split(r"[?#]", text)[0])
 
 
 def _url_hint(text: str) -> str:
-    near = [guess for guess in _near_urls(_without_secrets(text)) if _is_url(guess)]
+    near = [guess for guess in _suggest_urls(_redact(text)) if _is_url(guess)]
     if not near:
         return "write `https://host/path` or `http://host/path`"
-    return "did you mean " + " or ".join(f"`{_shown(guess)}`" for guess in near) + "?"
+    return "did you mean " + " or ".join(f"`{_printable(guess)}`" for guess in near) + "?"
 
 
-def _near_urls(text: str) -> list[str]:
+def _suggest_urls(text: str) -> list[str]:
     from difflib import get_close_matches
 
     if parts := re.fullmatch(r"([A-Za-z]+)(?::/*|//+)(.+)", text):
@@ -171,12 +171,12 @@ def _near_urls(text: str) -> list[str]:
     return [f"https://{text}"] if "." in text and "://" not in text else []
 
 
-def _shown(text: str) -> str:
+def _printable(text: str) -> str:
     return "".join(character if character.isprintable() else "\ufffd" for character in text[:200])
 
 
-def _named(values: Mapping[str, str], pattern: str, message: str) -> Mapping[str, str]:
+def _check_names(values: Mapping[str, str], pattern: str, message: str) -> Mapping[str, str]:
     for name in values:
         if not re.fullmatch(pattern, name):
-            raise FlawError(message)  # the name itself may be a secret in the wrong place
+            raise FlawError(message)  # the name itself may be a misplaced secret
     return values

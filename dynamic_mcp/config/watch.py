@@ -1,7 +1,7 @@
-"""Reads the config again when its content changes, or that of its env files, however they are saved.
+"""Reloads the config when its content, or that of its env files, changes, however they are saved.
 
-What counts is content, not events. The last good config stays until there is another good one; a file that is
-missing, empty or half written gets a moment to become whole, and is reported once when it does not.
+Content counts, not events. The last valid config stays until there is a new valid one. A file that is missing, empty
+or half written gets a moment to become complete; if it does not, that is reported once.
 """
 
 import asyncio
@@ -17,56 +17,56 @@ from typing import TYPE_CHECKING
 from dynamic_mcp.config.read import read
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import ConfigError
-from dynamic_mcp.system.whole_files import read_bytes
+from dynamic_mcp.system.file_reader import read_bytes
 
 if TYPE_CHECKING:
-    from dynamic_mcp.config.observer import Directories
+    from dynamic_mcp.config.directory_watcher import DirectoryWatcher
 
 log = logging.getLogger(__name__)
 
-# Saves that come together are one: after this much quiet, or at the latest after this long.
+# Several saves in a row count as one: reload after this much quiet, or after this long at the latest.
 QUIET_S = 0.2
 LATEST_S = 1.0
-# How long a file may stay missing, empty or wrong before it counts as meant.
+# How long a file may stay missing, empty or invalid before that counts as intended.
 PATIENCE_S = 1.0
-# How often content is compared without events: where nothing can be watched, and as a safeguard where it can
-# (network file systems tell nothing).
+# How often to compare the content without events: if watching is impossible, and as a safeguard if it is possible
+# (network file systems send no events).
 POLL_S = 2.0
 SAFEGUARD_S = 10.0
 _MOST_LINKS = 40
 
-# The bytes of each file; None for one that is missing.
+# The bytes of each file; None if it is missing.
 Content = Mapping[Path, bytes | None]
 
 
-class Watch:
-    """Watches the files of a config: `take` gets each new config, `refuse` what is wrong with one."""
+class ConfigWatcher:
+    """Watches the files of a config: `on_config` gets each new config, `on_error` the error of an invalid one."""
 
     def __init__(
         self,
         config: Config,
         environment: Mapping[str, str],
         *,
-        take: Callable[[Config], None],
-        refuse: Callable[[ConfigError], None],
+        on_config: Callable[[Config], None],
+        on_error: Callable[[ConfigError], None],
     ) -> None:
         self._config = config
         self._environment = environment
-        self._take = take
-        self._refuse = refuse
+        self._on_config = on_config
+        self._on_error = on_error
         self._files = frozenset({config.file, *config.env_files})
         self._seen: Content | None = None
         self._refused: list[Content] = []
-        self._was_asked = False
-        self._poked = asyncio.Event()
-        self._poking = threading.Event()
+        self._reload_requested = False
+        self._changed = asyncio.Event()
+        self._wake_pending = threading.Event()
         self._loop: asyncio.AbstractEventLoop
-        self._directories: Directories | None = None
+        self._directories: DirectoryWatcher | None = None
 
     def reload(self) -> None:
-        """Read the config now, whether or not it seems to have changed."""
-        self._was_asked = True
-        self._poked.set()
+        """Reload the config now, even if it has not changed."""
+        self._reload_requested = True
+        self._changed.set()
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -74,138 +74,138 @@ class Watch:
         if any(map(_is_read_once, self._files)):
             log.debug("%s is not watched: it cannot be read twice", self._config.file)
             return
-        can_watch = await asyncio.to_thread(self._begin)
+        can_watch = await asyncio.to_thread(self._start_watching)
         try:
             while True:
-                can_watch = can_watch and await asyncio.to_thread(self._follow)
-                await self._look()
-                if self._was_asked or await self._is_poked_within(SAFEGUARD_S if can_watch else POLL_S):
-                    await self._quiet()
+                can_watch = can_watch and await asyncio.to_thread(self._update_watches)
+                await self._check()
+                if self._reload_requested or await self._wait_for_change(SAFEGUARD_S if can_watch else POLL_S):
+                    await self._wait_for_quiet()
         finally:
             if self._directories is not None:
                 self._directories.stop()
 
-    # --- what happens in directories -------------------------------------------------------------------
+    # --- directories -------------------------------------------------------------------
 
-    def _begin(self) -> bool:
+    def _start_watching(self) -> bool:
         try:
-            from dynamic_mcp.config.observer import Directories
+            from dynamic_mcp.config.directory_watcher import DirectoryWatcher
 
-            self._directories = Directories(self._poke)
+            self._directories = DirectoryWatcher(self._wake_from_thread)
         except (ImportError, OSError) as exc:
-            return self._cannot_watch(exc)
+            return self._fall_back_to_polling(exc)
         return True
 
-    def _follow(self) -> bool:
-        """Watch where the files and the links to them are now."""
+    def _update_watches(self) -> bool:
+        """Watch the current directories of the files and of the links to them."""
         assert self._directories is not None
         try:
-            if self._directories.watch(directories(self._files)):
-                self._poke()  # what happened before is not told
+            if self._directories.watch(directories_of(self._files)):
+                self._wake_from_thread()  # earlier changes caused no event
         except (FileNotFoundError, NotADirectoryError):
-            self._poke()  # a directory went away just now
+            self._wake_from_thread()  # a directory has just been removed
         except OSError as exc:
-            return self._cannot_watch(exc)
+            return self._fall_back_to_polling(exc)
         return True
 
-    def _cannot_watch(self, exc: Exception) -> bool:
+    def _fall_back_to_polling(self, exc: Exception) -> bool:
         log.warning("%s cannot be watched (%s): it is read every %g s instead", self._config.file, exc, POLL_S)
         if self._directories is not None:
             self._directories.stop()
         return False
 
-    def _poke(self) -> None:
-        """Wake the loop, from any thread; many calls are one."""
-        if not self._poking.is_set():
-            self._poking.set()
-            with contextlib.suppress(RuntimeError):  # the loop is closed: the program ends
+    def _wake_from_thread(self) -> None:
+        """Wake the loop, from any thread; several calls count as one."""
+        if not self._wake_pending.is_set():
+            self._wake_pending.set()
+            with contextlib.suppress(RuntimeError):  # the loop is closed, so the program is ending
                 self._loop.call_soon_threadsafe(self._wake)
 
     def _wake(self) -> None:
-        self._poking.clear()
-        self._poked.set()
+        self._wake_pending.clear()
+        self._changed.set()
 
-    async def _is_poked_within(self, seconds: float) -> bool:
+    async def _wait_for_change(self, seconds: float) -> bool:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._poked.wait()
+                await self._changed.wait()
                 return True
         return False
 
-    async def _quiet(self) -> None:
-        """Let a burst of events pass, within a bound."""
+    async def _wait_for_quiet(self) -> None:
+        """Wait for the end of a burst of events, within a time limit."""
         latest = self._loop.time() + LATEST_S
-        self._poked.clear()
-        while (left_s := latest - self._loop.time()) > 0 and await self._is_poked_within(min(QUIET_S, left_s)):
-            self._poked.clear()
+        self._changed.clear()
+        while (left_s := latest - self._loop.time()) > 0 and await self._wait_for_change(min(QUIET_S, left_s)):
+            self._changed.clear()
 
     # --- content ---------------------------------------------------------------------------------------
 
-    async def _look(self) -> None:
-        """Take or refuse what the files hold, if it is not what they held before."""
-        was_asked, self._was_asked = self._was_asked, False
-        content = await asyncio.to_thread(_content, self._files)
-        if content == self._seen and not was_asked:
+    async def _check(self) -> None:
+        """Apply or reject the content of the files, if it has changed."""
+        was_requested, self._reload_requested = self._reload_requested, False
+        content = await asyncio.to_thread(_read_all, self._files)
+        if content == self._seen and not was_requested:
             return
-        content, found = await asyncio.to_thread(self._read)
-        is_doubtful = isinstance(found, ConfigError) or self._has_lost(content)
+        content, result = await asyncio.to_thread(self._read)
+        is_doubtful = isinstance(result, ConfigError) or self._has_lost_files(content)
         if is_doubtful and content != self._seen and await self._changes_soon(content):
-            self._was_asked |= was_asked
-            self._poked.set()
+            self._reload_requested |= was_requested
+            self._changed.set()
             return
         self._seen = content
-        if not isinstance(found, ConfigError):
-            self._taken(found, was_asked=was_asked)
+        if not isinstance(result, ConfigError):
+            self._apply(result, was_requested=was_requested)
         elif content not in self._refused:
             self._refused.append(content)
-            self._refuse(found)
+            self._on_error(result)
 
     def _read(self) -> tuple[Content, Config | ConfigError]:
-        """Read the config, and before it all the files that it is made of."""
+        """Read the config, and before that the content of all its files."""
         files = self._files
         while True:
-            content = _content(files)
+            content = _read_all(files)
             try:
                 config = read(self._config.file, self._environment)
             except ConfigError as exc:
                 return {file: content[file] for file in self._files}, exc
-            needed = frozenset({config.file, *config.env_files})
-            if needed <= files:
-                return {file: content[file] for file in needed}, config
-            files = files | needed
+            required = frozenset({config.file, *config.env_files})
+            if required <= files:
+                return {file: content[file] for file in required}, config
+            files = files | required
 
-    def _has_lost(self, content: Content) -> bool:
+    def _has_lost_files(self, content: Content) -> bool:
         return self._seen is not None and any(self._seen.get(file) and not content[file] for file in content)
 
     async def _changes_soon(self, content: Content) -> bool:
-        """Tell whether the files become something else in a moment; wherever nothing pokes, look at the end."""
+        """Wait a moment and return whether the files have changed; without events, compare at the end."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE_S):
-                self._poked.clear()
-                while await asyncio.to_thread(_content, content) == content:
-                    await self._poked.wait()
-                    self._poked.clear()
-        return await asyncio.to_thread(_content, content) != content
+                self._changed.clear()
+                while await asyncio.to_thread(_read_all, content) == content:
+                    await self._changed.wait()
+                    self._changed.clear()
+        return await asyncio.to_thread(_read_all, content) != content
 
-    def _taken(self, config: Config, *, was_asked: bool) -> None:
+    def _apply(self, config: Config, *, was_requested: bool) -> None:
         before, self._config = self._config, config
         self._files = frozenset({config.file, *config.env_files})
         was_refused, self._refused = bool(self._refused), []
         if config != before:
-            self._take(config)
+            self._on_config(config)
         elif was_refused:
             log.info("%s is valid again, with nothing changed", config.file)
-        elif was_asked:
+        elif was_requested:
             log.info("%s was read again: nothing changed", config.file)
 
 
-def directories(files: Iterable[Path]) -> set[Path]:
-    """Where something can happen that changes what these paths lead to: their directories, and those of all links."""
-    return {place.parent for file in files for place in _places(file)}
+def directories_of(files: Iterable[Path]) -> set[Path]:
+    """Return all directories in which a change can affect these paths: their own, and those of all links."""
+    return {place.parent for file in files for place in _follow_links(file)}
 
 
-def _places(file: Path) -> Iterator[Path]:
-    """Follow a path link by link, and yield each link on the way and the end, without links in their directories."""
+def _follow_links(file: Path) -> Iterator[Path]:
+    """Resolve a path link by link; yield each link on the way and the final path, with resolved directories."""
     path = file.absolute()
     for _ in range(_MOST_LINKS):
         link = next((each for each in (*reversed(path.parents), path) if each.is_symlink()), None)
@@ -216,11 +216,11 @@ def _places(file: Path) -> Iterator[Path]:
     yield path
 
 
-def _content(files: Iterable[Path]) -> Content:
-    return {file: _bytes(file) for file in files}
+def _read_all(files: Iterable[Path]) -> Content:
+    return {file: _read_bytes(file) for file in files}
 
 
-def _bytes(file: Path) -> bytes | None:
+def _read_bytes(file: Path) -> bytes | None:
     try:
         return None if _is_read_once(file) else read_bytes(file)
     except OSError:
@@ -228,7 +228,7 @@ def _bytes(file: Path) -> bytes | None:
 
 
 def _is_read_once(file: Path) -> bool:
-    """Tell whether a file gives its bytes to one reader only, as the pipe of a shell's `<(…)` does."""
+    """Tell whether a file can be read only once, like the pipe of a shell's `<(…)`."""
     try:
         mode = file.stat().st_mode
     except OSError:

@@ -9,14 +9,14 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from dynamic_mcp.config.keys import path
-from dynamic_mcp.config.read import disabled, document, read
+from dynamic_mcp.config.keys import format_path
+from dynamic_mcp.config.read import list_disabled, read, read_document
 from dynamic_mcp.config.resolved import Broken, Config, GroupConfig, Program
 from dynamic_mcp.config.secrets import plain_secrets
 from dynamic_mcp.doctor.findings import Finding, Level, config_error
 from dynamic_mcp.errors import ConfigError
-from dynamic_mcp.system.own_command import quoted
-from dynamic_mcp.system.text import counted
+from dynamic_mcp.system.shell import quote
+from dynamic_mcp.system.text import pluralize
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _OTHERS_READ = stat.S_IRGRP | stat.S_IROTH
@@ -28,7 +28,7 @@ def check_file(file: Path, environment: Mapping[str, str]) -> tuple[Config | Non
         config = read(file, environment)
     except ConfigError as exc:
         return None, [config_error(str(file), exc.problem, exc.hint)]
-    secrets = [path(keys) for keys in plain_secrets(document(file))]
+    secrets = [format_path(keys) for keys in plain_secrets(read_document(file))]
     findings = [
         Finding(Level.OK, str(file), _summary(config)),
         *_check_access(file, has_secrets=bool(secrets)),
@@ -40,9 +40,9 @@ def check_file(file: Path, environment: Mapping[str, str]) -> tuple[Config | Non
 
 
 def _summary(config: Config) -> str:
-    off = disabled(config.file)
+    off = list_disabled(config.file)
     switched_off = f", {len(off)} disabled" if off else ""
-    return f"valid: {counted(len(config.groups), 'group')}{switched_off}"
+    return f"valid: {pluralize(len(config.groups), 'group')}{switched_off}"
 
 
 def _check_access(file: Path, *, has_secrets: bool) -> Iterator[Finding]:
@@ -54,15 +54,15 @@ def _check_access(file: Path, *, has_secrets: bool) -> Iterator[Finding]:
         is_shared = bool(mode & _OTHERS_WRITE) and not (place.is_dir() and mode & stat.S_ISVTX)
         if is_shared:
             why = f"{what} can be changed by other users ({stat.filemode(mode)}), who can then run programs as you"
-            yield Finding(Level.WARNING, str(place), why, f"`chmod go-w {quoted(place)}`")
+            yield Finding(Level.WARNING, str(place), why, f"`chmod go-w {quote(place)}`")
     status = file.stat()
     if status.st_uid not in (0, os.getuid()):
         why = f"the file belongs to user {status.st_uid}, who can use it to run programs as you"
-        yield Finding(Level.WARNING, str(file), why, f"`chown` it, or copy it: `cp {quoted(file)} …`")
+        yield Finding(Level.WARNING, str(file), why, f"`chown` it, or copy it: `cp {quote(file)} …`")
     mode = status.st_mode
     if has_secrets and mode & _OTHERS_READ:
         why = f"other users can read the secrets in it ({stat.filemode(mode)})"
-        yield Finding(Level.WARNING, str(file), why, f"`chmod 600 {quoted(file)}`")
+        yield Finding(Level.WARNING, str(file), why, f"`chmod 600 {quote(file)}`")
 
 
 def _secret_finding(where: str) -> Finding:

@@ -13,14 +13,16 @@ from dynamic_mcp.doctor.findings import Finding, Level, ServerReport
 from dynamic_mcp.doctor.schemas import check_schemas
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.groups.catalog import Catalog, ListKind
-from dynamic_mcp.groups.catalog_store import StoredCatalog, redefined
-from dynamic_mcp.groups.instance import Group, OpenLink
+from dynamic_mcp.groups.catalog_store import StoredCatalog, changed_definitions
+from dynamic_mcp.groups.instance import OpenLink
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.observe import log_output
+from dynamic_mcp.proxy.client_group import ClientGroup
 from dynamic_mcp.system.clock import Clock, LoopClock
-from dynamic_mcp.system.own_command import command
-from dynamic_mcp.upstream.link import Link
-from dynamic_mcp.upstream.open import ClientHello, ServerHello, open_link
+from dynamic_mcp.system.shell import format_command
+from dynamic_mcp.upstream.handshake import ClientHello, ServerHello
+from dynamic_mcp.upstream.link import Link, Listener
+from dynamic_mcp.upstream.open import open_link
 
 SLOW_S = 10.0
 STDERR_LINES = 20
@@ -42,11 +44,11 @@ class Doctor:
         self._opener = opener
         return self._open
 
-    async def _open(self, config: GroupConfig, group: Group, hello: ClientHello) -> tuple[Link, ServerHello]:
+    async def _open(self, config: GroupConfig, listener: Listener, hello: ClientHello) -> tuple[Link, ServerHello]:
         """Open a link, and remember how long it took and what the server said in its handshake."""
         began = self._clock.now()
         try:
-            link, server_hello = await self._opener(config, group, hello)
+            link, server_hello = await self._opener(config, listener, hello)
         finally:
             self._connect_s[config.name] = self._clock.now() - began
         self._server_hellos[config.name] = server_hello
@@ -58,9 +60,9 @@ class Doctor:
         with self._output.attach():
             yield
 
-    async def examine(self, group: Group, stored: StoredCatalog | None) -> ServerReport:
+    async def examine(self, group: ClientGroup, stored: StoredCatalog | None) -> ServerReport:
         """Connect to a group and check what it offers; `stored` is its cached catalog."""
-        kinds = [kind for kind in ListKind if group.config.features.allows(kind.capability)]
+        kinds = [kind for kind in ListKind if group.offers(kind.capability)]
         try:
             catalog = await group.catalog(kinds)
             ping_s = await self._ping(group)
@@ -75,17 +77,15 @@ class Doctor:
         ]
         return self._report(group, catalog, ping_s, findings)
 
-    async def _ping(self, group: Group) -> float:
+    async def _ping(self, group: ClientGroup) -> float:
         began = self._clock.now()
-        await group.request("ping", None, timeout_s=group.config.timeouts.connect_s, what="ping")
+        await group.ping()
         return self._clock.now() - began
 
-    def _report(self, group: Group, catalog: Catalog, ping_s: float, findings: list[Finding]) -> ServerReport:
+    def _report(self, group: ClientGroup, catalog: Catalog, ping_s: float, findings: list[Finding]) -> ServerReport:
         server_hello = self._server_hellos[group.name].result
         info = [wire.text(wire.member(server_hello.get("serverInfo", wire.EMPTY_OBJECT), part)) for part in _INFO]
-        counts = {
-            name: len(catalog.entries(kind)) for name, kind in _COUNTED.items() if group.config.features.allows(name)
-        }
+        counts = {name: len(catalog.entries(kind)) for name, kind in _COUNTED.items() if group.offers(name)}
         return ServerReport(
             group=group.name,
             is_up=True,
@@ -99,7 +99,7 @@ class Doctor:
             **counts,
         )
 
-    def _report_failure(self, group: Group, error: DynamicMcpError) -> ServerReport:
+    def _report_failure(self, group: ClientGroup, error: DynamicMcpError) -> ServerReport:
         hint = error.hint
         if (
             group.name not in self._server_hellos
@@ -112,7 +112,7 @@ class Doctor:
             group=group.name, is_up=False, stderr=self._output.stderr_lines(group.name), findings=findings
         )
 
-    def _check_speed(self, group: Group) -> Iterator[Finding]:
+    def _check_speed(self, group: ClientGroup) -> Iterator[Finding]:
         connect_s = self._connect_s[group.name]
         if connect_s > SLOW_S:
             hint = "`connect: eager` starts it early, `idle_timeout: never` keeps it running"
@@ -171,7 +171,7 @@ class _OutputRecorder(logging.Handler):
                 self._skipped[group] = (count, line)
 
 
-def _check_lists(group: Group, kinds: list[ListKind]) -> Iterator[Finding]:
+def _check_lists(group: ClientGroup, kinds: list[ListKind]) -> Iterator[Finding]:
     complaint = group.complaint(kinds)
     if complaint:
         yield Finding(Level.WARNING, group.name, complaint, "the rest of the list was read")
@@ -179,10 +179,10 @@ def _check_lists(group: Group, kinds: list[ListKind]) -> Iterator[Finding]:
 
 def _check_changes(group: str, catalog: Catalog, stored: StoredCatalog | None) -> Iterator[Finding]:
     """Report definitions that have changed: a server can tell a model something new under an old name."""
-    hint = f"review them with `{command('tools', group, '--detail', 'full')}`"
+    hint = f"review them with `{format_command('tools', group, '--detail', 'full')}`"
     if stored is None:
         return
-    if changed := redefined(stored.catalog, catalog):
+    if changed := changed_definitions(stored.catalog, catalog):
         since = datetime.fromtimestamp(stored.read_at, UTC).date()
         yield Finding(Level.WARNING, group, f"tool definitions changed since {since}: {_format_names(changed)}", hint)
     if stored.changes:

@@ -1,4 +1,4 @@
-"""Search by meaning, through an embeddings endpoint of the user's. Off, and silent, until the config names one."""
+"""Semantic search through the user's own embeddings endpoint. It sends nothing unless the config names one."""
 
 from dynamic_mcp.embeddings.index import SemanticIndex
 

@@ -1,4 +1,4 @@
-"""One embeddings endpoint that speaks OpenAI's protocol: texts in, vectors of length one out."""
+"""A client for an embeddings endpoint with OpenAI's protocol: it turns texts into vectors of length one."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Vector: TypeAlias = "array[float]"
 HTTP_OK = 200
 
 
-class NoAnswerError(Exception):
-    """The endpoint is slow, away or not what it should be; the message says which."""
+class EndpointError(Exception):
+    """The endpoint is slow, down, or does not answer correctly; the message says which."""
 
 
 class _Item(msgspec.Struct):
@@ -35,7 +35,7 @@ class _Answer(msgspec.Struct):
 
 
 class Endpoint:
-    """Asks one endpoint. Nothing is opened before the first question."""
+    """Asks one endpoint. Opens nothing before the first request."""
 
     def __init__(self, config: Embeddings) -> None:
         self._config = config
@@ -49,17 +49,17 @@ class Endpoint:
             async with asyncio.timeout(within_s):
                 return await self._embed(texts)
         except TimeoutError:
-            raise NoAnswerError(f"no answer within {within_s:g} s") from None
+            raise EndpointError(f"no answer within {within_s:g} s") from None
 
     async def open(self) -> AsyncClient:
-        """Make ready, once, which may take longer than a query has time."""
+        """Open the client once; this may take longer than a query may take."""
         async with self._opening:
             if self._client is None:
-                self._client = await asyncio.to_thread(self._made)
+                self._client = await asyncio.to_thread(self._create_client)
             return self._client
 
     async def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
@@ -72,24 +72,24 @@ class Endpoint:
         try:
             answer = await client.post(self._url, json=body)
         except (HTTPError, InvalidURL) as exc:
-            raise NoAnswerError(f"{type(exc).__name__}: {exc}") from exc
+            raise EndpointError(f"{type(exc).__name__}: {exc}") from exc
         if answer.status_code != HTTP_OK:
-            raise NoAnswerError(f"HTTP status {answer.status_code}")
-        return _vectors(answer.content, len(texts))
+            raise EndpointError(f"HTTP status {answer.status_code}")
+        return _parse_vectors(answer.content, len(texts))
 
-    def _made(self) -> AsyncClient:
+    def _create_client(self) -> AsyncClient:
         from httpx2 import AsyncClient
 
         key = self._config.api_key
         return AsyncClient(
             headers={"authorization": f"Bearer {key}"} if key else {},
-            timeout=None,  # each question has a bound of its own
+            timeout=None,  # each request has its own timeout
             trust_env=not _is_local(self._url),
         )
 
 
 def endpoint_url(url: str) -> str:
-    """Return where to ask: `http://host`, `http://host/v1` and `http://host/v1/embeddings` mean the same."""
+    """Return the full URL: `http://host`, `http://host/v1` and `http://host/v1/embeddings` mean the same."""
     parts = urlsplit(url)
     path = parts.path.rstrip("/")
     if not path.endswith("/embeddings"):
@@ -98,7 +98,7 @@ def endpoint_url(url: str) -> str:
 
 
 def _is_local(url: str) -> bool:
-    """Tell whether a URL is on this machine, where no proxy of the environment leads."""
+    """Tell whether a URL is on this machine, which HTTP proxies do not reach."""
     host = urlsplit(url).hostname or ""
     try:
         return host == "localhost" or ip_address(host).is_loopback
@@ -106,21 +106,21 @@ def _is_local(url: str) -> bool:
         return False
 
 
-def _vectors(content: bytes, count: int) -> list[Vector]:
+def _parse_vectors(content: bytes, count: int) -> list[Vector]:
     try:
         items = msgspec.json.decode(content, type=_Answer).data
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        raise NoAnswerError(f"not an answer of an embeddings endpoint: {exc}") from exc
+        raise EndpointError(f"not a response of an embeddings endpoint: {exc}") from exc
     if all(item.index is not None for item in items):
         items.sort(key=lambda item: item.index or 0)
     lengths = {len(item.embedding) for item in items}
     if len(items) != count or len(lengths) != 1 or 0 in lengths:
-        raise NoAnswerError(f"{len(items)} vectors of {sorted(lengths)} numbers for {count} texts")
-    return [_of_length_one(item.embedding) for item in items]
+        raise EndpointError(f"{len(items)} vectors of {sorted(lengths)} numbers for {count} texts")
+    return [_normalize(item.embedding) for item in items]
 
 
-def _of_length_one(numbers: list[float]) -> Vector:
+def _normalize(numbers: list[float]) -> Vector:
     length = math.hypot(*numbers)
     if not 0 < length < math.inf:
-        raise NoAnswerError("a vector that points nowhere")
+        raise EndpointError("a vector without a direction")
     return array("f", [number / length for number in numbers])

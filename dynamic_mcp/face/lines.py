@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from dynamic_mcp.mcp import lines
-from dynamic_mcp.proxy.router import Proxy
+from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.session.legacy import Session
 from dynamic_mcp.system.pipes import Sink, Source, open_sink, open_source
 
@@ -28,9 +28,9 @@ class LineFace:
     async def open(self, proxy: Proxy, stdin: int, stdout: int) -> None:
         """Begin to serve."""
         self.sink = await open_sink(
-            stdout, high=_UNREAD_BYTES, full=self._pause, drained=self._resume, ended=self.ended.set
+            stdout, high=_UNREAD_BYTES, on_full=self._pause, on_drain=self._resume, on_end=self.ended.set
         )
-        self.session = proxy.connect(self.sink.write, lambda: self.sink.unwritten() > _FLOOD_BYTES)
+        self.session = Session(self.sink.write, proxy, lambda: self.sink.buffered_bytes() > _FLOOD_BYTES)
         self._source = await open_source(stdin, self._receive, self._input_ended)
 
     def _receive(self, data: bytes) -> None:
@@ -38,7 +38,7 @@ class LineFace:
             self.session.receive(line)
 
     def _input_ended(self) -> None:
-        if rest := self._lines.rest():
+        if rest := self._lines.take_rest():
             self.session.receive(rest)
         self.ended.set()
 

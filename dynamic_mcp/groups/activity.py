@@ -11,7 +11,7 @@ from dynamic_mcp.system.clock import Clock
 
 MAX_QUEUED = 1024
 # A group that connected only to learn what it has is let go after this, if nobody has used it.
-LEARNT_S = 60.0
+UNUSED_IDLE_S = 60.0
 # After so many timeouts in a row a server is asked whether it lives.
 SUSPICIOUS_TIMEOUTS = 2
 
@@ -57,13 +57,13 @@ class Activity:
         await self._limiter.acquire()
         self.calls += 1
 
-    def answered(self, *, with_error: bool) -> None:
+    def note_answer(self, *, with_error: bool) -> None:
         """Note that the upstream works."""
         self.has_served = True
         self.failures += with_error
         self._timeouts = 0
 
-    def failed(self, *, has_timed_out: bool) -> None:
+    def note_failure(self, *, has_timed_out: bool) -> None:
         """Note that the upstream may not."""
         self.failures += 1
         self._timeouts += has_timed_out
@@ -73,20 +73,21 @@ class Activity:
         self._limiter.release()
         self.touch()
 
-    async def is_over_within(self, seconds: float) -> bool:
+    async def wait_until_idle(self, seconds: float) -> bool:
         """Wait until no call has a place, for so many seconds at most; tell whether none has."""
-        return await self._limiter.are_empty_within(seconds)
+        return await self._limiter.wait_until_idle(seconds)
 
     def is_suspicious(self) -> bool:
-        """Tell whether the upstream should be asked if it lives; it counts anew from here."""
-        is_suspicious = self._timeouts >= SUSPICIOUS_TIMEOUTS
-        if is_suspicious:
-            self._timeouts = 0
-        return is_suspicious
+        """Tell whether the upstream has timed out so often that it should be asked if it lives."""
+        return self._timeouts >= SUSPICIOUS_TIMEOUTS
+
+    def clear_suspicion(self) -> None:
+        """Count timeouts anew, because the upstream is being asked."""
+        self._timeouts = 0
 
     def idle_left_s(self) -> float:
         """Return how long until the link is idle, if nothing happens."""
         after_s = math.inf if self.config.idle_after_s is None else self.config.idle_after_s
         if not self.has_served and not self.config.eager and after_s < math.inf:
-            after_s = min(after_s, LEARNT_S)
+            after_s = min(after_s, UNUSED_IDLE_S)
         return after_s if self.in_flight or self.is_subscribed else self._last + after_s - self._clock.now()

@@ -13,7 +13,6 @@ from functools import cached_property
 
 from msgspec import Raw
 
-from dynamic_mcp.config.resolved import GroupConfig
 from dynamic_mcp.errors import DynamicMcpError, Refused
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.tools.schema import InputSchema
@@ -96,19 +95,6 @@ class Catalog:
         """Return the catalog with these lists instead of those that it had."""
         return replace(self, lists={**self.lists, **lists})
 
-    def without(self, kinds: Iterable[ListKind]) -> Catalog:
-        """Return the catalog as if these lists had not been read."""
-        return replace(self, lists={kind: listing for kind, listing in self.lists.items() if kind not in set(kinds)})
-
-    def let_through(self, config: GroupConfig) -> Catalog:
-        """Return the catalog without the tools and the lists that a config does not offer."""
-        lists = {kind: Listing() for kind in self.lists if not config.features.allows(kind.capability)}
-        if ListKind.TOOLS in self.lists and ListKind.TOOLS not in lists:
-            allowed = {name: tool for name, tool in self.tools.items() if config.tools.allows(name)}
-            if len(allowed) < len(self.tools):
-                lists[ListKind.TOOLS] = replace(self.lists[ListKind.TOOLS], entries=allowed)
-        return self.with_lists(lists) if lists else self
-
     def may(self, capability: str, *part: str) -> bool:
         """Tell whether the upstream declared a capability, or a part of one as `subscribe` of `resources`."""
         if not part:
@@ -136,24 +122,10 @@ class Catalog:
         return one_line(self.title) or one_line(_first_sentence(self.instructions))
 
 
-def widened(before: GroupConfig, after: GroupConfig) -> frozenset[ListKind]:
-    """Return the lists of which another config may let more through than the one before."""
-    kinds = {
-        kind
-        for kind in ListKind
-        if after.features.allows(kind.capability) and not before.features.allows(kind.capability)
-    }
-    if after.features.tools and not after.tools.is_within(before.tools):
-        kinds.add(ListKind.TOOLS)
-    return frozenset(kinds)
-
-
-async def read_or_keep(
-    ask: Ask, kind: ListKind, known: Catalog, allows: Callable[[str], bool]
-) -> tuple[Listing, bool]:
+async def read_or_keep(ask: Ask, kind: ListKind, known: Catalog) -> tuple[Listing, bool]:
     """Read a list, and tell whether it could be read; one that cannot stays what it was, and says so."""
     try:
-        return await read_list(ask, kind, allows), True
+        return await read_list(ask, kind), True
     except DynamicMcpError as exc:
         if isinstance(exc, Refused) and exc.is_unknown:
             return Listing(), True  # many servers with resources have no templates
@@ -161,10 +133,10 @@ async def read_or_keep(
         return replace(known.lists.get(kind, Listing()), complaints=(complaint,)), False
 
 
-async def read_list(ask: Ask, kind: ListKind, allows: Callable[[str], bool]) -> Listing:
+async def read_list(ask: Ask, kind: ListKind) -> Listing:
     """Read all pages of a list, with what was wrong with it.
 
-    `ask` sends one request and returns its result's members; what it raises passes. `allows` filters tools.
+    `ask` sends one request and returns its result's members; what it raises passes.
     """
     found, rest, complaints = await _all_pages(ask, kind)
     entries: dict[str, Raw] = {}
@@ -174,7 +146,7 @@ async def read_list(ask: Ask, kind: ListKind, allows: Callable[[str], bool]) -> 
             complaints.append(f"a {kind.noun} without a {kind.key} was left out")
         elif key in entries:
             complaints.append(f"a second {kind.noun} with the {kind.key} `{key}` was left out")
-        elif kind is not ListKind.TOOLS or allows(key):
+        else:
             entries[key] = entry
     return Listing(entries, rest, tuple(complaints))
 

@@ -1,7 +1,7 @@
 """Catalogs on disk, so that a start connects to nothing. What cannot be read is set aside and never stops anything.
 
-A file is named by a hash of what the group is (its program, arguments and own variables, or its URL, headers and
-scopes; features, filter), so another config never meets it. Secrets are in that hash and nowhere else.
+A file is named by a hash of what the group runs (its program, arguments and own variables, or its URL, headers and
+scopes), so another config never meets it. Secrets are in that hash and nowhere else.
 """
 
 from __future__ import annotations
@@ -19,22 +19,26 @@ from dynamic_mcp.config.resolved import Broken, GroupConfig, Program, Remote
 from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.system import paths
-from dynamic_mcp.system.whole_files import read_bytes
+from dynamic_mcp.system.file_reader import read_bytes
 
 log = logging.getLogger(__name__)
 
-FORM = 1
+FORM = 2
 MAX_FILE_BYTES = 64 << 20
 MAX_FILES = 500
 MAX_CHANGES = 100
 
 
 class StoredCatalog(Struct, frozen=True):
-    """A catalog from disk: when it was read from the upstream (seconds since 1970), and changed definitions."""
+    """A catalog from disk: when it was read from the upstream (seconds since 1970), and changed definitions.
+
+    `asks` tells that the upstream has asked a client something at least once.
+    """
 
     catalog: Catalog
     read_at: float
     changes: tuple[str, ...] = ()
+    asks: bool = False
 
 
 class CatalogStore:
@@ -51,7 +55,7 @@ class CatalogStore:
         try:
             if file.stat().st_size > MAX_FILE_BYTES:
                 raise ValueError("too large")
-            return _read(read_bytes(file))
+            return _decode(read_bytes(file))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError) as exc:
@@ -62,12 +66,13 @@ class CatalogStore:
         """Return how old a catalog is; one from the future is as good as new."""
         return max(0.0, self._now() - kept.read_at)
 
-    def save(self, config: GroupConfig, catalog: Catalog) -> list[str]:
+    def save(self, config: GroupConfig, catalog: Catalog, *, asks: bool = False) -> list[str]:
         """Keep a catalog; return the tools whose definition is another one than it was. Never raises OSError."""
         before = self.load(config)
-        changed = redefined(before.catalog, catalog) if before else []
+        changed = changed_definitions(before.catalog, catalog) if before else []
         changes = [*(before.changes if before else ()), *(f"{self._now():.0f} {tool}" for tool in changed)]
-        data = _written(config.name, catalog, self._now(), changes[-MAX_CHANGES:])
+        asks = asks or (before is not None and before.asks)
+        data = _encode(config.name, StoredCatalog(catalog, self._now(), tuple(changes[-MAX_CHANGES:]), asks))
         if len(data) <= MAX_FILE_BYTES:
             try:
                 paths.write_private(self._file(config), data)
@@ -111,10 +116,11 @@ def key(config: GroupConfig) -> str:
             what = ["remote", remote.kind, remote.url, sorted(remote.headers.items()), login]
         case Broken():
             what = ["broken", config.name]
-    return sha256(wire.encode([what, config.features, config.tools])).hexdigest()[:40]
+    return sha256(wire.encode(what)).hexdigest()[:40]
 
 
-def _written(group: str, catalog: Catalog, now: float, changes: list[str]) -> bytes:
+def _encode(group: str, stored: StoredCatalog) -> bytes:
+    catalog = stored.catalog
     lists = {
         kind.name: {"entries": list(listing.entries.items()), "rest": listing.rest}
         for kind, listing in catalog.lists.items()
@@ -124,18 +130,19 @@ def _written(group: str, catalog: Catalog, now: float, changes: list[str]) -> by
         {
             "form": FORM,
             "group": group,
-            "read_at": now,
+            "read_at": stored.read_at,
             "instructions": catalog.instructions,
             "title": catalog.title,
             "capabilities": catalog.capabilities,
-            "changes": changes,
+            "changes": stored.changes,
+            "asks": stored.asks,
             "lists": lists,
         }
     )
 
 
-def _read(data: bytes) -> StoredCatalog:
-    """Read a file again. Raises ValueError and KeyError for what `_written` did not write."""
+def _decode(data: bytes) -> StoredCatalog:
+    """Read a file again. Raises ValueError and KeyError for what `_encode` did not write."""
     members = wire.members(data)
     if bytes(members["form"]) != b"%d" % FORM:
         raise ValueError("written by another version")
@@ -152,10 +159,10 @@ def _read(data: bytes) -> StoredCatalog:
         wire.text(members["title"]) or "",
     )
     changes = tuple(wire.text(change) or "" for change in wire.elements(members["changes"]))
-    return StoredCatalog(catalog, float(bytes(members["read_at"])), changes)
+    return StoredCatalog(catalog, float(bytes(members["read_at"])), changes, bytes(members["asks"]) == b"true")
 
 
-def redefined(before: Catalog, after: Catalog) -> list[str]:
+def changed_definitions(before: Catalog, after: Catalog) -> list[str]:
     """Return the tools that both have, with another definition."""
 
     def definition(tool: Raw) -> bytes:

@@ -8,12 +8,13 @@ import logging
 from collections.abc import Iterator
 
 from dynamic_mcp.config.resolved import Config, GroupConfig, Program
-from dynamic_mcp.errors import NotFound
+from dynamic_mcp.groups.audience import Client
+from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
-from dynamic_mcp.groups.instance import Group, Observer, OpenLink
-from dynamic_mcp.mcp.names import closest
+from dynamic_mcp.groups.group import Group, Observer
+from dynamic_mcp.groups.instance import OpenLink
 from dynamic_mcp.upstream.mask import mask_of
-from dynamic_mcp.upstream.open import ClientHello, open_link
+from dynamic_mcp.upstream.open import open_link
 
 log = logging.getLogger(__name__)
 
@@ -35,8 +36,9 @@ class Groups:
         self._observer = observer
         self._opener = opener
         self._catalog_store = catalog_store
-        self._groups = {each.name: self._made(each) for each in config.groups}
-        self._hello: ClientHello | None = None
+        self._presentations = config.presentations
+        self._groups = {each.name: self._create(each, _lists(config, each.name)) for each in config.groups}
+        self._clients: dict[Client, None] = {}
         self._retiring: dict[asyncio.Task[None], Group] = {}
         self._is_closed = False
 
@@ -44,26 +46,20 @@ class Groups:
         return iter(self._groups.values())
 
     def __getitem__(self, name: str) -> Group:
-        """Return the group of this name. Raises NotFound with the closest names and all that there are."""
-        try:
-            return self._groups[name]
-        except KeyError:
-            raise NotFound("group", name, closest(name, self.names()), hint=self.all_named()) from None
+        """Return the group of this name. Raises KeyError; clients are answered from a view."""
+        return self._groups[name]
 
-    def names(self) -> list[str]:
-        """Return the names, in config order."""
-        return list(self._groups)
-
-    def all_named(self, feature: str = "") -> str:
-        """Say which groups there are, or which of them offer a feature."""
-        named = ", ".join(f"`{group.name}`" for group in self if group.config.features.allows(feature))
-        return f"the groups are {named}" if named else "no group is configured"
-
-    def start(self, hello: ClientHello) -> None:
-        """Begin every group's life; none is waited for."""
-        self._hello = hello
+    def start(self, client: Client) -> None:
+        """Begin to serve a client; nothing is waited for."""
+        self._clients[client] = None
         for group in self:
-            group.start(hello)
+            group.start(client)
+
+    def release(self, client: Client) -> None:
+        """Serve a client no longer."""
+        self._clients.pop(client, None)
+        for group in (*self, *self._retiring.values()):
+            group.release(client)
 
     def apply(self, config: Config) -> None:
         """Take the place of the config before, by difference; nothing is waited for.
@@ -75,7 +71,8 @@ class Groups:
             return
         before, after = dict(self._groups), dict[str, Group]()
         for each in config.groups:
-            after[each.name] = self._succeeding(before.pop(each.name, None), each)
+            after[each.name] = self._succeed(before.pop(each.name, None), each, config)
+        self._presentations = config.presentations
         self._groups = after  # another dict: whoever walks over the old one goes on undisturbed
         for group in before.values():
             log.info("group %s is no longer in the config", group.name)
@@ -88,26 +85,26 @@ class Groups:
         if self._retiring:
             await asyncio.wait([*self._retiring])
 
-    def _succeeding(self, old: Group | None, config: GroupConfig) -> Group:
+    def _succeed(self, old: Group | None, config: GroupConfig, whole: Config) -> Group:
+        lists = _lists(whole, config.name)
         if old is None:
             log.info("group %s is new in the config%s", config.name, _starting(config))
-        elif old.config.upstream != config.upstream:
+        elif (old.config.upstream, old.config.share) != (config.upstream, config.share):
             log.info("group %s changed in the config%s", config.name, _starting(config))
         else:
-            if old.config != config:
+            if (old.config, self._presentations[old.name]) != (config, whole.presentations[old.name]):
                 log.info("group %s changed in the config and keeps running", config.name)
-                old.reconfigure(config)
+                old.reconfigure(config, lists)
             return old
-        group = self._made(config)
+        group = self._create(config, lists)
         if old is not None:
-            group.use.is_subscribed = old.use.is_subscribed
             self._retire(old, group)
-        if self._hello is not None:
-            group.start(self._hello)
+        for client in self._clients:
+            group.start(client)
         return group
 
-    def _made(self, config: GroupConfig) -> Group:
-        return Group(config, self._observer, opener=self._opener, catalog_store=self._catalog_store)
+    def _create(self, config: GroupConfig, lists: frozenset[ListKind]) -> Group:
+        return Group(config, self._observer, lists=lists, opener=self._opener, catalog_store=self._catalog_store)
 
     def _retire(self, group: Group, successor: Group | None) -> None:
         group.retire(successor)
@@ -128,3 +125,9 @@ def _starting(config: GroupConfig) -> str:
         return ""
     mask = mask_of(program)
     return f"; it starts {json.dumps([program.command, *map(mask, program.args)])}"
+
+
+def _lists(config: Config, group: str) -> frozenset[ListKind]:
+    """Return the lists of a group that clients may be shown; the others are not read."""
+    features = config.presentations[group].features
+    return frozenset(kind for kind in ListKind if features.allows(kind.capability))

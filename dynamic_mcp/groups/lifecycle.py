@@ -67,31 +67,25 @@ class Lifecycle:
         log.log(level, "group %s %s", self._name, f"{state.value}: {why}" if why else state.value)
         self._changed()
 
-    def advise(self, advice: str) -> None:
-        """Take what is to be said with every failure, and say it once now."""
-        self.advice = advice
-        if advice:
-            log.warning("group %s: %s", self._name, advice)
-
-    def attempt_failed(self, error: DynamicMcpError) -> None:
+    def fail_attempt(self, error: DynamicMcpError) -> None:
         """Leave CONNECTING without a link."""
         self.error = error
         if self.advice and self.advice not in error.hint:
             error.hint = "; ".join(filter(None, (self.advice, error.hint)))
-        self.attempts.failed(self._clock.now())
+        self.attempts.note_failure(self._clock.now())
         if isinstance(error, LoginNeeded):
             self.enter(State.NEEDS_LOGIN, error.hint)
             return
         is_over = self.is_final() or self.attempts.are_spent()
         self.enter(State.FAILED if is_over else State.WAITING, self.reason_of(error))
 
-    def link_failed(self, error: DynamicMcpError, *, has_served: bool) -> None:
+    def fail_link(self, error: DynamicMcpError, *, has_served: bool) -> None:
         """Leave READY: a link that has served may be replaced at once, one that never did counts as a failure."""
         self.error = error
         if has_served:
-            self.attempts.forget()
+            self.attempts.reset()
         else:
-            self.attempts.failed(self._clock.now())
+            self.attempts.note_failure(self._clock.now())
         self.enter(State.WAITING, self.reason_of(error))
 
     def close(self) -> None:
@@ -104,7 +98,7 @@ class Lifecycle:
         """Tell whether another attempt cannot end otherwise."""
         return isinstance(self.error, Unreachable) and self.error.final
 
-    def may_be_tried(self) -> bool:
+    def may_connect(self) -> bool:
         """Tell whether a use now may start an attempt, or join the one in flight."""
         if self.state is State.CLOSED:
             return False
@@ -116,10 +110,13 @@ class Lifecycle:
         """Tell whether somebody has logged in since the group needed it."""
         return self.state is State.NEEDS_LOGIN and isinstance(self.error, LoginNeeded) and self.error.is_done()
 
-    def pause_s(self) -> float:
-        """Return how long to wait before the next attempt, if there is no use; infinity for no attempt by itself."""
+    def next_pause_s(self) -> float:
+        """Return how long to wait before the next attempt if nobody uses the group, and count it as used up.
+
+        Infinity means that there is no next attempt without a use.
+        """
         may_retry = self.state in DOWN and self.state is not State.NEEDS_LOGIN and not self.is_final()
-        return self.attempts.pause_s() if may_retry else math.inf
+        return self.attempts.next_pause_s() if may_retry else math.inf
 
     def look_again_s(self) -> float:
         """Return how long to wait before somebody may have logged in."""

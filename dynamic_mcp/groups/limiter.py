@@ -28,7 +28,7 @@ class Limiter:
             self.taken += 1
             self.release()
 
-    async def are_empty_within(self, seconds: float) -> bool:
+    async def wait_until_idle(self, seconds: float) -> bool:
         """Wait until nobody has a place, for so many seconds at most; tell whether nobody has."""
         if self.taken:
             self._empty.clear()

@@ -18,15 +18,15 @@ class Attempts:
         self._retries = retries
         self._jitter = jitter
         self._failed_at = float("-inf")
-        self.forget()
+        self.reset()
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Begin anew, after a success."""
         self._failures = 0
         soon = islice(delays(FIRST_RETRY_S, LONGEST_RETRY_S, self._jitter), self._retries)
         self._delays = chain(soon, delays(FIRST_REVIVAL_S, LONGEST_REVIVAL_S, self._jitter))
 
-    def failed(self, now: float) -> None:
+    def note_failure(self, now: float) -> None:
         """Count a failure."""
         self._failures += 1
         self._failed_at = now
@@ -39,6 +39,6 @@ class Attempts:
         """Tell whether the last failure was just now."""
         return now - self._failed_at < COOL_DOWN_S
 
-    def pause_s(self) -> float:
-        """Return how long to wait before the next attempt."""
+    def next_pause_s(self) -> float:
+        """Return how long to wait before the next attempt, and go on to the one after it."""
         return next(self._delays)

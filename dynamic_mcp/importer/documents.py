@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dynamic_mcp.config import edit, jsonc
 from dynamic_mcp.config.keys import Keys
-from dynamic_mcp.config.keys import path as shown
+from dynamic_mcp.config.keys import format_path as shown
 from dynamic_mcp.importer.files import FileError
 from dynamic_mcp.importer.tree import NOTHING, at, is_like, with_value, without
 

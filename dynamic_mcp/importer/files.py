@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from dynamic_mcp.errors import DynamicMcpError
-from dynamic_mcp.system import paths, whole_files
+from dynamic_mcp.system import file_reader, paths
 
 
 class FileError(DynamicMcpError):
@@ -22,7 +22,7 @@ class FileError(DynamicMcpError):
 def read_bytes(file: Path) -> bytes | None:
     """Return what is in a file, None where there is none. Raises FileError."""
     try:
-        return whole_files.read_bytes(file)
+        return file_reader.read_bytes(file)
     except FileNotFoundError:
         return None
     except OSError as exc:
@@ -98,7 +98,7 @@ def _made(directory: Path) -> list[Path]:
     is_ours = any(directory.is_relative_to(own) for own in (paths.config_dir(), paths.state_dir()))
     try:
         if is_ours:
-            paths.make_private(directory)
+            paths.make_private_dir(directory)
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as exc:
         raise FileError(directory, f"cannot be made: {_reason(exc)}") from exc

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from json import JSONDecodeError
 from pathlib import Path
 
-from dynamic_mcp.system import whole_files
+from dynamic_mcp.system import file_reader
 
-LARGEST = whole_files.LARGEST_BYTES
+LARGEST = file_reader.LARGEST_BYTES
 _LARGEST_JSON5 = 256 * 1024
 _DOUBLED = "is there twice; the last one is used"
 _BOMS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
@@ -43,12 +43,12 @@ def load(file: Path) -> Document:
 def contents(file: Path) -> bytes:
     """The bytes of a regular file, through links, up to 64 MiB. Raises UnreadableError, and never waits."""
     try:
-        return whole_files.read_bytes(file)
+        return file_reader.read_bytes(file)
     except FileNotFoundError as exc:
         raise UnreadableError("is a link to nothing" if file.is_symlink() else "does not exist") from exc
     except IsADirectoryError as exc:
         raise UnreadableError("is a directory") from exc
-    except whole_files.UnfitError as exc:
+    except file_reader.UnsuitableFileError as exc:
         raise UnreadableError(f"is {exc.strerror}") from exc
     except OSError as exc:
         raise UnreadableError(f"cannot be read: {(exc.strerror or str(exc)).lower()}") from exc
@@ -81,13 +81,13 @@ def parsed(text: str, name: str) -> Document:
 
 def _json(text: str) -> Document:
     from dynamic_mcp.config import jsonc
-    from dynamic_mcp.config.keys import path
+    from dynamic_mcp.config.keys import format_path
 
     try:
         value, doubled = jsonc.parse(text)
     except JSONDecodeError as exc:
         raise UnreadableError(f"line {exc.lineno}, column {exc.colno}: is not JSON: {_in_words(exc.msg)}") from exc
-    return Document(value, tuple((path(keys), _DOUBLED) for keys in doubled))
+    return Document(value, tuple((format_path(keys), _DOUBLED) for keys in doubled))
 
 
 def _json5(text: str) -> Document:

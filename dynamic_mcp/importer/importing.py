@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from dynamic_mcp.config import edit, jsonc
-from dynamic_mcp.config.keys import path as shown
+from dynamic_mcp.config.keys import format_path as shown
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.importer import files, inheritance, vault
@@ -195,9 +195,9 @@ def _has_settings_for_the_environment(document: Mapping[str, object]) -> bool:
 
 def _flaw(found: Found) -> str:
     """Say what our config would not take of an entry, so that one of them cannot make the whole file invalid."""
-    from dynamic_mcp.config.problems import problems
+    from dynamic_mcp.config.problems import find_problems
 
-    for first in problems({"mcpServers": {"x": found.entry}}):
+    for first in find_problems({"mcpServers": {"x": found.entry}}):
         return f"{first.where.removeprefix('mcpServers.x').lstrip('.') or 'it'} {first.message}"
     return ""
 

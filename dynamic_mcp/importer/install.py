@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from dynamic_mcp.config.clients import Client, client_of
+from dynamic_mcp.config.clients import Client, find_client
 from dynamic_mcp.config.keys import Keys
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.importer import claude, files, locations
@@ -211,7 +211,7 @@ class _Work:
     def __init__(self, adapter: Adapter, machine: Machine) -> None:
         self._adapter = adapter
         self._machine = machine
-        self._client: Client | None = client_of(adapter.name)
+        self._client: Client | None = find_client(adapter.name)
         self._files: dict[Path, _File] = {}
         self._servers: dict[Path, dict[str, object]] = {}
         self._off: list[str] = []
@@ -231,8 +231,8 @@ class _Work:
         wanted = servers.shape.entry(command, args)
         path, there = servers.place(NAME), servers.get(NAME)
         old = there if isinstance(there, dict) and servers.shape.command in there else None
-        withheld = self._client.withheld(needed, old) if self._client is not None else []
-        asking = self._client.asking(withheld) if self._client is not None else {}
+        withheld = self._client.list_withheld(needed, old) if self._client is not None else []
+        asking = self._client.request_fields(withheld) if self._client is not None else {}
         if old is None:
             file.put(path, {**wanted, **servers.shape.shown, **asking}, is_ours=True)
         else:

@@ -17,7 +17,7 @@ from dynamic_mcp.errors import DynamicMcpError, NotFound, NothingToUndo
 from dynamic_mcp.importer import files
 from dynamic_mcp.importer.tree import NOTHING
 from dynamic_mcp.system import paths
-from dynamic_mcp.system.whole_files import read_bytes
+from dynamic_mcp.system.file_reader import read_bytes
 
 FORM = 1
 MOST_DEEDS = 200
@@ -141,7 +141,7 @@ class Journal:
         number = max((int(folder.name) for folder in self._folders()), default=0) + 1
         folder = self._folder / str(number)
         try:
-            paths.make_private(self._folder)
+            paths.make_private_dir(self._folder)
             folder.mkdir(mode=0o700)
             for place, change in enumerate(changes):
                 if change.before is not None:

@@ -100,7 +100,7 @@ def _seconds(draft: Draft, wait: Wait, given: Given) -> float | None:
 
 def _amount(given: Given) -> float | None:
     try:
-        amount = values.seconds(given.value)
+        amount = values.parse_seconds(given.value)
     except (values.FlawError, OverflowError):
         value = given.value
         if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(_float(value)):

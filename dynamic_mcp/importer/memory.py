@@ -16,7 +16,7 @@ from typing import Any
 
 from dynamic_mcp.importer.found import Found
 from dynamic_mcp.importer.tree import NOTHING
-from dynamic_mcp.system.whole_files import read_bytes
+from dynamic_mcp.system.file_reader import read_bytes
 
 FORM = 1
 

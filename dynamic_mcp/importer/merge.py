@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dynamic_mcp.config.keys import path as shown
+from dynamic_mcp.config.keys import format_path as shown
 from dynamic_mcp.config.values import NAME_LENGTH
 from dynamic_mcp.importer import inheritance
 from dynamic_mcp.importer.found import Found, Notice, Reading

@@ -45,7 +45,7 @@ def _url(draft: Draft, address: Given) -> str:
         raise UnusableError(address.name, "is not a URL")
     if "${" not in url:
         try:
-            values.url(url)
+            values.check_url(url)
         except values.FlawError as exc:
             raise UnusableError(address.name, str(exc)) from exc
     return url
@@ -198,6 +198,6 @@ def _port_of(text: str) -> int | None:
 
 def _is_url(text: str) -> bool:
     try:
-        return bool(values.url(text))
+        return bool(values.check_url(text))
     except values.FlawError:
         return False

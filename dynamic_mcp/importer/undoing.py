@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from dynamic_mcp.config.keys import Keys
-from dynamic_mcp.config.keys import path as shown
+from dynamic_mcp.config.keys import format_path as shown
 from dynamic_mcp.importer import files
 from dynamic_mcp.importer.documents import Document, document
 from dynamic_mcp.importer.journal import Change, Edit

@@ -9,7 +9,7 @@ from collections.abc import Mapping, MutableMapping
 from io import StringIO
 from pathlib import Path
 
-from dynamic_mcp.config.environment import env_file, place
+from dynamic_mcp.config.environment import read_env_file, resolve_path
 from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.importer.secrets import Secret, rewritten, secrets, text_at
 
@@ -22,7 +22,7 @@ class Vault:
     def __init__(self, document: Mapping[str, object], output: Path, home: str) -> None:
         self.named = _named(document)
         self.name = self.named or f"{output.stem}.env"
-        self.file = place(self.name, {"HOME": home}, base=output.parent)
+        self.file = resolve_path(self.name, {"HOME": home}, base=output.parent)
         self._known = _variables(self.file)
         self._moved: dict[str, str] = {}
         self.values: MutableMapping[str, str] = ChainMap(self._moved, self._known)
@@ -80,7 +80,7 @@ def _named(document: Mapping[str, object]) -> str:
 
 def _variables(file: Path) -> dict[str, str]:
     try:
-        return env_file(file)
+        return read_env_file(file)
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as exc:

@@ -1,6 +1,6 @@
-"""Server-sent events, read from bytes as they come (WHATWG HTML, 9.2.6), within a bound and in linear time.
+"""Parses server-sent events incrementally (WHATWG HTML, 9.2.6), in bounded memory and linear time.
 
-The data of an event is handed over as the bytes that arrived, its lines joined by newlines.
+The data of an event stays the bytes that arrived, its lines joined by newlines.
 """
 
 from __future__ import annotations
@@ -16,59 +16,59 @@ _LONGEST_RETRY_S = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event that carries data; data over the bound is `Oversized`."""
+    """One event with data. Data over the limit is `Oversized`."""
 
     name: str
     data: bytes
 
 
 class EventStream:
-    """One stream, which may go on over several connections: `last_id` tells where, `retry_s` how soon."""
+    """One stream, possibly over several connections. To reconnect, send `last_id` and wait `retry_s`."""
 
     def __init__(self, limit: int) -> None:
         self.last_id = b""
         self.retry_s: float | None = None
         self._limit = limit
-        self.reconnected()
+        self.restart()
 
-    def reconnected(self) -> None:
-        """Begin with another connection; half an event of the one before is forgotten."""
+    def restart(self) -> None:
+        """Start a new connection and drop any incomplete event of the previous one."""
         self._lines = Lines(self._limit)
         self._is_first = True
         self._ends_with_cr = False
-        self._forget()
+        self._reset_event()
 
     def feed(self, chunk: bytes) -> list[Event]:
-        """Return the events that a chunk completes."""
+        """Return the events that this chunk completes."""
         if self._ends_with_cr or b"\r" in chunk:
-            chunk = self._with_plain_ends(chunk)
-        found: list[Event] = []
+            chunk = self._normalize_line_ends(chunk)
+        events: list[Event] = []
         for line in self._lines.feed(chunk):
             if line:
-                self._take(line[len(_BOM) :] if self._is_first and line.startswith(_BOM) else line)
-            elif event := self._event():
-                found.append(event)
+                self._parse_field(line[len(_BOM) :] if self._is_first and line.startswith(_BOM) else line)
+            elif event := self._finish_event():
+                events.append(event)
             self._is_first = False
-        return found
+        return events
 
-    def rest(self) -> Event | None:
-        """Return what stands at the end without the empty line that belongs there."""
-        if line := self._lines.rest():
-            self._take(line)
-        return self._event()
+    def take_rest(self) -> Event | None:
+        """Return the last event even if the empty line that should end it is missing."""
+        if line := self._lines.take_rest():
+            self._parse_field(line)
+        return self._finish_event()
 
-    def _with_plain_ends(self, chunk: bytes) -> bytes:
+    def _normalize_line_ends(self, chunk: bytes) -> bytes:
         if self._ends_with_cr:
             chunk = chunk.removeprefix(b"\n")
         self._ends_with_cr = chunk.endswith(b"\r")
         return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
-    def _take(self, line: bytes) -> None:
+    def _parse_field(self, line: bytes) -> None:
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         match name:
             case b"data":
-                self._add(value, line.size if isinstance(line, Oversized) else len(value))
+                self._append_data(value, line.size if isinstance(line, Oversized) else len(value))
             case b"event":
                 self._name = value[:_EDGE].decode("utf-8", "replace")
             case b"id" if b"\0" not in value and not isinstance(line, Oversized):
@@ -76,23 +76,23 @@ class EventStream:
             case b"retry" if value.isdigit() and len(value) < 20:
                 self.retry_s = min(int(value) / 1000, _LONGEST_RETRY_S)
 
-    def _add(self, value: bytes, size: int) -> None:
+    def _append_data(self, value: bytes, size: int) -> None:
         self._size += size
-        if self._size > self._limit and self._data:  # only the edges of the whole are kept
+        if self._size > self._limit and self._data:  # keep only the start and the end
             value = b"\n".join((self._data[0][:_EDGE], value[-_EDGE:]))
             self._data.clear()
         self._data.append(value)
 
-    def _event(self) -> Event | None:
+    def _finish_event(self) -> Event | None:
         data, size, name = b"\n".join(self._data), self._size, self._name
-        self.last_id = self._id  # not before the event is whole
-        self._forget()
+        self.last_id = self._id  # only once the event is complete
+        self._reset_event()
         if size > self._limit:
             data = Oversized(data)
             data.size = size
         return Event(name, data) if data else None
 
-    def _forget(self) -> None:
+    def _reset_event(self) -> None:
         self._data: list[bytes] = []
         self._size = 0
         self._name = "message"

@@ -1,4 +1,4 @@
-"""A stream of bytes as lines, within a bound and in linear time, and what a line that is no message still tells."""
+"""Splits a byte stream into lines, in bounded memory and linear time, and recovers ids from broken lines."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _EDGE = 4096
 
 
 class Oversized(bytes):
-    """The first and last few kilobytes of a line that was longer than the bound; `size` counts all of it."""
+    """The first and last few kilobytes of a line over the limit; `size` is the length of the whole line."""
 
     size: int = 0
 
 
 class Lines:
-    """Cut a stream of bytes into lines. One longer than `limit` bytes is skipped to its end, as Oversized."""
+    """Splits a byte stream into lines. A line longer than `limit` bytes becomes `Oversized`."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -25,36 +25,36 @@ class Lines:
         self._head = b""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Return the lines that `data` completes, without their ends."""
+        """Return the lines that `data` completes, without their line ends."""
         if b"\n" not in data:
-            self._keep(data)
+            self._append(data)
             return []
         first, *lines, rest = data.split(b"\n")
         if len(data) > self._limit:
-            lines = [self._bounded(line) for line in lines]
-        self._keep(first)
-        lines.insert(0, self.rest())
-        self._keep(rest)
+            lines = [self._truncate(line) for line in lines]
+        self._append(first)
+        lines.insert(0, self.take_rest())
+        self._append(rest)
         return lines
 
-    def rest(self) -> bytes:
-        """Return what came after the last line end, and forget it."""
+    def take_rest(self) -> bytes:
+        """Remove and return what follows the last line end."""
         line, size, head = b"".join(self._parts), self._size, self._head
         self._parts.clear()
         self._size, self._head = 0, b""
-        return self._bounded(line, size, head)
+        return self._truncate(line, size, head)
 
-    def _keep(self, data: bytes) -> None:
+    def _append(self, data: bytes) -> None:
         if not data:
             return
         self._parts.append(data)
         self._size += len(data)
         if self._size > self._limit:
-            kept = b"".join(self._parts)
-            self._head = self._head or kept[:_EDGE]
-            self._parts[:] = [kept[-_EDGE:]]
+            data = b"".join(self._parts)
+            self._head = self._head or data[:_EDGE]
+            self._parts[:] = [data[-_EDGE:]]
 
-    def _bounded(self, line: bytes, size: int = 0, head: bytes = b"") -> bytes:
+    def _truncate(self, line: bytes, size: int = 0, head: bytes = b"") -> bytes:
         size = max(size, len(line))
         if size <= self._limit:
             return line
@@ -64,7 +64,7 @@ class Lines:
 
 
 class MultilineJoiner:
-    """Put messages together again that a writer spread over lines: from a lone `{` to a lone `}`."""
+    """Rejoins messages that were written over several lines, from a lone `{` to a lone `}`."""
 
     def __init__(self, limit: int = 1 << 20) -> None:
         self._limit = limit
@@ -72,12 +72,12 @@ class MultilineJoiner:
         self._size = 0
 
     def feed(self, line: bytes) -> bytes:
-        """Return the message that `line` is or ends; nothing inside of one and for blank lines."""
+        """Return the message that `line` is or completes; empty inside a message and for blank lines."""
         if not self._lines:
             if line.strip() != b"{":
                 return line if line.strip() else b""
         elif line.startswith(b'{"') or self._size > self._limit:
-            self._lines.clear()  # what began with a brace was no message
+            self._lines.clear()  # the brace did not start a message
             return line
         self._lines.append(line)
         self._size = self._size + len(line) if len(self._lines) > 1 else len(line)
@@ -87,8 +87,8 @@ class MultilineJoiner:
         return b" ".join(lines)
 
 
-# How writers put a message: the id first, or last beside `jsonrpc`. An `id` that stands anywhere else in a broken
-# line may as well be some nested object's.
+# Writers put the id first, or last next to `jsonrpc`. Anywhere else in a broken line, an `id` may belong to a nested
+# object.
 _ID = rb'(-?\d+|"[^"\\]{0,200}")'
 _FIRST = rb'\A\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?'
 _LAST = rb',\s*"jsonrpc"\s*:\s*"2\.0"\s*,\s*"id"\s*:\s*' + _ID + rb"\s*\}\s*\Z"
@@ -96,12 +96,12 @@ _ANSWER = rb'"(?:result|error)"\s*:'
 _METHOD = rb'"method"\s*:\s*"[^"\\]{0,200}"'
 
 
-def answered_id(line: bytes) -> Raw | None:
-    """Find the id of an answer that cannot be parsed, so that its request can fail."""
+def find_response_id(line: bytes) -> Raw | None:
+    """Find the id of a response that cannot be parsed, so that its request can fail."""
     return _find_id(line, rb'"id"\s*:\s*' + _ID + rb"\s*,\s*" + _ANSWER, _ANSWER)
 
 
-def asked_id(line: bytes) -> Raw | None:
+def find_request_id(line: bytes) -> Raw | None:
     """Find the id of a request that cannot be parsed, so that it can be answered."""
     either = rb'(?:"id"\s*:\s*' + _ID + rb"\s*,\s*" + _METHOD + rb"|" + _METHOD + rb'\s*,\s*"id"\s*:\s*' + _ID + rb")"
     return _find_id(line, either, _METHOD)

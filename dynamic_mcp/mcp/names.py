@@ -1,4 +1,4 @@
-"""Names of a group's things among those of all groups, as every client takes them; and names like a wrong one."""
+"""Names and URIs that are unique across groups and valid for every client; suggestions for misspelt names."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ _DIGEST = 8
 _SCHEME = "dynamic-mcp://"
 
 
-def listed_name(group: str, name: str) -> str:
-    """Return `<group>__<name>`, or where clients do not take that, a shortened form that is always the same."""
+def qualified_name(group: str, name: str) -> str:
+    """Return `<group>__<name>`, or a stable shortened form if clients would reject that."""
     full = f"{group}__{name}"
     return full if _ALLOWED.fullmatch(full) else hashed_name(group, name)
 
 
 def hashed_name(group: str, name: str) -> str:
-    """Return the shortened form: what is allowed of the name, and a digest that keeps it apart from others."""
+    """Return the shortened form: the allowed characters of the name, and a digest that makes it unique."""
     digest = sha256(f"{group}\0{name}".encode()).hexdigest()[:_DIGEST]
     readable = _NOT_ALLOWED.sub("_", f"{group}__{name}")[: 64 - _DIGEST - 1]
     return f"{readable}_{digest}"
 
 
 def group_uri(group: str, uri: str) -> str:
-    """Return a URI that names a resource by its group: `dynamic-mcp://<group>/<encoded uri>`."""
+    """Return the URI of a group's resource: `dynamic-mcp://<group>/<encoded uri>`."""
     return f"{_SCHEME}{quote(group, safe='')}/{quote(uri, safe='')}"
 
 
 def group_template(group: str, template: str) -> str:
-    """Return a URI template that names a template by its group: `dynamic-mcp://<group>/<template>`.
+    """Return the URI template of a group's template: `dynamic-mcp://<group>/<template>`.
 
-    The template itself stays as it is, so that its variables expand as they would without the group.
+    The template itself is not encoded, so that its variables expand as they would without the group.
     """
     return f"{_SCHEME}{quote(group, safe='')}/{template}"
 
 
 def split_group_uri(uri: str) -> tuple[str, str] | None:
-    """Return the group and the upstream's own URI that a group URI names, or None where it is another URI.
+    """Return the group and the upstream's own URI of a group URI; None for any other URI.
 
-    What follows the group is an encoded URI, or has a colon and is what a group's template stands for or makes.
+    The part after the group is an encoded URI, or a template (expanded or not), which is not encoded.
     """
     if not uri.startswith(_SCHEME):
         return None

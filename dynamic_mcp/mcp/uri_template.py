@@ -1,7 +1,7 @@
-"""Tell whether a URI can come from a URI template (RFC 6570), to find the group that owns it.
+"""Tells whether a URI can come from a URI template (RFC 6570), to find the group that owns it.
 
-Matching is permissive: a template that might have made the URI matches, since its upstream has the last word.
-It takes time in proportion to the two lengths, whatever a hostile template looks like.
+Matching is permissive: a template that might have produced the URI matches, since its upstream decides in the end.
+The time taken is proportional to the two lengths, even for a hostile template.
 """
 
 from __future__ import annotations
@@ -15,53 +15,55 @@ _EXPRESSION = re.compile(r"\{([+#./;?&]?)([^{}]*)\}")
 _LONGEST = 2000
 
 
-class _Form(Struct, frozen=True):
-    """What an operator's expansion looks like: what it begins with, and what it cannot hold."""
+class _Operator(Struct, frozen=True):
+    """What the expansion of an operator starts with, and which characters it cannot contain."""
 
-    lead: str
-    never: frozenset[str]
+    prefix: str
+    forbidden: frozenset[str]
 
 
 _GEN_DELIMS = ":/?#[]@"
 _SUB_DELIMS = "!$&'()*+;"  # without the comma and the equals sign, which join values and, exploded, pairs
 _SIMPLE = frozenset(_GEN_DELIMS + _SUB_DELIMS)
-# RFC 6570, section 3.2 and appendix A; an exploded list repeats the lead between its items
-_FORMS = {
-    "": _Form("", _SIMPLE),
-    "+": _Form("", frozenset()),
-    "#": _Form("#", frozenset()),
-    ".": _Form(".", _SIMPLE),
-    "/": _Form("/", _SIMPLE - {"/"}),
-    ";": _Form(";", frozenset("/?#")),
-    "?": _Form("?", frozenset("#")),
-    "&": _Form("&", frozenset("#")),
+# RFC 6570, section 3.2 and appendix A; an exploded list repeats the prefix between its items
+_OPERATORS = {
+    "": _Operator("", _SIMPLE),
+    "+": _Operator("", frozenset()),
+    "#": _Operator("#", frozenset()),
+    ".": _Operator(".", _SIMPLE),
+    "/": _Operator("/", _SIMPLE - {"/"}),
+    ";": _Operator(";", frozenset("/?#")),
+    "?": _Operator("?", frozenset("#")),
+    "&": _Operator("&", frozenset("#")),
 }
 
 
 def matches(template: str, uri: str) -> bool:
-    """Tell whether `uri` may be an expansion of `template`. What is no template matches nothing."""
-    parts = _parts(template)
+    """Tell whether `uri` may be an expansion of `template`. An invalid template matches nothing."""
+    parts = _split_template(template)
     if not parts or len(uri) > _LONGEST:
         return False
     if isinstance(parts[0], str) and not uri.startswith(parts[0]):
         return False
     reached = {0}
     for part in parts:
-        reached = _literal(part, uri, reached) if isinstance(part, str) else _expanded(part, uri, reached)
+        reached = (
+            _match_literal(part, uri, reached) if isinstance(part, str) else _match_expression(part, uri, reached)
+        )
         if not reached:
             return False
     return len(uri) in reached
 
 
 @lru_cache(maxsize=1024)
-def _parts(template: str) -> tuple[str | _Form, ...]:
-    """Cut a template into literals and expressions; nothing when it is too long or its braces do not pair."""
+def _split_template(template: str) -> tuple[str | _Operator, ...]:
+    """Split a template into literals and expressions; empty if it is too long or its braces are unbalanced."""
     if len(template) > _LONGEST:
         return ()
-    parts: list[str | _Form] = []
+    parts: list[str | _Operator] = []
     end = 0
     for expression in _EXPRESSION.finditer(template):
-        parts += [template[end : expression.start()], _FORMS[expression[1]]]
+        parts += [template[end : expression.start()], _OPERATORS[expression[1]]]
         end = expression.end()
     parts.append(template[end:])
     if any("{" in part or "}" in part for part in parts if isinstance(part, str)):
@@ -69,19 +71,19 @@ def _parts(template: str) -> tuple[str | _Form, ...]:
     return tuple(part for part in parts if part != "")
 
 
-def _literal(text: str, uri: str, reached: set[int]) -> set[int]:
+def _match_literal(text: str, uri: str, reached: set[int]) -> set[int]:
     return {at + len(text) for at in reached if uri.startswith(text, at)}
 
 
-def _expanded(form: _Form, uri: str, reached: set[int]) -> set[int]:
-    """Return every position that an expansion can end at: none of it, or its lead and then what it may hold."""
+def _match_expression(operator: _Operator, uri: str, reached: set[int]) -> set[int]:
+    """Return every position where the expansion can end: an empty one ends where it starts."""
     ends = set(reached)
     inside = False
-    starts = {at + len(form.lead) for at in reached if uri.startswith(form.lead, at)}
+    starts = {at + len(operator.prefix) for at in reached if uri.startswith(operator.prefix, at)}
     for at in range(min(starts, default=len(uri) + 1), len(uri) + 1):
         inside = inside or at in starts
         if inside:
             ends.add(at)
-        if at < len(uri) and uri[at] in form.never:
+        if at < len(uri) and uri[at] in operator.forbidden:
             inside = False
     return ends

@@ -1,6 +1,6 @@
 """JSON-RPC frames whose payloads stay the bytes that arrived.
 
-Nothing here decodes `params`, `result` or `error`; what is not understood passes on as it came.
+Nothing here decodes `params`, `result` or `error`, so they pass through unchanged.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from msgspec import Raw
 from dynamic_mcp.errors import INVALID_REQUEST, PARSE_ERROR
 
 ABSENT = Raw()
-_LONGEST_COMPARED = 1 << 20
+_MAX_DUPLICATE_SEARCH_BYTES = 1 << 20
 NULL = Raw(b"null")
 EMPTY_OBJECT = Raw(b"{}")
 EMPTY_ARRAY = Raw(b"[]")
 
 
 class Frame(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """One JSON-RPC message; a member that is not there is `ABSENT` or an empty string."""
+    """One JSON-RPC message. A missing member is `ABSENT` or an empty string."""
 
     jsonrpc: str = ""
     id: Raw = ABSENT
@@ -34,13 +34,13 @@ class Frame(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 class VendorFrame(Frame, gc=False):
-    """A frame with members beside those of JSON-RPC, which are kept for the other side."""
+    """A frame with members that JSON-RPC does not define; they are passed on."""
 
     extra: dict[str, Raw] = {}
 
 
 class Malformed(ValueError):
-    """A line that is no frame. `code` is JSON-RPC's for it; `id` is the request's where it can be told."""
+    """A line that is not a valid frame. `code` is its JSON-RPC error code; `id` is the request's id, if known."""
 
     def __init__(self, reason: str, code: int = PARSE_ERROR, id: Raw = NULL) -> None:
         super().__init__(reason)
@@ -53,80 +53,80 @@ _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_elements = msgspec.json.Decoder(list[Raw]).decode
 _decode_text = msgspec.json.Decoder(str).decode
 encode = msgspec.json.Encoder().encode
-# What msgspec raises for what it does not take; not all of it is refused by JSON, so a slower look follows.
-_NOT_TAKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+# What msgspec raises for input that it cannot decode. Some of it is valid JSON, so a slower parser tries again.
+_DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 # --- reading -----------------------------------------------------------------------------------------
 
 
 def parse(line: bytes) -> Frame:
-    """Read one message.
+    """Parse one message.
 
-    Invalid UTF-8 is replaced by U+FFFD, so that what is passed on is always valid; lone surrogate
-    escapes, which msgspec refuses, pass. Raises Malformed.
+    Invalid UTF-8 is replaced by U+FFFD, so that the output is always valid. Lone surrogate escapes, which msgspec
+    rejects, are accepted. Raises Malformed.
     """
     if not line.isascii():
         line = _valid_utf8(line)
     try:
         return _decode(line)
-    except _NOT_TAKEN:
-        return _frame_of(members(line))
+    except _DECODE_ERRORS:
+        return _build_frame(members(line))
 
 
 def is_batch(line: bytes) -> bool:
-    """Tell whether a line holds a JSON array, which only protocol 2025-03-26 gives a meaning."""
+    """Tell whether a line is a JSON array: a batch, which only protocol 2025-03-26 defines."""
     return line.lstrip()[:1] == b"["
 
 
 def members(data: bytes | Raw) -> dict[str, Raw]:
-    """Split a JSON object into its members, each value's bytes untouched. Raises Malformed."""
+    """Split a JSON object into its members and keep the bytes of each value. Raises Malformed."""
     try:
         return _decode_members(data)
-    except _NOT_TAKEN:
-        found = _split(bytes(data))
-        if not isinstance(found, dict):
+    except _DECODE_ERRORS:
+        members_by_name = _split(bytes(data))
+        if not isinstance(members_by_name, dict):
             raise Malformed("not a JSON object", INVALID_REQUEST) from None
-        return found
+        return members_by_name
 
 
 def member(data: bytes | Raw, *path: str) -> Raw:
-    """Return what stands at a path of names, or `ABSENT` where there is nothing."""
-    found = data if isinstance(data, Raw) else Raw(data)
+    """Return the value at a path of names, or `ABSENT` if there is none."""
+    value = data if isinstance(data, Raw) else Raw(data)
     for name in path:
         try:
-            found = members(found).get(name, ABSENT)
+            value = members(value).get(name, ABSENT)
         except Malformed:
             return ABSENT
-    return found
+    return value
 
 
 def with_member(data: bytes | Raw, value: object, *path: str) -> Raw:
-    """Return the object with another value at a path of names; all else keeps its bytes and its order."""
-    found = members(data)
+    """Return the object with a new value at a path of names; everything else keeps its bytes and order."""
+    object_members = members(data)
     name, *deeper = path
-    inner = with_member(found.get(name, EMPTY_OBJECT), value, *deeper) if deeper else value
-    return Raw(encode({**found, name: inner}))
+    inner = with_member(object_members.get(name, EMPTY_OBJECT), value, *deeper) if deeper else value
+    return Raw(encode({**object_members, name: inner}))
 
 
 def elements(data: bytes | Raw) -> list[Raw]:
-    """Split a JSON array into its elements, each one's bytes untouched. Raises Malformed."""
+    """Split a JSON array into its elements and keep the bytes of each. Raises Malformed."""
     try:
         return _decode_elements(data)
-    except _NOT_TAKEN:
-        found = _split(bytes(data))
-        if not isinstance(found, list):
+    except _DECODE_ERRORS:
+        items = _split(bytes(data))
+        if not isinstance(items, list):
             raise Malformed("not a JSON array", INVALID_REQUEST) from None
-        return found
+        return items
 
 
 def text(data: Raw | None) -> str | None:
-    """Return the string that `data` holds, or None where it holds anything else."""
+    """Return `data` as a string, or None if it is not a JSON string."""
     if data is None or not len(data):
         return None
     try:
         return _decode_text(data)
-    except _NOT_TAKEN:
+    except _DECODE_ERRORS:
         try:
             value = json.loads(bytes(data))
         except (ValueError, RecursionError):
@@ -136,51 +136,55 @@ def text(data: Raw | None) -> str | None:
 
 
 def value(data: Raw) -> object:
-    """Return what `data` holds as Python values; None where it is too deep or too odd to be read."""
+    """Return `data` as Python values; None if it is too deeply nested or not JSON."""
     try:
         return msgspec.json.decode(data)
-    except _NOT_TAKEN:
+    except _DECODE_ERRORS:
         try:
             return json.loads(bytes(data))
         except (ValueError, RecursionError):
             return None
 
 
-def said_twice(data: bytes | Raw, *, is_flat: bool = False) -> str | None:
-    """Return a name that an object gives twice, this one or, unless `is_flat`, one inside of it; None for none.
+def find_duplicate_name(data: bytes | Raw, *, is_flat: bool = False) -> str | None:
+    """Return a name that appears twice in an object or, unless `is_flat`, in one nested in it; else None.
 
-    What is longer than 1 MiB is not looked through.
+    Objects longer than 1 MiB are not searched.
     """
     source = bytes(data)
-    if source.count(b":") < 2 or len(source) > _LONGEST_COMPARED or _adds_up(source, is_flat=is_flat):
+    if (
+        source.count(b":") < 2
+        or len(source) > _MAX_DUPLICATE_SEARCH_BYTES
+        or _is_certainly_unique(source, is_flat=is_flat)
+    ):
         return None
-    found: list[str | None] = []  # for each object, the outermost last
+    duplicates: list[str | None] = []  # one entry for each object, the outermost last
     try:
-        json.loads(source, object_pairs_hook=lambda pairs: found.append(_twice(pairs)), parse_int=str)
+        json.loads(source, object_pairs_hook=lambda pairs: duplicates.append(_first_duplicate(pairs)), parse_int=str)
     except (ValueError, RecursionError):
         return None
-    return found[-1] if is_flat else next((name for name in found if name is not None), None)
+    return duplicates[-1] if is_flat else next((name for name in duplicates if name is not None), None)
 
 
-def are_all(kept: Mapping[str, Raw], source: bytes | Raw) -> bool:
-    """Tell, cheaply, that these members are all that an object without white space has: it names none twice.
+def has_unique_names(members: Mapping[str, Raw], source: bytes | Raw) -> bool:
+    """Tell cheaply whether an object without white space has these members only, and so no name twice.
 
-    False says nothing.
+    True is certain; False means unknown.
     """
-    return len(source) == 1 + sum(len(name) + len(value) + 4 for name, value in kept.items())
+    return len(source) == 1 + sum(len(name) + len(value) + 4 for name, value in members.items())
 
 
-def _adds_up(source: bytes, *, is_flat: bool) -> bool:
+def _is_certainly_unique(source: bytes, *, is_flat: bool) -> bool:
     try:
         plain = msgspec.json.format(source, indent=-1)
         if not is_flat and plain.find(b"{", 1) >= 0:
             return False
-        return are_all(_decode_members(plain), plain)
-    except _NOT_TAKEN:
+        return has_unique_names(_decode_members(plain), plain)
+    except _DECODE_ERRORS:
         return False
 
 
-def _twice(pairs: list[tuple[str, object]]) -> str | None:
+def _first_duplicate(pairs: list[tuple[str, object]]) -> str | None:
     names: set[str] = set()
     for name, _ in pairs:
         if name in names:
@@ -205,23 +209,23 @@ def _valid_utf8(line: bytes) -> bytes:
     return line.removeprefix(b"\xef\xbb\xbf")
 
 
-def _frame_of(found: dict[str, Raw]) -> Frame:
-    """Build a frame from members among which are unknown ones, or known ones of the wrong type."""
-    id = found.pop("id", ABSENT)
-    frame = VendorFrame(id=id, jsonrpc=text(found.pop("jsonrpc", None)) or "")
-    if "method" in found:
-        method = text(found.pop("method"))
+def _build_frame(members: dict[str, Raw]) -> Frame:
+    """Build a frame from members, some of which are unknown or have the wrong type."""
+    id = members.pop("id", ABSENT)
+    frame = VendorFrame(id=id, jsonrpc=text(members.pop("jsonrpc", None)) or "")
+    if "method" in members:
+        method = text(members.pop("method"))
         if not method:
             raise Malformed("`method` is not a string", INVALID_REQUEST, id if is_request_id(id) else NULL)
         frame.method = method
-    frame.params = found.pop("params", ABSENT)
-    frame.result = found.pop("result", ABSENT)
-    frame.error = found.pop("error", ABSENT)
-    frame.extra = found
+    frame.params = members.pop("params", ABSENT)
+    frame.result = members.pop("result", ABSENT)
+    frame.error = members.pop("error", ABSENT)
+    frame.extra = members
     return frame
 
 
-# --- the slow way in: what msgspec refuses though it is JSON --------------------------------------------
+# --- the slow parser, for JSON that msgspec rejects --------------------------------------------
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 
@@ -234,24 +238,24 @@ _scan = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_refuse)
 
 
 def _split(data: bytes) -> dict[str, Raw] | list[Raw] | None:
-    """Cut a JSON object or array into the texts of its parts with the standard library's scanner."""
+    """Split a JSON object or array into its members or elements with the standard library's scanner."""
     source = data.decode("utf-8", "replace")
     start = _skip(source, 0)
     try:
         if source[start : start + 1] == "{":
-            found, end = _cut_object(source, start + 1)
+            value, end = _cut_object(source, start + 1)
         elif source[start : start + 1] == "[":
-            found, end = _cut_array(source, start + 1)
+            value, end = _cut_array(source, start + 1)
         else:
             _, end = _scan(source, start)
-            found = None
+            value = None
     except (ValueError, IndexError) as exc:
         raise Malformed(f"not JSON: {exc}") from None
     except RecursionError:
         raise Malformed("nested too deeply") from None
     if _skip(source, end) != len(source):
         raise Malformed("not JSON: something follows the end of the message")
-    return found
+    return value
 
 
 def _skip(source: str, at: int) -> int:
@@ -260,10 +264,10 @@ def _skip(source: str, at: int) -> int:
 
 
 def _cut_object(source: str, at: int) -> tuple[dict[str, Raw] | list[Raw] | None, int]:
-    found: dict[str, Raw] = {}
+    members: dict[str, Raw] = {}
     at = _skip(source, at)
     if source[at] == "}":
-        return found, at + 1
+        return members, at + 1
     while True:
         if source[at] != '"':
             raise ValueError(f"a key was expected at character {at}")
@@ -271,25 +275,25 @@ def _cut_object(source: str, at: int) -> tuple[dict[str, Raw] | list[Raw] | None
         at = _skip(source, at)
         if source[at] != ":":
             raise ValueError(f"`:` was expected at character {at}")
-        found[key.encode("utf-8", "replace").decode()], at, more = _cut_value(source, at + 1, "}")
+        members[key.encode("utf-8", "replace").decode()], at, more = _cut_value(source, at + 1, "}")
         if not more:
-            return found, at
+            return members, at
 
 
 def _cut_array(source: str, at: int) -> tuple[dict[str, Raw] | list[Raw] | None, int]:
-    found: list[Raw] = []
+    elements: list[Raw] = []
     at = _skip(source, at)
     if source[at] == "]":
-        return found, at + 1
+        return elements, at + 1
     while True:
         value, at, more = _cut_value(source, at, "]")
-        found.append(value)
+        elements.append(value)
         if not more:
-            return found, at
+            return elements, at
 
 
 def _cut_value(source: str, at: int, closing: str) -> tuple[Raw, int, bool]:
-    """Return the value at `at`, where the next part begins, and whether there is one."""
+    """Return the value at `at`, the position of the next value, and whether there is one."""
     start = _skip(source, at)
     _, end = _scan(source, start)
     value = Raw(source[start:end].encode())
@@ -305,33 +309,33 @@ def _cut_value(source: str, at: int, closing: str) -> tuple[Raw, int, bool]:
 
 
 def request_line(id: int, method: str, params: bytes | Raw = ABSENT) -> bytes:
-    """Write a request of our own; `params` is JSON already."""
+    """Encode one of our own requests; `params` is already JSON."""
     head = b'{"jsonrpc":"2.0","id":%d,"method":%s' % (id, encode(method))
     return b"".join((head, b',"params":', params, b"}\n")) if len(params) else head + b"}\n"
 
 
 def notification_line(method: str, params: bytes | Raw = ABSENT) -> bytes:
-    """Write a notification; `params` is JSON already."""
+    """Encode a notification; `params` is already JSON."""
     head = b'{"jsonrpc":"2.0","method":%s' % encode(method)
     return b"".join((head, b',"params":', params, b"}\n")) if len(params) else head + b"}\n"
 
 
 def answer_line(id: Raw, answer: Frame) -> bytes:
-    """Write an answer: all of `answer` but its id, which becomes the one that was asked with."""
+    """Encode a response: all members of `answer`, with `id` as its id."""
     kind, payload = (b',"result":', answer.result) if len(answer.result) else (b',"error":', answer.error)
     if type(answer) is Frame:
         return b"".join((b'{"jsonrpc":"2.0","id":', id, kind, payload, b"}\n"))
-    return b"".join((b'{"jsonrpc":"2.0","id":', id, kind, payload, _extra(answer), b"}\n"))
+    return b"".join((b'{"jsonrpc":"2.0","id":', id, kind, payload, _extra_members(answer), b"}\n"))
 
 
-def _extra(frame: Frame) -> bytes:
+def _extra_members(frame: Frame) -> bytes:
     if not isinstance(frame, VendorFrame) or not frame.extra:
         return b""
     return b"," + encode(frame.extra)[1:-1]
 
 
 def error_frame(code: int, message: str, data: object = None) -> Frame:
-    """Return an answer that is a JSON-RPC error."""
+    """Return a response that is a JSON-RPC error."""
     error: dict[str, object] = {"code": code, "message": message}
     if data is not None:
         error["data"] = data
@@ -339,18 +343,18 @@ def error_frame(code: int, message: str, data: object = None) -> Frame:
 
 
 def result_frame(result: Mapping[str, object] | bytes) -> Frame:
-    """Return an answer with this result, which is JSON already when it is bytes."""
+    """Return a response with this result; bytes are already JSON."""
     return Frame(result=Raw(result if isinstance(result, bytes) else encode(result)))
 
 
 def compact(data: Raw) -> bytes:
-    """Take the white space out of a JSON text and change nothing else: no number, no order, no escape."""
+    """Remove the white space from JSON and change nothing else: no number, no order, no escape."""
     try:
         return msgspec.json.format(bytes(data), indent=-1)
-    except _NOT_TAKEN:
+    except _DECODE_ERRORS:
         return bytes(data)
 
 
-def joined(lines: Iterable[bytes]) -> bytes:
-    """Write answers as one batch, the array of protocol 2025-03-26."""
+def join_batch(lines: Iterable[bytes]) -> bytes:
+    """Join responses into one batch, the array of protocol 2025-03-26."""
     return b"[" + b",".join(line.rstrip(b"\n") for line in lines) + b"]\n"

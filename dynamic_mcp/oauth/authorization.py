@@ -1,4 +1,4 @@
-"""What a transport asks of whoever knows the credentials; this module imports nothing that costs."""
+"""What a transport needs from the owner of the credentials. This module is cheap to import."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from msgspec import Struct
 
 
 class Challenge(Struct, frozen=True):
-    """A request that was answered with 401 or 403: `sent` is the Authorization header that it carried."""
+    """A response with status 401 or 403; `authorization` is the header that the request carried."""
 
     status: int
     www_authenticate: tuple[str, ...]
-    sent: str | None
+    authorization: str | None
 
 
 class Authorization(Protocol):
     """Credentials for one server, shared by all requests to it."""
 
-    async def header(self) -> str | None:
-        """Return the Authorization header to send now, refreshed if it is about to expire; None for none."""
+    async def get_header(self) -> str | None:
+        """Return the Authorization header to send, None for none; renews a token that is about to expire."""
         ...
 
-    async def challenged(self, challenge: Challenge) -> bool:
-        """Return whether the request is worth sending once more with a new header. Raises LoginNeeded."""
+    async def handle_challenge(self, challenge: Challenge) -> bool:
+        """Get a new header if possible; return whether to send the request again. Raises LoginNeeded."""
         ...

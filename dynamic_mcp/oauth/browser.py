@@ -1,4 +1,4 @@
-"""Opening a link for a person, where there is one at a screen. No shell is involved, and only http(s) is opened."""
+"""Opens a link in a browser, if there is one. Uses no shell, and opens only http(s) links."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ OPEN_S = 20.0
 
 
 def has_browser(environment: Mapping[str, str], platform: str = sys.platform) -> bool:
-    """Tell whether somebody is likely to see a browser that is opened here."""
+    """Tell whether a browser that opens here is likely to be seen."""
     if environment.get("BROWSER"):
         return True
     if any(environment.get(name) for name in ("SSH_CONNECTION", "SSH_TTY", "CI")):
@@ -19,10 +19,10 @@ def has_browser(environment: Mapping[str, str], platform: str = sys.platform) ->
 
 
 async def open_link(url: str) -> bool:
-    """Open a link with the standard `webbrowser` module, and tell whether that worked.
+    """Open a link with the standard `webbrowser` module; return whether that worked.
 
-    The module runs in a process of its own: a browser may print, ask or wait, and our stdin and stdout are the
-    client's.
+    The module runs in a process of its own, because a browser may print, ask or wait, and our stdin and stdout belong
+    to the client.
     """
     if not url.startswith(("https://", "http://")):
         return False

@@ -1,6 +1,6 @@
-"""Where the browser comes back to: a listener on 127.0.0.1 for one answer, with no patience for anything else.
+"""The redirect URI of a login: a listener on 127.0.0.1 that accepts one authorization response.
 
-Whatever else knocks (port scans, icons, other sites by DNS rebinding, a forged answer) gets an error.
+Everything else (port scans, requests for icons, other sites by DNS rebinding, forged responses) gets an error.
 """
 
 from __future__ import annotations
@@ -33,41 +33,41 @@ _DONE = "You can close this window and go back to your work."
 
 
 @dataclass(frozen=True)
-class Returned:
-    """What an authorization server gave the browser to bring along: a code, or an error."""
+class AuthorizationResponse:
+    """What the authorization server has added to the redirect URI: a code or an error (RFC 6749, section 4.1.2)."""
 
     code: str | None
     error: str | None
     iss: str | None
 
 
-class NotOurs(Exception):
-    """An answer to something that was not asked; why, in words for a person."""
+class UnexpectedResponse(Exception):
+    """A response that does not belong to this login; the message is for the user."""
 
 
-def returned(query: str, state: str) -> Returned:
-    """Return what a redirect brings, if it is the answer to the request with this state. Raises NotOurs."""
+def parse_response(query: str, state: str) -> AuthorizationResponse:
+    """Return the response in a query, if it belongs to the request with this state. Raises UnexpectedResponse."""
     try:
         pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=50)
     except ValueError:
-        raise NotOurs("this is not an answer to a login") from None
+        raise UnexpectedResponse("this is not an answer to a login") from None
     fields = dict(pairs)
     if len(fields) != len(pairs):
-        raise NotOurs("it has a parameter twice")
+        raise UnexpectedResponse("it has a parameter twice")
     if not hmac.compare_digest(fields.get("state", "").encode(), state.encode()):
-        raise NotOurs("it is not the answer to the login that is under way: its `state` is missing or different")
+        raise UnexpectedResponse("it does not belong to the login in progress: its `state` is missing or different")
     if not fields.get("code") and not fields.get("error"):
-        raise NotOurs("it holds neither a code nor an error")
-    return Returned(fields.get("code"), fields.get("error"), fields.get("iss"))
+        raise UnexpectedResponse("it contains neither a code nor an error")
+    return AuthorizationResponse(fields.get("code"), fields.get("error"), fields.get("iss"))
 
 
 class Callback:
-    """The listener; enter it as a context, send the browser to `redirect_uri`, then await `answer`."""
+    """The listener: enter it as a context, send the browser away, then await `wait_for_response`."""
 
     def __init__(self, port: int | None, state: str) -> None:
         self._port = port
         self._state = state
-        self._found: asyncio.Future[Returned] = asyncio.get_running_loop().create_future()
+        self._response: asyncio.Future[AuthorizationResponse] = asyncio.get_running_loop().create_future()
         self._connections: set[asyncio.StreamWriter] = set()
 
     async def __aenter__(self) -> Callback:
@@ -82,7 +82,7 @@ class Callback:
         self._server.close()
         for writer in self._connections:
             writer.close()
-        self._found.cancel()
+        self._response.cancel()
 
     @property
     def port(self) -> int:
@@ -92,12 +92,12 @@ class Callback:
 
     @property
     def redirect_uri(self) -> str:
-        """Where the authorization server is to send the browser (RFC 8252, section 7.3)."""
+        """Where the authorization server sends the browser (RFC 8252, section 7.3)."""
         return f"http://127.0.0.1:{self.port}{PATH}"
 
-    async def answer(self) -> Returned:
-        """Wait for the browser to come back with the answer."""
-        return await self._found
+    async def wait_for_response(self) -> AuthorizationResponse:
+        """Wait until the browser comes back with the response."""
+        return await self._response
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._connections) >= MAX_CONNECTIONS:
@@ -108,37 +108,37 @@ class Callback:
             with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
                 async with asyncio.timeout(HEAD_S):
                     head = await reader.readuntil(b"\r\n\r\n")
-                    writer.write(self._answered(head.decode("latin-1").split("\r\n")))
+                    writer.write(self._handle(head.decode("latin-1").split("\r\n")))
                     await writer.drain()
         finally:
             self._connections.discard(writer)
             writer.close()
 
-    def _answered(self, lines: list[str]) -> bytes:
+    def _handle(self, lines: list[str]) -> bytes:
         method, _, rest = lines[0].partition(" ")
         target = urlsplit("http://_" + rest.partition(" ")[0]) if rest.startswith("/") else urlsplit("")
         if target.path != PATH:
-            return _response(404, "Not found", "There is nothing here.")
+            return _page(404, "Not found", "There is nothing here.")
         if method != "GET":
-            return _response(405, "Not allowed", "This page is only for a browser that returns from a login.")
+            return _page(405, "Not allowed", "Only a browser that returns from a login may use this page.")
         if _fields(lines[1:]).get("host") not in (f"127.0.0.1:{self.port}", f"localhost:{self.port}"):
-            return _response(400, "Refused", "This request was for another host.")
+            return _page(400, "Refused", "This request was for another host.")
         try:
-            found = returned(target.query, self._state)
-        except NotOurs as exc:
-            return _response(400, "Refused", f"This changes nothing: {exc}.")
-        if self._found.done():
-            return _response(400, "Refused", "This login is over.")
-        self._found.set_result(found)
-        if found.error is not None:
-            return _response(400, "Not logged in", f"The server said `{found.error[:100]}`. {_DONE}")
-        return _response(200, "Almost done", f"dynamic-mcp finishes the login now. {_DONE}")
+            response = parse_response(target.query, self._state)
+        except UnexpectedResponse as exc:
+            return _page(400, "Refused", f"This changes nothing: {exc}.")
+        if self._response.done():
+            return _page(400, "Refused", "This login is over.")
+        self._response.set_result(response)
+        if response.error is not None:
+            return _page(400, "Not logged in", f"The server said `{response.error[:100]}`. {_DONE}")
+        return _page(200, "Almost done", f"dynamic-mcp is finishing the login. {_DONE}")
 
 
 def _fields(lines: list[str]) -> Mapping[str, str]:
     return {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
-def _response(status: int, title: str, text: str) -> bytes:
+def _page(status: int, title: str, text: str) -> bytes:
     body = _PAGE.format(title=escape(title), text=escape(text)).encode()
     return f"HTTP/1.1 {status} {title}\r\n{_HEADERS}Content-Length: {len(body)}\r\n\r\n".encode() + body

@@ -1,4 +1,4 @@
-"""What a server says in `WWW-Authenticate` when it refuses (RFC 9110, section 11.6.1; RFC 6750, section 3)."""
+"""The `Bearer` challenge in a `WWW-Authenticate` header (RFC 9110, section 11.6.1; RFC 6750, section 3)."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ LONGEST = 8192
 
 
 @dataclass(frozen=True)
-class Demand:
-    """What a server wants: the place of its metadata, the scope, and the kind of error, where it says so."""
+class BearerChallenge:
+    """What a server asks for: the URL of its metadata, the scope and the error code, as far as it names them."""
 
     resource_metadata: str | None = None
     scope: str | None = None
     error: str | None = None
 
 
-def demand(headers: Iterable[str]) -> Demand:
-    """Return what the `Bearer` challenge among these headers says."""
+def parse_challenge(headers: Iterable[str]) -> BearerChallenge:
+    """Return the `Bearer` challenge in these headers; an empty one if there is none."""
     params = _bearer_params(", ".join(headers)[:LONGEST])
-    return Demand(params.get("resource_metadata"), params.get("scope"), params.get("error"))
+    return BearerChallenge(params.get("resource_metadata"), params.get("scope"), params.get("error"))
 
 
 def _bearer_params(text: str) -> Mapping[str, str]:
     blank = re.sub(r'"(?:[^"\\]|\\.)*"', lambda quoted: "_" * len(quoted[0]), text)
-    for found, following in pairwise([*_SCHEME.finditer(blank), None]):
-        if found is not None and found[1].lower() == "bearer":
-            part = text[found.end() : following.start() if following else len(text)]
-            return {m[1].lower(): _unquoted(m) for m in _PARAM.finditer(part)}
+    for scheme, following in pairwise([*_SCHEME.finditer(blank), None]):
+        if scheme is not None and scheme[1].lower() == "bearer":
+            part = text[scheme.end() : following.start() if following else len(text)]
+            return {m[1].lower(): _parse_value(m) for m in _PARAM.finditer(part)}
     return {}
 
 
-def _unquoted(match: re.Match[str]) -> str:
+def _parse_value(match: re.Match[str]) -> str:
     return re.sub(r"\\(.)", r"\1", match[2]) if match[2] is not None else str(match[3])

@@ -1,7 +1,7 @@
-"""Finding out where and how to log in: RFC 9728, then RFC 8414 or OpenID, else what MCP 2025-03-26 assumed.
+"""Discovers where and how to log in: RFC 9728, then RFC 8414 or OpenID, else the defaults of MCP 2025-03-26.
 
-Imports the MCP SDK, which costs a second: only when a login begins, in a thread. What the server says is looked at
-before anything is opened or sent, and the document must name the server, or the issuer, that was asked for.
+Imports the MCP SDK, which takes a second: import this only when a login begins, in a thread. What the server says is
+checked before anything is opened or sent, and each document must name the server, or the issuer, that was asked for.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ from mcp.shared.auth_utils import check_resource_allowed, resource_url_from_serv
 from pydantic import ValidationError
 
 from dynamic_mcp.config.resolved import OAuth, Remote
-from dynamic_mcp.oauth.challenges import Demand
-from dynamic_mcp.oauth.reach import Forbidden, Reach, is_same_host, parts
-from dynamic_mcp.oauth.web import TIMEOUT_S, explained
+from dynamic_mcp.oauth.address_policy import AddressPolicy, ForbiddenUrl, is_same_host, split_url
+from dynamic_mcp.oauth.challenges import BearerChallenge
+from dynamic_mcp.oauth.web import TIMEOUT_S, explain
 
-# What a URL to log in at is made of; anything else means something to one shell or another.
+# The characters of a URL to log in at; all others have a meaning in one shell or another.
 _HARMLESS = re.compile(r"[A-Za-z0-9\-._~:/?#\[\]@!&*+,=%]+")
 _ENDPOINTS = ("authorization_endpoint", "token_endpoint", "registration_endpoint", "revocation_endpoint")
 
 Document = dict[str, object]
 
 
-class Stopped(Exception):
-    """The login cannot go on, and why in words for a person."""
+class LoginAborted(Exception):
+    """The login cannot continue; the message is for the user."""
 
 
 @dataclass(frozen=True)
-class Found:
-    """Where and how to log in to one server; `assumed` when its endpoints are nowhere written down."""
+class DiscoveryResult:
+    """Where and how to log in to one server; `is_assumed` if no metadata names its endpoints."""
 
     server: str
     issuer: str
     resource: str
     scope: str | None
     metadata: OAuthMetadata
-    assumed: bool = False
+    is_assumed: bool = False
 
     def endpoint(self, name: str) -> str | None:
         """Return an endpoint's URL."""
@@ -59,165 +59,171 @@ class Found:
 
 
 class Discovery:
-    """The cascade for one server."""
+    """The discovery for one server."""
 
-    def __init__(self, web: httpx2.AsyncClient, reach: Reach, remote: Remote) -> None:
+    def __init__(self, web: httpx2.AsyncClient, policy: AddressPolicy, remote: Remote) -> None:
         self._web = web
-        self._reach = reach
+        self._policy = policy
         self._url = remote.url
         self._config: OAuth = remote.oauth
 
-    async def run(self, demand: Demand) -> Found:
-        """Ask the server, and then the authorization server that it names. Raises Stopped."""
+    async def run(self, challenge: BearerChallenge) -> DiscoveryResult:
+        """Ask the server, then the authorization server that it names. Raises LoginAborted."""
         if self._config.metadata_url:
-            return await self._configured(self._config.metadata_url, demand)
-        resource, named = await self._resource_metadata(demand)
-        issuer = self._chosen(named)
+            return await self._use_metadata_url(self._config.metadata_url, challenge)
+        resource, issuers = await self._fetch_resource_metadata(challenge)
+        issuer = self._choose_issuer(issuers)
         if issuer is not None:
-            document = await self._server_metadata(issuer)
-            return self._found(document, issuer, resource, demand)
-        return await self._as_in_2025_03(demand)
+            document = await self._fetch_server_metadata(issuer)
+            return self._build_result(document, issuer, resource, challenge)
+        return await self._assume_server(challenge)
 
     # --- the resource (RFC 9728) -----------------------------------------------------------------------
 
-    async def _resource_metadata(self, demand: Demand) -> tuple[ProtectedResourceMetadata | None, list[str]]:
-        for url in build_protected_resource_metadata_discovery_urls(demand.resource_metadata, self._url):
-            document = await self._document(url)
+    async def _fetch_resource_metadata(
+        self, challenge: BearerChallenge
+    ) -> tuple[ProtectedResourceMetadata | None, list[str]]:
+        for url in build_protected_resource_metadata_discovery_urls(challenge.resource_metadata, self._url):
+            document = await self._fetch_document(url)
             if document is None:
                 continue
-            named = document.get("authorization_servers")
-            for each in named if isinstance(named, list) else ():
-                self._check(str(each), f"the authorization server that {_shown(url)} names")
+            issuers = document.get("authorization_servers")
+            for each in issuers if isinstance(issuers, list) else ():
+                self._check_url(str(each), f"the authorization server that {_quote(url)} names")
             try:
                 metadata = ProtectedResourceMetadata.model_validate(document)
             except ValidationError:
                 continue
             self._check_resource(str(document["resource"]), url)
-            assert isinstance(named, list)
-            return metadata, [str(each) for each in named]
+            assert isinstance(issuers, list)
+            return metadata, [str(each) for each in issuers]
         return None, []
 
     def _check_resource(self, resource: str, where: str) -> None:
         if not check_resource_allowed(resource_url_from_server_url(self._url), resource):
-            raise Stopped(f"{_shown(where)} is about another server, {_shown(resource)}; no login was begun")
+            raise LoginAborted(f"{_quote(where)} is about another server, {_quote(resource)}; no login was started")
 
-    def _chosen(self, named: list[str]) -> str | None:
-        """Return the issuer to use: the config's, else the first that the server names."""
+    def _choose_issuer(self, issuers: list[str]) -> str | None:
+        """Return the issuer to use: the config's, else the first one that the server names."""
         wanted = self._config.issuer
-        if wanted is None or not named:
-            return wanted or (named[0] if named else None)
-        for each in named:
+        if wanted is None or not issuers:
+            return wanted or (issuers[0] if issuers else None)
+        for each in issuers:
             if issuers_match(each, wanted):
                 return each
-        raise Stopped(f"the server names {_shown(named[0])} for its logins, but the config has a different `issuer`")
+        raise LoginAborted(
+            f"the server names {_quote(issuers[0])} for its logins, but the config has a different `issuer`"
+        )
 
     # --- the authorization server (RFC 8414) -----------------------------------------------------------
 
-    async def _server_metadata(self, issuer: str) -> Document:
+    async def _fetch_server_metadata(self, issuer: str) -> Document:
         for url in build_oauth_authorization_server_metadata_discovery_urls(issuer, self._url):
-            if (document := await self._document(url)) is not None:
+            if (document := await self._fetch_document(url)) is not None:
                 if document.get("issuer") != issuer:
-                    raise Stopped(f"{_shown(url)} is not about {_shown(issuer)}, but names another issuer")
+                    raise LoginAborted(f"{_quote(url)} is not about {_quote(issuer)}, but names another issuer")
                 return document
-        raise Stopped(f"the authorization server {_shown(issuer)} does not say how to log in")
+        raise LoginAborted(f"the authorization server {_quote(issuer)} does not say how to log in")
 
-    async def _configured(self, url: str, demand: Demand) -> Found:
-        document = await self._document(url)
+    async def _use_metadata_url(self, url: str, challenge: BearerChallenge) -> DiscoveryResult:
+        document = await self._fetch_document(url)
         if document is None:
-            raise Stopped(f"there is no metadata at the config's `metadata_url`, {_shown(url)}")
-        return self._found(document, str(document.get("issuer")), None, demand)
+            raise LoginAborted(f"there is no metadata at the config's `metadata_url`, {_quote(url)}")
+        return self._build_result(document, str(document.get("issuer")), None, challenge)
 
-    async def _as_in_2025_03(self, demand: Demand) -> Found:
-        """The server is its own authorization server, with metadata at its root or with endpoints by custom."""
+    async def _assume_server(self, challenge: BearerChallenge) -> DiscoveryResult:
+        """Treat the server as its own authorization server, with metadata at its root or the default endpoints."""
         split = urlsplit(self._url)
         origin = f"{split.scheme}://{split.netloc}"
         (url,) = build_oauth_authorization_server_metadata_discovery_urls(None, self._url)
-        document = await self._document(url)
+        document = await self._fetch_document(url)
         if document is not None:
-            if not _is_same_origin(str(document.get("issuer")), origin):  # any path will do here
-                raise Stopped(f"{_shown(url)} is not about {_shown(origin)}, but names another issuer")
-            return self._found(document, str(document["issuer"]), None, demand)
-        custom = {
+            if not _is_same_origin(str(document.get("issuer")), origin):  # its path does not matter here
+                raise LoginAborted(f"{_quote(url)} is not about {_quote(origin)}, but names another issuer")
+            return self._build_result(document, str(document["issuer"]), None, challenge)
+        defaults = {
             "authorization_endpoint": "/authorize",
             "token_endpoint": "/token",
             "registration_endpoint": "/register",
         }
-        document = {"issuer": origin, **{name: urljoin(origin, path) for name, path in custom.items()}}
+        document = {"issuer": origin, **{name: urljoin(origin, path) for name, path in defaults.items()}}
         document["code_challenge_methods_supported"] = ["S256"]
-        return self._found(document, origin, None, demand, assumed=True)
+        return self._build_result(document, origin, None, challenge, is_assumed=True)
 
-    def _found(
+    def _build_result(
         self,
         document: Document,
         issuer: str,
         resource: ProtectedResourceMetadata | None,
-        demand: Demand,
+        challenge: BearerChallenge,
         *,
-        assumed: bool = False,
-    ) -> Found:
+        is_assumed: bool = False,
+    ) -> DiscoveryResult:
         self._check_endpoints(document, issuer)
         try:
             metadata = OAuthMetadata.model_validate(document)
         except ValidationError as exc:
             names = ", ".join(sorted({f"`{error['loc'][0]}`" for error in exc.errors() if error["loc"]}))
-            raise Stopped(f"the metadata of {_shown(issuer)} is wrong or incomplete: {names}") from None
+            raise LoginAborted(f"the metadata of {_quote(issuer)} is wrong or incomplete: {names}") from None
         if not self._config.is_client_credentials and "S256" not in (metadata.code_challenge_methods_supported or ()):
-            raise Stopped(f"{_shown(issuer)} does not say that it supports PKCE (S256), so a login there is not safe")
-        return Found(
+            raise LoginAborted(
+                f"{_quote(issuer)} does not say that it supports PKCE (S256), so a login there is not safe"
+            )
+        return DiscoveryResult(
             server=self._url,
             issuer=issuer,
             resource=str(resource.resource) if resource else resource_url_from_server_url(self._url),
-            scope=self._scope(demand, resource, metadata),
+            scope=self._scope(challenge, resource, metadata),
             metadata=metadata,
-            assumed=assumed,
+            is_assumed=is_assumed,
         )
 
     def _scope(
-        self, demand: Demand, resource: ProtectedResourceMetadata | None, metadata: OAuthMetadata
+        self, challenge: BearerChallenge, resource: ProtectedResourceMetadata | None, metadata: OAuthMetadata
     ) -> str | None:
         if self._config.scopes:
             return " ".join(self._config.scopes)
-        if demand.scope is None and (resource is None or resource.scopes_supported is None):
-            return None  # what the authorization server can give to all its clients is not what is needed here
+        if challenge.scope is None and (resource is None or resource.scopes_supported is None):
+            return None  # the authorization server offers its scopes to all clients; this server does not need them
         grants = ["client_credentials" if self._config.is_client_credentials else "refresh_token"]
-        return get_client_metadata_scopes(demand.scope, resource, metadata, grants) or None
+        return get_client_metadata_scopes(challenge.scope, resource, metadata, grants) or None
 
     def _check_endpoints(self, document: Document, issuer: str) -> None:
         for name in _ENDPOINTS:
             url = document.get(name)
             if isinstance(url, str):
-                self._check(url, f"the `{name}` of {_shown(issuer)}")
+                self._check_url(url, f"the `{name}` of {_quote(issuer)}")
         if self._config.client_secret or self._config.private_key_file:
-            self._check_secret_may_go_to(issuer)
+            self._check_secret_recipient(issuer)
 
-    def _check_secret_may_go_to(self, issuer: str) -> None:
-        """Keep the config's secret from whatever authorization server a server may name. Raises Stopped."""
+    def _check_secret_recipient(self, issuer: str) -> None:
+        """Protect the config's secret from an authorization server that a server names. Raises LoginAborted."""
         trusted: Iterable[str] = filter(None, (self._config.issuer, self._config.metadata_url, self._url))
         if not any(is_same_host(issuer, each) for each in trusted):
-            raise Stopped(
-                f"the server names {_shown(issuer)} for its logins, on another host than its own; put that into"
-                " `oauth.issuer` of the config if it may get the secret"
+            raise LoginAborted(
+                f"the server names {_quote(issuer)} for its logins, which is on another host; to let it have the"
+                " secret, set `oauth.issuer` in the config"
             )
 
-    # --- asking ----------------------------------------------------------------------------------------
+    # --- requests --------------------------------------------------------------------------------------
 
-    def _check(self, url: str, what: str) -> None:
+    def _check_url(self, url: str, what: str) -> None:
         try:
-            self._reach.check(url)
-        except Forbidden as exc:
-            raise Stopped(f"{what} {exc}: {_shown(url)}; nothing was opened") from None
+            self._policy.check(url)
+        except ForbiddenUrl as exc:
+            raise LoginAborted(f"{what} {exc}: {_quote(url)}; nothing was opened") from None
         if not _HARMLESS.fullmatch(url):
-            raise Stopped(f"{what} contains characters that no URL may have: {_shown(url)}; nothing was opened")
+            raise LoginAborted(f"{what} contains characters that no URL may have: {_quote(url)}; nothing was opened")
 
-    async def _document(self, url: str) -> Document | None:
-        """Return a JSON object from the web; None where there is none. Raises Stopped."""
+    async def _fetch_document(self, url: str) -> Document | None:
+        """Return the JSON object at a URL; None if there is none. Raises LoginAborted."""
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 answer = await self._web.send(create_oauth_metadata_request(url))
-        except (Forbidden, httpx2.HTTPError, TimeoutError) as exc:
-            raise Stopped(f"{_shown(url)} {explained(exc)}") from exc
+        except (ForbiddenUrl, httpx2.HTTPError, TimeoutError) as exc:
+            raise LoginAborted(f"{_quote(url)} {explain(exc)}") from exc
         if answer.status_code >= 500 or answer.status_code == 429:
-            raise Stopped(f"{_shown(url)} answered with HTTP {answer.status_code}; try again later")
+            raise LoginAborted(f"{_quote(url)} answered with HTTP {answer.status_code}; try again later")
         if answer.status_code != 200:
             return None
         try:
@@ -227,13 +233,17 @@ class Discovery:
         return document if isinstance(document, dict) else None
 
 
-def _shown(url: str) -> str:
-    """Return a foreign URL as it may be shown."""
-    return "`" + "".join(c if c.isprintable() and c != "`" else "\ufffd" for c in url[:200]) + "`"
+def printable(text: str, limit: int = 100) -> str:
+    """Return the beginning of text from a server in a form that is safe to show between backticks."""
+    return "".join(c if c.isprintable() and c != "`" else "\ufffd" for c in text[:limit])
+
+
+def _quote(url: str) -> str:
+    return f"`{printable(url, 200)}`"
 
 
 def _is_same_origin(url: str, origin: str) -> bool:
     try:
-        return parts(url) == parts(origin)
-    except Forbidden:
+        return split_url(url) == split_url(origin)
+    except ForbiddenUrl:
         return False

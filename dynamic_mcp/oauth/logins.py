@@ -1,4 +1,4 @@
-"""The logins of all servers in one running proxy: their credentials, and those that a person is at work on."""
+"""The logins of all servers in one running proxy: their credentials, and the logins in progress."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ log = logging.getLogger(__name__)
 CLOSE_S = 2.0
 
 
-class Pending:
-    """A login under way, which several may wait for."""
+class PendingLogin:
+    """A login in progress; any number of tasks may wait for it."""
 
     def __init__(self, url: asyncio.Future[str], end: asyncio.Task[bool]) -> None:
         self._url = url
         self.end = end
 
-    async def url(self) -> str | None:
-        """Return where to send a person; None when the login cannot be begun."""
-        ways: set[asyncio.Future[str] | asyncio.Future[bool]] = {self._url, self.end}
-        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+    async def wait_for_url(self) -> str | None:
+        """Return the URL to send the user to; None if the login could not be started."""
+        first: set[asyncio.Future[str] | asyncio.Future[bool]] = {self._url, self.end}
+        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
         return self._url.result() if self._url.done() else None
 
-    async def is_done(self) -> bool:
-        """Wait for the end, and tell whether somebody has logged in."""
+    async def wait_for_end(self) -> bool:
+        """Wait for the end of the login; return whether somebody has logged in."""
         return await asyncio.shield(self.end)
 
 
 class Logins:
-    """Credentials by the name of their group; `command` gives the words that start a login by hand.
+    """The credentials of each group. `command` returns the command line that logs in to a group.
 
-    `environment` tells whether there is a browser; without it none is opened.
+    A browser is opened only if `environment` says that there is one; None opens none.
     """
 
     def __init__(self, folder: Path, command: Callable[[str], str], environment: Mapping[str, str] | None) -> None:
@@ -50,10 +50,10 @@ class Logins:
         self._command = command
         self._environment = environment
         self._bearers: dict[str, Bearer] = {}
-        self._pending: dict[str, Pending] = {}
-        self._opened: set[str] = set()
-        self._browsing: set[asyncio.Task[None]] = set()
-        self._one_at_a_time = asyncio.Lock()
+        self._pending: dict[str, PendingLogin] = {}
+        self._groups_with_browser: set[str] = set()
+        self._browser_tasks: set[asyncio.Task[None]] = set()
+        self._browser_lock = asyncio.Lock()
 
     def authorization(self, group: str, remote: Remote) -> Authorization:
         """Return the credentials of a group, the same for the same server."""
@@ -64,8 +64,8 @@ class Logins:
             known = self._bearers[group] = Bearer(group, remote, self._folder, self._command(group))
         return known
 
-    def begin(self, group: str) -> Pending | None:
-        """Begin a login in the background, or join the one that is under way; None for a group without any."""
+    def begin(self, group: str) -> PendingLogin | None:
+        """Start a login in the background, or join the one in progress; None for a group that has no logins."""
         bearer = self._bearers.get(group)
         if bearer is None or bearer.remote.oauth.is_client_credentials:
             return None
@@ -73,27 +73,27 @@ class Logins:
         if pending is None or pending.end.done():
             url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
             end = asyncio.create_task(_log_in(bearer, url), name=f"login of {group}")
-            pending = self._pending[group] = Pending(url, end)
+            pending = self._pending[group] = PendingLogin(url, end)
         return pending
 
     def open_browser(self, group: str) -> None:
-        """Open a browser for a group, once, where there is one and the config allows it; nothing is waited for."""
+        """Open a browser for a group, once, if there is one and the config allows it. Does not wait."""
         bearer = self._bearers.get(group)
-        if bearer is None or self._environment is None or group in self._opened:
+        if bearer is None or self._environment is None or group in self._groups_with_browser:
             return
         if not bearer.remote.oauth.may_open_browser:
             return
         from dynamic_mcp.oauth.browser import has_browser
 
         if has_browser(self._environment):
-            self._opened.add(group)
+            self._groups_with_browser.add(group)
             task = asyncio.create_task(self._browse(group, bearer.remote), name=f"browser for {group}")
-            self._browsing.add(task)
-            task.add_done_callback(self._browsing.discard)
+            self._browser_tasks.add(task)
+            task.add_done_callback(self._browser_tasks.discard)
 
     async def close(self) -> None:
-        """Give logins up, but let renewals under way come to their end."""
-        for task in [*self._browsing, *(pending.end for pending in self._pending.values())]:
+        """Cancel logins, but let running renewals finish."""
+        for task in [*self._browser_tasks, *(pending.end for pending in self._pending.values())]:
             task.cancel()
         renewals = [asyncio.ensure_future(bearer.close()) for bearer in self._bearers.values()]
         if renewals:
@@ -103,37 +103,37 @@ class Logins:
         from dynamic_mcp.oauth.browser import open_link
         from dynamic_mcp.oauth.store import key
 
-        async with self._one_at_a_time:
+        async with self._browser_lock:
             lock = FileLock(self._folder / f"{key(remote)}.browser")
             try:
-                if not lock.take():
-                    return  # another proxy has asked the same person
+                if not lock.try_acquire():
+                    return  # another proxy has asked the same user
             except OSError:
-                log.debug("group %s: other proxies may open a browser too", group)
+                log.debug("group %s: other proxies may open a browser, too", group)
             try:
                 pending = self.begin(group)
-                url = await pending.url() if pending else None
+                url = await pending.wait_for_url() if pending else None
                 if pending is not None and url is not None:
                     log.info("group %s needs a login: opening a browser", group)
                     if await open_link(url):
-                        await pending.is_done()
+                        await pending.wait_for_end()
             finally:
-                lock.leave()
+                lock.release()
 
 
-async def _log_in(bearer: Bearer, shown: asyncio.Future[str]) -> bool:
-    """Do one login, and tell whether it worked; why it did not is part of the group's reason from then on."""
+async def _log_in(bearer: Bearer, url: asyncio.Future[str]) -> bool:
+    """Do one login and return whether it worked; if not, the group's reason says why from then on."""
     await asyncio.to_thread(importlib.import_module, "dynamic_mcp.oauth.login")
-    from dynamic_mcp.oauth.login import Stopped, begun
+    from dynamic_mcp.oauth.login import LoginAborted, begin_login
 
     try:
-        async with begun(bearer.remote, bearer.reach, bearer.demand, await bearer.login()) as attempt:
-            shown.set_result(attempt.url)
-            login = await attempt.finished()
+        async with begin_login(bearer.remote, bearer.policy, bearer.challenge, await bearer.load_login()) as attempt:
+            url.set_result(attempt.url)
+            login = await attempt.finish()
         for warning in attempt.warnings:
             log.warning("group %s: %s", bearer.group, warning)
-    except Stopped as exc:
-        bearer.trouble = f"a login was tried: {exc}"
+    except LoginAborted as exc:
+        bearer.last_failure = f"a login has failed: {exc}"
         log.warning("group %s is not logged in: %s", bearer.group, exc)
         return False
     await bearer.adopt(login)

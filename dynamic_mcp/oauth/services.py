@@ -1,10 +1,10 @@
-"""Where people make a token by hand, for the services that they use most."""
+"""Where to create a token by hand, for the most popular services."""
 
 from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-# By the end of the server's host name, from the vendors' own documentation.
+# By the end of the server's host name; from the vendors' documentation.
 _HINTS = {
     "githubcopilot.com": "GitHub: https://github.com/settings/personal-access-tokens",
     "github.com": "GitHub: https://github.com/settings/personal-access-tokens",
@@ -28,11 +28,11 @@ _HINTS = {
 
 
 def token_hint(server_url: str) -> str:
-    """Say where a token for this server is made, as far as that is known."""
+    """Return where to create a token for a server, as far as that is known."""
     host = (urlsplit(server_url).hostname or "").lower()
     for end, hint in _HINTS.items():
         if host == end or host.endswith(f".{end}"):
             return hint
-    if "gitlab" in host:  # many run their own
+    if "gitlab" in host:  # often self-hosted
         return f"GitLab: https://{host}/-/user_settings/personal_access_tokens"
     return f"in the settings of the service at `{host}`, often under `API` or `access tokens`"

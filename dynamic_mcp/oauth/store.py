@@ -1,6 +1,6 @@
-"""Logins on disk, one file for a server and the client that the config names; private, and written whole.
+"""Logins on disk: a private file for each server, client and account, written atomically.
 
-What cannot be read is set aside and never stops anything; what is whole is never thrown away.
+A file that cannot be read is set aside and stops nothing; a valid file is never lost.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from pathlib import Path
 import msgspec
 
 from dynamic_mcp.config.resolved import Remote
-from dynamic_mcp.oauth.records import Login, Token
+from dynamic_mcp.oauth.credentials import Login, Token
 from dynamic_mcp.system import paths
 
 log = logging.getLogger(__name__)
 
-FORM = 1
+FORMAT = 1
 MAX_BYTES = 1 << 20
-# Renewing a token takes at most some twenty seconds; whoever holds the lock for longer is stuck.
+# Renewing a token takes twenty seconds at most; a process that holds the lock for longer is stuck.
 LOCK_S = 30.0
 LOCK_POLL_S = 0.05
 
@@ -35,29 +35,29 @@ Stamp = tuple[int, int, int]
 
 
 class Store:
-    """Where one login is kept."""
+    """The file of one login."""
 
     def __init__(self, folder: Path, remote: Remote) -> None:
         name = key(remote)
         self._folder = folder
-        self._file = folder / f"{name}.v{FORM}.json"
-        self._lock = paths.FileLock(folder / f"{name}.lock")
+        self._file = folder / f"{name}.v{FORMAT}.json"
+        self._file_lock = paths.FileLock(folder / f"{name}.lock")
         self._name = name
         self._to_keyring = remote.oauth.token_store == "keyring"  # noqa: S105
-        self._turn = asyncio.Lock()
+        self._local_lock = asyncio.Lock()
 
     def stamp(self) -> Stamp | None:
-        """Return what is another one whenever the file is; None where there is no file."""
+        """Return a value that changes whenever the file does; None if there is no file."""
         try:
-            found = self._file.stat()
+            status = self._file.stat()
         except OSError:
             return None
-        return found.st_mtime_ns, found.st_ino, found.st_size
+        return status.st_mtime_ns, status.st_ino, status.st_size
 
     def load(self) -> Login | None:
-        """Return the login; None where there is none that can be read. Raises OSError when it cannot be told."""
+        """Return the login; None if there is none, or none that is valid. Raises OSError if it cannot be read."""
         try:
-            data = _private_bytes(self._file)
+            data = _read_private(self._file)
             login = msgspec.json.decode(data, type=Login)
         except FileNotFoundError:
             return None
@@ -67,7 +67,7 @@ class Store:
         return self._with_secrets(login) if login.is_in_keyring else login
 
     def save(self, login: Login) -> None:
-        """Keep a login in the place of the one before. Raises OSError; then that is still there."""
+        """Replace the stored login. Raises OSError; the previous one is then still there."""
         if self._to_keyring:
             _keyring("set_password", self._name, _secrets_of(login))
             login = replace(_without_secrets(login), is_in_keyring=True)
@@ -78,39 +78,42 @@ class Store:
             self._folder.chmod(0o700)
 
     def delete(self) -> None:
-        """Forget the login. Raises OSError."""
+        """Delete the login. Raises OSError."""
         with contextlib.suppress(OSError):
             if (login := self.load()) is not None and login.is_in_keyring:
                 _keyring("delete_password", self._name)
         self._file.unlink(missing_ok=True)
 
     @contextlib.asynccontextmanager
-    async def locked(self) -> AsyncIterator[None]:
-        """Be the only one of all processes to renew this login; who waits too long for a stuck one goes on."""
-        async with self._turn:
+    async def lock(self) -> AsyncIterator[None]:
+        """Be the only task of all processes that renews this login; does not wait for a stuck process for ever."""
+        async with self._local_lock:
             await self._wait_for_lock()
             try:
                 yield
             finally:
-                self._lock.leave()
+                self._file_lock.release()
 
     async def _wait_for_lock(self) -> None:
         until = time.monotonic() + LOCK_S
         try:
-            while not self._lock.take():
+            while not self._file_lock.try_acquire():
                 if time.monotonic() > until:
-                    log.warning("%s is locked by another process for too long: continuing without it", self._folder)
+                    log.warning(
+                        "%s has been locked by another process for too long: continuing without the lock",
+                        self._folder,
+                    )
                     return
                 await asyncio.sleep(LOCK_POLL_S)
         except OSError as exc:
-            log.warning("logins cannot be locked against other processes: %s", exc)
+            log.warning("logins cannot be protected from other processes by a lock: %s", exc)
 
     def _with_secrets(self, login: Login) -> Login | None:
-        found = json.loads(_keyring("get_password", self._name) or "null")
-        if not isinstance(found, dict):
+        secrets = json.loads(_keyring("get_password", self._name) or "null")
+        if not isinstance(secrets, dict):
             return replace(login, token=None)
-        token = login.token and replace(login.token, access=found["access"], refresh=found["refresh"])
-        client = login.client and replace(login.client, secret=found["secret"])
+        token = login.token and replace(login.token, access=secrets["access"], refresh=secrets["refresh"])
+        client = login.client and replace(login.client, secret=secrets["secret"])
         return replace(login, token=token, client=client)
 
     def _set_aside(self, exc: Exception) -> None:
@@ -122,26 +125,26 @@ class Store:
 
 
 def key(remote: Remote) -> str:
-    """Return the name that a login is kept by: what decides whose login it is."""
-    what = [remote.url, remote.oauth.client_id, remote.oauth.account]
-    return sha256(json.dumps(what).encode()).hexdigest()[:40]
+    """Return the name of a login's files: a hash of what tells one login from another."""
+    identity = [remote.url, remote.oauth.client_id, remote.oauth.account]
+    return sha256(json.dumps(identity).encode()).hexdigest()[:40]
 
 
-def _private_bytes(file: Path) -> bytes:
-    """Read a file that must be ours alone; a link is not followed. Raises OSError, and ValueError when too large."""
+def _read_private(file: Path) -> bytes:
+    """Read a private file, without following a link. Raises OSError, and ValueError if the file is not usable."""
     descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
-    with os.fdopen(descriptor, "rb") as opened:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
+    with os.fdopen(descriptor, "rb") as file_object:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             raise ValueError("not a regular file")
-        if os.name == "posix" and stat.S_IMODE(found.st_mode) & 0o077:
+        if os.name == "posix" and stat.S_IMODE(status.st_mode) & 0o077:
             log.warning(
-                "%s was readable by others; it is private now, but log in again if they may have read it", file
+                "%s was readable by others and is now private; log in again if somebody may have read it", file
             )
             os.fchmod(descriptor, 0o600)
-        if found.st_size > MAX_BYTES:
+        if status.st_size > MAX_BYTES:
             raise ValueError("too large")
-        return opened.read(MAX_BYTES)
+        return file_object.read(MAX_BYTES)
 
 
 def _without_secrets(login: Login) -> Login:
@@ -157,14 +160,14 @@ def _secrets_of(login: Login) -> str:
 
 
 def _keyring(action: str, name: str, *secret: str) -> str | None:
-    """Use the system's keychain. Raises OSError."""
+    """Call a function of the system's keychain. Raises OSError."""
     try:
         import keyring
         from keyring.errors import KeyringError
     except ImportError:
-        raise OSError("the keychain needs a package: `pip install 'dynamic-mcp-proxy[keyring]'`") from None
+        raise OSError("the keychain requires a package: `pip install 'dynamic-mcp-proxy[keyring]'`") from None
     try:
-        found: str | None = getattr(keyring, action)("dynamic-mcp", name, *secret)
-        return found
+        password: str | None = getattr(keyring, action)("dynamic-mcp", name, *secret)
+        return password
     except KeyringError as exc:
         raise OSError(f"the keychain did not work: {str(exc) or type(exc).__name__}") from exc

@@ -1,6 +1,6 @@
-"""Asking an authorization server for tokens, and giving them back. Imports authlib: only for a login or a renewal.
+"""Gets tokens from an authorization server, and revokes them. Imports authlib: only for a login or a renewal.
 
-`resource` is part of every request (RFC 8707), so that a token is good for one server only.
+`resource` is part of every request (RFC 8707), so a token is valid for one server only.
 """
 
 from __future__ import annotations
@@ -24,66 +24,69 @@ from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, OKPKey, RSAKey, import_key
 
 from dynamic_mcp.config.resolved import OAuth
-from dynamic_mcp.oauth.reach import Forbidden, Reach
-from dynamic_mcp.oauth.records import Client, Login, Token
-from dynamic_mcp.oauth.web import TIMEOUT_S, GuardedTransport, explained
-from dynamic_mcp.system.whole_files import read_bytes
+from dynamic_mcp.oauth.address_policy import AddressPolicy, ForbiddenUrl
+from dynamic_mcp.oauth.credentials import Client, Login, Token
+from dynamic_mcp.oauth.web import TIMEOUT_S, GuardedTransport, explain
+from dynamic_mcp.system.file_reader import read_bytes
 
 ASSERTION_S = 300
 _TOKEN = re.compile(r"[\x21-\x7e]{1,65536}")
 _LONGEST_S = 10 * 365 * 24 * 3600.0
 _CURVES = {"P-256": "ES256", "P-384": "ES384", "P-521": "ES512"}
 
-# Any: what a token endpoint answers, of which `_token` takes what it knows.
+# Any: the answer of a token endpoint, of which `_parse_token` reads what it knows.
 Answer = dict[str, Any]
 
 
-class Denied(Exception):
-    """The authorization server said no: `code` is the error of RFC 6749, section 5.2."""
+class TokenDenied(Exception):
+    """The authorization server has refused; `code` is the error code of RFC 6749, section 5.2."""
 
     def __init__(self, code: str) -> None:
         super().__init__(f"answered with the error `{code}`")
         self.code = code
 
 
-class Failed(Exception):
-    """There was no usable answer; why, in words that follow the endpoint."""
+class TokenRequestFailed(Exception):
+    """There was no usable answer; the message is the rest of a sentence that begins with the endpoint."""
 
 
-class Tokens:
-    """The token endpoint of one login, as one client."""
+class TokenEndpoint:
+    """The token endpoint of one login, for one client."""
 
-    def __init__(self, reach: Reach, login: Login, config: OAuth) -> None:
+    def __init__(self, policy: AddressPolicy, login: Login, config: OAuth) -> None:
         assert login.client is not None
-        self._reach = reach
+        self._policy = policy
         self._login = login
         self._client = login.client
         self._config = config
 
     async def exchange(self, code: str, verifier: str, redirect_uri: str) -> Token:
-        """Return the token that an authorization code is worth. Raises Denied and Failed."""
-        return await self._fetched(
+        """Exchange an authorization code for a token. Raises TokenDenied and TokenRequestFailed."""
+        return await self._fetch(
             "authorization_code", code=code, code_verifier=verifier, redirect_uri=redirect_uri, **self._resource()
         )
 
-    async def as_client(self, scope: str | None) -> Token:
-        """Return a token for the client itself. Raises Denied and Failed."""
-        asked = {"scope": scope} if scope else {}
-        return await self._fetched("client_credentials", **asked, **self._resource())
+    async def fetch_client_token(self, scope: str | None) -> Token:
+        """Return a token for the client itself (RFC 6749, section 4.4). Raises TokenDenied and TokenRequestFailed."""
+        params = {"scope": scope} if scope else {}
+        return await self._fetch("client_credentials", **params, **self._resource())
 
-    async def refreshed(self, token: Token) -> Token:
-        """Return the successor of a token; the old refresh token may be dead afterwards. Raises Denied and Failed."""
+    async def refresh(self, token: Token) -> Token:
+        """Return a new token; the old refresh token may be invalid afterwards.
+
+        Raises TokenDenied and TokenRequestFailed.
+        """
 
         async def refresh(session: AsyncOAuth2Client) -> Answer:
-            found: Answer = await session.refresh_token(
+            answer: Answer = await session.refresh_token(
                 self._login.token_endpoint, refresh_token=token.refresh, **self._resource()
             )
-            return found
+            return answer
 
-        return _token(await self._asked(refresh), before=token)
+        return _parse_token(await self._request(refresh), previous=token)
 
     async def revoke(self, token: Token) -> None:
-        """Give both tokens back, if the server takes them (RFC 7009). Raises Denied and Failed."""
+        """Revoke both tokens (RFC 7009). Raises TokenDenied and TokenRequestFailed."""
 
         async def revoke(session: AsyncOAuth2Client) -> Answer:
             endpoint = self._login.revocation_endpoint
@@ -95,19 +98,19 @@ class Tokens:
                     answer.raise_for_status()
             return {}
 
-        await self._asked(revoke)
+        await self._request(revoke)
 
-    async def _fetched(self, grant: str, **params: str) -> Token:
+    async def _fetch(self, grant: str, **params: str) -> Token:
         async def fetch(session: AsyncOAuth2Client) -> Answer:
-            found: Answer = await session.fetch_token(self._login.token_endpoint, grant_type=grant, **params)
-            return found
+            answer: Answer = await session.fetch_token(self._login.token_endpoint, grant_type=grant, **params)
+            return answer
 
-        return _token(await self._asked(fetch))
+        return _parse_token(await self._request(fetch))
 
-    async def _asked(self, ask: Callable[[AsyncOAuth2Client], Awaitable[Answer]]) -> Answer:
+    async def _request(self, ask: Callable[[AsyncOAuth2Client], Awaitable[Answer]]) -> Answer:
         import asyncio
 
-        with _failures():
+        with _translate_errors():
             async with self._session() as session, asyncio.timeout(TIMEOUT_S):
                 return await ask(session)
 
@@ -118,18 +121,18 @@ class Tokens:
             client_secret=self._secret(),
             token_endpoint_auth_method=method,
             revocation_endpoint_auth_method=method,
-            transport=GuardedTransport(self._reach),
+            transport=GuardedTransport(self._policy),
             timeout=TIMEOUT_S,
             follow_redirects=False,
         )
-        session.register_client_auth_method(("client_secret_basic", _basic))
+        session.register_client_auth_method(("client_secret_basic", _authenticate_basic))
         if method == "private_key_jwt":
             session.register_client_auth_method(self._assertion(session.client_secret))
         return session
 
     def _secret(self) -> object:
         if self._client.auth_method == "private_key_jwt":
-            return _private_key(self._config.private_key_file)
+            return _load_private_key(self._config.private_key_file)
         return self._config.client_secret if self._client.source == "config" else self._client.secret
 
     def _assertion(self, key: object) -> PrivateKeyJWT:
@@ -142,39 +145,39 @@ class Tokens:
 
 
 @contextmanager
-def _failures() -> Iterator[None]:
-    """Let everything that can go wrong with a token endpoint out as Denied or Failed."""
+def _translate_errors() -> Iterator[None]:
+    """Turn every error of a token endpoint into TokenDenied or TokenRequestFailed."""
     try:
         yield
     except OAuthError as exc:
-        raise Denied(_plain(exc.error)) from None  # its words are the server's, and stay there
+        raise TokenDenied(_sanitize_code(exc.error)) from None  # without the text, which is the server's
     except httpx2.HTTPStatusError as exc:
         status = exc.response.status_code
         redirect = ", a redirect that is not followed" if exc.response.is_redirect else ""
-        raise Failed(f"answered with HTTP {status}{redirect}") from None
-    except (Forbidden, httpx2.HTTPError, TimeoutError) as exc:
-        raise Failed(explained(exc)) from exc
+        raise TokenRequestFailed(f"answered with HTTP {status}{redirect}") from None
+    except (ForbiddenUrl, httpx2.HTTPError, TimeoutError) as exc:
+        raise TokenRequestFailed(explain(exc)) from exc
     except (ValueError, RecursionError) as exc:
-        raise Failed("answered with something that is not a token") from exc
+        raise TokenRequestFailed("sent something that is not a token") from exc
 
 
-def _token(answer: Answer, before: Token | None = None) -> Token:
+def _parse_token(answer: Answer, previous: Token | None = None) -> Token:
     access, refresh, scope = (answer.get(name) for name in ("access_token", "refresh_token", "scope"))
     if not isinstance(access, str) or not _TOKEN.fullmatch(access):
-        raise Failed("answered without a token")
-    kind = answer.get("token_type", "bearer")
-    if not isinstance(kind, str) or kind.lower() != "bearer":
-        raise Failed("gave a token of a kind other than `Bearer`")
+        raise TokenRequestFailed("sent an answer without a token")
+    token_type = answer.get("token_type", "bearer")
+    if not isinstance(token_type, str) or token_type.lower() != "bearer":
+        raise TokenRequestFailed("sent a token of another type than `Bearer`")
     if not isinstance(refresh, str) or not refresh:
-        refresh = before.refresh if before else None
+        refresh = previous.refresh if previous else None
     if not isinstance(scope, str):
-        scope = before.scope if before else None
+        scope = previous.scope if previous else None
     now = time.time()
-    seconds = _seconds(answer.get("expires_in"))
+    seconds = _parse_seconds(answer.get("expires_in"))
     return Token(access, now, None if seconds is None else now + seconds, refresh, scope)
 
 
-def _seconds(value: object) -> float | None:
+def _parse_seconds(value: object) -> float | None:
     try:
         seconds = float(value) if isinstance(value, (int, float, str)) else -1.0
     except ValueError:
@@ -182,33 +185,37 @@ def _seconds(value: object) -> float | None:
     return seconds if 0 < seconds <= _LONGEST_S else None
 
 
-def _plain(code: object) -> str:
-    """Return an error's code as far as it can be one."""
+def _sanitize_code(code: object) -> str:
+    """Return an error code without characters that no code has."""
     return re.sub(r"[^A-Za-z0-9_.:-]", "", str(code))[:60]
 
 
-def _basic(auth: ClientAuth, method: str, uri: str, headers: Any, body: str) -> tuple[str, Any, str]:  # Any: httpx2's
-    """Authenticate by HTTP Basic with both parts encoded first, as RFC 6749, section 2.3.1 says."""
+def _authenticate_basic(
+    auth: ClientAuth, method: str, uri: str, headers: Any, body: str
+) -> tuple[str, Any, str]:  # Any: httpx2's
+    """Authenticate with HTTP Basic, both parts encoded (RFC 6749, section 2.3.1)."""
     from base64 import b64encode
 
     pair = f"{quote(auth.client_id, safe='')}:{quote(auth.client_secret or '', safe='')}"
     headers["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
-    # the MCP SDK's authorization server finds the client by the body alone
+    # the MCP SDK's authorization server looks for the client id only in the body
     return uri, headers, add_params_to_qs(body or "", [("client_id", auth.client_id)])
 
 
-def _private_key(file: str | None) -> RSAKey | ECKey | OKPKey:
-    """Return the key in a file. Raises Failed."""
+def _load_private_key(file: str | None) -> RSAKey | ECKey | OKPKey:
+    """Return the key in a file. Raises TokenRequestFailed."""
     try:
         data = read_bytes(Path(file or ""))
     except OSError as exc:
-        raise Failed(f"was not asked: the key `{file}` cannot be read: {(exc.strerror or str(exc)).lower()}") from exc
+        raise TokenRequestFailed(
+            f"was not asked: the key `{file}` cannot be read: {(exc.strerror or str(exc)).lower()}"
+        ) from exc
     for kind in ("RSA", "EC", "OKP"):
         try:
             return import_key(data, kind)
         except (JoseError, ValueError, TypeError):
             continue
-    raise Failed(f"was not asked: `{file}` holds no private key in PEM form")
+    raise TokenRequestFailed(f"was not asked: `{file}` is not a private key in PEM format")
 
 
 def _algorithm(key: object) -> str:
@@ -220,8 +227,8 @@ def _algorithm(key: object) -> str:
     return "RS256"
 
 
-def client_of(config: OAuth, methods: list[str] | None) -> Client | None:
-    """Return the client that the config names, as an authorization server with these methods takes it."""
+def configured_client(config: OAuth, methods: list[str] | None) -> Client | None:
+    """Return the config's client, with one of the authentication methods that the server supports."""
     if config.client_id is None:
         return None
     if config.private_key_file:

@@ -9,7 +9,7 @@ from pathlib import Path
 from dynamic_mcp.config.read import FILE_NAME
 from dynamic_mcp.oauth.logins import Logins
 from dynamic_mcp.system import paths
-from dynamic_mcp.system.own_command import command
+from dynamic_mcp.system.shell import format_command
 
 
 def login_folder() -> Path:
@@ -26,4 +26,4 @@ def login_command(config: Path, group: str) -> str:
     """Return the command that logs in to a group, from whatever directory it is typed in."""
     file = config.absolute()
     option = () if file == paths.config_dir() / FILE_NAME else ("-c", file)
-    return command("auth", "login", group, *option)
+    return format_command("auth", "login", group, *option)

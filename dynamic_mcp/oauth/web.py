@@ -1,6 +1,6 @@
-"""HTTP as a login uses it: checked addresses, no redirects, and bounds on size and time.
+"""The HTTP client for logins: checked addresses, no redirects, and bounds on size and time.
 
-Only imported when there is something to ask of an authorization server.
+Imported only when an authorization server must be asked.
 """
 
 from __future__ import annotations
@@ -10,54 +10,54 @@ from collections.abc import AsyncIterator
 
 import httpx2
 
-from dynamic_mcp.oauth.reach import Forbidden, Reach, is_address, parts
+from dynamic_mcp.oauth.address_policy import AddressPolicy, ForbiddenUrl, is_address, split_url
 
 MAX_BYTES = 1 << 20
 TIMEOUT_S = 15.0
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):
-    """Sends a request only where the server may send us, to the very address that was looked at."""
+    """Sends requests only where the policy allows, to the very address that was checked."""
 
-    def __init__(self, reach: Reach) -> None:
-        self._reach = reach
+    def __init__(self, policy: AddressPolicy) -> None:
+        self._policy = policy
         self._direct = httpx2.AsyncHTTPTransport()
         self._proxies: dict[str, httpx2.AsyncHTTPTransport] = {}
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Send a request. Raises Forbidden and httpx2.HTTPError."""
+        """Send a request. Raises ForbiddenUrl and httpx2.HTTPError."""
         url = str(request.url)
-        self._reach.check(url)
-        # what is decoded must be what is counted
+        self._policy.check(url)
+        # the bound on the size must hold after decoding, too
         request.headers["Accept-Encoding"] = "identity"
-        proxy = None if is_address(url) else _proxy_for(url)
-        if proxy is not None:  # it looks the name up, and decides what may be reached through it
-            response = await self._through(proxy).handle_async_request(request)
+        proxy = None if is_address(url) else _find_proxy(url)
+        if proxy is not None:  # it resolves the name, and decides what may be reached
+            response = await self._proxy_transport(proxy).handle_async_request(request)
         else:
-            response = await self._to_one_of(await self._addresses(request), request)
-        return _bounded(response)
+            response = await self._try_each(await self._resolve(request), request)
+        return _limit_size(response)
 
     async def aclose(self) -> None:
         """Close the connections."""
         for transport in (self._direct, *self._proxies.values()):
             await transport.aclose()
 
-    async def _addresses(self, request: httpx2.Request) -> list[str]:
+    async def _resolve(self, request: httpx2.Request) -> list[str]:
         try:
-            return await self._reach.addresses(str(request.url))
+            return await self._policy.resolve(str(request.url))
         except TimeoutError as exc:
             raise httpx2.ConnectTimeout("its name was not resolved in time", request=request) from exc
         except OSError as exc:
             raise httpx2.ConnectError(exc.strerror or str(exc), request=request) from exc
 
-    async def _to_one_of(self, addresses: list[str], request: httpx2.Request) -> httpx2.Response:
+    async def _try_each(self, addresses: list[str], request: httpx2.Request) -> httpx2.Response:
         host = request.url.host
         error: httpx2.ConnectError | None = None
         for address in addresses:
             pinned = httpx2.Request(
                 request.method,
                 request.url.copy_with(host=address),
-                headers=request.headers,  # with the Host that was asked for
+                headers=request.headers,  # with the original Host
                 stream=request.stream,
                 extensions={**request.extensions, "sni_hostname": host},
             )
@@ -67,21 +67,21 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
                 error = exc
         raise error or httpx2.ConnectError("it has no address", request=request)
 
-    def _through(self, proxy: str) -> httpx2.AsyncHTTPTransport:
+    def _proxy_transport(self, proxy: str) -> httpx2.AsyncHTTPTransport:
         if proxy not in self._proxies:
             self._proxies[proxy] = httpx2.AsyncHTTPTransport(proxy=proxy)
         return self._proxies[proxy]
 
 
-def web(reach: Reach) -> httpx2.AsyncClient:
-    """Return a client for one login; use it as a context."""
-    return httpx2.AsyncClient(transport=GuardedTransport(reach), timeout=TIMEOUT_S, follow_redirects=False)
+def create_client(policy: AddressPolicy) -> httpx2.AsyncClient:
+    """Return a client for one login; enter it as a context."""
+    return httpx2.AsyncClient(transport=GuardedTransport(policy), timeout=TIMEOUT_S, follow_redirects=False)
 
 
-def explained(exc: Exception) -> str:
-    """Say in a few words why a request came to nothing, in words that follow the place."""
+def explain(exc: Exception) -> str:
+    """Return why a request has failed, as the rest of a sentence that begins with the URL."""
     match exc:
-        case Forbidden():
+        case ForbiddenUrl():
             return str(exc)
         case TimeoutError() | httpx2.TimeoutException():
             return "did not answer in time"
@@ -94,13 +94,13 @@ def explained(exc: Exception) -> str:
 
 
 class TooLarge(httpx2.HTTPError):
-    """An answer over the bound."""
+    """An answer that is larger than `MAX_BYTES`."""
 
     def __init__(self) -> None:
         super().__init__("the answer is too large")
 
 
-class _Bounded(httpx2.AsyncByteStream):
+class _LimitedStream(httpx2.AsyncByteStream):
     def __init__(self, stream: httpx2.AsyncByteStream) -> None:
         self._stream = stream
 
@@ -116,15 +116,15 @@ class _Bounded(httpx2.AsyncByteStream):
         await self._stream.aclose()
 
 
-def _bounded(response: httpx2.Response) -> httpx2.Response:
+def _limit_size(response: httpx2.Response) -> httpx2.Response:
     assert isinstance(response.stream, httpx2.AsyncByteStream)
     headers = [(name, value) for name, value in response.headers.raw if name.lower() != b"content-encoding"]
-    return httpx2.Response(response.status_code, headers=headers, stream=_Bounded(response.stream))
+    return httpx2.Response(response.status_code, headers=headers, stream=_LimitedStream(response.stream))
 
 
-def _proxy_for(url: str) -> str | None:
-    """Return the proxy that the environment, or the system, names for a URL."""
-    scheme, host, _ = parts(url)
+def _find_proxy(url: str) -> str | None:
+    """Return the proxy for a URL, from the environment or the system's settings."""
+    scheme, host, _ = split_url(url)
     proxies = urllib.request.getproxies()
     if urllib.request.proxy_bypass(host):
         return None

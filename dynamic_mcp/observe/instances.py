@@ -1,6 +1,6 @@
-"""Which proxies of this user run, and how they are: one small private file each, kept by the proxy itself.
+"""The running proxies of this user and their status. Each proxy keeps one small private file up to date.
 
-A file whose proxy is gone is recognised by its age and its process, and removed by whoever reads.
+A reader recognises files of dead proxies by their age and process id, and removes them.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ import msgspec
 
 from dynamic_mcp import __version__
 from dynamic_mcp.system import paths
-from dynamic_mcp.system.whole_files import read_bytes
+from dynamic_mcp.system.file_reader import read_bytes
 
 log = logging.getLogger(__name__)
 
-# How often a proxy looks whether there is something new to tell, and says at least that it lives.
-LOOK_S = 2.0
-BEAT_S = 10.0
-# A proxy that has not said so for this long is stopped, or gone.
-SILENT_S = 3 * BEAT_S
+# How often a proxy checks for a new status, and how often it writes its file at least.
+CHECK_EVERY_S = 2.0
+HEARTBEAT_S = 10.0
+# A proxy that has been silent for this long is suspended or dead.
+SILENT_S = 3 * HEARTBEAT_S
 
 
-class GroupEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One group; `tools` is None while they are not known. `failures` are calls without a result."""
+class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The status of a group; `tools` is None while unknown. `failures` counts calls without a result."""
 
     name: str
     state: str
@@ -41,43 +41,43 @@ class GroupEntry(msgspec.Struct, frozen=True, kw_only=True):
     failures: int
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """How a proxy is: the config that it serves, who its clients are, and its groups."""
+class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The status of a proxy: its config, its clients and its groups."""
 
     config: str
     clients: list[str]
-    groups: list[GroupEntry]
+    groups: list[GroupStatus]
 
 
-class Running(msgspec.Struct, frozen=True, kw_only=True):
-    """One proxy on the roster; times are seconds since 1970."""
+class Instance(msgspec.Struct, frozen=True, kw_only=True):
+    """One proxy in the registry; times are seconds since 1970."""
 
     pid: int
     version: str
     started_at: float
-    entry: Entry
+    status: InstanceStatus = msgspec.field(name="entry")  # other versions read this name too
     silent_s: float = 0.0
 
 
 class InstanceRegistry:
-    """The files in one folder."""
+    """The status files in one folder."""
 
     def __init__(self, folder: Path, now: Callable[[], float] = time.time) -> None:
         self._folder = folder
         self._now = now
 
-    async def keep(self, entry: Callable[[], Entry]) -> None:
-        """Keep this process on the roster until cancelled; what cannot be written is said once."""
+    async def publish(self, status: Callable[[], InstanceStatus]) -> None:
+        """Keep the file of this process up to date until cancelled. Warns once if it cannot be written."""
         file = self._folder / f"{os.getpid()}.json"
         started_at, beaten_at, written = self._now(), float("-inf"), None
         try:
             while True:
-                now, current = self._now(), entry()
-                if current != written or not 0 <= now - beaten_at < BEAT_S:
-                    running = Running(pid=os.getpid(), version=__version__, started_at=started_at, entry=current)
-                    await asyncio.to_thread(paths.write_private, file, _written(running), durable=False)
+                now, current = self._now(), status()
+                if current != written or not 0 <= now - beaten_at < HEARTBEAT_S:
+                    running = Instance(pid=os.getpid(), version=__version__, started_at=started_at, status=current)
+                    await asyncio.to_thread(paths.write_private, file, _encode(running), durable=False)
                     written, beaten_at = current, now
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(CHECK_EVERY_S)
         except OSError as exc:
             log.warning(
                 "`dynamic-mcp status` will not show this proxy: `%s` cannot be written: %s", file, exc.strerror
@@ -86,10 +86,10 @@ class InstanceRegistry:
             with contextlib.suppress(OSError):
                 file.unlink(missing_ok=True)
 
-    def running(self) -> list[Running]:
-        """Return the proxies that run, longest first; files of those that are gone are removed."""
-        found = [each for file in self._files() if (each := self._read(file)) is not None]
-        return sorted(found, key=lambda each: each.started_at)
+    def list_instances(self) -> list[Instance]:
+        """Return the running proxies, the oldest first, and remove the files of dead ones."""
+        instances = [each for file in self._files() if (each := self._read(file)) is not None]
+        return sorted(instances, key=lambda each: each.started_at)
 
     def _files(self) -> list[Path]:
         try:
@@ -97,36 +97,36 @@ class InstanceRegistry:
         except OSError:
             return []
 
-    def _read(self, file: Path) -> Running | None:
+    def _read(self, file: Path) -> Instance | None:
         try:
             silent_s = max(0.0, self._now() - file.stat().st_mtime)
-            running = msgspec.json.decode(read_bytes(file), type=Running)
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError):  # just removed, or of another version
+            running = msgspec.json.decode(read_bytes(file), type=Instance)
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError):  # removed meanwhile, or from another version
             return None
-        if not _lives(running.pid, silent_s):
+        if not _is_alive(running.pid, silent_s):
             with contextlib.suppress(OSError):
                 file.unlink()
             return None
         return msgspec.structs.replace(running, silent_s=silent_s if silent_s > SILENT_S else 0.0)
 
 
-def _lives(pid: int, silent_s: float) -> bool:
-    if sys.platform == "win32":  # there, signal 0 would end the process
+def _is_alive(pid: int, silent_s: float) -> bool:
+    if sys.platform == "win32":  # signal 0 would end the process there
         return silent_s < SILENT_S
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # the number is another user's process by now
+    except PermissionError:  # the pid now belongs to another user
         return False
-    return silent_s < 100 * SILENT_S  # a number may come again
+    return silent_s < 100 * SILENT_S  # the pid may have been reused
 
 
-def _written(running: Running) -> bytes:
+def _encode(running: Instance) -> bytes:
     try:
         return msgspec.json.encode(running)
-    except UnicodeEncodeError:  # a config whose path is not UTF-8, of which the odd bytes show as escapes
-        config = running.entry.config.encode("utf-8", "backslashreplace").decode()
+    except UnicodeEncodeError:  # the path of the config is not UTF-8; show its invalid bytes as escapes
+        config = running.status.config.encode("utf-8", "backslashreplace").decode()
         return msgspec.json.encode(
-            msgspec.structs.replace(running, entry=msgspec.structs.replace(running.entry, config=config))
+            msgspec.structs.replace(running, status=msgspec.structs.replace(running.status, config=config))
         )

@@ -1,7 +1,7 @@
-"""What happens, in words: on stderr for whoever looks, and in a file for when nobody could.
+"""Logging to stderr and to a file.
 
-Every record about a group begins with `group %s` and has the group's name as its first argument. Writing happens in
-threads; a reader of stderr or a disk that stalls costs records, never the loop.
+Every record about a group begins with `group %s` and has the group's name as its first argument. Threads do the
+writing: if the reader of stderr or the disk stalls, records are lost, but the loop never waits.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from typing import TextIO
 
 from dynamic_mcp.system import paths
 
-# The logs of what servers write outside the protocol, each line as an argument of its own.
+# The loggers for non-MCP output of servers, with each line as an argument.
 STDERR = "dynamic_mcp.stderr"
 STDOUT = "dynamic_mcp.stdout"
 
 FILE_NAME = "dynamic-mcp.log"
 MAX_FILE_BYTES = 2 << 20
-KEPT_FILES = 3
-# Records that wait for a slow reader; what comes on top is counted and dropped.
-MAX_WAITING = 2000
-# Lines of one server's stderr that go to the file: so many at once, and so many a second in the long run.
+MAX_ROTATED_FILES = 3
+# Records that wait for a slow reader; further ones are counted and dropped.
+MAX_QUEUED_RECORDS = 2000
+# How many lines of one server's stderr go to the file: in a burst, and per second in the long run.
 STDERR_BURST = 200
 STDERR_A_SECOND = 20
 
 LEVELS = ("debug", "info", "warning", "error")
-FORMS = ("text", "json")
+FORMATS = ("text", "json")
 
 log = logging.getLogger("dynamic_mcp")
 
@@ -53,31 +53,31 @@ def group_of(record: logging.LogRecord) -> str | None:
     return str(record.args[0]) if is_about_one and record.args and isinstance(record.args, tuple) else None
 
 
-def to_terminal(level: str, stream: TextIO) -> None:
-    """Log for a command: straight to its stderr, nothing to the file."""
+def log_to_terminal(level: str, stream: TextIO) -> None:
+    """Log for a command: to its stderr only, not to the file."""
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(_Text("dynamic-mcp: "))
+    handler.setFormatter(_TextFormatter("dynamic-mcp: "))
     _replace_handlers([handler])
     _set_levels(handler, level)
 
 
-class Serving:
-    """The log of a serving proxy: stderr at a level and in a form, and the file; all can change while it runs."""
+class ServerLog:
+    """The log of a serving proxy, on stderr and in the file. Level, format and file can change while it runs."""
 
     def __init__(self, level: str, form: str, *, stderr: int = 2) -> None:
-        self._console = _InBackground(Descriptor(stderr), name="log to stderr")
-        self._file: _InBackground | None = None
+        self._console = _BackgroundHandler(Descriptor(stderr), name="log to stderr")
+        self._file: _BackgroundHandler | None = None
         self.configure(level, form)
 
     def configure(self, level: str, form: str, *, folder: Path | None = None, config: str = "") -> None:
-        """Log at this level in this form from now on, and to the file in `folder`, if there is one.
+        """Log at this level and in this format from now on, and to the file in `folder`, if given.
 
-        Records in the file name the `config` that is served.
+        Records in the file contain the path `config`.
         """
-        self._console.setFormatter(_Json() if form == "json" else _Text("dynamic-mcp: "))
+        self._console.setFormatter(_JsonFormatter() if form == "json" else _TextFormatter("dynamic-mcp: "))
         if folder is not None and self._file is None:
-            self._file = _InBackground(LogFile(folder), name="log to the file")
-            self._file.setFormatter(_Json(config))
+            self._file = _BackgroundHandler(LogFile(folder), name="log to the file")
+            self._file.setFormatter(_JsonFormatter(config))
             self._file.addFilter(StderrRateLimit())
         elif folder is None and self._file is not None:
             self._file.close()
@@ -86,27 +86,27 @@ class Serving:
         _set_levels(self._console, level, self._file)
 
     def close(self, within_s: float = 0.5) -> None:
-        """Write what waits, within a bound for each place."""
+        """Write the queued records, within a time limit for each destination."""
         for handler in (self._console, self._file):
             if handler is not None:
                 handler.finish(within_s)
 
 
-def note(folder: Path, words: str, *, config: str = "") -> None:
-    """Write one error to the file at once, for a proxy that does not start."""
+def append_error(folder: Path, words: str, *, config: str = "") -> None:
+    """Append one error to the file, for a proxy that fails to start."""
     record = log.makeRecord(log.name, logging.ERROR, __file__, 0, words, (), None)
-    LogFile(folder).write(_Json(config).format(record) + "\n")
+    LogFile(folder).write(_JsonFormatter(config).format(record) + "\n")
 
 
 class LogFile:
-    """A file that several proxies append to, with its predecessors beside it. Never raises OSError."""
+    """A log file that several proxies append to and rotate. Never raises OSError."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / FILE_NAME
         self._descriptor: int | None = None
 
     def write(self, line: str) -> None:
-        """Append one line, in one piece."""
+        """Append one line with a single write."""
         with contextlib.suppress(OSError):
             if self._descriptor is None or self._has_moved():
                 self._open()
@@ -119,11 +119,11 @@ class LogFile:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
-        paths.make_private(self._path.parent)
+        paths.make_private_dir(self._path.parent)
         self._descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
     def _has_moved(self) -> bool:
-        """Tell whether another proxy has rotated the file, or somebody removed it."""
+        """Tell whether another proxy has rotated the file, or the file has been removed."""
         assert self._descriptor is not None
         try:
             return not os.path.samestat(self._path.stat(), os.fstat(self._descriptor))
@@ -132,93 +132,97 @@ class LogFile:
 
     def _rotate(self) -> None:
         assert self._descriptor is not None
-        with _locked(self._descriptor):
+        with _lock_file(self._descriptor):
             if self._has_moved():
                 return
-            for number in range(KEPT_FILES - 1, 0, -1):
+            for number in range(MAX_ROTATED_FILES - 1, 0, -1):
                 with contextlib.suppress(FileNotFoundError):
-                    numbered(self._path, number).replace(numbered(self._path, number + 1))
-            self._path.replace(numbered(self._path, 1))
+                    rotated_path(self._path, number).replace(rotated_path(self._path, number + 1))
+            self._path.replace(rotated_path(self._path, 1))
 
 
-def numbered(path: Path, number: int) -> Path:
-    """Return where the file is kept after so many rotations."""
+def rotated_path(path: Path, number: int) -> Path:
+    """Return the path of the file after this many rotations."""
     return path.with_name(f"{path.name}.{number}")
 
 
-def files(folder: Path) -> list[Path]:
-    """Return the log files that there are, oldest first."""
+def find_log_files(folder: Path) -> list[Path]:
+    """Return the existing log files, oldest first."""
     newest = folder / FILE_NAME
-    return [path for path in (*(numbered(newest, n) for n in range(KEPT_FILES, 0, -1)), newest) if path.is_file()]
+    return [
+        path
+        for path in (*(rotated_path(newest, n) for n in range(MAX_ROTATED_FILES, 0, -1)), newest)
+        if path.is_file()
+    ]
 
 
 # --- handlers --------------------------------------------------------------------------------------------------
 
 
 class Descriptor:
-    """An open file that lines are written to, as stderr is. Never raises OSError.
+    """Writes lines to a file descriptor, such as stderr. Never raises OSError.
 
-    Not a stream: a thread that holds a stream's lock when the program ends makes Python abort.
+    It is not a stream: Python aborts if a thread holds a stream's lock when the program ends.
     """
 
     def __init__(self, number: int) -> None:
         self._number = number
 
     def write(self, line: str) -> None:
-        """Write one line, however long its reader takes."""
+        """Write one line, blocking until all of it is written."""
         data = line.encode("utf-8", "backslashreplace")
-        with contextlib.suppress(OSError):  # nobody reads any more
+        with contextlib.suppress(OSError):  # there is no reader any more
             while data:
                 data = data[os.write(self._number, data) :]
 
 
-class _InBackground(logging.Handler):
-    """Formats a record here and writes it in a thread of its own; when too many wait, they are counted only."""
+class _BackgroundHandler(logging.Handler):
+    """Formats records in the caller and writes them in its own thread; if the queue is full, it only counts them."""
 
     def __init__(self, sink: Descriptor | LogFile, name: str) -> None:
         super().__init__()
         self._sink = sink
-        self._waiting: queue.Queue[str | None] = queue.Queue(MAX_WAITING)
+        self._queue: queue.Queue[str | None] = queue.Queue(MAX_QUEUED_RECORDS)
         self._dropped = 0
         self._thread = threading.Thread(target=self._write, name=name, daemon=True)
         self._thread.start()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Hand a record to the thread."""
+        """Queue a record for the thread."""
         try:
             line = self.format(record) + "\n"
             if self._dropped:
-                self._waiting.put_nowait(self._missing())
+                self._queue.put_nowait(self._format_loss())
                 self._dropped = 0
-            self._waiting.put_nowait(line)
+            self._queue.put_nowait(line)
         except queue.Full:
             self._dropped += 1
-        except Exception:  # noqa: BLE001 - a record that cannot be written must not stop what it is about
+        except Exception:  # noqa: BLE001 - a failing log record must not break the caller
             self.handleError(record)
 
     def finish(self, within_s: float) -> None:
-        """Let the thread write what waits."""
+        """Let the thread write the queued records, for at most `within_s`."""
         with contextlib.suppress(queue.Full):
-            self._waiting.put_nowait(None)
+            self._queue.put_nowait(None)
             self._thread.join(within_s)
 
     def close(self) -> None:
-        """End the thread, without waiting for it."""
+        """End the thread without waiting for it."""
         with contextlib.suppress(queue.Full):
-            self._waiting.put_nowait(None)
+            self._queue.put_nowait(None)
         super().close()
 
-    def _missing(self) -> str:
+    def _format_loss(self) -> str:
         words = ("%d lines are missing here: they came faster than they could be written", (self._dropped,))
         return self.format(log.makeRecord(log.name, logging.WARNING, __file__, 0, *words, None)) + "\n"
 
     def _write(self) -> None:
-        while (line := self._waiting.get()) is not None:
+        while (line := self._queue.get()) is not None:
             self._sink.write(line)
 
 
 class StderrRateLimit(logging.Filter):
-    """Lets through what an operator cares about, and of each server's stderr no more than a file can take."""
+    """Passes records for operators, and limits the rate of each server's stderr."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -235,27 +239,27 @@ class StderrRateLimit(logging.Filter):
         return left >= 1
 
 
-class _Text(logging.Formatter):
+class _TextFormatter(logging.Formatter):
     def __init__(self, prefix: str) -> None:
         super().__init__()
         self._prefix = prefix
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write a record as a line, a traceback as further ones."""
+        """Format a record as one line, and a traceback as further lines."""
         lines = [self._prefix + escaped(record.getMessage(), keep="\n")]
         if record.exc_info:
             lines.append(escaped(self.formatException(record.exc_info), keep="\n"))
         return "\n".join(lines)
 
 
-class _Json(logging.Formatter):
+class _JsonFormatter(logging.Formatter):
     def __init__(self, config: str = "") -> None:
         super().__init__()
         self._config = config or None
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write a record as one line of JSON, all ASCII."""
-        found: dict[str, object] = {
+        """Format a record as one line of ASCII JSON."""
+        members: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "pid": record.process,
@@ -264,14 +268,14 @@ class _Json(logging.Formatter):
             "message": record.getMessage(),
         }
         if record.exc_info:
-            found["traceback"] = self.formatException(record.exc_info)
-        return json.dumps({name: value for name, value in found.items() if value is not None})
+            members["traceback"] = self.formatException(record.exc_info)
+        return json.dumps({name: value for name, value in members.items() if value is not None})
 
 
 def _replace_handlers(handlers: list[logging.Handler]) -> None:
     log.handlers[:] = handlers
     log.propagate = False
-    others = logging.getLogger()  # libraries, whose warnings concern whoever looks at ours
+    others = logging.getLogger()  # libraries, whose warnings belong in the same place
     others.handlers[:] = handlers
     others.setLevel(logging.WARNING)
 
@@ -280,13 +284,13 @@ def _set_levels(console: logging.Handler, level: str, file: logging.Handler | No
     number = logging.getLevelNamesMapping()[level.upper()]
     console.setLevel(number)
     log.setLevel(number if file is None else min(number, logging.INFO))
-    # what servers say goes to stderr for debugging only, to the file always
+    # the output of servers goes to stderr only when debugging, and always to the file
     logging.getLogger(STDERR).setLevel(logging.NOTSET if file is None else logging.DEBUG)
 
 
 @contextlib.contextmanager
-def _locked(descriptor: int) -> Iterator[None]:
-    """Keep other proxies from rotating the same file; on Windows one may, and a few lines go to the older file."""
+def _lock_file(descriptor: int) -> Iterator[None]:
+    """Lock the file against rotation by other proxies. Windows has no lock: a few lines may go to the older file."""
     if sys.platform == "win32":
         yield
         return

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Raw, Struct, structs
 
-from dynamic_mcp.errors import Disabled, InvalidArguments, NotFound, ProtocolViolation
+from dynamic_mcp.errors import InvalidArguments, NotFound, ProtocolViolation
 from dynamic_mcp.groups.catalog import Catalog
-from dynamic_mcp.groups.groups import Groups
-from dynamic_mcp.groups.instance import Group
 from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.names import closest
 from dynamic_mcp.mcp.wire import EMPTY_OBJECT, Frame
+from dynamic_mcp.proxy.elicitations import Elicitations
 from dynamic_mcp.proxy.exposed import ExposedTools, Tool
+from dynamic_mcp.proxy.pipeline import Pipeline
+from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.result_store import ResultStore
 from dynamic_mcp.proxy.tasks import Tasks
-from dynamic_mcp.session.legacy import Session
+from dynamic_mcp.proxy.view import GroupView, View
 from dynamic_mcp.tools import arguments, results
 from dynamic_mcp.tools.meta_tools import CALL, CALL_READ, CALL_WRITE, GET, OWN_ARGUMENTS
 from dynamic_mcp.tools.schema import InputSchema
@@ -30,8 +31,6 @@ REPAIRED = "dynamic-mcp/repaired"
 _INVALID_PARAMS = -32602
 _URL_ELICITATION_REQUIRED = -32042  # MCP 2025-11-25: the client itself must act on it
 _BRACE = ord("{")
-# Protocol versions are dates, which compare as texts; this one brought `resource_link`.
-_HAS_LINKS = "2025-06-18"
 _HINTS = ("readOnlyHint", "destructiveHint")
 _ANYTHING = InputSchema(EMPTY_OBJECT)
 _NOTHING: dict[str, Raw] = {}
@@ -40,7 +39,7 @@ _NOTHING: dict[str, Raw] = {}
 class ToolCall(Struct, frozen=True, gc=False):
     """What a client asks for: which tool, with what, and which part of the result."""
 
-    group: Group
+    group: GroupView
     name: str
     args: Raw | None
     extra_arguments: Mapping[str, Raw]
@@ -49,59 +48,59 @@ class ToolCall(Struct, frozen=True, gc=False):
     verb: str = ""
 
     @property
-    def what(self) -> str:
+    def label(self) -> str:
         """The tool, in words."""
         return f"`{self.name}` of group `{self.group.name}`"
 
 
-class Calling:
+class Calls:
     """The use case of `tools/call` for the tools of groups."""
 
-    def __init__(self, groups: Groups, tasks: Tasks, direct: ExposedTools, kept: ResultStore) -> None:
-        self._groups = groups
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        tasks: Tasks,
+        exposed: Callable[[View], ExposedTools],
+        results: ResultStore,
+        elicitations: Elicitations,
+    ) -> None:
+        self._pipeline = pipeline
         self._tasks = tasks
-        self._direct = direct
-        self._kept = kept
+        self._exposed = exposed
+        self._results = results
+        self._elicitations = elicitations
 
     # --- which tool ------------------------------------------------------------------------------------
 
-    async def dynamic(self, session: Session, verb: str, params: Mapping[str, Raw]) -> Frame:
+    async def call_dynamic(self, request: Request, verb: str, params: Mapping[str, Raw]) -> Frame:
         """Answer a call of one of our own call tools."""
         given = own_arguments(params)
-        group, name, notes = self._target(given)
+        group, name, notes = self._find_target(request.view, given)
         select = _select(given, params) if "select" in given else ""
-        extra_arguments = _NOTHING if given.keys() <= OWN_ARGUMENTS else _extra_arguments(given)
-        wanted = ToolCall(group, name, given.get("args"), extra_arguments, notes, select, verb)
-        return await self.run(session, wanted, params)
+        extra = _NOTHING if given.keys() <= OWN_ARGUMENTS else _extra_arguments(given)
+        return await self.run(request, ToolCall(group, name, given.get("args"), extra, notes, select, verb), params)
 
-    async def by_name(self, session: Session, name: str, params: Mapping[str, Raw]) -> Frame:
+    async def call_by_name(self, request: Request, name: str, params: Mapping[str, Raw]) -> Frame:
         """Answer a call of a tool by a name of its own: the listed one, or where only one group has such a tool."""
-        group, tool = self._direct.find(name) or self._only(name)
-        return await self.run(session, ToolCall(group, tool, params.get("arguments"), _NOTHING), params)
+        group, tool = self._exposed(request.view).find(name) or self._find_only(request.view, name)
+        return await self.run(request, ToolCall(group, tool, params.get("arguments"), _NOTHING), params)
 
-    def _target(self, given: Mapping[str, Raw]) -> tuple[Group, str, tuple[str, ...]]:
+    def _find_target(self, view: View, given: Mapping[str, Raw]) -> tuple[GroupView, str, tuple[str, ...]]:
         group, name = wire.text(given.get("group")), wire.text(given.get("name"))
         if group:
-            found = self.group(group)
+            found = view.group(group, "tools")
             if not name:
                 raise InvalidArguments(f"`name` of the tool is missing; `{GET}` shows the tools of `{group}`")
             return found, name, ()
         if not name:
-            raise InvalidArguments("`group` is missing", hint=self._groups.all_named("tools"))
-        found, tool = self._only(name)
+            raise InvalidArguments("`group` is missing", hint=view.names_in_words("tools"))
+        found, tool = self._find_only(view, name)
         note = f"`group` was missing; `{name[:100]}` is a tool of `{found.name}` only"
         return found, tool, (note if tool == name else f"`name` carried the group `{found.name}`",)
 
-    def group(self, name: str) -> Group:
-        """Return a group whose tools are offered. Raises NotFound and Disabled."""
-        group = self._groups[name]
-        if not group.config.features.tools:
-            raise Disabled("tools", name)
-        return group
-
-    def _only(self, name: str) -> Tool:
+    def _find_only(self, view: View, name: str) -> Tool:
         """Return the one tool that a name means without a group. Raises NotFound and InvalidArguments."""
-        found: list[Tool] = [(group, name) for group in self._groups_with(name)] or self._prefixed(name)
+        found: list[Tool] = [(group, name) for group in _groups_with(view, name)] or _split_prefix(view, name)
         if len(found) == 1:
             return found[0]
         if found:
@@ -110,93 +109,98 @@ class Calling:
                 f"more than one group has a tool named `{name}`: {groups}",
                 hint=f"write it with its group, as `{found[0][0].name}__{found[0][1]}`",
             )
-        known = [tool for group in self._groups if group.known for tool in group.known.tools]
-        raise NotFound("tool", name, closest(name, [GET, CALL, *known]), hint=self._where_to_look())
+        known = [tool for group in view if group.known for tool in group.known.tools]
+        raise NotFound("tool", name, closest(name, [GET, CALL, *known]), hint=self._where_to_look(view))
 
-    def _prefixed(self, name: str) -> list[Tool]:
-        """Return what a name that carries a group may mean; of several, those that are not known to be no tools."""
-        split = [(self._groups[group], tool) for group, tool in arguments.split_name(name, self._groups.names())]
-        offered = [(group, tool) for group, tool in split if group.config.features.tools]
-        if len(offered) < 2:
-            return offered
-        return [(group, tool) for group, tool in offered if group.known is None or tool in group.known.tools]
-
-    def _where_to_look(self) -> str:
-        return f"`{'tools/list' if self._direct.is_all() else GET}` shows what there is"
-
-    def _groups_with(self, name: str) -> list[Group]:
-        return [group for group in self._groups if group.known is not None and name in group.known.tools]
+    def _where_to_look(self, view: View) -> str:
+        return f"`{'tools/list' if self._exposed(view).is_all() else GET}` shows what there is"
 
     # --- the call --------------------------------------------------------------------------------------
 
-    async def run(self, session: Session, wanted: ToolCall, params: Mapping[str, Raw]) -> Frame:
+    async def run(self, request: Request, call: ToolCall, params: Mapping[str, Raw]) -> Frame:
         """Send the call on as it came, with the tool's own name and arguments in it."""
-        group = wanted.group
-        catalog = group.known or await group.catalog()
-        if wanted.name not in catalog.tools:
-            wanted, catalog = await self._look_again(wanted)
-        if wanted.verb not in ("", CALL):
+        group = call.group
+        catalog = group.known or await group.learn_catalog(request.client)
+        if call.name not in catalog.tools:
+            call, catalog = await self._look_again(request, call)
+        if call.verb not in ("", CALL):
             # what a tool was yesterday, on disk, is no leave to call it today
-            _check_verb(wanted, catalog if group.state is State.READY else await group.reread())
-        args, notes = EMPTY_OBJECT if wanted.args is None else wanted.args, wanted.notes
-        if wanted.extra_arguments or not arguments.fits(_schema(wanted, catalog), args):
-            args, notes = await _put_right(wanted, catalog)
-        answer = await group.request(
+            _check_verb(call, catalog if group.state is State.READY else await group.reread(request.client))
+        args, notes = EMPTY_OBJECT if call.args is None else call.args, call.notes
+        if call.extra_arguments or not arguments.is_valid(_schema(call, catalog), args):
+            args, notes = await _repair(request, call, catalog)
+        answer = await self._pipeline.send(
+            request,
+            group,
             "tools/call",
-            {**params, "name": Raw(wire.encode(wanted.name)), "arguments": args},
+            {**params, "name": Raw(wire.encode(call.name)), "arguments": args},
             timeout_s=group.config.timeouts.tools_s,
-            caller=session,
-            what=f"`{wanted.name}`",
+            label=f"`{call.name}`",
         )
         if len(answer.error):
-            answer = _refusal(answer, group, wanted.name)
+            answer = _to_result(answer, group, call.name)
             if len(answer.error):
+                self._elicitations.note_error(request.client, answer.error)
                 return answer
         if memoryview(answer.result)[0] != _BRACE:
-            raise ProtocolViolation(group.name, f"answered `{wanted.name}` with a result that is not an object")
-        if group.advice:
-            answer = structs.replace(answer, result=results.explained(answer.result, f"[{group.advice}]"))
+            raise ProtocolViolation(group.name, f"answered `{call.name}` with a result that is not an object")
+        if group.group.advice:
+            answer = structs.replace(answer, result=results.add_to_error(answer.result, f"[{group.group.advice}]"))
         if "task" in params:
-            return self._tasks.began(session, group, answer)
-        if not wanted.select and not notes and results.passes(answer.result, group.config.answers):
+            return self._tasks.begin(request, group, answer)
+        if not call.select and not notes and results.can_pass_unchanged(answer.result, group.presentation.answers):
             return answer
-        return await self._fitting(session, wanted, answer, notes)
+        return await self._fit(request, call, answer, notes)
 
-    async def _look_again(self, wanted: ToolCall) -> tuple[ToolCall, Catalog]:
+    async def _look_again(self, request: Request, call: ToolCall) -> tuple[ToolCall, Catalog]:
         """Find the tool under a name that carries the group, or in the list read once more. Raises NotFound."""
-        group, name = wanted.group, wanted.name
+        group, name = call.group, call.name
         catalog = group.known
         for fresh in (False, True):
             if fresh or catalog is None:
-                catalog = await group.reread()
+                catalog = await group.reread(request.client)
             for _, tool in [(group.name, name), *arguments.split_name(name, [group.name])]:
                 if tool in catalog.tools:
                     note = () if tool == name else (f"`name` carried the group `{group.name}`",)
-                    return structs.replace(wanted, name=tool, notes=(*wanted.notes, *note)), catalog
-        elsewhere = [f"`{other.name}`" for other in self._groups_with(name) if other is not group]
-        hint = f"group {' and '.join(elsewhere)} has one" if elsewhere else self._where_to_look()
+                    return structs.replace(call, name=tool, notes=(*call.notes, *note)), catalog
+        elsewhere = [f"`{other.name}`" for other in _groups_with(request.view, name) if other is not group]
+        hint = f"group {' and '.join(elsewhere)} has one" if elsewhere else self._where_to_look(request.view)
         assert catalog is not None
         raise NotFound(f"tool of group `{group.name}`", name, closest(name, list(catalog.tools)), hint=hint)
 
     # --- the result ------------------------------------------------------------------------------------
 
-    async def _fitting(self, session: Session, wanted: ToolCall, answer: Frame, notes: tuple[str, ...]) -> Frame:
+    async def _fit(self, request: Request, call: ToolCall, answer: Frame, notes: tuple[str, ...]) -> Frame:
         """Return the answer with what was asked for of it, as much as the limit allows, and what is to be said."""
-        answers = wanted.group.config.answers
+        answers = call.group.presentation.answers
+        keep = self._results.keeper(request.client)
         result = answer.result
-        if wanted.select:
-            result = await asyncio.to_thread(results.selected, result, wanted.select, self._kept.keeper(session))
-        if not results.passes(result, answers):
-            result = results.shaped(
+        if call.select:
+            result = await asyncio.to_thread(results.select, result, call.select, keep)
+        if not results.can_pass_unchanged(result, answers):
+            result = results.shape(
                 result,
                 answers,
-                self._kept.keeper(session),
-                links=session.version >= _HAS_LINKS,
-                keeps_structure=not wanted.verb,
+                keep,
+                links=request.revision.has_resource_links,
+                keeps_structure=not call.verb,
             )
         if notes:
-            result = _noted(result, notes)
+            result = _add_notes(result, notes)
         return answer if result is answer.result else structs.replace(answer, result=result)
+
+
+def _split_prefix(view: View, name: str) -> list[Tool]:
+    """Return what a name that carries a group may mean; of several, those that are not known to be no tools."""
+    split = [(view[group], tool) for group, tool in arguments.split_name(name, view.names)]
+    offered = [(group, tool) for group, tool in split if group.offers("tools")]
+    if len(offered) < 2:
+        return offered
+    return [(group, tool) for group, tool in offered if group.known is None or tool in group.known.tools]
+
+
+def _groups_with(view: View, tool: str) -> list[GroupView]:
+    return [group for group in view if group.known is not None and tool in group.known.tools]
 
 
 def own_arguments(params: Mapping[str, Raw]) -> dict[str, Raw]:
@@ -211,8 +215,8 @@ def own_arguments(params: Mapping[str, Raw]) -> dict[str, Raw]:
         found = wire.members(given)
     except wire.Malformed:
         raise InvalidArguments("`arguments` is not an object") from None
-    if not wire.are_all(found, given):
-        arguments.refuse_twice(given, is_flat=True)
+    if not wire.has_unique_names(found, given):
+        arguments.refuse_duplicates(given, is_flat=True)
     return found
 
 
@@ -229,48 +233,46 @@ def _select(given: Mapping[str, Raw], params: Mapping[str, Raw]) -> str:
     return (path or "").strip()
 
 
-def _schema(wanted: ToolCall, catalog: Catalog) -> InputSchema:
-    return catalog.input_schema(wanted.name) if wanted.group.config.answers.validate else _ANYTHING
+def _schema(call: ToolCall, catalog: Catalog) -> InputSchema:
+    return catalog.input_schema(call.name) if call.group.presentation.answers.validate else _ANYTHING
 
 
-async def _put_right(wanted: ToolCall, catalog: Catalog) -> tuple[Raw, tuple[str, ...]]:
+async def _repair(request: Request, call: ToolCall, catalog: Catalog) -> tuple[Raw, tuple[str, ...]]:
     """Return the arguments as they are meant, and what was done. Raises InvalidArguments.
 
     Before arguments are called wrong by a schema from disk, the upstream's list is read again.
     """
     try:
-        reading = _repaired(wanted, catalog)
+        reading = _read_arguments(call, catalog)
     except InvalidArguments:
-        if wanted.group.state is State.READY:
+        if call.group.state is State.READY:
             raise
-        reading = _repaired(wanted, await wanted.group.reread())
-    return reading.args, (*wanted.notes, *reading.notes)
+        reading = _read_arguments(call, await call.group.reread(request.client))
+    return reading.args, (*call.notes, *reading.notes)
 
 
-def _repaired(wanted: ToolCall, catalog: Catalog) -> arguments.Reading:
-    return arguments.repaired(_schema(wanted, catalog), wanted.args, wanted.extra_arguments, wanted.what)
+def _read_arguments(call: ToolCall, catalog: Catalog) -> arguments.Interpretation:
+    return arguments.repair(_schema(call, catalog), call.args, call.extra_arguments, call.label)
 
 
-def _check_verb(wanted: ToolCall, catalog: Catalog) -> None:
+def _check_verb(call: ToolCall, catalog: Catalog) -> None:
     """Refuse a call tool that is not the one for this tool; what says nothing of itself may write."""
-    tool = catalog.tools.get(wanted.name, EMPTY_OBJECT)
+    tool = catalog.tools.get(call.name, EMPTY_OBJECT)
     says = {hint: bytes(wire.member(tool, "annotations", hint)) == b"true" for hint in _HINTS}
     verb = CALL_READ if says["readOnlyHint"] and not says["destructiveHint"] else CALL_WRITE
-    if wanted.verb != verb:
+    if call.verb != verb:
         why = "only reads" if verb == CALL_READ else "may change something"
-        raise InvalidArguments(
-            f"{wanted.what} was not called: it {why}", hint=f"use `{verb}` with the same arguments"
-        )
+        raise InvalidArguments(f"{call.label} was not called: it {why}", hint=f"use `{verb}` with the same arguments")
 
 
-def _noted(result: Raw, notes: Sequence[str]) -> Raw:
+def _add_notes(result: Raw, notes: Sequence[str]) -> Raw:
     try:
         return wire.with_member(result, notes, "_meta", REPAIRED)
     except wire.Malformed:  # a `_meta` that is no object stays as it is
         return result
 
 
-def _refusal(answer: Frame, group: Group, name: str) -> Frame:
+def _to_result(answer: Frame, group: GroupView, name: str) -> Frame:
     """Show a model the JSON-RPC error of an upstream: code, message, data, and the schema it may have missed."""
     try:
         error = wire.members(answer.error)

@@ -5,42 +5,43 @@ from __future__ import annotations
 from msgspec import Raw
 
 from dynamic_mcp.errors import ResourceNotFound
-from dynamic_mcp.groups.instance import Group
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.prompts import Prompts
-from dynamic_mcp.proxy.resources import Resources
-from dynamic_mcp.session.legacy import Session
+from dynamic_mcp.proxy.pipeline import Pipeline
+from dynamic_mcp.proxy.prompts import find_prompt
+from dynamic_mcp.proxy.request import Request
+from dynamic_mcp.proxy.resources import find_template
+from dynamic_mcp.proxy.view import GroupView
 
 
 class Completion:
     """The use case of completion."""
 
-    def __init__(self, prompts: Prompts, resources: Resources) -> None:
-        self._prompts = prompts
-        self._resources = resources
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
 
-    async def complete(self, session: Session, frame: Frame) -> Frame:
+    async def complete(self, request: Request) -> Frame:
         """Answer `completion/complete` with the owner's result as it is."""
-        group, params = await self._routed(frame.params)
-        return await group.request(
-            frame.method,
+        group, params = await self._find_owner(request)
+        return await self._pipeline.send(
+            request,
+            group,
+            request.method,
             wire.members(params),
             timeout_s=group.config.timeouts.prompts_s,
-            caller=session,
-            what=frame.method,
         )
 
-    async def _routed(self, params: Raw) -> tuple[Group, Raw]:
+    async def _find_owner(self, request: Request) -> tuple[GroupView, Raw]:
         """Return the owner of what is completed, and the params with the owner's own name for it."""
+        params = request.params
         match wire.text(wire.member(params, "ref", "type")):
             case "ref/prompt":
                 name = wire.text(wire.member(params, "ref", "name")) or ""
-                group, own = await self._prompts.owner(name)
+                group, own = await find_prompt(request, name)
                 return group, params if own == name else wire.with_member(params, own, "ref", "name")
             case "ref/resource":
                 uri = wire.text(wire.member(params, "ref", "uri")) or ""
-                owner = await self._resources.template_owner(uri)
+                owner = await find_template(request, uri)
                 if owner is None:
                     raise ResourceNotFound(uri)
                 group, own = owner

@@ -2,45 +2,42 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Sequence
 
 from msgspec import Raw
 
-from dynamic_mcp.config.resolved import GroupConfig
+from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.groups.catalog import Catalog, ListKind
-from dynamic_mcp.groups.groups import Groups
-from dynamic_mcp.groups.instance import Group
 from dynamic_mcp.mcp import names, wire
-from dynamic_mcp.proxy.lists import WAIT_S, learned
+from dynamic_mcp.proxy.lists import WAIT_S, learn
+from dynamic_mcp.proxy.view import GroupView, View
 
-Tool = tuple[Group, str]
+Tool = tuple[GroupView, str]
 
 
 class ExposedTools:
     """The tools that the config exposes beside, or instead of, the two tools."""
 
-    def __init__(self, groups: Groups) -> None:
-        self._groups = groups
-        self._seen: list[tuple[GroupConfig, Catalog | None]] = []
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._seen: list[Catalog | None] = []
         self._by_name: dict[str, Tool] = {}
         self._entries: list[Raw] = []
 
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[GroupView]:
         """Return the groups that show some of their tools, or all."""
-        return [
-            group
-            for group in self._groups
-            if group.config.features.tools and (group.config.exposure.direct or group.config.exposure.pinned)
-        ]
+        exposing = ((group, group.presentation.exposure) for group in self._view.offering("tools"))
+        return [group for group, exposure in exposing if exposure.direct or exposure.pinned]
 
     def is_all(self) -> bool:
         """Tell whether every tool is listed by itself, so that there is nothing to find."""
-        offering = [group for group in self._groups if group.config.features.tools]
-        return bool(offering) and all(group.config.exposure.direct for group in offering)
+        offering = self._view.offering("tools")
+        return bool(offering) and all(group.presentation.exposure.direct for group in offering)
 
-    async def learned(self) -> None:
-        """Wait, within a bound, until the groups that show tools have told which they have."""
-        await learned(self.groups(), [ListKind.TOOLS], WAIT_S)
+    async def learn(self, client: Client) -> None:
+        """Wait, within a bound, until the tools of the groups that show some are known."""
+        await learn(client, self.groups(), [ListKind.TOOLS], WAIT_S)
 
     def entries(self) -> list[Raw]:
         """Return the tools as they are listed: the upstream's bytes under another name."""
@@ -61,44 +58,44 @@ class ExposedTools:
         return {
             group.name: group.known.instructions
             for group in self.groups()
-            if group.config.exposure.direct and group.known and group.known.instructions
+            if group.presentation.exposure.direct and group.known and group.known.instructions
         }
 
     def _look(self) -> None:
-        """Name the tools anew when the groups or their catalogs are others than before."""
-        seen = [(group.config, group.known) for group in self.groups()]
-        if len(seen) == len(self._seen) and all(a[0] is b[0] and a[1] is b[1] for a, b in zip(seen, self._seen)):  # noqa: B905
+        """Name the tools anew when the catalogs are others than before."""
+        seen = [group.known for group in self.groups()]
+        if len(seen) == len(self._seen) and all(map(operator.is_, seen, self._seen)):
             return
         self._seen = seen
-        self._by_name = _named(self.groups())
+        self._by_name = _names_of(self.groups())
         self._entries = [wire.with_member(_entry(tool), name, "name") for name, tool in self._by_name.items()]
 
 
-def _named(groups: Sequence[Group]) -> dict[str, Tool]:
+def _names_of(groups: Sequence[GroupView]) -> dict[str, Tool]:
     """Give each tool its name; one that reads as another group's, or that clients do not take, gets its short form.
 
     Whose name it is does not depend on which group has told its tools first: a name must not change its meaning.
     """
-    shown = [(group, tool, _is_plain(group, tool, groups)) for group, tool in _shown(groups)]
+    shown = [(group, tool, _is_plain(group, tool, groups)) for group, tool in _exposed_tools(groups)]
     short = {names.hashed_name(group.name, tool) for group, tool, is_plain in shown if not is_plain}
     found: dict[str, Tool] = {}
     for group, tool, is_plain in shown:
-        full = names.listed_name(group.name, tool)
+        full = names.qualified_name(group.name, tool)
         found[full if is_plain and full not in short else names.hashed_name(group.name, tool)] = (group, tool)
     return found
 
 
-def _is_plain(group: Group, tool: str, groups: Sequence[Group]) -> bool:
+def _is_plain(group: GroupView, tool: str, groups: Sequence[GroupView]) -> bool:
     """Tell whether clients take `<group>__<tool>`, and it reads as this group's."""
     full = f"{group.name}__{tool}"
     longest = max((each.name for each in groups if full.startswith(f"{each.name}__")), key=len)
-    return longest == group.name and names.listed_name(group.name, tool) == full
+    return longest == group.name and names.qualified_name(group.name, tool) == full
 
 
-def _shown(groups: Sequence[Group]) -> Iterator[Tool]:
+def _exposed_tools(groups: Sequence[GroupView]) -> Iterator[Tool]:
     for group in groups:
         for tool in group.known.tools if group.known else ():
-            if group.config.exposure.shows(tool):
+            if group.presentation.exposure.shows(tool):
                 yield group, tool
 
 

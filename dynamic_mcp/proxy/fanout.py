@@ -6,21 +6,21 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from dynamic_mcp.errors import DynamicMcpError
-from dynamic_mcp.groups.instance import Group
 from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.proxy.view import GroupView
 
 # A group that stands earlier in the config gets this much longer to say that it has it too.
 _EARLIER_S = 0.5
 
 
 async def first_result(
-    groups: Iterable[Group], ask: Callable[[Group], Awaitable[Frame]]
-) -> tuple[Group, Frame] | None:
+    groups: Iterable[GroupView], ask: Callable[[GroupView], Awaitable[Frame]]
+) -> tuple[GroupView, Frame] | None:
     """Return the group whose answer counts, and the answer; None where none of several groups has a result.
 
     Where only one is asked, its answer counts whatever it is, and what it raises passes: nobody knows better.
     """
-    asked: dict[asyncio.Future[Frame], Group] = {asyncio.ensure_future(ask(group)): group for group in groups}
+    asked: dict[asyncio.Future[Frame], GroupView] = {asyncio.ensure_future(ask(group)): group for group in groups}
     try:
         found = await _earliest([*asked])
         return None if found is None else (asked[found], found.result())

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Raw
 
-from dynamic_mcp.errors import Disabled, DynamicMcpError, InvalidArguments
+from dynamic_mcp.errors import DynamicMcpError, InvalidArguments
+from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.groups.catalog import ListKind
-from dynamic_mcp.groups.groups import Groups
-from dynamic_mcp.groups.instance import Group
-from dynamic_mcp.groups.lifecycle import DOWN
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.proxy.request import Request
+from dynamic_mcp.proxy.view import GroupView, View
 
 # A list waits for groups that are about to tell what they have, but not for long.
 WAIT_S = 2.0
@@ -22,22 +22,22 @@ PAGE_ENTRIES = 1000
 MISSING = "dynamic-mcp/missing"
 
 # A group's entry under its key there.
-Item = tuple[Group, str, Raw]
+Item = tuple[GroupView, str, Raw]
 # Gives entries their place in the common list: what is listed for each.
 Rename = Callable[[list[Item]], list[Raw]]
 
 
-async def listed(groups: Groups, kind: ListKind, frame: Frame, rename: Rename) -> Frame:
+async def answer_list(request: Request, kind: ListKind, rename: Rename) -> Frame:
     """Answer a list request: one group's entries where `group` names one, else those of all."""
-    params = wire.members(frame.params) if len(frame.params) else {}
-    chosen = _chosen(groups, kind, wire.text(params.get("group")))
+    params = wire.members(request.params) if len(request.params) else {}
+    chosen = _choose(request.view, kind, wire.text(params.get("group")))
     start = offset(params.get("cursor", wire.NULL))
-    await learned(chosen, [kind], WAIT_S)
+    await learn(request.client, chosen, [kind], WAIT_S)
     entries = rename([(group, key, entry) for group in chosen for key, entry in _entries(group, kind)])
-    return wire.result_frame(paged(kind, entries, start, _rest(chosen, kind)))
+    return wire.result_frame(page(kind, entries, start, _rest(chosen, kind)))
 
 
-def paged(kind: ListKind, entries: Sequence[Raw], start: int, rest: Mapping[str, object]) -> dict[str, object]:
+def page(kind: ListKind, entries: Sequence[Raw], start: int, rest: Mapping[str, object]) -> dict[str, object]:
     """Return the page of a list that begins at `start`. Raises Malformed."""
     if start > len(entries):
         raise wire.Malformed("the cursor is not one of this list, or the list has changed: begin again")
@@ -47,17 +47,21 @@ def paged(kind: ListKind, entries: Sequence[Raw], start: int, rest: Mapping[str,
     return result
 
 
-async def learned(groups: Iterable[Group], kinds: Iterable[ListKind], within_s: float) -> None:
+async def learn(client: Client, groups: Iterable[GroupView], kinds: Iterable[ListKind], within_s: float) -> None:
     """Wait until these lists of the groups are known, but not for groups that are down, nor longer than this.
 
     A group that has been asked for them that long already is not waited for again.
     """
     patience_s = {
-        group: within_s - group.wanted_for_s()
+        group: within_s - group.group.wanted_for_s()
         for group in groups
-        if group.state not in DOWN and not (group.known and group.known.knows(kinds))
+        if not group.is_down and not (group.known and group.known.knows(kinds))
     }
-    waiting = [asyncio.ensure_future(group.catalog(kinds)) for group, left_s in patience_s.items() if left_s > 0]
+    waiting = [
+        asyncio.ensure_future(group.learn_catalog(client, kinds))
+        for group, left_s in patience_s.items()
+        if left_s > 0
+    ]
     if waiting:
         done, late = await asyncio.wait(waiting, timeout=max(patience_s.values()))
         for task in late:
@@ -67,21 +71,11 @@ async def learned(groups: Iterable[Group], kinds: Iterable[ListKind], within_s: 
                 task.result()
 
 
-def offering(groups: Iterable[Group], feature: str) -> list[Group]:
-    """Return the groups whose config lets this feature through."""
-    return [group for group in groups if group.config.features.allows(feature)]
+def _choose(view: View, kind: ListKind, name: str | None) -> list[GroupView]:
+    return view.offering(kind.capability) if name is None else [view.group(name, kind.capability)]
 
 
-def _chosen(groups: Groups, kind: ListKind, name: str | None) -> list[Group]:
-    if name is None:
-        return offering(groups, kind.capability)
-    group = groups[name]
-    if not group.config.features.allows(kind.capability):
-        raise Disabled(kind.capability, name)
-    return [group]
-
-
-def _entries(group: Group, kind: ListKind) -> Iterator[tuple[str, Raw]]:
+def _entries(group: GroupView, kind: ListKind) -> Iterator[tuple[str, Raw]]:
     return iter(group.known.entries(kind).items() if group.known else ())
 
 
@@ -93,7 +87,7 @@ def with_missing(rest: Mapping[str, Raw], missing: Mapping[str, str]) -> dict[st
     return {**rest, "_meta": {**meta, MISSING: missing}}
 
 
-def _rest(groups: list[Group], kind: ListKind) -> dict[str, object]:
+def _rest(groups: list[GroupView], kind: ListKind) -> dict[str, object]:
     """Return the lists' other members, the first group's where two have one, and what is missing."""
     rest: dict[str, Raw] = {}
     for group in reversed(groups):

@@ -8,72 +8,77 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from msgspec import Raw
 
+from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.oauth.logins import Logins, Pending
-from dynamic_mcp.session.legacy import Session
+from dynamic_mcp.oauth.logins import Logins, PendingLogin
+from dynamic_mcp.proxy.request import Request
 
 log = logging.getLogger(__name__)
-
-URL_ELICITATION = "2025-11-25"  # the first protocol version that has it
 
 
 class LoginOffers:
     """Offers the logins of groups to whoever is there."""
 
-    def __init__(self, logins: Logins | None, sessions: Sequence[Session]) -> None:
+    def __init__(self, logins: Logins | None, clients: Iterable[Client]) -> None:
         self._logins = logins
-        self._sessions = sessions
-        self._asking: dict[tuple[Session, str], asyncio.Task[bool]] = {}
-        self._declined: set[tuple[Session, str]] = set()
+        self._clients = clients
+        self._asking: dict[tuple[Client, str], asyncio.Task[bool]] = {}
+        self._declined: set[tuple[Client, str]] = set()
 
-    def needed(self, group: str) -> None:
-        """Learn that a group needs a login; a client that can show links is asked when it uses the group."""
-        if self._logins is not None and not any(map(_takes_links, self._sessions)):
+    def open_browser_if_needed(self, group: str) -> None:
+        """Open a browser for a login, unless a client can show the link: that one is asked when it uses the group."""
+        if self._logins is not None and not any(map(_takes_links, self._clients)):
             self._logins.open_browser(group)
 
-    async def accepted(self, session: Session, group: str) -> bool:
+    async def offer(self, request: Request, group: str) -> bool:
         """Offer a login to the client, and wait until it is done; tell whether it is."""
-        key = (session, group)
-        if self._logins is None or not _takes_links(session) or key in self._declined:
+        key = (request.client, group)
+        if self._logins is None or not _takes_links(request.client) or key in self._declined:
             return False
         if key not in self._asking:
             pending = self._logins.begin(group)
             if pending is None:
                 return False
-            task = self._asking[key] = asyncio.create_task(self._live_catalog(session, group, pending))
+            task = self._asking[key] = asyncio.create_task(self._ask(request, group, pending))
             task.add_done_callback(lambda _: self._asking.pop(key, None))
         return await asyncio.shield(self._asking[key])
+
+    def release(self, client: Client) -> None:
+        """Ask a client no more."""
+        for key in [key for key in self._asking if key[0] is client]:
+            self._asking[key].cancel()
+        self._declined = {key for key in self._declined if key[0] is not client}
 
     def close(self) -> None:
         """Ask nobody any more."""
         for task in self._asking.values():
             task.cancel()
 
-    async def _live_catalog(self, session: Session, group: str, pending: Pending) -> bool:
-        url = await pending.url()
+    async def _ask(self, request: Request, group: str, pending: PendingLogin) -> bool:
+        url = await pending.wait_for_url()
         if url is None:
             return False
         id = secrets.token_urlsafe(16)
         message = f"The MCP server `{group}` needs you to log in."
         params = {"mode": "url", "elicitationId": id, "url": url, "message": message}
         asked = Frame(method="elicitation/create", params=Raw(wire.encode(params)))
-        answer = await session.ask(asked, lambda _: None)
+        answer = await request.ask(asked, lambda _: None)
         if wire.text(wire.member(answer.result, "action")) != "accept":
-            self._declined.add((session, group))
+            self._declined.add((request.client, group))
             log.info("group %s: the client does not want to log in", group)
             return False
-        is_done = await pending.is_done()
+        is_done = await pending.wait_for_end()
         if is_done:
             over = Raw(wire.encode({"elicitationId": id}))
-            session.notify(Frame(method="notifications/elicitation/complete", params=over))
+            request.notify(Frame(method="notifications/elicitation/complete", params=over))
         return is_done
 
 
-def _takes_links(session: Session) -> bool:
-    declared = session.capabilities.get("elicitation")
-    return session.version >= URL_ELICITATION and declared is not None and bool(len(wire.member(declared, "url")))
+def _takes_links(client: Client) -> bool:
+    hello = client.hello
+    return hello.revision.has_url_elicitation and bool(len(wire.member(hello.capabilities, "elicitation", "url")))

@@ -2,80 +2,88 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from msgspec import Raw
 
 from dynamic_mcp.errors import Disabled, DynamicMcpError, InvalidArguments, NotFound
 from dynamic_mcp.groups.catalog import ListKind
-from dynamic_mcp.groups.groups import Groups
-from dynamic_mcp.groups.instance import Group
 from dynamic_mcp.mcp import names, wire
 from dynamic_mcp.mcp.names import closest
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.lists import WAIT_S, Item, learned, listed, offering
-from dynamic_mcp.session.legacy import Session
+from dynamic_mcp.proxy.lists import WAIT_S, Item, answer_list, learn
+from dynamic_mcp.proxy.pipeline import Pipeline
+from dynamic_mcp.proxy.request import Request
+from dynamic_mcp.proxy.view import GroupView, View
 
 
 class Prompts:
     """The use cases of prompts."""
 
-    def __init__(self, groups: Groups) -> None:
-        self._groups = groups
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
 
-    async def list_all(self, session: Session, frame: Frame) -> Frame:
+    async def list_prompts(self, request: Request) -> Frame:
         """Answer `prompts/list`."""
-        return await listed(self._groups, ListKind.PROMPTS, frame, self._listed)
+        return await answer_list(request, ListKind.PROMPTS, partial(_rename, request.view))
 
-    async def get(self, session: Session, frame: Frame) -> Frame:
+    async def get(self, request: Request) -> Frame:
         """Answer `prompts/get` with the owner's result as it is."""
-        params = wire.members(frame.params)
+        params = wire.members(request.params)
         name = wire.text(params.get("name"))
         if not name:
             raise wire.Malformed("`name` of the prompt is missing")
-        group, own = await self.owner(name)
-        return await group.request(
-            frame.method,
+        group, own = await find_prompt(request, name)
+        return await self._pipeline.send(
+            request,
+            group,
+            request.method,
             params if own == name else {**params, "name": Raw(wire.encode(own))},
             timeout_s=group.config.timeouts.prompts_s,
-            caller=session,
-            what=f"prompt `{own}`",
+            label=f"prompt `{own}`",
         )
 
-    async def owner(self, name: str) -> tuple[Group, str]:
-        """Return the group of a prompt and its name there. Raises NotFound, Disabled and InvalidArguments."""
-        groups = offering(self._groups, "prompts")
-        found = self._find(groups, name)
-        if not found:
-            await learned(groups, [ListKind.PROMPTS], WAIT_S)
-            found = self._find(groups, name)
-        if len(found) == 1:
-            return found[0]
-        if not found:
-            raise self._unknown(name, groups)
-        candidates = " or ".join(f"`{names.listed_name(group.name, own)}`" for group, own in found)
-        raise InvalidArguments(f"more than one group has a prompt named `{name}`", hint=f"ask for {candidates}")
 
-    def _unknown(self, name: str, groups: list[Group]) -> DynamicMcpError:
-        for group in self._groups:
-            if group not in groups and name.startswith(f"{group.name}__"):
-                return Disabled("prompts", group.name)
-        return NotFound("prompt", name, closest(name, list(self._by_listed_name(groups))))
+async def find_prompt(request: Request, name: str) -> tuple[GroupView, str]:
+    """Return the group of a prompt and its name there. Raises NotFound, Disabled and InvalidArguments."""
+    groups = request.view.offering("prompts")
+    found = _find(groups, name)
+    if not found:
+        await learn(request.client, groups, [ListKind.PROMPTS], WAIT_S)
+        found = _find(groups, name)
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise _not_found(name, request.view)
+    candidates = " or ".join(f"`{names.qualified_name(group.name, own)}`" for group, own in found)
+    raise InvalidArguments(f"more than one group has a prompt named `{name}`", hint=f"ask for {candidates}")
 
-    def _find(self, groups: list[Group], name: str) -> list[tuple[Group, str]]:
-        named = self._by_listed_name(groups).get(name)
-        if named is not None:
-            return [named]
-        return [(group, name) for group in groups if group.known and name in group.known.entries(ListKind.PROMPTS)]
 
-    def _by_listed_name(self, groups: list[Group]) -> dict[str, tuple[Group, str]]:
-        """Return every prompt by the name that it is listed with; a name that is taken gets its short form."""
-        found: dict[str, tuple[Group, str]] = {}
-        for group in groups:
-            for own in group.known.entries(ListKind.PROMPTS) if group.known else ():
-                name = names.listed_name(group.name, own)
-                found[name if name not in found else names.hashed_name(group.name, own)] = (group, own)
-        return found
+def _not_found(name: str, view: View) -> DynamicMcpError:
+    for group in view:
+        if not group.offers("prompts") and name.startswith(f"{group.name}__"):
+            return Disabled("prompts", group.name)
+    return NotFound("prompt", name, closest(name, list(_by_listed_name(view.offering("prompts")))))
 
-    def _listed(self, items: list[Item]) -> list[Raw]:
-        by_name = self._by_listed_name(offering(self._groups, "prompts"))
-        names_of = {(group.name, own): name for name, (group, own) in by_name.items()}
-        return [wire.with_member(entry, names_of[group.name, own], "name") for group, own, entry in items]
+
+def _find(groups: list[GroupView], name: str) -> list[tuple[GroupView, str]]:
+    listed = _by_listed_name(groups).get(name)
+    if listed is not None:
+        return [listed]
+    return [(group, name) for group in groups if group.known and name in group.known.entries(ListKind.PROMPTS)]
+
+
+def _by_listed_name(groups: list[GroupView]) -> dict[str, tuple[GroupView, str]]:
+    """Return every prompt by the name that it is listed with; a name that is taken gets its short form."""
+    found: dict[str, tuple[GroupView, str]] = {}
+    for group in groups:
+        for own in group.known.entries(ListKind.PROMPTS) if group.known else ():
+            name = names.qualified_name(group.name, own)
+            found[name if name not in found else names.hashed_name(group.name, own)] = (group, own)
+    return found
+
+
+def _rename(view: View, items: list[Item]) -> list[Raw]:
+    by_name = _by_listed_name(view.offering("prompts"))
+    names_of = {(group.name, own): name for name, (group, own) in by_name.items()}
+    return [wire.with_member(entry, names_of[group.name, own], "name") for group, own, entry in items]

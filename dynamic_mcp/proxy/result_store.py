@@ -1,6 +1,6 @@
-"""What was too long for an answer, readable as `dynamic-mcp://results/<id>` by the session that it was for.
+"""What was too long for an answer, readable as `dynamic-mcp://results/<id>` by the client that it was for.
 
-`?start=` and `?end=` choose a range of characters. A session keeps a bounded number of bytes; the oldest go first.
+`?start=` and `?end=` choose a range of characters. A client has a bounded number of bytes; the oldest go first.
 """
 
 from __future__ import annotations
@@ -8,21 +8,20 @@ from __future__ import annotations
 import secrets
 from threading import Lock
 from urllib.parse import parse_qsl
-from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
 from dynamic_mcp.errors import InvalidArguments, NotFound
+from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.session.legacy import Session
 from dynamic_mcp.tools.results import Keep
 
 ROOT = "dynamic-mcp://results/"
-# A session keeps so many results and so many characters; one result may be longer than all of that.
+# A client has so many results and so many characters; one result may be longer than all of that.
 MAX_RESULTS = 100
 MAX_CHARACTERS = 64 << 20
-_ID_BYTES = 8
+_ID_BYTES = 16
 
 
 class _Text(Struct, frozen=True):
@@ -31,15 +30,15 @@ class _Text(Struct, frozen=True):
 
 
 class ResultStore:
-    """The results that are kept, by session."""
+    """The results that are kept, by client."""
 
     def __init__(self) -> None:
-        self._of: WeakKeyDictionary[Session, dict[str, _Text]] = WeakKeyDictionary()
+        self._of: dict[Client, dict[str, _Text]] = {}
         self._lock = Lock()
 
-    def keeper(self, session: Session) -> Keep:
-        """Return what keeps a text for this session."""
-        texts = self._of.setdefault(session, {})
+    def keeper(self, client: Client) -> Keep:
+        """Return what keeps a text for this client."""
+        texts = self._of.setdefault(client, {})
         lock = self._lock
 
         def keep(text: str, media_type: str) -> str:
@@ -51,7 +50,11 @@ class ResultStore:
 
         return keep
 
-    def read(self, session: Session, uri: str) -> Frame | None:
+    def release(self, client: Client) -> None:
+        """Forget what is kept for a client."""
+        self._of.pop(client, None)
+
+    def read(self, client: Client, uri: str) -> Frame | None:
         """Return a kept result, or a range of it; None where the URI is of another kind.
 
         Raises InvalidArguments and NotFound.
@@ -59,7 +62,7 @@ class ResultStore:
         id, _, query = uri.removeprefix(ROOT).partition("?")
         if not uri.startswith(ROOT) or len(id) != 2 * _ID_BYTES:
             return None
-        kept = self._of.get(session, {}).get(id)
+        kept = self._of.get(client, {}).get(id)
         if kept is None:
             raise NotFound("kept result", uri, hint="results are kept for a while only: call the tool again")
         start, end = _range(query, len(kept.text))

@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from msgspec import Raw, Struct
 
 from dynamic_mcp.embeddings import SemanticIndex
-from dynamic_mcp.errors import Disabled, InvalidArguments
+from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.groups.catalog import ListKind, one_line
-from dynamic_mcp.groups.groups import Groups
-from dynamic_mcp.groups.instance import Group
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import NULL, Frame
 from dynamic_mcp.proxy.calls import own_arguments
-from dynamic_mcp.proxy.lists import WAIT_S, learned
+from dynamic_mcp.proxy.lists import WAIT_S, learn
+from dynamic_mcp.proxy.request import Request
+from dynamic_mcp.proxy.view import GroupView, View
 from dynamic_mcp.tools import results
-from dynamic_mcp.tools.detail import Detail, listing, shown
+from dynamic_mcp.tools.detail import Detail, format_tool, format_tools
 
 if TYPE_CHECKING:
     from dynamic_mcp.search import (
@@ -39,135 +40,127 @@ _HOW_TO_GET_MORE = {
 }
 
 
-class _Known(Struct, frozen=True, dict=True):
+class _Indexed(Struct, frozen=True, dict=True):
     """The searchable form of a group, and what it was made from."""
 
-    part: GroupIndex
+    index: GroupIndex
     tools: Mapping[str, Raw]
     description: str
 
     @cached_property
     def summaries(self) -> list[str]:
-        """What each tool is for, in the order of the part."""
-        from dynamic_mcp.search import summary
+        """What each tool is for, in the order of the index."""
+        from dynamic_mcp.search import summarize
 
-        return [summary(name, tool) for name, tool in self.tools.items()]
+        return [summarize(name, tool) for name, tool in self.tools.items()]
 
 
 class ToolSearch:
-    """Shows the tools of all groups, and finds among them."""
+    """Shows the tools of a view's groups, and finds among them."""
 
-    def __init__(self, groups: Groups, semantic_index: SemanticIndex) -> None:
-        self._groups = groups
+    def __init__(self, semantic_index: SemanticIndex) -> None:
         self._semantic_index = semantic_index
-        self._known: dict[str, _Known] = {}
+        self._indexed: WeakKeyDictionary[GroupView, _Indexed] = WeakKeyDictionary()
 
-    async def answer(self, params: Mapping[str, Raw]) -> Frame:
+    async def answer(self, request: Request, params: Mapping[str, Raw]) -> Frame:
         """Answer a call of `get_dynamic_tools`. Raises InvalidArguments, NotFound, Disabled and UpstreamError."""
         arguments = own_arguments(params)
-        group = self._group(arguments)
+        group = _choose_group(request.view, arguments)
         query = _query(arguments)
         detail = _detail(arguments)
         if query:
-            texts = await self._search(
-                [group] if group else self._offering(), query, detail, is_one=group is not None
-            )
+            texts = await self._search(request, group, query, detail)
         elif group is not None:
-            texts = await _tools_of(group, detail)
+            texts = await _list_tools(request, group, detail)
         else:
-            raise InvalidArguments("`group` or `query` is required", hint=self._groups.all_named("tools"))
+            hint = request.view.names_in_words("tools")
+            raise InvalidArguments("`group` or `query` is required", hint=hint)
         return wire.result_frame({"content": [{"type": "text", "text": text} for text in texts]})
 
-    def learn(self) -> None:
-        """Let the meanings of all known tools be learnt in the background, where the config asks for that."""
-        self._semantic_index.learn(self._summaries)
+    def learn(self, view: View) -> None:
+        """Learn vectors for all known tools in the background, where the config asks for that."""
+        self._semantic_index.update(partial(self._summarize, view))
 
     # --- searching -------------------------------------------------------------------------------------
 
-    async def _search(self, groups: list[Group], query: str, detail: Detail | None, *, is_one: bool) -> list[str]:
+    async def _search(
+        self, request: Request, group: GroupView | None, query: str, detail: Detail | None
+    ) -> list[str]:
         from dynamic_mcp.search import rank
 
-        await learned(groups, [ListKind.TOOLS], WAIT_S)
-        known = await self._parts(groups)
-        parts = [each.part for each in known]
-        matches = rank(parts, query, similarity=await self._similarity(known, query))
-        is_small = sum(map(len, parts)) <= MAX_IN_FULL
+        groups = [group] if group else request.view.offering("tools")
+        await learn(request.client, groups, [ListKind.TOOLS], WAIT_S)
+        indexed = await self._index_all(groups)
+        indexes = [each.index for each in indexed]
+        matches = rank(indexes, query, similarity=await self._similarity(request.view, indexed, query))
+        is_small = sum(map(len, indexes)) <= MAX_IN_FULL
         details = [detail or (Detail.FULL if is_small or match.is_named else Detail.BRIEF) for match in matches]
-        tools = {each.part.group: each.tools for each in known}
+        tools = {each.index.group: each.tools for each in indexed}
         rows = _within(
-            max(group.config.answers.limit for group in groups),
+            max(group.presentation.answers.limit for group in groups),
             (
-                shown(match.name, tools[match.group][match.name], each, group=None if is_one else match.group)
+                format_tool(match.name, tools[match.group][match.name], each, group=None if group else match.group)
                 for match, each in zip(matches, details, strict=True)
             ),
         )
         remarks = [
             _HOW_TO_GET_MORE[Detail.BRIEF] if Detail.BRIEF in details and detail is None else "",
-            _cut(len(rows), len(matches)),
-            self._nothing(query) if parts and not matches else "",
-            _unsearched([group for group in groups if group.known is None]),
+            _cut_remark(len(rows), len(matches)),
+            _no_match(request.view, query) if indexes and not matches else "",
+            _unsearched_remark([group for group in groups if group.known is None]),
         ]
-        return [listing(rows), *filter(None, remarks)]
+        return [format_tools(rows), *filter(None, remarks)]
 
-    async def _parts(self, groups: list[Group]) -> list[_Known]:
+    async def _index_all(self, groups: list[GroupView]) -> list[_Indexed]:
         """Return what can be searched of these groups; what has not changed since the last time is used again."""
-        for name in self._known.keys() - set(self._groups.names()):
-            del self._known[name]
-        return [await self._part(group, group.known.tools) for group in groups if group.known is not None]
+        return [await self._index(group, group.known.tools) for group in groups if group.known is not None]
 
-    async def _part(self, group: Group, tools: Mapping[str, Raw]) -> _Known:
-        kept = self._known.get(group.name)
-        if kept is not None and kept.tools is tools and kept.description == group.description:
-            return kept
+    async def _index(self, group: GroupView, tools: Mapping[str, Raw]) -> _Indexed:
+        known, description = self._indexed.get(group), group.description
+        if known is not None and known.tools is tools and known.description == description:
+            return known
         from dynamic_mcp.search import GroupIndex
 
-        description = group.description
-        part = await asyncio.to_thread(GroupIndex, group.name, tools, description)
-        made = self._known[group.name] = _Known(part, tools, description)
+        index = await asyncio.to_thread(GroupIndex, group.name, tools, description)
+        made = self._indexed[group] = _Indexed(index, tools, description)
         return made
 
-    async def _similarity(self, known: list[_Known], query: str) -> list[list[float | None]]:
-        if not self._semantic_index.is_on:
+    async def _similarity(self, view: View, indexed: list[_Indexed], query: str) -> list[list[float | None]]:
+        if not self._semantic_index.is_enabled:
             return []
-        self.learn()
-        return await self._semantic_index.similarity(query, [each.summaries for each in known])
+        self.learn(view)
+        return await self._semantic_index.similarity(query, [each.summaries for each in indexed])
 
-    async def _summaries(self) -> list[str]:
-        known = await self._parts(self._offering())
-        return await asyncio.to_thread(lambda: [text for each in known for text in each.summaries])
-
-    def _nothing(self, query: str) -> str:
-        groups = self._groups.all_named("tools")
-        return f"Nothing fits `{one_line(query)}`. Try one step in other words, or a group: {groups}."
-
-    # --- arguments -------------------------------------------------------------------------------------
-
-    def _offering(self) -> list[Group]:
-        return [group for group in self._groups if group.config.features.tools]
-
-    def _group(self, arguments: Mapping[str, Raw]) -> Group | None:
-        given = arguments.get("group", NULL)
-        name = wire.text(given)
-        if name:
-            group = self._groups[name]
-            if not group.config.features.tools:
-                raise Disabled("tools", name)
-            return group
-        if name is None and bytes(given) != b"null":
-            raise InvalidArguments("`group` is not a name", hint=self._groups.all_named("tools"))
-        return None
+    async def _summarize(self, view: View) -> list[str]:
+        indexed = await self._index_all(view.offering("tools"))
+        return await asyncio.to_thread(lambda: [text for each in indexed for text in each.summaries])
 
 
-async def _tools_of(group: Group, detail: Detail | None) -> list[str]:
+def _choose_group(view: View, arguments: Mapping[str, Raw]) -> GroupView | None:
+    given = arguments.get("group", NULL)
+    name = wire.text(given)
+    if name:
+        return view.group(name, "tools")
+    if name is None and bytes(given) != b"null":
+        raise InvalidArguments("`group` is not a name", hint=view.names_in_words("tools"))
+    return None
+
+
+def _no_match(view: View, query: str) -> str:
+    groups = view.names_in_words("tools")
+    return f"Nothing fits `{one_line(query)}`. Try one step in other words, or a group: {groups}."
+
+
+async def _list_tools(request: Request, group: GroupView, detail: Detail | None) -> list[str]:
     """Return the tools of a group, connecting to learn them if need be, and what the upstream says of itself."""
-    catalog = await group.catalog()
-    chosen, rows = _fitting(catalog.tools, group.config.answers.limit, detail)
+    catalog = await group.learn_catalog(request.client)
+    chosen, rows = _fitting(catalog.tools, group.presentation.answers.limit, detail)
     remarks = [
         catalog.instructions,
         _HOW_TO_GET_MORE.get(chosen, "") if detail is None else "",
-        _cut(len(rows), len(catalog.tools)),
+        _cut_remark(len(rows), len(catalog.tools)),
     ]
-    return [listing(rows), *filter(None, remarks)]
+    return [format_tools(rows), *filter(None, remarks)]
 
 
 def _fitting(tools: Mapping[str, Raw], limit: int, detail: Detail | None) -> tuple[Detail, list[str]]:
@@ -175,7 +168,7 @@ def _fitting(tools: Mapping[str, Raw], limit: int, detail: Detail | None) -> tup
     in_order = (Detail.FULL, Detail.BRIEF, Detail.NAMES)
     choices = (detail,) if detail else in_order[len(tools) > MAX_IN_FULL :]
     for chosen in choices:
-        rows = _within(limit, (shown(name, tool, chosen) for name, tool in tools.items()))
+        rows = _within(limit, (format_tool(name, tool, chosen) for name, tool in tools.items()))
         if len(rows) == len(tools):
             break
     return chosen, rows
@@ -192,13 +185,13 @@ def _within(limit: int, rows: Iterable[str]) -> list[str]:
     return taken
 
 
-def _cut(count: int, total: int) -> str:
+def _cut_remark(count: int, total: int) -> str:
     if count == total:
         return ""
     return f"Only the first {count} of {total} tools are shown. To find others, describe one step in `query`."
 
 
-def _unsearched(groups: list[Group]) -> str:
+def _unsearched_remark(groups: list[GroupView]) -> str:
     if not groups:
         return ""
     told = ", ".join(f"`{group.name}`" + (f" ({group.reason})" if group.reason else "") for group in groups)

@@ -1,6 +1,7 @@
-"""Tasks (MCP 2025-11-25): every request about a task goes to the group that runs it.
+"""Tasks (MCP 2025-11-25): each belongs to the client that began it, and its requests go to the group that runs it.
 
-A task keeps its id, unless a task of another group has the same one: then it becomes `<group>__<id>`.
+To everybody else a task does not exist. It keeps its id, unless the client has another one of that id from another
+group: then it becomes `<group>__<id>`.
 """
 
 from __future__ import annotations
@@ -13,119 +14,150 @@ from itertools import chain
 from msgspec import Raw, Struct, structs
 
 from dynamic_mcp.errors import DynamicMcpError, NotFound
-from dynamic_mcp.groups.groups import Groups
-from dynamic_mcp.groups.instance import Group
-from dynamic_mcp.groups.lifecycle import DOWN
+from dynamic_mcp.groups.audience import Client
+from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import EMPTY_ARRAY, EMPTY_OBJECT, NULL, Frame
 from dynamic_mcp.proxy.fanout import first_result
 from dynamic_mcp.proxy.lists import WAIT_S, with_missing
-from dynamic_mcp.session.legacy import Session
+from dynamic_mcp.proxy.pipeline import Pipeline
+from dynamic_mcp.proxy.request import Request
+from dynamic_mcp.proxy.view import GroupView
+from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.upstream.call import PROGRESS_EXTENDS_TO
-from dynamic_mcp.upstream.open import result_of
+from dynamic_mcp.upstream.handshake import result_of
 
 log = logging.getLogger(__name__)
 
-# Tasks that are remembered; the oldest is forgotten first, and found again by asking.
+# Tasks that are remembered; the oldest is forgotten first.
 _MAX_TASKS = 10_000
 _RELATED = ("_meta", "io.modelcontextprotocol/related-task", "taskId")
 
 
 class _Task(Struct, frozen=True):
-    """A task that a group runs for a session, under its own id there."""
+    """A task by its own id on the instance that runs it. `client` None: its client has gone."""
 
-    group: Group
+    group: GroupView
+    instance: Instance
     own_id: str
-    session: Session
+    id: str
+    client: Client | None
 
 
 class Tasks:
     """The use cases of tasks."""
 
-    def __init__(self, groups: Groups) -> None:
-        self._groups = groups
-        self._tasks: dict[str, _Task] = {}
-        self._ids: dict[tuple[str, str], str] = {}
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+        self._by_id: dict[tuple[Client, str], _Task] = {}
+        self._by_own_id: dict[tuple[Instance, str], _Task] = {}
+        self._background = TaskSet()
 
-    def began(self, session: Session, group: Group, answer: Frame) -> Frame:
-        """Note the task that an answer to a task-augmented request speaks of, and give it its id here."""
-        return self._renamed(session, group, answer, "task", "taskId")
+    def begin(self, request: Request, group: GroupView, answer: Frame) -> Frame:
+        """Note the task that an answer to a task-augmented request speaks of, and give it the client's id."""
+        return self._to_client(request, group, answer, "task", "taskId")
 
-    async def get(self, session: Session, frame: Frame) -> Frame:
+    async def get(self, request: Request) -> Frame:
         """Answer `tasks/get` and `tasks/cancel`."""
-        group, answer = await self._to_owner(session, frame, patience=1)
-        return self._renamed(session, group, answer, "taskId")
+        group, answer = await self._send_to_owner(request, patience=1)
+        return self._to_client(request, group, answer, "taskId")
 
-    async def result(self, session: Session, frame: Frame) -> Frame:
+    async def result(self, request: Request) -> Frame:
         """Answer `tasks/result`, which the upstream answers when the task is over."""
-        group, answer = await self._to_owner(session, frame, patience=PROGRESS_EXTENDS_TO)
-        return self._renamed(session, group, answer, *_RELATED)
+        group, answer = await self._send_to_owner(request, patience=PROGRESS_EXTENDS_TO)
+        return self._to_client(request, group, answer, *_RELATED)
 
-    async def list_all(self, session: Session, frame: Frame) -> Frame:
-        """Answer `tasks/list` with the tasks of every group that lists them, all pages of each."""
-        groups = [group for group in self._running() if group.known and group.known.may("tasks", "list")]
+    async def list_tasks(self, request: Request) -> Frame:
+        """Answer `tasks/list` with the client's tasks of every group that lists them, all pages of each."""
+        groups = [group for group in _up(request) if group.known and group.known.may("tasks", "list")]
         found: dict[str, list[Raw]] = {group.name: [] for group in groups}
         rest: dict[str, Raw] = {}
         complaints = await asyncio.gather(
-            *(self._add_all(session, group, found[group.name], rest) for group in groups)
+            *(self._read_list(request, group, found[group.name], rest) for group in groups)
         )
         missing = {name: complaint for name, complaint in zip(found, complaints, strict=True) if complaint}
         return wire.result_frame({"tasks": list(chain.from_iterable(found.values())), **with_missing(rest, missing)})
 
-    def status(self, group: Group, frame: Frame) -> tuple[Session, Frame] | None:
-        """Return for whom a `notifications/tasks/status` is, and what that session hears."""
+    def pass_status_on(self, instance: Instance, frame: Frame) -> bool:
+        """Tell a task's client of a `notifications/tasks/status`; returns whether the task is known."""
         own_id = _id(wire.member(frame.params, "taskId"))
-        id = self._ids.get((group.name, own_id))
-        if id is None:
-            return None
-        params = frame.params if id == own_id else wire.with_member(frame.params, id, "taskId")
-        return self._tasks[id].session, Frame(method=frame.method, params=params)
+        task = self._by_own_id.get((instance, own_id))
+        if task is not None and task.client is not None:
+            params = frame.params if task.id == own_id else wire.with_member(frame.params, task.id, "taskId")
+            task.client.notify(Frame(method=frame.method, params=params))
+        return task is not None
 
-    def named(self, group: Group, frame: Frame) -> Frame:
-        """Return a request or notification about a task with the id that the task has here."""
+    def owner(self, instance: Instance, frame: Frame) -> Client | None:
+        """Return the client whose task a message of an upstream is about."""
+        task = self._by_own_id.get((instance, _id(wire.member(frame.params, *_RELATED))))
+        return task.client if task is not None else None
+
+    def with_client_task_id(self, instance: Instance, frame: Frame) -> Frame:
+        """Return a message about a task with the id that the task has for its client."""
         own_id = _id(wire.member(frame.params, *_RELATED))
-        id = self._ids.get((group.name, own_id), own_id)
-        if id == own_id:
+        task = self._by_own_id.get((instance, own_id))
+        if task is None or task.id == own_id:
             return frame
-        return structs.replace(frame, params=wire.with_member(frame.params, id, *_RELATED))
+        return structs.replace(frame, params=wire.with_member(frame.params, task.id, *_RELATED))
+
+    def release(self, client: Client) -> None:
+        """Cancel the tasks of a client that has gone; what still runs is nobody's."""
+        for key in [key for key in self._by_id if key[0] is client]:
+            task = self._by_id.pop(key)
+            self._by_own_id[task.instance, task.own_id] = structs.replace(task, client=None)
+            if task.instance in task.group.group.instances.values():
+                self._background.create(_cancel(task))
+
+    async def close(self) -> None:
+        """Stop cancelling."""
+        self._background.cancel_all()
+        await self._background.wait()
 
     # --- owners ----------------------------------------------------------------------------------------
 
-    async def _to_owner(self, session: Session, frame: Frame, *, patience: float) -> tuple[Group, Frame]:
-        id = _id(wire.member(frame.params, "taskId"))
+    async def _send_to_owner(self, request: Request, *, patience: float) -> tuple[GroupView, Frame]:
+        id = _id(wire.member(request.params, "taskId"))
         if not id:
             raise wire.Malformed("`taskId` is missing")
-        task = self._tasks.get(id)
+        task = self._by_id.get((request.client, id))
         if task is not None:
-            params = frame.params if id == task.own_id else wire.with_member(frame.params, task.own_id, "taskId")
-            return task.group, await self._send(session, task.group, frame.method, params, patience)
-        groups = [group for group in self._running() if group.known and group.known.may("tasks")]
-        found = await first_result(
-            groups, lambda group: self._send(session, group, frame.method, frame.params, patience)
-        )
+            params = request.params
+            if id != task.own_id:
+                params = wire.with_member(params, task.own_id, "taskId")
+            return task.group, await self._send(request, task.group, params, patience)
+        groups = [group for group in _up(request) if group.known and group.known.may("tasks")]
+        mine = [group for group in groups if self._may_own(request.client, group, id)]
+        found = await first_result(mine, lambda group: self._send(request, group, request.params, patience))
         if found is None:  # nobody remembers it, and nobody has it
             raise NotFound("task", id)
         return found
 
-    async def _send(self, session: Session, group: Group, method: str, params: Raw, patience: float) -> Frame:
-        return await group.request(
-            method,
+    def _may_own(self, client: Client, group: GroupView, own_id: str) -> bool:
+        """Tell whether a task that nobody here remembers as another's can be this client's."""
+        instance = group.group.instance_for(client)
+        task = self._by_own_id.get((instance, own_id))
+        return task.client is client if task is not None else group.group.is_alone(client, instance)
+
+    async def _send(
+        self, request: Request, group: GroupView, params: Raw, patience: float, method: str = ""
+    ) -> Frame:
+        return await self._pipeline.send(
+            request,
+            group,
+            method or request.method,
             wire.members(params),
             timeout_s=group.config.timeouts.tools_s * patience,
-            caller=session,
-            what=method,
         )
 
-    async def _add_all(self, session: Session, group: Group, tasks: list[Raw], rest: dict[str, Raw]) -> str:
-        """Add a group's tasks, page by page, and what else it says; returns what is missing and why."""
+    async def _read_list(self, request: Request, group: GroupView, tasks: list[Raw], rest: dict[str, Raw]) -> str:
+        """Add the client's tasks of a group, page by page, and what else it says; returns what is missing and why."""
         params, seen = EMPTY_OBJECT, {b"null"}
         try:
             async with asyncio.timeout(WAIT_S):
                 while True:
-                    answer = await self._send(session, group, "tasks/list", params, 1)
+                    answer = await self._send(request, group, params, 1, "tasks/list")
                     page = result_of(answer, group.config, "tasks/list")
-                    shown = (Frame(result=task) for task in wire.elements(page.pop("tasks", EMPTY_ARRAY)))
-                    tasks += [self._renamed(session, group, task, "taskId").result for task in shown]
+                    tasks += self._own_tasks(request, group, wire.elements(page.pop("tasks", EMPTY_ARRAY)))
                     cursor = page.pop("nextCursor", NULL)
                     rest |= {name: value for name, value in page.items() if name not in rest}
                     if bytes(cursor) in seen:
@@ -139,29 +171,46 @@ class Tasks:
         except wire.Malformed:
             return "answered tasks/list with something other than a list"
 
-    def _running(self) -> Iterable[Group]:
-        return (group for group in self._groups if group.state not in DOWN)
+    def _own_tasks(self, request: Request, group: GroupView, entries: Iterable[Raw]) -> list[Raw]:
+        """Return those entries of an upstream's list that are the client's, with its ids."""
+        ids = ((entry, _id(wire.member(entry, "taskId"))) for entry in entries)
+        own = (Frame(result=entry) for entry, id in ids if self._may_own(request.client, group, id))
+        return [self._to_client(request, group, each, "taskId").result for each in own]
 
     # --- ids -------------------------------------------------------------------------------------------
 
-    def _renamed(self, session: Session, group: Group, answer: Frame, *path: str) -> Frame:
-        """Give the task that stands at `path` of a result its id here."""
+    def _to_client(self, request: Request, group: GroupView, answer: Frame, *path: str) -> Frame:
+        """Give the task that stands at `path` of a result the id that it has for its client."""
         own_id = _id(wire.member(answer.result, *path))
         if not own_id:
             return answer
-        id = self._noted(session, group, own_id)
+        id = self._remember(request.client, group, own_id).id
         return answer if id == own_id else Frame(result=wire.with_member(answer.result, id, *path))
 
-    def _noted(self, session: Session, group: Group, own_id: str) -> str:
-        key = (group.name, own_id)
-        if key not in self._ids:
-            id = own_id if own_id not in self._tasks else f"{group.name}__{own_id}"
-            self._ids[key] = id
-            self._tasks[id] = _Task(group, own_id, session)
-            if len(self._tasks) > _MAX_TASKS:
-                oldest = self._tasks.pop(next(iter(self._tasks)))
-                del self._ids[oldest.group.name, oldest.own_id]
-        return self._ids[key]
+    def _remember(self, client: Client, group: GroupView, own_id: str) -> _Task:
+        instance = group.group.instance_for(client)
+        task = self._by_own_id.get((instance, own_id))
+        if task is None or task.client is not client:
+            id = own_id if (client, own_id) not in self._by_id else f"{group.name}__{own_id}"
+            task = _Task(group, instance, own_id, id, client)
+            self._by_own_id[instance, own_id] = self._by_id[client, id] = task
+            if len(self._by_own_id) > _MAX_TASKS:
+                oldest = self._by_own_id.pop(next(iter(self._by_own_id)))
+                if oldest.client is not None:
+                    self._by_id.pop((oldest.client, oldest.id), None)
+        return task
+
+
+async def _cancel(task: _Task) -> None:
+    params = {"taskId": Raw(wire.encode(task.own_id))}
+    try:
+        await task.instance.request("tasks/cancel", params, timeout_s=task.group.config.timeouts.tools_s)
+    except DynamicMcpError as exc:
+        log.debug("group %s: a task was not cancelled: %s", task.group.name, exc.message)
+
+
+def _up(request: Request) -> Iterable[GroupView]:
+    return (group for group in request.view if not group.is_down)
 
 
 def _id(task: Raw) -> str:

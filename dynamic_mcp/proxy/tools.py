@@ -3,92 +3,110 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from weakref import WeakKeyDictionary
 
 from msgspec import Raw
 
 from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.groups.catalog import ListKind
-from dynamic_mcp.groups.groups import Groups
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.calls import Calling
+from dynamic_mcp.proxy.calls import Calls
+from dynamic_mcp.proxy.elicitations import Elicitations
 from dynamic_mcp.proxy.exposed import ExposedTools
-from dynamic_mcp.proxy.lists import MISSING, offset, paged
+from dynamic_mcp.proxy.lists import MISSING, offset, page
+from dynamic_mcp.proxy.pipeline import Pipeline
+from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.result_store import ResultStore
 from dynamic_mcp.proxy.search import ToolSearch
 from dynamic_mcp.proxy.tasks import Tasks
-from dynamic_mcp.session.legacy import Session
+from dynamic_mcp.proxy.view import View
 from dynamic_mcp.tools import meta_tools
 from dynamic_mcp.tools.meta_tools import CALL, CALL_READ, CALL_WRITE, CALLS, GET, Row
 
 
 class Tools:
-    """The tools of all groups behind ours; `split_calls` is the config's."""
+    """The tools of all groups behind ours."""
 
     def __init__(
-        self, groups: Groups, tasks: Tasks, finding: ToolSearch, kept: ResultStore, *, split_calls: bool
+        self, pipeline: Pipeline, tasks: Tasks, search: ToolSearch, results: ResultStore, elicitations: Elicitations
     ) -> None:
-        self.split_calls = split_calls
-        self._groups = groups
-        self._finding = finding
-        self._direct = ExposedTools(groups)
-        self._calling = Calling(groups, tasks, self._direct, kept)
+        self._search = search
+        self._exposed: WeakKeyDictionary[View, ExposedTools] = WeakKeyDictionary()
+        self._calls = Calls(pipeline, tasks, self.exposed, results, elicitations)
+
+    def exposed(self, view: View) -> ExposedTools:
+        """Return the tools of a view that are listed by themselves."""
+        found = self._exposed.get(view)
+        return found if found is not None else self._exposed.setdefault(view, ExposedTools(view))
 
     # --- tools/list ------------------------------------------------------------------------------------
 
-    async def list_all(self, session: Session, frame: Frame) -> Frame:
+    async def list_tools(self, request: Request) -> Frame:
         """Answer `tools/list`."""
-        params = wire.members(frame.params) if len(frame.params) else {}
+        params = wire.members(request.params) if len(request.params) else {}
         start = offset(params.get("cursor", wire.NULL))
-        await self._direct.learned()
-        missing = self._direct.missing()
+        exposed = self.exposed(request.view)
+        await exposed.learn(request.client)
+        missing = exposed.missing()
         rest = {"_meta": {MISSING: missing}} if missing else {}
-        return wire.result_frame(paged(ListKind.TOOLS, self.entries(), start, rest))
+        return wire.result_frame(page(ListKind.TOOLS, self._entries(request.view), start, rest))
 
-    def entries(self) -> list[Raw]:
-        """Return every tool as it is listed: ours, unless all others are listed by themselves, and then those."""
-        if self._direct.is_all():
-            return self._direct.entries()
-        with_tasks = any(
-            group.known and group.known.may("tasks", "requests", "tools", "call") for group in self._groups
-        )
-        own = meta_tools.tools(self._rows(), with_tasks=with_tasks, split=self.split_calls)
-        return [*(Raw(wire.encode(tool)) for tool in own), *self._direct.entries()]
+    def snapshot(self, view: View) -> list[object]:
+        """Return objects that are the same as long as `tools/list` answers the same."""
+        own = [] if self.exposed(view).is_all() else [view.split_calls, _has_tasks(view), *_rows(view)]
+        return [*own, *self.exposed(view).entries()]
 
-    def instructions(self) -> str:
+    def instructions(self, view: View) -> str:
         """Return what a model is told about the tools at the start."""
-        said = meta_tools.direct_instructions(self._direct.instructions())
-        if self._direct.is_all():
-            return said
-        return "\n\n".join(filter(None, [meta_tools.instructions(self._rows(), split=self.split_calls), said]))
+        exposed = self.exposed(view)
+        about_exposed = meta_tools.build_direct_instructions(exposed.instructions())
+        if exposed.is_all():
+            return about_exposed
+        about_ours = meta_tools.build_instructions(_rows(view), split=view.split_calls)
+        return "\n\n".join(filter(None, [about_ours, about_exposed]))
 
-    def _rows(self) -> list[Row]:
-        """Return the groups as a model sees them, without those whose tools it sees by themselves."""
-        return [
-            Row(group.name, group.description, group.reason)
-            for group in self._groups
-            if group.config.features.tools and not group.config.exposure.direct
-        ]
+    def _entries(self, view: View) -> list[Raw]:
+        """Return every tool as it is listed: ours, unless all others are listed by themselves, and then those."""
+        exposed = self.exposed(view)
+        if exposed.is_all():
+            return exposed.entries()
+        own = meta_tools.build_tools(_rows(view), with_tasks=_has_tasks(view), split=view.split_calls)
+        return [*(Raw(wire.encode(tool)) for tool in own), *exposed.entries()]
 
     # --- tools/call ------------------------------------------------------------------------------------
 
-    async def call(self, session: Session, frame: Frame) -> Frame:
+    async def call(self, request: Request) -> Frame:
         """Answer `tools/call`."""
-        params = wire.members(frame.params)
+        params = wire.members(request.params)
         name = wire.text(params.get("name"))
-        if name == (CALL if not self.split_calls else None):
-            return await self._calling.dynamic(session, CALL, params)
+        if name == CALL and not request.view.split_calls:
+            return await self._calls.call_dynamic(request, CALL, params)
         if name == GET:
-            return await self._finding.answer(params)
+            return await self._search.answer(request, params)
         if name in CALLS:
-            return await self._call_split(session, name, params)
+            return await self._call_split(request, name, params)
         if name is None:
             raise wire.Malformed("`name` of the tool is missing")
-        return await self._calling.by_name(session, name, params)
+        return await self._calls.call_by_name(request, name, params)
 
-    async def _call_split(self, session: Session, verb: str, params: Mapping[str, Raw]) -> Frame:
+    async def _call_split(self, request: Request, verb: str, params: Mapping[str, Raw]) -> Frame:
         """Answer a call tool of a config with split calls; the other config has the other tools."""
-        if self.split_calls and verb != CALL:
-            return await self._calling.dynamic(session, verb, params)
-        offered = f"`{CALL_READ}` or `{CALL_WRITE}`" if self.split_calls else f"`{CALL}`"
+        is_split = request.view.split_calls
+        if is_split and verb != CALL:
+            return await self._calls.call_dynamic(request, verb, params)
+        offered = f"`{CALL_READ}` or `{CALL_WRITE}`" if is_split else f"`{CALL}`"
         raise InvalidArguments(f"`{verb}` is not offered here", hint=f"use {offered} with the same arguments")
+
+
+def _rows(view: View) -> list[Row]:
+    """Return the groups as a model sees them, without those whose tools it sees by themselves."""
+    return [
+        Row(group.name, group.description, group.reason)
+        for group in view.offering("tools")
+        if not group.presentation.exposure.direct
+    ]
+
+
+def _has_tasks(view: View) -> bool:
+    return any(group.known and group.known.may("tasks", "requests", "tools", "call") for group in view)

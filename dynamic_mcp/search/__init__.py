@@ -1,19 +1,19 @@
-"""Finds the tools that fit a query, among those of all groups. Pure: no network, no files, no clock."""
+"""Finds the tools that match a query, across all groups. Pure: no network, no files, no clock."""
 
-from dynamic_mcp.search.fields import summary
-from dynamic_mcp.search.index import TUNED, Field, GroupIndex, Tuning
+from dynamic_mcp.search.fields import summarize
+from dynamic_mcp.search.index import DEFAULT_TUNING, Field, GroupIndex, Tuning
 from dynamic_mcp.search.ranking import MAX_END, MAX_RESULTS, Match, rank
 from dynamic_mcp.search.words import STOP_WORDS
 
 __all__ = [
+    "DEFAULT_TUNING",
     "MAX_END",
     "MAX_RESULTS",
     "STOP_WORDS",
-    "TUNED",
     "Field",
     "GroupIndex",
     "Match",
     "Tuning",
     "rank",
-    "summary",
+    "summarize",
 ]

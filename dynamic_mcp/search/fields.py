@@ -1,4 +1,4 @@
-"""What of a tool is searched: texts by field. A schema is walked within bounds, however deep or wide it is."""
+"""Extracts the searchable texts of a tool, by field. The walk through its schema is bounded in depth and width."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from msgspec import Raw
 
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.search.words import name_words
+from dynamic_mcp.search.words import split_name
 
 MAX_TEXT = 2000
 MAX_NODES = 500
@@ -19,7 +19,7 @@ _SINGLE = ("items", "additionalProperties")
 
 
 @dataclass
-class Texts:
+class ToolTexts:
     """The texts of one tool, by field."""
 
     name: str
@@ -30,40 +30,42 @@ class Texts:
     values: list[str] = field(default_factory=list)
 
 
-def texts(name: str, tool: Raw) -> Texts:
-    """Return the texts of a tool."""
+def extract_texts(name: str, tool: Raw) -> ToolTexts:
+    """Extract the texts of a tool."""
     decoded = wire.value(tool)
-    found = decoded if isinstance(decoded, dict) else {}
-    made = Texts(name, _cut(found.get("title")), _cut(found.get("description")))
-    annotations = found.get("annotations")
-    if not made.title and isinstance(annotations, dict):
-        made.title = _cut(annotations.get("title"))
-    for schema in _schemas(found.get("inputSchema")):
-        _add(made, schema)
-    return made
+    members = decoded if isinstance(decoded, dict) else {}
+    texts = ToolTexts(name, _cut(members.get("title")), _cut(members.get("description")))
+    annotations = members.get("annotations")
+    if not texts.title and isinstance(annotations, dict):
+        texts.title = _cut(annotations.get("title"))
+    for schema in _walk_schemas(members.get("inputSchema")):
+        _add_schema(texts, schema)
+    return texts
 
 
-def summary(name: str, tool: Raw) -> str:
-    """Return what a tool is for in one short text, for those who compare meanings."""
-    found = texts(name, tool)
-    said = ". ".join(filter(None, [" ".join(name_words(name)), found.title, found.description]))
-    return f"{said} ({', '.join(found.parameters)})"[:MAX_SUMMARY] if found.parameters else said[:MAX_SUMMARY]
+def summarize(name: str, tool: Raw) -> str:
+    """Describe a tool in one short text, the input of the semantic index."""
+    texts = extract_texts(name, tool)
+    summary = ". ".join(filter(None, [" ".join(split_name(name)), texts.title, texts.description]))
+    if texts.parameters:
+        summary = f"{summary} ({', '.join(texts.parameters)})"
+    return summary[:MAX_SUMMARY]
 
 
-def _schemas(root: object) -> Iterator[Mapping[str, object]]:
-    """Walk a schema and all inside it, the outermost first, as far as MAX_NODES."""
-    waiting = [root]
+def _walk_schemas(root: object) -> Iterator[Mapping[str, object]]:
+    """Yield a schema and its subschemas, outermost first, up to MAX_NODES."""
+    queue = [root]
     for at in range(MAX_NODES):
-        if at >= len(waiting):
+        if at >= len(queue):
             return
-        schema = waiting[at]
-        if isinstance(schema, dict) and len(waiting) <= MAX_NODES:
-            waiting += _inside(schema)
+        schema = queue[at]
+        if isinstance(schema, dict) and len(queue) <= MAX_NODES:
+            queue += _subschemas(schema)
         if isinstance(schema, dict):
             yield schema
 
 
-def _inside(schema: Mapping[str, object]) -> Iterator[object]:
+def _subschemas(schema: Mapping[str, object]) -> Iterator[object]:
     for key in _INNER:
         inner = schema.get(key)
         if isinstance(inner, dict):
@@ -77,15 +79,15 @@ def _inside(schema: Mapping[str, object]) -> Iterator[object]:
             yield schema[key]
 
 
-def _add(made: Texts, schema: Mapping[str, object]) -> None:
+def _add_schema(texts: ToolTexts, schema: Mapping[str, object]) -> None:
     properties = schema.get("properties")
     if isinstance(properties, dict):
-        made.parameters += list(properties)[:MAX_NODES]
-        described = (each.get("description") for each in properties.values() if isinstance(each, dict))
-        made.parameter_descriptions += [_cut(text) for text in described if isinstance(text, str)]
+        texts.parameters += list(properties)[:MAX_NODES]
+        descriptions = (each.get("description") for each in properties.values() if isinstance(each, dict))
+        texts.parameter_descriptions += [_cut(text) for text in descriptions if isinstance(text, str)]
     allowed = schema.get("enum")
     if isinstance(allowed, list):
-        made.values += [value[:MAX_TEXT] for value in allowed[:MAX_NODES] if isinstance(value, str)]
+        texts.values += [value[:MAX_TEXT] for value in allowed[:MAX_NODES] if isinstance(value, str)]
 
 
 def _cut(text: object) -> str:

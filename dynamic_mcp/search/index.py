@@ -1,4 +1,4 @@
-"""The searchable form of one group's catalog. It is made once, never changed, and needs no other group."""
+"""The inverted index of one group's catalog: immutable, and independent of other groups."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from functools import cached_property
 
 from msgspec import Raw
 
-from dynamic_mcp.search.fields import Texts, texts
-from dynamic_mcp.search.words import grams, name_key, stem, words
+from dynamic_mcp.search.fields import ToolTexts, extract_texts
+from dynamic_mcp.search.words import name_key, split_words, stem, trigrams
 
 MAX_WORDS = 1000
-EXACT = "="  # stands before a word itself, to tell it from a stem
-# Words of fewer letters are not compared by their spelling, nor are others less like each other than this.
-SHORT = 4
-NEAR_FROM = 0.55
-NEAR_FROM_INSIDE = 0.65  # with another first letter, which slips of the pen seldom are
+EXACT = "="  # prefix of a word itself, which distinguishes it from a stem
+# Shorter words have no similar words; longer ones are similar from this likeness.
+MIN_FUZZY_LENGTH = 4
+MIN_LIKENESS = 0.55
+MIN_LIKENESS_OTHER_START = 0.65  # with a different first letter, which typos rarely change
 
 
 @dataclass(frozen=True)
 class Field:
-    """How much a word counts in this field, and how many words the field usually has."""
+    """The weight of a word in this field, and the usual number of words in it."""
 
     weight: float
     length: float
@@ -31,7 +31,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Tuning:
-    """The choices of the ranking; `docs/search.md` shows what each is worth."""
+    """The parameters of the ranking; `docs/search.md` shows the effect of each."""
 
     name: Field = Field(3, 3)
     title: Field = Field(2, 3)
@@ -51,77 +51,77 @@ class Tuning:
     coverage: float = 0.4
 
 
-TUNED = Tuning()
+DEFAULT_TUNING = Tuning()
 
 
 class GroupIndex:
-    """The tools of a group, by number: their names, and for each term where it stands and how much it says there."""
+    """The numbered tools of a group: their names, and for each term its postings (tool and weight)."""
 
     def __init__(
-        self, group: str, tools: Mapping[str, Raw], description: str = "", *, tuning: Tuning = TUNED
+        self, group: str, tools: Mapping[str, Raw], description: str = "", *, tuning: Tuning = DEFAULT_TUNING
     ) -> None:
         self.group = group
         self.names = tuple(tools)
         self._numbers = {name: number for number, name in enumerate(self.names)}
-        self._by_key = _by_key(name_key(group), self.names)
+        self._by_key = _index_keys(name_key(group), self.names)
         self._starts = array("I", [0])
         self._tools = array("I")
         self._weights = array("f")
-        about = [(tuning.group, words(group)), (tuning.group_description, words(description[:500]))]
-        found: dict[str, list[tuple[int, float]]] = {}
+        about = [(tuning.group, split_words(group)), (tuning.group_description, split_words(description[:500]))]
+        postings: dict[str, list[tuple[int, float]]] = {}
         for number, (name, tool) in enumerate(tools.items()):
-            for term, weight in _weighted(texts(name, tool), about, tuning).items():
-                found.setdefault(term, []).append((number, weight))
-        self._terms = {term: at for at, term in enumerate(found)}
-        for places in found.values():
-            self._tools.extend(number for number, _ in places)
-            self._weights.extend(weight for _, weight in places)
+            for term, weight in _weigh_terms(extract_texts(name, tool), about, tuning).items():
+                postings.setdefault(term, []).append((number, weight))
+        self._terms = {term: at for at, term in enumerate(postings)}
+        for entries in postings.values():
+            self._tools.extend(number for number, _ in entries)
+            self._weights.extend(weight for _, weight in entries)
             self._starts.append(len(self._tools))
 
     def __len__(self) -> int:
         return len(self.names)
 
-    def number(self, name: str) -> int | None:
-        """Return the tool of this name."""
+    def tool_number(self, name: str) -> int | None:
+        """Return the number of the tool with this name."""
         return self._numbers.get(name)
 
-    def spelt(self, key: str) -> Iterable[int]:
-        """Return the tools whose names, alone or after the group's, have this `name_key`."""
+    def numbers_by_key(self, key: str) -> Iterable[int]:
+        """Return the tools whose name, with or without the group's name before it, has this `name_key`."""
         return self._by_key.get(key, ())
 
-    def places(self, term: str) -> Iterable[tuple[int, float]]:
-        """Return the tools that have a term, and what it says of each (0 to 1)."""
+    def postings(self, term: str) -> Iterable[tuple[int, float]]:
+        """Return the tools that contain a term, each with the weight of the term (0 to 1)."""
         at = self._terms.get(term)
         if at is None:
             return ()
         start, end = self._starts[at], self._starts[at + 1]
         return zip(self._tools[start:end], self._weights[start:end], strict=True)
 
-    def count(self, term: str) -> int:
-        """Return how many tools have a term."""
+    def document_frequency(self, term: str) -> int:
+        """Return how many tools contain a term."""
         at = self._terms.get(term)
         return 0 if at is None else self._starts[at + 1] - self._starts[at]
 
-    def near(self, word: str) -> Iterator[tuple[str, float]]:
-        """Return words of the tools that are spelt much like this one, with how much (0 to 1)."""
-        own = grams(word)
+    def similar_words(self, word: str) -> Iterator[tuple[str, float]]:
+        """Return the words of the tools with a similar spelling, each with its likeness (0 to 1)."""
+        own = trigrams(word)
         shared = Counter(other for gram in own for other in self._by_gram.get(gram, ()))
         for other, count in shared.items():
             likeness = 2 * count / (len(own) + len(other))
-            if likeness >= (NEAR_FROM if other[0] == word[0] else NEAR_FROM_INSIDE):
+            if likeness >= (MIN_LIKENESS if other[0] == word[0] else MIN_LIKENESS_OTHER_START):
                 yield other, likeness
 
     @cached_property
     def _by_gram(self) -> dict[str, list[str]]:
         table: dict[str, list[str]] = {}
         for term in self._terms:
-            if term.startswith(EXACT) and len(term) > SHORT:
-                for gram in dict.fromkeys(grams(term[1:])):
+            if term.startswith(EXACT) and len(term) > MIN_FUZZY_LENGTH:
+                for gram in dict.fromkeys(trigrams(term[1:])):
                     table.setdefault(gram, []).append(term[1:])
         return table
 
 
-def _by_key(group: str, names: Iterable[str]) -> dict[str, list[int]]:
+def _index_keys(group: str, names: Iterable[str]) -> dict[str, list[int]]:
     table: dict[str, list[int]] = {}
     for number, key in enumerate(map(name_key, names)):
         for each in {key, group + key} if key else ():
@@ -129,33 +129,33 @@ def _by_key(group: str, names: Iterable[str]) -> dict[str, list[int]]:
     return table
 
 
-def _weighted(tool: Texts, about: Iterable[tuple[Field, list[str]]], tuning: Tuning) -> dict[str, float]:
-    """Weigh each term of a tool over all fields: BM25F (Zaragoza and others, TREC 2004), but for rareness."""
+def _weigh_terms(tool: ToolTexts, about: Iterable[tuple[Field, list[str]]], tuning: Tuning) -> dict[str, float]:
+    """Weigh each term of a tool over all fields: BM25F (Zaragoza et al., TREC 2004) without the IDF."""
     fields = [
-        (tuning.name, words(tool.name)),
-        (tuning.title, words(tool.title)),
-        (tuning.description, words(tool.description)),
-        (tuning.parameters, _all_words(tool.parameters)),
-        (tuning.parameter_descriptions, _all_words(tool.parameter_descriptions)),
-        (tuning.values, _all_words(tool.values)),
+        (tuning.name, split_words(tool.name)),
+        (tuning.title, split_words(tool.title)),
+        (tuning.description, split_words(tool.description)),
+        (tuning.parameters, _split_all(tool.parameters)),
+        (tuning.parameter_descriptions, _split_all(tool.parameter_descriptions)),
+        (tuning.values, _split_all(tool.values)),
         *about,
     ]
     sums: dict[str, float] = {}
-    for field, found in fields:
+    for field, terms in fields:
         if not field.weight:
             continue
-        length = 1 - tuning.length_share + tuning.length_share * len(found) / field.length
-        for word, count in Counter(found).items():
-            said = field.weight * count / length
+        length = 1 - tuning.length_share + tuning.length_share * len(terms) / field.length
+        for word, count in Counter(terms).items():
+            weight = field.weight * count / length
             for term in (EXACT + word, stem(word)) if tuning.has_stems else (EXACT + word,):
-                sums[term] = sums.get(term, 0.0) + said
-    return {term: said / (said + tuning.saturation) for term, said in sums.items()}
+                sums[term] = sums.get(term, 0.0) + weight
+    return {term: weight / (weight + tuning.saturation) for term, weight in sums.items()}
 
 
-def _all_words(several: list[str]) -> list[str]:
-    found: list[str] = []
-    for text in several:
-        found += words(text)
-        if len(found) > MAX_WORDS:
+def _split_all(texts: list[str]) -> list[str]:
+    words: list[str] = []
+    for text in texts:
+        words += split_words(text)
+        if len(words) > MAX_WORDS:
             break
-    return found
+    return words

@@ -1,4 +1,4 @@
-"""Ranks tools for a query: the exact name first, then by words, and by meaning where that is known."""
+"""Ranks tools for a query: exact names first, then by words and, where known, by semantic similarity."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from heapq import nsmallest
 from itertools import accumulate
 from statistics import fmean, pstdev
 
-from dynamic_mcp.search.index import EXACT, SHORT, TUNED, GroupIndex, Tuning
+from dynamic_mcp.search.index import DEFAULT_TUNING, EXACT, MIN_FUZZY_LENGTH, GroupIndex, Tuning
 from dynamic_mcp.search.synonyms import actions, synonyms
-from dynamic_mcp.search.words import STOP_WORDS, name_key, stem, words
+from dynamic_mcp.search.words import STOP_WORDS, name_key, split_words, stem
 
 MAX_RESULTS = 8
-# Of a longer query the two ends are read: people put what they want first or last.
+# Of a longer query, only the start and the end are read: people say what they want first or last.
 MAX_END = 2000
 MAX_TERMS = 40
-# Without a word of the query itself, a tool fits if what it has for it is this share of the query, or so much of it
-# as this part of a word that no tool has: one synonym among many words is chance.
+# A tool that has no word of the query itself matches if its synonyms cover this share of the query, or as much as
+# this share of a word that no tool has: a single synonym among many words is chance.
 FITS_FROM_SHARE, FITS_FROM_RARE = 0.3, 0.55
-# How a query may name a tool, the surest last.
-IN_TEXT, SPELT, SAME = 1, 2, 3
-# How much meaning counts beside words, of 1.
-MEANING = 0.5
-# Where no word fits, a meaning must stand out from the others by so many standard deviations; what else is as far
-# out as this fits too.
-STANDS_OUT, ALSO_FITS = 3.0, 2.0
+# How a query can name a tool, in ascending order of certainty.
+NAME_IN_TEXT, NAME_KEY, EXACT_NAME = 1, 2, 3
+# The share of the semantic similarity in the score; the rest is by words.
+SEMANTIC_WEIGHT = 0.5
+# Where no word matches, the best similarity must exceed the mean by the first number of standard deviations; then
+# all tools that exceed it by the second number match.
+OUTLIER_DEVIATIONS, FIT_DEVIATIONS = 3.0, 2.0
 
-# How like the query each tool of a part is, by meaning; None where that is not known.
-Closeness = Sequence[float | None]
+# The semantic similarity of the query to each tool of an index; None where it is unknown.
+Similarities = Sequence[float | None]
 
 
 @dataclass(frozen=True)
 class Match:
-    """A tool that fits; `is_named` where the query is its name."""
+    """A tool that matches; `is_named` if the query is its name."""
 
     group: str
     name: str
@@ -42,167 +42,169 @@ class Match:
 
 
 def rank(
-    parts: Sequence[GroupIndex],
+    indexes: Sequence[GroupIndex],
     query: str,
     *,
     limit: int = MAX_RESULTS,
-    similarity: Sequence[Closeness] = (),
-    tuning: Tuning = TUNED,
+    similarity: Sequence[Similarities] = (),
+    tuning: Tuning = DEFAULT_TUNING,
 ) -> list[Match]:
-    """Return the tools that fit best, best first; none where nothing fits. `closeness` is by part."""
+    """Return the best matches, best first; none if nothing matches. `similarity` has one entry for each index."""
     text = query if len(query) <= 2 * MAX_END else f"{query[:MAX_END]} {query[-MAX_END:]}"
-    scores = _Scores(parts, tuning)
-    scores.add(_terms(text, tuning))
-    found = scores.fitting()
-    if similarity:
-        found = _fused(found, [each for part in similarity for each in part])
-    named = _named(parts, text)
-    order = {**found, **{number: found.get(number, 0.0) for number in named}}
+    scores = _Scores(indexes, tuning)
+    scores.add(_split_query(text, tuning))
+    by_words = scores.fitting_scores()
+    fused = _fuse(by_words, [value for values in similarity for value in values]) if similarity else by_words
+    named = _find_named(indexes, text)
+    order = {**fused, **{number: fused.get(number, 0.0) for number in named}}
     best = nsmallest(limit, order, key=lambda number: (-named.get(number, 0), -order[number], number))
-    return [scores.match(number, is_named=named.get(number, 0) > IN_TEXT) for number in best]
+    return [scores.match(number, is_named=named.get(number, 0) > NAME_IN_TEXT) for number in best]
 
 
 class _Scores:
-    """What the words of a query say for each tool; the tools of all parts are numbered through."""
+    """The scores of tools by the words of a query. Tools are numbered consecutively across all indexes."""
 
-    def __init__(self, parts: Sequence[GroupIndex], tuning: Tuning) -> None:
-        self._parts = parts
+    def __init__(self, indexes: Sequence[GroupIndex], tuning: Tuning) -> None:
+        self._indexes = indexes
         self._tuning = tuning
-        self._offsets = list(accumulate(map(len, parts), initial=0))
+        self._offsets = list(accumulate(map(len, indexes), initial=0))
         self._count = self._offsets[-1]
         self._scores: dict[int, float] = {}
-        self._covered: dict[int, float] = {}
-        self._has_own = False
-        self._told: dict[int, float] = {}
+        self._coverage: dict[int, float] = {}
+        self._has_exact_term = False
+        self._specific: dict[int, float] = {}
         self._frequencies: dict[str, int] = {}
-        self._asked = 0.0
+        self._total = 0.0
 
     def match(self, number: int, *, is_named: bool) -> Match:
-        """Return the tool of a number."""
-        at = max(at for at, offset in enumerate(self._offsets[:-1]) if offset <= number and len(self._parts[at]))
-        return Match(self._parts[at].group, self._parts[at].names[number - self._offsets[at]], is_named)
+        """Return the tool with this number."""
+        at = max(at for at, offset in enumerate(self._offsets[:-1]) if offset <= number and len(self._indexes[at]))
+        return Match(self._indexes[at].group, self._indexes[at].names[number - self._offsets[at]], is_named)
 
     def add(self, terms: Sequence[tuple[str, list[str]]]) -> None:
-        """Take what a query asks for: stems, each with the words that have it."""
+        """Add the terms of a query: stems, each with the words that have it."""
         rare = sorted(terms, key=lambda term: self._frequency(term[0]))[:MAX_TERMS]
         objects = {stemmed for stemmed, _ in rare} - actions()
-        for stemmed, spelt in rare:
-            self._add(stemmed, spelt, tells=not objects or stemmed in objects)
+        for stemmed, words in rare:
+            self._add(stemmed, words, is_specific=not objects or stemmed in objects)
 
-    def fitting(self) -> dict[int, float]:
-        """Return the scores of the tools, if one of them fits: what covers more of the query counts more."""
-        enough = min(FITS_FROM_SHARE * self._asked, FITS_FROM_RARE * self._rareness(0))
-        if not self._has_own and not any(told >= enough for told in self._told.values()):
+    def fitting_scores(self) -> dict[int, float]:
+        """Return the scores, or none if no tool matches. A tool that covers more of the query scores higher."""
+        enough = min(FITS_FROM_SHARE * self._total, FITS_FROM_RARE * self._idf(0))
+        if not self._has_exact_term and not any(score >= enough for score in self._specific.values()):
             return {}
-        share = self._tuning.coverage
+        exponent = self._tuning.coverage
         return {
-            number: score * (self._covered[number] / self._asked) ** share for number, score in self._scores.items()
+            number: score * (self._coverage[number] / self._total) ** exponent
+            for number, score in self._scores.items()
         }
 
-    def _add(self, stemmed: str, spelt: list[str], *, tells: bool) -> None:
-        """Count the best that each tool has for a term: the stem, else a synonym, else what is spelt like it."""
+    def _add(self, stem: str, words: list[str], *, is_specific: bool) -> None:
+        """Score each tool by its best term for this stem: the stem, a synonym, or a word with a similar spelling."""
         best: dict[int, float] = {}
         strength: dict[int, float] = {}
-        for term, weight in self._alternatives(stemmed, spelt):
-            rareness = self._rareness(self._frequency(term)) * weight
-            for number, said in self._places(term):
-                value = rareness * said
+        for term, weight in self._alternatives(stem, words):
+            weighted_idf = self._idf(self._frequency(term)) * weight
+            for number, term_weight in self._postings(term):
+                value = weighted_idf * term_weight
                 if value > best.get(number, 0.0):
                     best[number] = value
                 if weight > strength.get(number, 0.0):
                     strength[number] = weight
-        asked = self._rareness(self._frequency(stemmed))
-        self._asked += asked
-        if tells:
-            self._has_own |= any(weight == 1.0 for weight in strength.values())
+        idf = self._idf(self._frequency(stem))
+        self._total += idf
+        if is_specific:
+            self._has_exact_term |= any(weight == 1.0 for weight in strength.values())
             for number, weight in strength.items():
-                self._told[number] = self._told.get(number, 0.0) + asked * weight
+                self._specific[number] = self._specific.get(number, 0.0) + idf * weight
         for number, value in best.items():
             self._scores[number] = self._scores.get(number, 0.0) + value
-            self._covered[number] = self._covered.get(number, 0.0) + asked * strength[number]
-        for word in spelt:
-            rareness = self._rareness(self._frequency(EXACT + word)) * self._tuning.exact
-            for number, said in self._places(EXACT + word):
-                self._scores[number] = self._scores.get(number, 0.0) + rareness * said
+            self._coverage[number] = self._coverage.get(number, 0.0) + idf * strength[number]
+        for word in words:
+            weighted_idf = self._idf(self._frequency(EXACT + word)) * self._tuning.exact
+            for number, term_weight in self._postings(EXACT + word):
+                self._scores[number] = self._scores.get(number, 0.0) + weighted_idf * term_weight
 
-    def _alternatives(self, stemmed: str, spelt: list[str]) -> Iterator[tuple[str, float]]:
-        yield stemmed, 1.0
+    def _alternatives(self, stem: str, words: list[str]) -> Iterator[tuple[str, float]]:
+        yield stem, 1.0
         if self._tuning.synonym:
-            for other in synonyms(stemmed):
+            for other in synonyms(stem):
                 yield other, self._tuning.synonym
-        if self._tuning.near and not self._frequency(stemmed):
+        if self._tuning.near and not self._frequency(stem):
             near: dict[str, float] = {}
-            for word in spelt:
-                if len(word) >= SHORT:
-                    for part in self._parts:
-                        near.update(part.near(word))
+            for word in words:
+                if len(word) >= MIN_FUZZY_LENGTH:
+                    for index in self._indexes:
+                        near.update(index.similar_words(word))
             for other, likeness in near.items():
                 yield EXACT + other, self._tuning.near * likeness
 
-    def _places(self, term: str) -> Iterator[tuple[int, float]]:
-        for part, offset in zip(self._parts, self._offsets, strict=False):
-            for number, said in part.places(term):
-                yield offset + number, said
+    def _postings(self, term: str) -> Iterator[tuple[int, float]]:
+        for index, offset in zip(self._indexes, self._offsets, strict=False):
+            for number, term_weight in index.postings(term):
+                yield offset + number, term_weight
 
     def _frequency(self, term: str) -> int:
-        found = self._frequencies.get(term)
-        if found is None:
-            found = self._frequencies[term] = sum(part.count(term) for part in self._parts)
-        return found
+        frequency = self._frequencies.get(term)
+        if frequency is None:
+            frequency = self._frequencies[term] = sum(index.document_frequency(term) for index in self._indexes)
+        return frequency
 
-    def _rareness(self, frequency: int) -> float:
+    def _idf(self, frequency: int) -> float:
         return math.log(1 + (self._count - frequency + 0.5) / (frequency + 0.5))
 
 
-def _terms(text: str, tuning: Tuning) -> list[tuple[str, list[str]]]:
-    """Return the stems that a query asks for, each with its words; a query of stop words alone means them."""
-    found = list(dict.fromkeys(words(text)))
-    said = [word for word in found if word not in STOP_WORDS] if tuning.has_stop_words else found
+def _split_query(text: str, tuning: Tuning) -> list[tuple[str, list[str]]]:
+    """Return the stems of a query, each with its words, without stop words unless there is nothing else."""
+    unique = list(dict.fromkeys(split_words(text)))
+    content = [word for word in unique if word not in STOP_WORDS] if tuning.has_stop_words else unique
     by_stem: dict[str, list[str]] = {}
-    for word in said or found:
+    for word in content or unique:
         by_stem.setdefault(stem(word) if tuning.has_stems else EXACT + word, []).append(word)
     return list(by_stem.items())
 
 
-def _named(parts: Sequence[GroupIndex], text: str) -> dict[int, int]:
-    """Return the tools that the query names: as a whole, alone or after the group, or as one of its words."""
+def _find_named(indexes: Sequence[GroupIndex], text: str) -> dict[int, int]:
+    """Return the tools that the query names, and how: as a whole (with or without the group) or in one word."""
     whole = text.strip()
-    said = {name_key(word) for word in whole.split() if _is_joined(word)}
-    found: dict[int, int] = {}
+    keys = {name_key(word) for word in whole.split() if _is_compound(word)}
+    named: dict[int, int] = {}
     offset = 0
-    for part in parts:
-        ways = [(IN_TEXT, number) for key in said for number in part.spelt(key)]
-        ways += [(SPELT, number) for number in part.spelt(name_key(whole))]
-        same = part.number(whole)
-        ways += [] if same is None else [(SAME, same)]
-        found |= {offset + number: way for way, number in ways}
-        offset += len(part)
-    return found
+    for index in indexes:
+        matches = [(NAME_IN_TEXT, number) for key in keys for number in index.numbers_by_key(key)]
+        matches += [(NAME_KEY, number) for number in index.numbers_by_key(name_key(whole))]
+        exact = index.tool_number(whole)
+        matches += [] if exact is None else [(EXACT_NAME, exact)]
+        named |= {offset + number: certainty for certainty, number in matches}
+        offset += len(index)
+    return named
 
 
-def _is_joined(word: str) -> bool:
-    """Tell whether a word is spelt as names are and words of a sentence are not."""
-    return len(words(word)) > 1
+def _is_compound(word: str) -> bool:
+    """Tell whether a word is written like a name: `create_issue`, `createIssue`."""
+    return len(split_words(word)) > 1
 
 
-def _fused(found: dict[int, float], similarity: Sequence[float | None]) -> dict[int, float]:
-    """Put words and meaning together, each by its own best; a tool of unknown meaning has its words alone."""
+def _fuse(scores: dict[int, float], similarity: Sequence[float | None]) -> dict[int, float]:
+    """Combine the scores by words and the similarities, each relative to its best; unknown ones do not count."""
     known = [value for value in similarity if value is not None]
     if not known:
-        return found
+        return scores
     mean, top = fmean(known), max(known)
     if top <= mean:
-        return found
-    if not found:
+        return scores
+    if not scores:
         spread = pstdev(known, mean)
-        from_ = mean + ALSO_FITS * spread if top >= mean + STANDS_OUT * spread else math.inf
+        threshold = mean + FIT_DEVIATIONS * spread if top >= mean + OUTLIER_DEVIATIONS * spread else math.inf
         return {
-            number: value - mean for number, value in enumerate(similarity) if value is not None and value >= from_
+            number: value - mean
+            for number, value in enumerate(similarity)
+            if value is not None and value >= threshold
         }
-    best = max(found.values())
+    best = max(scores.values())
     fused: dict[int, float] = {}
     for number, value in enumerate(similarity):
-        by_words = found.get(number, 0.0) / best
-        by_meaning = by_words if value is None else max(0.0, (value - mean) / (top - mean))
-        fused[number] = (1 - MEANING) * by_words + MEANING * by_meaning
+        by_words = scores.get(number, 0.0) / best
+        by_similarity = by_words if value is None else max(0.0, (value - mean) / (top - mean))
+        fused[number] = (1 - SEMANTIC_WEIGHT) * by_words + SEMANTIC_WEIGHT * by_similarity
     return {number: score for number, score in fused.items() if score > 0}

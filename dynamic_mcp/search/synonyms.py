@@ -1,4 +1,4 @@
-"""A small thesaurus of what tools do, and to what: words of a line stand for each other, as far as tools go."""
+"""A small thesaurus of what tools do, and to what. The words of a line are synonyms in the names of tools."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ url link address
 """
 
 
-# What may be done with anything: one of these alone does not tell that a tool fits.
+# Actions that apply to anything: one of these alone does not make a tool match.
 _ACTIONS = """
 create add new make insert generate build open delete remove update edit modify change set adjust get fetch retrieve
 read obtain show view display list all search find query lookup seek locate discover send post run execute start use
@@ -179,14 +179,14 @@ def actions() -> frozenset[str]:
 
 @lru_cache(maxsize=1)
 def _table() -> dict[str, tuple[str, ...]]:
-    near: dict[str, dict[str, None]] = {}
+    table: dict[str, dict[str, None]] = {}
     for line in _LINES.split("\n"):
         stems = dict.fromkeys(map(stem, line.split()))
         for each in stems:
-            near.setdefault(each, {}).update(stems)
-    return {each: tuple(other for other in others if other != each) for each, others in near.items()}
+            table.setdefault(each, {}).update(stems)
+    return {each: tuple(other for other in others if other != each) for each, others in table.items()}
 
 
 def synonyms(stemmed: str) -> tuple[str, ...]:
-    """Return the stems that may stand for this one, always in the same order."""
+    """Return the synonyms of a stem, always in the same order."""
     return _table().get(stemmed, ())

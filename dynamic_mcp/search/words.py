@@ -1,6 +1,6 @@
-"""Text to words, in any script: names fall into their parts, accents are folded, what is long is cut.
+"""Splits text of any script into words: compound names into their parts, without accents, long words cut.
 
-The same text always gives the same words, in its order.
+The same text always gives the same words, in the order of the text.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import lru_cache
 
 MAX_WORD = 64
 
-# Function words and politeness: in a sentence they say nothing about which tool is meant.
+# Function words and politeness: they say nothing about which tool is meant.
 _STOP_WORDS = """
 a an the of to for in on at by with from into about over up as is are was were be been being am do does did doing
 done have has had having i me my mine myself we us our ours you your yours he him his she her hers it its they them
@@ -24,10 +24,10 @@ s t re ve ll d m don didn doesn isn aren
 """
 STOP_WORDS = frozenset(_STOP_WORDS.split())
 
-# Letters with the marks that belong to them in the scripts of India and South East Asia.
+# Combining marks that belong to letters in the scripts of India and South East Asia.
 _MARKS = "\u0900-\u0963\u0966-\u0dff\u0e30-\u0e4e\u0eb0-\u0ece\u102b-\u103e\u17b4-\u17d3\u3099\u309a"
 _WORD = re.compile(rf"(?:[^\W_]|[{_MARKS}])+")
-# Scripts that are written without spaces, or whose words grow endings: two characters at a time say enough.
+# Scripts without spaces between words, or with agglutinative words: bigrams of characters are precise enough.
 _UNSPACED = re.compile(
     "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
     "\uf900-\ufaff\U00020000-\U0003ffff]+)"
@@ -40,59 +40,61 @@ _JOINT = re.compile(
 _own = threading.local()
 
 
-def words(text: str) -> list[str]:
-    """Return the words of a text, lower case; a joined one gives its parts and then itself."""
-    return [word for run in _WORD.findall(text if text.isascii() else _unaccented(text)) for word in _split(run)]
+def split_words(text: str) -> list[str]:
+    """Return the words of a text in lower case; a compound word gives its parts and then itself."""
+    return [
+        word for run in _WORD.findall(text if text.isascii() else _strip_accents(text)) for word in _split_run(run)
+    ]
 
 
 def name_key(text: str) -> str:
-    """Return what two spellings of a name have in common: `createIssue`, `create-issue`, `Create Issue`."""
-    return "".join(_WORD.findall(_unaccented(text))).casefold()
+    """Return the key that all spellings of a name share: `createIssue`, `create-issue`, `Create Issue`."""
+    return "".join(_WORD.findall(_strip_accents(text))).casefold()
 
 
-def name_words(name: str) -> list[str]:
-    """Return the parts of a name as they are written."""
+def split_name(name: str) -> list[str]:
+    """Return the parts of a name, in their original case."""
     return [part for run in _WORD.findall(name) for part in _JOINT.split(run[:MAX_WORD])]
 
 
 @lru_cache(maxsize=20_000)
 def stem(word: str) -> str:
-    """Return the English stem of a word; other scripts stay as they are."""
+    """Return the English stem of a word; words in other scripts are unchanged."""
     return _stemmer()(word) if word.isascii() else word
 
 
-def grams(word: str) -> list[str]:
-    """Return the groups of three letters in a word, with its ends marked."""
+def trigrams(word: str) -> list[str]:
+    """Return the trigrams of a word, with its start and end marked."""
     marked = f" {word} "
     return [marked[at : at + 3] for at in range(len(marked) - 2)]
 
 
-def _unaccented(text: str) -> str:
-    """Drop accents and vowel points, and make wide and joined forms plain."""
-    apart = unicodedata.normalize("NFKD", text)
-    return unicodedata.normalize("NFC", "".join(c for c in apart if not _is_accent(c)))
+def _strip_accents(text: str) -> str:
+    """Remove accents and vowel points, and normalise wide and compatibility characters."""
+    decomposed = unicodedata.normalize("NFKD", text)
+    return unicodedata.normalize("NFC", "".join(c for c in decomposed if not _is_accent(c)))
 
 
 def _is_accent(character: str) -> bool:
-    # the classes of accents above and below, and of the points of Hebrew and Arabic; not those of vowel signs
-    place = unicodedata.combining(character)
-    return place >= 200 or 10 <= place <= 35
+    # the combining classes of accents, and of Hebrew and Arabic points, but not those of vowel signs
+    combining_class = unicodedata.combining(character)
+    return combining_class >= 200 or 10 <= combining_class <= 35
 
 
-def _split(run: str) -> Iterator[str]:
+def _split_run(run: str) -> Iterator[str]:
     if run.isascii():
-        yield from _parts(run)
+        yield from _split_compound(run)
         return
     for at, part in enumerate(_UNSPACED.split(run)):
         if at % 2 == 0:
-            yield from _parts(part)
+            yield from _split_compound(part)
         elif len(part) == 1:
             yield part
         else:
             yield from (part[i : i + 2] for i in range(len(part) - 1))
 
 
-def _parts(word: str) -> Iterator[str]:
+def _split_compound(word: str) -> Iterator[str]:
     if not word:
         return
     parts = _JOINT.split(word[:MAX_WORD])
@@ -102,10 +104,10 @@ def _parts(word: str) -> Iterator[str]:
 
 
 def _stemmer() -> Callable[[str], str]:
-    """Return this thread's stemmer; one must not be shared between threads."""
+    """Return the stemmer of this thread; threads must not share one."""
     if not hasattr(_own, "stem"):
-        from Stemmer import Stemmer  # only once somebody searches
+        from Stemmer import Stemmer  # imported with the first search only
 
         _own.stem = Stemmer("english").stemWord
-    made: Callable[[str], str] = _own.stem
-    return made
+    stemmer: Callable[[str], str] = _own.stem
+    return stemmer

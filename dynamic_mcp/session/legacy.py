@@ -1,4 +1,4 @@
-"""One connected client: its protocol version, its requests in flight, and the requests made to it.
+"""A client of the revisions that begin with `initialize`: what it said, its requests in flight, and those made to it.
 
 Every request gets exactly one answer, unless the client cancels it. Garbage gets the error that JSON-RPC
 has for it, and the session lives on.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 from msgspec import Raw
@@ -21,66 +21,95 @@ from dynamic_mcp.errors import (
     METHOD_NOT_FOUND,
     DynamicMcpError,
 )
-from dynamic_mcp.mcp import wire
-from dynamic_mcp.mcp.lines import Oversized, answered_id, asked_id
+from dynamic_mcp.groups.audience import LOCAL, Client, Principal
+from dynamic_mcp.mcp import revisions, wire
+from dynamic_mcp.mcp.lines import Oversized, find_request_id, find_response_id
+from dynamic_mcp.mcp.revisions import REVISIONS
 from dynamic_mcp.mcp.wire import NULL, Frame
+from dynamic_mcp.proxy.request import Request
+from dynamic_mcp.proxy.view import View
+from dynamic_mcp.upstream.handshake import OURSELVES, ClientHello
 
 log = logging.getLogger(__name__)
 
-BATCHES = "2025-03-26"  # the one protocol version that has batches
 # What a client must have declared to be asked this: by the first word of the method.
 _NEEDS = {"sampling": {"sampling"}, "elicitation": {"elicitation"}, "roots": {"roots"}, "tasks": {"tasks"}}
 # What it must have declared, one or the other, to be asked what the protocol does not know.
 _EXTENDED = {"experimental", "extensions"}
 
+_WITH_BATCHES = ", ".join(revision.name for revision in REVISIONS if revision.has_batches)
+
 # A flood of these must not fill the memory when a client has stopped reading.
 _MAY_BE_MISSED = {"notifications/message", "notifications/progress"}
-# Tasks of the client whose askers are remembered.
+# Tasks of the client whose askers are remembered, and as many progress tokens.
 _MAX_TASKS = 1000
 
 
 class Server(Protocol):
     """Whoever answers: the proxy."""
 
-    async def answer(self, session: Session, frame: Frame) -> Frame:
+    def view_for(self, client: Client) -> View:
+        """Return what a client may see."""
+        ...
+
+    def greet(self, client: Client) -> Mapping[str, object]:
+        """Begin to serve a client that has said what it is; returns the members of the `initialize` result."""
+        ...
+
+    def answer(self, request: Request) -> Awaitable[Frame]:
         """Answer a request. Raises DynamicMcpError and wire.Malformed."""
         ...
 
-    def hear(self, session: Session, frame: Frame) -> None:
+    def notify(self, request: Request) -> None:
         """Take a notification."""
+        ...
+
+    def release(self, client: Client) -> None:
+        """Let go of a client that has gone."""
         ...
 
 
 class _Question:
     """A request to the client that waits for its answer."""
 
-    __slots__ = ("future", "heard", "token")
+    __slots__ = ("future", "on_status", "token")
 
-    def __init__(self, future: asyncio.Future[Frame], token: Raw, heard: Callable[[Frame], None]) -> None:
+    def __init__(self, future: asyncio.Future[Frame], token: Raw, on_status: Callable[[Frame], None]) -> None:
         self.future = future
         self.token = token
-        self.heard = heard
+        self.on_status = on_status
 
 
 class Session:
     """A client that writes to `receive` and is written to with `send`, a line at a time."""
 
     def __init__(
-        self, send: Callable[[bytes], None], server: Server, is_congested: Callable[[], bool] = lambda: False
+        self,
+        send: Callable[[bytes], None],
+        server: Server,
+        is_congested: Callable[[], bool] = lambda: False,
+        principal: Principal = LOCAL,
     ) -> None:
-        self.version = ""
-        self.client = ""
-        self.capabilities: dict[str, Raw] = {}
-        self.dropped = 0
+        self.principal = principal
+        self.hello = ClientHello()
+        self.is_greeted = False
         self._send = send
         self._is_congested = is_congested
         self._server = server
+        self._capabilities: Mapping[str, Raw] = {}
         self._serving: dict[bytes, asyncio.Task[bytes]] = {}
         self._batches: set[asyncio.Task[None]] = set()
-        self._asked: dict[bytes, _Question] = {}
-        self._tasks: dict[bytes, _Question] = {}
+        self._questions: dict[bytes, _Question] = {}
+        self._by_task_id: dict[bytes, _Question] = {}
+        self._by_token: dict[bytes, _Question] = {}
         self._ids = itertools.count(1)
+        self._is_closed = False
         self._loop = asyncio.get_running_loop()
+
+    @property
+    def client(self) -> Session:
+        """The client that a message is for that no request has caused."""
+        return self
 
     # --- from the client -------------------------------------------------------------------------------
 
@@ -94,7 +123,7 @@ class Session:
         if frame.method and len(frame.id):
             self._begin(frame, self._send)
         else:
-            self._heard(frame, self._send)
+            self._take_notification(frame, self._send)
 
     async def finish(self, within_s: float) -> None:
         """Let what is in flight end, within a bound; then cancel it."""
@@ -103,8 +132,20 @@ class Session:
             await asyncio.wait(tasks, timeout=within_s)
         for task in tasks:
             task.cancel()
-        for question in self._asked.values():
-            question.future.cancel()
+
+    def close(self) -> None:
+        """End the session: cancel its requests upstream, refuse what it was asked, and let everybody forget it."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        for task in (*self._serving.values(), *self._batches):
+            task.cancel("the client has gone")
+        for question in self._questions.values():
+            if not question.future.done():
+                question.future.set_result(_gone())
+        self._by_task_id.clear()
+        self._by_token.clear()
+        self._server.release(self)
 
     def _receive_odd(self, line: bytes, exc: wire.Malformed) -> None:
         if not line.strip():
@@ -119,16 +160,16 @@ class Session:
 
     def _refuse_oversized(self, line: bytes, why: str) -> None:
         """Answer a request that is too long, and fail the question that an answer which is too long was for."""
-        answered = answered_id(line)
-        question = self._asked.get(bytes(answered)) if answered is not None else None
-        if question is not None:
+        answered = find_response_id(line)
+        question = self._questions.get(bytes(answered)) if answered is not None else None
+        if question is not None and not question.future.done():
             question.future.set_result(wire.error_frame(INVALID_REQUEST, why))
         else:
-            self._fail(asked_id(line) or NULL, INVALID_REQUEST, why)
+            self._fail(find_request_id(line) or NULL, INVALID_REQUEST, why)
 
     def _receive_batch(self, items: list[Raw]) -> None:
-        if self.version != BATCHES or not items:
-            why = "a batch must not be empty" if not items else f"batches are part of protocol {BATCHES} only"
+        if not self.hello.revision.has_batches or not items:
+            why = "a batch must not be empty" if not items else f"batches are part of protocol {_WITH_BATCHES} only"
             self._fail(NULL, INVALID_REQUEST, why)
             return
         lines: list[bytes] = []
@@ -143,7 +184,7 @@ class Session:
                 task = self._begin(frame, lines.append)
                 tasks += [task] if task else []
             else:
-                self._heard(frame, lines.append)
+                self._take_notification(frame, lines.append)
         batch = self._loop.create_task(self._answer_batch(tasks, lines))
         self._batches.add(batch)
         batch.add_done_callback(self._batches.discard)
@@ -152,7 +193,7 @@ class Session:
         if tasks:
             await asyncio.wait(tasks)
         if lines:
-            self._send(wire.joined(lines))
+            self._send(wire.join_batch(lines))
 
     def _begin(self, frame: Frame, reply: Callable[[bytes], None]) -> asyncio.Task[bytes] | None:
         """Start to answer a request, unless it cannot be one."""
@@ -177,11 +218,11 @@ class Session:
 
     async def _serve(self, frame: Frame, key: bytes, reply: Callable[[bytes], None]) -> bytes:
         try:
-            answer = await self._server.answer(self, frame)
+            answer = await self.answer(frame)
         except wire.Malformed as exc:
             answer = wire.error_frame(INVALID_PARAMS, str(exc))
         except DynamicMcpError as exc:
-            answer = _failure(frame, exc)
+            answer = _to_answer(frame, exc)
         except Exception:
             log.exception("a bug: answering %s failed", frame.method)
             answer = wire.error_frame(INTERNAL_ERROR, "internal error of dynamic-mcp; its log says more")
@@ -192,36 +233,57 @@ class Session:
         reply(line)
         return line
 
-    def _heard(self, frame: Frame, reply: Callable[[bytes], None]) -> None:
+    def _take_notification(self, frame: Frame, reply: Callable[[bytes], None]) -> None:
         """Take a notification, or the answer to a request that was made to the client."""
         if frame.method == "notifications/cancelled":
             task = self._serving.pop(_member(frame.params, "requestId"), None)
             if task is not None:
                 task.cancel(wire.text(wire.member(frame.params, "reason")))
         elif frame.method == "notifications/progress":
-            self._progressed(frame)
-        elif frame.method == "notifications/tasks/status" and _member(frame.params, "taskId") in self._tasks:
-            self._tasks[_member(frame.params, "taskId")].heard(frame)
+            self._pass_progress_on(frame)
+        elif frame.method == "notifications/tasks/status" and _member(frame.params, "taskId") in self._by_task_id:
+            self._by_task_id[_member(frame.params, "taskId")].on_status(frame)
         elif frame.method:
-            self._server.hear(self, frame)
+            self._server.notify(self._request(frame))
         elif len(frame.result) or len(frame.error):
-            self._answered(frame)
+            self._take_answer(frame)
         else:
             why = "neither a request, a notification nor an answer"
             reply(wire.answer_line(NULL, wire.error_frame(INVALID_REQUEST, why)))
 
-    def _answered(self, frame: Frame) -> None:
-        question = self._asked.pop(bytes(frame.id), None)
+    def _take_answer(self, frame: Frame) -> None:
+        question = self._questions.pop(bytes(frame.id), None)
         if question is None or question.future.done():
-            self.dropped += 1
-            log.debug("dropped an unexpected answer (%d so far)", self.dropped)
+            log.debug("dropped an unexpected answer of a client")
             return
         question.future.set_result(frame)
         if task := bytes(wire.member(frame.result, "task", "taskId")):
-            # by its id for its status, and by the token for its progress: a string and a number
-            self._tasks |= {task: question, bytes(frame.id): question}
-            while len(self._tasks) > 2 * _MAX_TASKS:
-                del self._tasks[next(iter(self._tasks))]
+            _remember(self._by_task_id, task, question)
+            _remember(self._by_token, bytes(frame.id), question)
+
+    # --- requests --------------------------------------------------------------------------------------
+
+    def _request(self, frame: Frame) -> Request:
+        return Request(frame.method, frame.params, self, self._server.view_for(self))
+
+    async def answer(self, frame: Frame) -> Frame:
+        """Answer one request. Raises DynamicMcpError and wire.Malformed."""
+        match frame.method:
+            case "initialize":
+                return self._initialize(frame)
+            case "ping":
+                return wire.result_frame(b"{}")
+        return await self._server.answer(self._request(frame))
+
+    def _initialize(self, frame: Frame) -> Frame:
+        """Negotiate as the lifecycle of the MCP specification says."""
+        params = wire.members(frame.params)
+        declared = params.get("capabilities", wire.EMPTY_OBJECT)
+        self._capabilities = wire.members(declared)
+        revision = revisions.negotiate(wire.text(params.get("protocolVersion")))
+        self.hello = ClientHello(revision, declared, _client_info(params))
+        self.is_greeted = True
+        return wire.result_frame(self._server.greet(self))
 
     def _fail(self, id: Raw, code: int, why: str) -> None:
         self._send(wire.answer_line(id, wire.error_frame(code, why)))
@@ -230,27 +292,27 @@ class Session:
 
     def notify(self, frame: Frame) -> None:
         """Send a notification; one that may be missed is dropped while the client does not read."""
-        if self.takes(frame):
+        if not self._is_closed and self.has_room(frame):
             self._send(wire.notification_line(frame.method, frame.params))
-        else:
-            self.dropped += 1
 
-    def takes(self, frame: Frame) -> bool:
+    def has_room(self, frame: Frame) -> bool:
         """Tell whether a notification would be sent now."""
         return frame.method not in _MAY_BE_MISSED or not self._is_congested()
 
-    async def ask(self, frame: Frame, heard: Callable[[Frame], None]) -> Frame:
+    async def ask(self, frame: Frame, on_status: Callable[[Frame], None]) -> Frame:
         """Send a request and return the client's answer; one that it cannot take is refused at once.
 
-        `heard` takes the client's progress on it, and the status of a task that it becomes.
+        `on_status` takes the client's progress on it, and the status of a task that it becomes.
         """
-        if _NEEDS.get(frame.method.partition("/")[0], _EXTENDED).isdisjoint(self.capabilities):
+        if self._is_closed:
+            return _gone()
+        if _NEEDS.get(frame.method.partition("/")[0], _EXTENDED).isdisjoint(self._capabilities):
             return wire.error_frame(METHOD_NOT_FOUND, f"the client does not support `{frame.method}`")
         number = next(self._ids)
         key = b"%d" % number
         token = wire.member(frame.params, "_meta", "progressToken")
         params = wire.with_member(frame.params, number, "_meta", "progressToken") if len(token) else frame.params
-        question = self._asked[key] = _Question(self._loop.create_future(), token, heard)
+        question = self._questions[key] = _Question(self._loop.create_future(), token, on_status)
         self._send(wire.request_line(number, frame.method, params))
         try:
             return await question.future
@@ -260,22 +322,39 @@ class Session:
             self._send(wire.notification_line("notifications/cancelled", body))
             raise
         finally:
-            self._asked.pop(key, None)
+            self._questions.pop(key, None)
 
-    def _progressed(self, frame: Frame) -> None:
+    def _pass_progress_on(self, frame: Frame) -> None:
         """Pass the client's progress on to the upstream that asked, with the token that it asked with."""
         token = _member(frame.params, "progressToken")
-        question = self._asked.get(token) or self._tasks.get(token)
+        question = self._questions.get(token) or self._by_token.get(token)
         if question is not None and len(question.token):
             params = wire.with_member(frame.params, question.token, "progressToken")
-            question.heard(Frame(method=frame.method, params=params))
+            question.on_status(Frame(method=frame.method, params=params))
+
+
+def _remember(questions: dict[bytes, _Question], key: bytes, question: _Question) -> None:
+    questions[key] = question
+    if len(questions) > _MAX_TASKS:
+        del questions[next(iter(questions))]
+
+
+def _gone() -> Frame:
+    return wire.error_frame(INTERNAL_ERROR, "the client has gone")
+
+
+def _client_info(params: Mapping[str, Raw]) -> Raw:
+    """Return who the client says it is, or who we are where it says less than servers insist on."""
+    info = params.get("clientInfo", wire.EMPTY_OBJECT)
+    complete = all(wire.text(wire.member(info, name)) for name in ("name", "version"))
+    return info if complete else OURSELVES
 
 
 def _member(params: Raw, name: str) -> bytes:
     return bytes(wire.member(params, name))
 
 
-def _failure(frame: Frame, exc: DynamicMcpError) -> Frame:
+def _to_answer(frame: Frame, exc: DynamicMcpError) -> Frame:
     """Give an error its MCP form: on `tools/call` a result that the model can read, else a JSON-RPC error."""
     if frame.method == "tools/call":
         return wire.result_frame({"content": [{"type": "text", "text": str(exc)}], "isError": True})

@@ -1,4 +1,4 @@
-"""Time, as something that is passed in: a clock, and delays between attempts."""
+"""Time as a parameter: a clock, retry delays, and waiting with a timeout."""
 
 import asyncio
 import math
@@ -7,14 +7,14 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Time as a group sees it; a test brings its own and never waits."""
+    """Time as a group sees it. Tests pass a fake one and never wait."""
 
     def now(self) -> float:
-        """Return seconds that only grow."""
+        """Return monotonic seconds."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Let time pass."""
+        """Wait for this many seconds."""
         ...
 
 
@@ -22,16 +22,16 @@ class LoopClock:
     """The event loop's monotonic time."""
 
     def now(self) -> float:
-        """Return seconds since some moment."""
+        """Return the time of the event loop, in seconds."""
         return asyncio.get_running_loop().time()
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep."""
+        """Sleep in the event loop."""
         await asyncio.sleep(seconds)
 
 
 def delays(first_s: float, longest_s: float, jitter: Callable[[], float]) -> Iterator[float]:
-    """Yield seconds without end: `first_s`, twice that, … up to `longest_s`, each times 0.8 to 1.2.
+    """Yield delays without end: `first_s`, doubled each time up to `longest_s`, each multiplied by 0.8 to 1.2.
 
     `jitter` returns a number from 0 up to 1, as `random.random` does.
     """
@@ -41,8 +41,8 @@ def delays(first_s: float, longest_s: float, jitter: Callable[[], float]) -> Ite
         delay_s = min(delay_s * 2, longest_s)
 
 
-async def set_or_passed(event: asyncio.Event, seconds: float, clock: Clock) -> None:
-    """Wait until an event is set, for so many seconds at most; infinity is no bound."""
+async def wait_for_event(event: asyncio.Event, seconds: float, clock: Clock) -> None:
+    """Wait until an event is set, or until `seconds` have passed; infinity means no timeout."""
     if seconds == math.inf:
         await event.wait()
         return

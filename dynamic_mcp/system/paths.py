@@ -1,4 +1,4 @@
-"""Where config, state and cache are kept. A private file is written whole or not at all."""
+"""The directories for config, state, cache and logs; private files, written atomically; file locks."""
 
 import os
 import sys
@@ -10,45 +10,45 @@ _APP = "dynamic-mcp"
 
 
 def config_dir() -> Path:
-    """Where a person keeps a config of their own."""
+    """Return the directory of the user's config."""
     return platformdirs.user_config_path(_APP, appauthor=False)
 
 
 def state_dir() -> Path:
-    """What must outlive a restart: tokens, approvals."""
+    """Return the directory for state that must survive a restart: tokens, approvals."""
     return platformdirs.user_state_path(_APP, appauthor=False)
 
 
 def cache_dir() -> Path:
-    """What can be found out again: catalogs."""
+    """Return the directory for data that can be fetched again: catalogs."""
     return platformdirs.user_cache_path(_APP, appauthor=False)
 
 
 def log_dir() -> Path:
-    """Where what happens is written down, for when an AI tool swallows stderr."""
+    """Return the directory of the log file, for AI tools that hide stderr."""
     return platformdirs.user_log_path(_APP, appauthor=False)
 
 
-def make_private(directory: Path) -> None:
-    """Make a directory, and those above it, for the owner alone; what is there stays as it is."""
+def make_private_dir(directory: Path) -> None:
+    """Create a directory and its parents, accessible only to the owner; existing ones stay as they are."""
     if not directory.is_dir():
-        make_private(directory.parent)
+        make_private_dir(directory.parent)
         directory.mkdir(mode=0o700, exist_ok=True)
 
 
 def write_private(path: Path, data: bytes, *, durable: bool = True) -> None:
-    """Replace what is at `path`, for the owner alone; who reads it meanwhile sees the old or the new, whole.
+    """Replace the file at `path` atomically, readable only by the owner.
 
-    A symbolic link at `path` is replaced, not followed. What is not `durable` may be lost when the machine stops.
-    Raises OSError and then leaves nothing behind.
+    A symbolic link at `path` is replaced, not followed. Without `durable`, the data may be lost if the machine stops.
+    Raises OSError, and then leaves nothing behind.
     """
-    make_private(path.parent)
+    make_private_dir(path.parent)
     _replace(path, data, durable=durable)
 
 
 def _replace(path: Path, data: bytes, *, durable: bool) -> None:
     written = path.with_name(f".new-{os.urandom(8).hex()}")
-    opened = open(written, "xb", opener=_privately)  # noqa: SIM115 - `Path.open` takes no opener; closed below
+    opened = open(written, "xb", opener=_open_private)  # noqa: SIM115 - `Path.open` takes no opener; closed below
     try:
         with opened as file:
             file.write(data)
@@ -61,23 +61,23 @@ def _replace(path: Path, data: bytes, *, durable: bool) -> None:
         raise
 
 
-def _privately(path: str, flags: int) -> int:
+def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
 class FileLock:
-    """A lock that one process at a time holds by a file; it is free again when its holder is gone."""
+    """A lock between processes, held through a file. The system frees it when its holder ends."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._descriptor: int | None = None
 
-    def take(self) -> bool:
-        """Take the lock if it is free, and tell whether it was. Raises OSError when the file cannot be opened."""
-        make_private(self._path.parent)
+    def try_acquire(self) -> bool:
+        """Take the lock if it is free, and return whether it was. Raises OSError if the file cannot be opened."""
+        make_private_dir(self._path.parent)
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
         try:
-            if not _locked(descriptor):
+            if not _try_lock(descriptor):
                 os.close(descriptor)
                 return False
         except BaseException:
@@ -86,14 +86,14 @@ class FileLock:
         self._descriptor = descriptor
         return True
 
-    def leave(self) -> None:
-        """Give the lock back. The file stays: removing it could give two holders a lock each."""
+    def release(self) -> None:
+        """Release the lock. The file stays, since removing it could let two processes hold the lock."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
 
-def _locked(descriptor: int) -> bool:
+def _try_lock(descriptor: int) -> bool:
     if sys.platform == "win32":
         import msvcrt
 

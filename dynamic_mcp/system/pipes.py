@@ -1,6 +1,6 @@
-"""Pipes to and from the event loop. What it cannot wait for (files, terminals, Windows pipes) gets a thread.
+"""Pipes for the event loop, and threads for what the loop cannot wait for: files, terminals, Windows pipes.
 
-A `Source` hands over what arrives, in order; a `Sink` takes what is written and never blocks the loop on a pipe.
+A `Source` delivers what arrives, in order. A `Sink` accepts what is written and never blocks the loop.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ class Source(Protocol):
     """A stream that is being read."""
 
     def pause_reading(self) -> None:
-        """Hand over nothing more for now."""
+        """Stop delivering data for now."""
         ...
 
     def resume_reading(self) -> None:
-        """Go on."""
+        """Deliver data again."""
         ...
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading for good."""
         ...
 
 
@@ -39,48 +39,48 @@ class Sink(Protocol):
     """A stream that is being written."""
 
     def write(self, data: bytes) -> None:
-        """Take all of `data`."""
+        """Accept all of `data`."""
         ...
 
-    def unwritten(self) -> int:
-        """How many bytes the other side has not taken yet."""
+    def buffered_bytes(self) -> int:
+        """Return how many bytes the other side has not read yet."""
         ...
 
     def is_closing(self) -> bool:
-        """Tell whether more can be written."""
+        """Tell whether this is closed or closing, so that nothing more can be written."""
         ...
 
     async def close(self) -> None:
-        """Write out what is left, within a bound, and close."""
+        """Flush what is left, within a time limit, and close."""
         ...
 
 
-async def open_source(fd: int, receive: Callable[[bytes], None], ended: Callable[[], None]) -> Source:
-    """Read `fd`, which is closed in the end: every chunk goes to `receive`, then `ended` is called once."""
+async def open_source(fd: int, receive: Callable[[bytes], None], on_end: Callable[[], None]) -> Source:
+    """Read `fd` until it ends, and close it. `receive` gets each chunk; `on_end` is called once, at the end."""
     if not _can_be_awaited(fd):
-        return _ThreadSource(fd, receive, ended)
-    reader = _Reader(receive, ended)
+        return _ThreadSource(fd, receive, on_end)
+    reader = _Reader(receive, on_end)
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: reader, _file(fd, "rb"))
     return transport
 
 
 async def open_sink(
-    fd: int, *, high: int, full: Callable[[], None], drained: Callable[[], None], ended: Callable[[], None]
+    fd: int, *, high: int, on_full: Callable[[], None], on_drain: Callable[[], None], on_end: Callable[[], None]
 ) -> Sink:
-    """Write `fd`, which is closed in the end.
+    """Write to `fd`, which the sink closes.
 
-    `full` is called when more than `high` bytes wait to be taken, `drained` when few do again, and
-    `ended` when the other side has gone.
+    `on_full` is called when more than `high` bytes are buffered, `on_drain` when the buffer has drained, and `on_end`
+    when the other side is gone.
     """
     if not _can_be_awaited(fd):
         return _ThreadSink(fd)
-    writer = _Writer(high, full, drained, ended)
+    writer = _Writer(high, on_full, on_drain, on_end)
     await asyncio.get_running_loop().connect_write_pipe(lambda: writer, _file(fd, "wb"))
     return writer
 
 
 def _file(fd: int, mode: str) -> IO[bytes]:
-    """Wrap a descriptor for the loop, which must close it once: uvloop does so itself, beside the file object."""
+    """Wrap a descriptor for the loop so that it is closed once: uvloop closes it in addition to the file object."""
     is_uvloop = type(asyncio.get_running_loop()).__module__.startswith("uvloop")
     return cast(IO[bytes], os.fdopen(fd, mode, 0, closefd=not is_uvloop))
 
@@ -93,13 +93,13 @@ def _can_be_awaited(fd: int) -> bool:
 class _Reader(asyncio.Protocol):
     def __init__(self, receive: Callable[[bytes], None], ended: Callable[[], None]) -> None:
         self._receive = receive
-        self._ended = ended
+        self._on_end = ended
 
     def data_received(self, data: bytes) -> None:
         self._receive(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._ended()
+        self._on_end()
 
 
 class _Writer(asyncio.BaseProtocol):
@@ -107,31 +107,31 @@ class _Writer(asyncio.BaseProtocol):
         self, high: int, full: Callable[[], None], drained: Callable[[], None], ended: Callable[[], None]
     ) -> None:
         self._high = high
-        self._ended = ended
+        self._on_end = ended
         self._closed = asyncio.Event()
         self._pipe: asyncio.WriteTransport
-        self._full = full
-        self._drained = drained
+        self._on_full = full
+        self._on_drain = drained
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._pipe = cast(asyncio.WriteTransport, transport)  # uvloop's own class is one by its methods only
+        self._pipe = cast(asyncio.WriteTransport, transport)  # uvloop's class has the methods, but is no subclass
         self._pipe.set_write_buffer_limits(high=self._high)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed.set()
-        self._ended()
+        self._on_end()
 
     def pause_writing(self) -> None:
-        self._full()
+        self._on_full()
 
     def resume_writing(self) -> None:
-        self._drained()
+        self._on_drain()
 
     def write(self, data: bytes) -> None:
-        if not self._pipe.is_closing():  # uvloop's own raises once the other side has gone
+        if not self._pipe.is_closing():  # uvloop raises once the other side is gone
             self._pipe.write(data)
 
-    def unwritten(self) -> int:
+    def buffered_bytes(self) -> int:
         return self._pipe.get_write_buffer_size()
 
     def is_closing(self) -> bool:
@@ -147,12 +147,12 @@ class _Writer(asyncio.BaseProtocol):
 
 
 class _ThreadSource:
-    """Reads in a thread, a chunk at a time: the next one is read when the loop has taken the last."""
+    """Reads in a thread, one chunk at a time; the next chunk is read once the loop has handled the last one."""
 
     def __init__(self, fd: int, receive: Callable[[bytes], None], ended: Callable[[], None]) -> None:
         self._fd = fd
         self._receive = receive
-        self._ended = ended
+        self._on_end = ended
         self._loop = asyncio.get_running_loop()
         self._may_read = threading.Event()
         self._may_read.set()
@@ -170,40 +170,40 @@ class _ThreadSource:
         self._may_read.set()
 
     def _read(self) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: the program ends
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so the program is ending
             with contextlib.suppress(OSError):
                 while chunk := os.read(self._fd, _CHUNK_BYTES):
-                    taken = threading.Event()
-                    self._loop.call_soon_threadsafe(self._take, chunk, taken)
-                    taken.wait()
+                    handled = threading.Event()
+                    self._loop.call_soon_threadsafe(self._take, chunk, handled)
+                    handled.wait()
                     self._may_read.wait()
-            self._loop.call_soon_threadsafe(self._ended)
+            self._loop.call_soon_threadsafe(self._on_end)
 
-    def _take(self, chunk: bytes, taken: threading.Event) -> None:
+    def _take(self, chunk: bytes, handled: threading.Event) -> None:
         if not self._closed:
             self._receive(chunk)
-        taken.set()
+        handled.set()
 
 
 class _ThreadSink:
-    """Writes in a thread, so that a reader who has stopped reading stops nobody else."""
+    """Writes in a thread, so that a reader that stalls blocks nothing else."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._loop = asyncio.get_running_loop()
         self._queue: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        self._unwritten = 0
+        self._buffered = 0
         self._closing = False
         self._closed = asyncio.Event()
         threading.Thread(target=self._write, daemon=True).start()
 
     def write(self, data: bytes) -> None:
         if not self._closing:
-            self._unwritten += len(data)
+            self._buffered += len(data)
             self._queue.put(data)
 
-    def unwritten(self) -> int:
-        return self._unwritten
+    def buffered_bytes(self) -> int:
+        return self._buffered
 
     def is_closing(self) -> bool:
         return self._closing
@@ -221,7 +221,7 @@ class _ThreadSink:
                 view = memoryview(data)
                 while view:
                     view = view[os.write(self._fd, view) :]
-                self._unwritten -= len(data)
+                self._buffered -= len(data)
         with contextlib.suppress(OSError):
             os.close(self._fd)
         with contextlib.suppress(RuntimeError):

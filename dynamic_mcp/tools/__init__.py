@@ -1,1 +1,1 @@
-"""Tools as a model meets them: arguments, schemas, results, and our own."""
+"""Tools as a model sees them: their arguments, schemas and results, and our own meta-tools."""

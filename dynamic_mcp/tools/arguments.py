@@ -1,7 +1,7 @@
-"""Put the arguments of a tool call right where its input schema leaves one reading; pure.
+"""Repairs the arguments of a tool call where its input schema allows one interpretation only; pure.
 
-Arguments that fit pass as the bytes that came. Only those that were put right are written anew, and with each
-comes a note of what was done. Where two readings fit, none is taken: the answer says what is wrong.
+Valid arguments pass byte for byte. Only repaired arguments are encoded again, with a note of each change. If more
+than one interpretation is valid, none is used, and the error says what is wrong.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.tools.schema import Flaw, InputSchema, Path
 
-# What models write between a group and a tool.
+# What models write between the names of a group and a tool.
 SEPARATORS = ("__", ".", "/")
 # What models call the arguments.
 _WRAPPERS = ("arguments", "params", "args")
@@ -30,19 +30,19 @@ _AS_JSON = "was JSON in a string"
 _IN_A_LIST = "was one value and is now a list"
 
 
-class Reading(Struct, frozen=True):
-    """Arguments as they may be meant, and what had to be done to what came."""
+class Interpretation(Struct, frozen=True):
+    """One interpretation of the arguments, with a note of each change that it makes."""
 
     args: Raw
     notes: tuple[str, ...] = ()
 
-    def noted(self, note: str, args: Raw) -> Reading:
-        """Return a further reading of this one."""
-        return Reading(args, (*self.notes, note))
+    def with_note(self, note: str, args: Raw) -> Interpretation:
+        """Return an interpretation with one more change."""
+        return Interpretation(args, (*self.notes, note))
 
 
 def split_name(name: str, groups: Iterable[str]) -> list[tuple[str, str]]:
-    """Return the groups and tools that a name as `github__create_issue` or `github.create_issue` may mean."""
+    """Return the groups and tools that a name such as `github__create_issue` or `github.create_issue` can mean."""
     return [
         (group, name[len(group) + len(separator) :])
         for group in groups
@@ -51,91 +51,100 @@ def split_name(name: str, groups: Iterable[str]) -> list[tuple[str, str]]:
     ]
 
 
-def fits(schema: InputSchema, args: Raw) -> bool:
-    """Tell whether arguments are an object that the schema takes."""
-    if memoryview(args)[0] != _BRACE or not schema.takes(args):
+def is_valid(schema: InputSchema, args: Raw) -> bool:
+    """Tell whether the arguments are an object that the schema accepts."""
+    if memoryview(args)[0] != _BRACE or not schema.accepts(args):
         return False
-    # a reader may take the first of two values, and the other was judged
-    return schema.asks_nothing or wire.said_twice(args) is None
+    # the upstream may use the first of two values with the same name, but the last one was checked
+    return schema.accepts_any_object or wire.find_duplicate_name(args) is None
 
 
-def repaired(schema: InputSchema, args: Raw | None, beside: Mapping[str, Raw], tool: str) -> Reading:
-    """Return the one reading of the arguments that fits the schema.
+def repair(schema: InputSchema, args: Raw | None, extra_arguments: Mapping[str, Raw], tool: str) -> Interpretation:
+    """Return the only interpretation of the arguments that fits the schema.
 
-    `beside` is what stood beside `args`. `tool` is for messages. Raises InvalidArguments, with all that is wrong.
+    `extra_arguments` were given next to `args`. `tool` is for messages. Raises InvalidArguments with everything that
+    is wrong.
     """
-    readings = list(_readings(schema, args, beside))
-    valid = {bytes(good.args): good for each in readings if (good := _coerced(schema, each)) is not None}
+    candidates = list(_interpret(schema, args, extra_arguments))
+    valid = {bytes(good.args): good for each in candidates if (good := _coerce(schema, each)) is not None}
     if len(valid) == 1:
         return next(iter(valid.values()))
     if valid:
         raise _refusal(schema, tool, ["they can be read in more than one way"])
-    if not readings:
+    if not candidates:
         raise _refusal(schema, tool, ["`args` is not an object"])
-    flaws = schema.flaws(readings[0].args)
+    flaws = schema.find_flaws(candidates[0].args)
     more = [f"and {len(flaws) - _MOST_SHOWN} more"] if len(flaws) > _MOST_SHOWN else []
-    shown = [*map(str, flaws[:_MOST_SHOWN]), *more]
-    raise _refusal(schema, tool, [*shown, *_misnamed(schema, readings[0].args, flaws)])
+    lines = [*map(str, flaws[:_MOST_SHOWN]), *more]
+    raise _refusal(schema, tool, [*lines, *_suggest_names(schema, candidates[0].args, flaws)])
 
 
-# --- readings --------------------------------------------------------------------------------------------
+# --- interpretations --------------------------------------------------------------------------------------------
 
 
-def _readings(schema: InputSchema, args: Raw | None, beside: Mapping[str, Raw]) -> Iterator[Reading]:
-    """Yield what may be meant, by what is given where; the first is the plainest."""
-    given = _object(args)
+def _interpret(schema: InputSchema, args: Raw | None, extra_arguments: Mapping[str, Raw]) -> Iterator[Interpretation]:
+    """Yield the possible interpretations, the most literal first."""
+    given = _parse_object(args)
     if given is None:
         return
     inside = wire.members(given.args)
-    if not inside and (args is None or _is_null(args) or any(name in _WRAPPERS for name in beside)):
-        yield from _from_beside(schema, given, beside)
+    if not inside and (args is None or _is_null(args) or any(name in _WRAPPERS for name in extra_arguments)):
+        yield from _interpret_extra(schema, given, extra_arguments)
         return
-    known = {name: beside[name] for name in beside if name in schema.parameters}
+    known = {name: extra_arguments[name] for name in extra_arguments if name in schema.parameters}
     missing = {name: known[name] for name in known if name not in inside}
-    whole = given.noted(_stood_beside(missing), _joined({**inside, **missing})) if missing else given
+    whole = given.with_note(_extra_note(missing), _to_object({**inside, **missing})) if missing else given
     yield whole
     others = {name: known[name] for name in known if name in inside and not _are_same(inside[name], known[name])}
     if others:
-        yield whole.noted(_stood_beside(others), _joined({**inside, **known}))
-    for name in beside:
-        inner = _object(beside[name]) if name in _WRAPPERS and name not in schema.parameters else None
+        yield whole.with_note(_extra_note(others), _to_object({**inside, **known}))
+    for name in extra_arguments:
+        inner = _parse_object(extra_arguments[name]) if name in _WRAPPERS and name not in schema.parameters else None
         if inner and wire.members(inner.args) and not _are_same(inner.args, given.args):
-            yield inner.noted(f"the arguments were under `{name}`", inner.args)
+            yield inner.with_note(f"the arguments were under `{name}`", inner.args)
     if missing:
         return
     for name in _WRAPPERS:
-        if list(inside) == [name] and name not in schema.parameters and (inner := _object(inside[name])):
-            yield given.noted(f"the arguments were under `{name}`", inner.args)
+        if list(inside) == [name] and name not in schema.parameters and (inner := _parse_object(inside[name])):
+            yield given.with_note(f"the arguments were under `{name}`", inner.args)
 
 
-def _from_beside(schema: InputSchema, given: Reading, beside: Mapping[str, Raw]) -> Iterator[Reading]:
-    """Yield readings of what stands beside `args`, where that itself holds nothing."""
-    if not beside:
+def _interpret_extra(
+    schema: InputSchema, given: Interpretation, extra_arguments: Mapping[str, Raw]
+) -> Iterator[Interpretation]:
+    """Yield interpretations of the extra arguments, where `args` itself is empty."""
+    if not extra_arguments:
         yield given
         return
-    if all(schema.knows(name) for name in beside) or not any(name in _WRAPPERS for name in beside):
-        yield given.noted(_stood_beside(beside), _joined(beside))
+    if all(schema.allows_parameter(name) for name in extra_arguments) or not any(
+        name in _WRAPPERS for name in extra_arguments
+    ):
+        yield given.with_note(_extra_note(extra_arguments), _to_object(extra_arguments))
     for name in _WRAPPERS:
-        inner = _object(beside[name]) if name in beside and name not in schema.parameters else None
+        inner = (
+            _parse_object(extra_arguments[name])
+            if name in extra_arguments and name not in schema.parameters
+            else None
+        )
         if inner is not None:
-            found = inner.noted(f"the arguments were under `{name}`", inner.args)
-            rest = {key: value for key, value in beside.items() if key in schema.parameters}
-            both = _joined({**rest, **wire.members(inner.args)})
-            yield found.noted(_stood_beside(rest), both) if rest else found
+            unwrapped = inner.with_note(f"the arguments were under `{name}`", inner.args)
+            rest = {key: value for key, value in extra_arguments.items() if key in schema.parameters}
+            both = _to_object({**rest, **wire.members(inner.args)})
+            yield unwrapped.with_note(_extra_note(rest), both) if rest else unwrapped
 
 
 def _are_same(one: Raw, other: Raw) -> bool:
     return wire.compact(one) == wire.compact(other)
 
 
-def _stood_beside(names: Iterable[str]) -> str:
+def _extra_note(names: Iterable[str]) -> str:
     return f"{', '.join(f'`{name}`' for name in names)} stood beside `args`"
 
 
-def _object(args: Raw | None) -> Reading | None:
-    """Return what came as an object: nothing is an empty one, and texts are decoded."""
+def _parse_object(args: Raw | None) -> Interpretation | None:
+    """Parse the arguments as an object: none is an empty object, and JSON in a string is decoded."""
     if args is None or _is_null(args):
-        return Reading(wire.EMPTY_OBJECT)
+        return Interpretation(wire.EMPTY_OBJECT)
     value, notes = args, tuple[str, ...]()
     for _ in range(_MOST_ENCODINGS):
         if memoryview(value)[0] != _QUOTE:
@@ -148,101 +157,106 @@ def _object(args: Raw | None) -> Reading | None:
         wire.members(value)
     except wire.Malformed:
         return None
-    refuse_twice(value)
-    return Reading(value, notes)
+    refuse_duplicates(value)
+    return Interpretation(value, notes)
 
 
-def refuse_twice(data: Raw, *, is_flat: bool = False) -> None:
-    """Raise InvalidArguments where an object gives a name twice: which of the values counts, nobody says."""
-    name = wire.said_twice(data, is_flat=is_flat)
+def refuse_duplicates(data: Raw, *, is_flat: bool = False) -> None:
+    """Raise InvalidArguments if an object has a name twice, since it is unclear which of the values counts."""
+    name = wire.find_duplicate_name(data, is_flat=is_flat)
     if name is not None:
         raise InvalidArguments(f"`{name[:100]}` is given twice, so nothing was called", hint="give each name once")
 
 
-def _joined(members: Mapping[str, Raw]) -> Raw:
+def _to_object(members: Mapping[str, Raw]) -> Raw:
     return Raw(wire.encode(members))
 
 
 # --- values ----------------------------------------------------------------------------------------------
 
 
-def _coerced(schema: InputSchema, reading: Reading) -> Reading | None:
-    """Return the reading with each value that does not fit put right, or None where one cannot be."""
-    if not _is_sayable(schema, reading):
+def _coerce(schema: InputSchema, reading: Interpretation) -> Interpretation | None:
+    """Return the interpretation with every invalid value repaired, or None if one cannot be."""
+    if not _has_known_names(schema, reading):
         return None
     if len(reading.args) > _LONGEST_REPAIRED:
-        return reading if schema.takes(reading.args) else None
+        return reading if schema.accepts(reading.args) else None
     repairs = 0
     for _ in range(_MOST_ROUNDS):
-        if schema.takes(reading.args):
+        if schema.accepts(reading.args):
             return reading
         before = reading
-        for flaw in schema.flaws(reading.args):
-            better = _mended(schema, reading, flaw.path) if flaw.path and repairs < _MOST_REPAIRS else None
+        for flaw in schema.find_flaws(reading.args):
+            better = _repair_value(schema, reading, flaw.path) if flaw.path and repairs < _MOST_REPAIRS else None
             reading, repairs = better or reading, repairs + 1
         if reading is before:
             break
     return None
 
 
-def _is_sayable(schema: InputSchema, reading: Reading) -> bool:
-    """Tell whether a reading that moves things about gives the tool only parameters that it has."""
+def _has_known_names(schema: InputSchema, reading: Interpretation) -> bool:
+    """Tell whether an interpretation passes only known parameters, if it moves any values."""
     return (
         not reading.notes
         or reading.notes == (f"`args` {_AS_JSON}",)
-        or all(map(schema.knows, wire.members(reading.args)))
+        or all(map(schema.allows_parameter, wire.members(reading.args)))
     )
 
 
-def _mended(schema: InputSchema, reading: Reading, path: Path) -> Reading | None:
-    """Return the reading with the one value at `path` that fits in the place of the one that does not."""
-    value = _at(reading.args, path)
+def _repair_value(schema: InputSchema, reading: Interpretation, path: Path) -> Interpretation | None:
+    """Replace the invalid value at `path` if exactly one alternative is valid there."""
+    value = _value_at(reading.args, path)
     if value is None:
         return None
     name = ".".join(map(str, path))
-    others = [reading.noted(f"`{name}` {note}", _with(reading.args, path, other)) for other, note in _others(value)]
-    flawed = [[flaw.path for flaw in schema.flaws(other.args)] for other in others]
-    whole = [other for other, paths in zip(others, flawed, strict=True) if all(p[: len(path)] != path for p in paths)]
-    # what is still wrong inside of the value is for the next round
-    fitting = whole or [other for other, paths in zip(others, flawed, strict=True) if path not in paths]
+    candidates = [
+        reading.with_note(f"`{name}` {note}", _replace_at(reading.args, path, other))
+        for other, note in _alternatives(value)
+    ]
+    flawed = [[flaw.path for flaw in schema.find_flaws(each.args)] for each in candidates]
+    whole = [
+        other for other, paths in zip(candidates, flawed, strict=True) if all(p[: len(path)] != path for p in paths)
+    ]
+    # the next round repairs what is still invalid inside the value
+    fitting = whole or [other for other, paths in zip(candidates, flawed, strict=True) if path not in paths]
     return fitting[0] if len(fitting) == 1 else None
 
 
-def _others(value: Raw) -> Iterator[tuple[Raw, str]]:
-    """Yield what a value may have been meant as: the JSON that it is a text of, or a list of it."""
-    decoded = _decoded(value)
+def _alternatives(value: Raw) -> Iterator[tuple[Raw, str]]:
+    """Yield what a value can also mean: the JSON in its text, or a list of this one value."""
+    decoded = _decode_text(value)
     if decoded is not None:
         yield decoded, _AS_JSON
         if memoryview(decoded)[0] in (_BRACE, _BRACKET):
-            return  # nobody means the text of a list by a list of one text
+            return  # a list in a string never means a list of one string
     if memoryview(value)[0] != _BRACKET and not _is_null(value):
-        yield _listed(value), _IN_A_LIST
+        yield _wrap_in_list(value), _IN_A_LIST
         if decoded is not None:
-            yield _listed(decoded), f"{_AS_JSON}, {_IN_A_LIST}"
+            yield _wrap_in_list(decoded), f"{_AS_JSON}, {_IN_A_LIST}"
 
 
-def _decoded(value: Raw) -> Raw | None:
-    """Return the JSON in a text, unless that is a text again."""
+def _decode_text(value: Raw) -> Raw | None:
+    """Return the JSON in a string, unless that is a string again."""
     text = (wire.text(value) or "").strip()
     text = {"True": "true", "False": "false"}.get(text, text)
     if not text or text[0] == '"':
         return None
     try:
-        found = wire.elements(f"[{text}]".encode())
+        values = wire.elements(f"[{text}]".encode())
     except wire.Malformed:
         return None
-    return found[0] if len(found) == 1 else None
+    return values[0] if len(values) == 1 else None
 
 
 def _is_null(value: Raw) -> bool:
     return len(value) == 4 and bytes(value) == b"null"
 
 
-def _listed(value: Raw) -> Raw:
+def _wrap_in_list(value: Raw) -> Raw:
     return Raw(b"[" + bytes(value) + b"]")
 
 
-def _at(data: Raw, path: Path) -> Raw | None:
+def _value_at(data: Raw, path: Path) -> Raw | None:
     for step in path:
         try:
             data = wire.elements(data)[step] if isinstance(step, int) else wire.members(data)[step]
@@ -251,41 +265,41 @@ def _at(data: Raw, path: Path) -> Raw | None:
     return data
 
 
-def _with(data: Raw, path: Path, value: Raw) -> Raw:
-    """Return the JSON with another value at a path; all else keeps its bytes."""
+def _replace_at(data: Raw, path: Path, value: Raw) -> Raw:
+    """Return the JSON with a new value at a path; everything else keeps its bytes."""
     if not path:
         return value
     step, *deeper = path
     if isinstance(step, int):
         items = wire.elements(data)
-        items[step] = _with(items[step], tuple(deeper), value)
+        items[step] = _replace_at(items[step], tuple(deeper), value)
         return Raw(wire.encode(items))
     members = wire.members(data)
-    return _joined({**members, step: _with(members[step], tuple(deeper), value)})
+    return _to_object({**members, step: _replace_at(members[step], tuple(deeper), value)})
 
 
-# --- what is said ----------------------------------------------------------------------------------------
+# --- messages ----------------------------------------------------------------------------------------
 
 
-def _misnamed(schema: InputSchema, args: Raw, flaws: Sequence[Flaw]) -> Iterator[str]:
-    """Yield a guess for each name that no parameter has."""
+def _suggest_names(schema: InputSchema, args: Raw, flaws: Sequence[Flaw]) -> Iterator[str]:
+    """Yield a suggestion for each name that no parameter has."""
     from difflib import get_close_matches  # only when somebody got a name wrong
 
     given = wire.members(args)
-    told = {name for flaw in flaws for name in flaw.unknown}
-    left = [name for name in schema.parameters if name not in given]
+    reported = {name for flaw in flaws for name in flaw.unknown}
+    unused = [name for name in schema.parameters if name not in given]
     for name in [name for name in given if name not in schema.parameters][:_MOST_SHOWN]:
-        near = get_close_matches(name[:100].casefold(), [each.casefold() for each in left], n=3, cutoff=0.6)
-        close = [each for folded in near for each in left if each.casefold() == folded]
+        near = get_close_matches(name[:100].casefold(), [each.casefold() for each in unused], n=3, cutoff=0.6)
+        close = [each for folded in near for each in unused if each.casefold() == folded]
         guess = "did you mean " + " or ".join(f"`{each}`" for each in close) + "?" if close else ""
-        if guess or not (name in told or schema.knows(name)):
-            words = f"`{name[:100]}` is not a declared parameter"
-            yield f"{words}; {guess}" if guess else words
+        if guess or not (name in reported or schema.allows_parameter(name)):
+            problem = f"`{name[:100]}` is not a declared parameter"
+            yield f"{problem}; {guess}" if guess else problem
 
 
-def _refusal(schema: InputSchema, tool: str, wrong: Sequence[str]) -> InvalidArguments:
-    lines = [f"{tool} was not called, because its arguments do not fit:", *(f"- {each}" for each in wrong)]
-    shown = wire.compact(schema.raw).decode()
-    if len(shown) > _LONGEST_SCHEMA_SHOWN:
-        shown = f"{shown[:_LONGEST_SCHEMA_SHOWN]}… (of {len(shown)} characters)"
-    return InvalidArguments("\n".join([*lines, f"its input schema: {shown}"]))
+def _refusal(schema: InputSchema, tool: str, problems: Sequence[str]) -> InvalidArguments:
+    lines = [f"{tool} was not called, because its arguments do not fit:", *(f"- {each}" for each in problems)]
+    text = wire.compact(schema.raw).decode()
+    if len(text) > _LONGEST_SCHEMA_SHOWN:
+        text = f"{text[:_LONGEST_SCHEMA_SHOWN]}… (of {len(text)} characters)"
+    return InvalidArguments("\n".join([*lines, f"its input schema: {text}"]))

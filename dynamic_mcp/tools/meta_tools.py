@@ -1,4 +1,4 @@
-"""The two tools that a model sees: their names, texts and schemas. The same input gives the same bytes."""
+"""The meta-tools that a model sees: their names, texts and schemas. The same input always gives the same bytes."""
 
 from __future__ import annotations
 
@@ -8,77 +8,78 @@ from msgspec import Struct
 
 GET = "get_dynamic_tools"
 CALL = "call_dynamic_tool"
-# Instead of CALL, where a client shall be able to approve reading by itself.
+# These replace CALL if the client should be able to approve reads separately.
 CALL_READ = "call_dynamic_tool_read"
 CALL_WRITE = "call_dynamic_tool_write"
 CALLS = (CALL, CALL_READ, CALL_WRITE)
-# What the call tools take; what else a model writes beside these may be the tool's own arguments.
+# The parameters of the call tools; anything else that a model adds may be an argument of the tool itself.
 OWN_ARGUMENTS = frozenset(("group", "name", "args", "select"))
-# Keeps Claude Code from hiding the tools that find tools behind its own tool search (seen with 2.1.330).
+# Stops Claude Code from hiding these tools behind its own tool search (seen with 2.1.330).
 _ALWAYS_LOADED = {"_meta": {"anthropic/alwaysLoad": True}}
 
 
 class Row(Struct, frozen=True):
-    """A group as a model sees it; `reason` says why it is down, and is empty while it is not."""
+    """A group as a model sees it; `reason` says why it is down, and is empty if it is up."""
 
     name: str
     description: str
     reason: str = ""
 
 
-def tools(rows: Sequence[Row], *, with_tasks: bool = False, split: bool = False) -> list[dict[str, object]]:
-    """Return our tools as they are listed.
+def build_tools(rows: Sequence[Row], *, with_tasks: bool = False, split: bool = False) -> list[dict[str, object]]:
+    """Return the meta-tools for `tools/list`.
 
-    `with_tasks` where a call may be made as a task of MCP 2025-11-25; `split` for a call tool that reads and one
-    that writes.
+    `with_tasks` allows calls as tasks of MCP 2025-11-25; `split` gives one call tool for reads and one for writes.
     """
-    calls = [_call_read(rows), _call_write(rows)] if split else [_call(rows)]
+    calls = [_build_call_read(rows), _build_call_write(rows)] if split else [_build_call(rows)]
     execution = {"execution": {"taskSupport": "optional"}} if with_tasks else {}
     return [
-        {**tool, **_ALWAYS_LOADED} for tool in (_get(rows, split=split), *({**call, **execution} for call in calls))
+        {**tool, **_ALWAYS_LOADED}
+        for tool in (_build_get(rows, split=split), *({**call, **execution} for call in calls))
     ]
 
 
-def instructions(rows: Sequence[Row], *, split: bool = False) -> str:
-    """Tell a model how to use our tools, and which groups there are."""
+def build_instructions(rows: Sequence[Row], *, split: bool = False) -> str:
+    """Return the instructions for a model: how to use the meta-tools, and which groups there are."""
     if not rows:
         return "No MCP server is configured here yet, so there are no tools to call."
     names = ", ".join(row.name for row in rows)
     return (
         f"The tools of several MCP servers are here in groups: {names}. "
         f"Before you say that something cannot be done, look for a tool: `{GET}` finds tools by a `query` for "
-        f"one step (`create issue`), or shows a `group`; {_callers(split=split)} runs one."
+        f"one step (`create issue`), or shows a `group`; {_call_tool_names(split=split)} runs one."
     )
 
 
-def direct_instructions(said: Mapping[str, str]) -> str:
-    """Pass on what servers say, by group, whose tools are listed by themselves."""
-    return "\n\n".join(f"Tools that begin with `{group}__`: {words}" for group, words in said.items())
+def build_direct_instructions(instructions: Mapping[str, str]) -> str:
+    """Return the instructions of the servers, by group, whose tools are listed directly."""
+    return "\n\n".join(f"Tools that begin with `{group}__`: {text}" for group, text in instructions.items())
 
 
-def _callers(*, split: bool) -> str:
+def _call_tool_names(*, split: bool) -> str:
     return f"`{CALL_READ}` or `{CALL_WRITE}`" if split else f"`{CALL}`"
 
 
-def _get(rows: Sequence[Row], *, split: bool) -> dict[str, object]:
+def _build_get(rows: Sequence[Row], *, split: bool) -> dict[str, object]:
     properties: dict[str, object] = {
-        "group": _group(rows),
+        "group": _group_schema(rows),
         "query": {"type": "string", "description": "One step, as `create issue`; not the whole task"},
         "detail": {"type": "string", "enum": ["names", "brief", "full"], "description": "full: with input schemas"},
     }
     return {
         "name": GET,
         "description": "Find tools by `query`, in one group (an MCP server) or in all, or list a `group`. Search for "
-        f"each step of a task by itself: verb and object, best first. Run a tool with {_callers(split=split)}."
-        f"{_listed(rows)}",
-        "inputSchema": _schema(properties, []),
+        f"each step of a task by itself: verb and object, best first. "
+        f"Run a tool with {_call_tool_names(split=split)}."
+        f"{_format_groups(rows)}",
+        "inputSchema": _object_schema(properties, []),
         "annotations": {"readOnlyHint": True, "openWorldHint": False},
     }
 
 
-def _call(rows: Sequence[Row]) -> dict[str, object]:
+def _build_call(rows: Sequence[Row]) -> dict[str, object]:
     properties: dict[str, object] = {
-        "group": _group(rows),
+        "group": _group_schema(rows),
         "name": {"type": "string"},
         "args": {
             "type": "object",
@@ -90,33 +91,33 @@ def _call(rows: Sequence[Row]) -> dict[str, object]:
     return {
         "name": CALL,
         "description": f"Run a tool and return its result. Look up its input schema with {GET} first.",
-        "inputSchema": _schema(properties, ["group", "name"]),
+        "inputSchema": _object_schema(properties, ["group", "name"]),
     }
 
 
-def _call_read(rows: Sequence[Row]) -> dict[str, object]:
+def _build_call_read(rows: Sequence[Row]) -> dict[str, object]:
     words = f"Run a tool whose annotations say readOnlyHint, as {GET} shows."
-    return {**_call(rows), "name": CALL_READ, "description": words, "annotations": {"readOnlyHint": True}}
+    return {**_build_call(rows), "name": CALL_READ, "description": words, "annotations": {"readOnlyHint": True}}
 
 
-def _call_write(rows: Sequence[Row]) -> dict[str, object]:
+def _build_call_write(rows: Sequence[Row]) -> dict[str, object]:
     words = "Run any other tool: one that may change something."
     annotations = {"readOnlyHint": False, "destructiveHint": True}
-    return {**_call(rows), "name": CALL_WRITE, "description": words, "annotations": annotations}
+    return {**_build_call(rows), "name": CALL_WRITE, "description": words, "annotations": annotations}
 
 
-def _schema(properties: dict[str, object], required: list[str]) -> dict[str, object]:
+def _object_schema(properties: dict[str, object], required: list[str]) -> dict[str, object]:
     return {"type": "object", "properties": properties, **({"required": required} if required else {})}
 
 
-def _group(rows: Sequence[Row]) -> dict[str, object]:
+def _group_schema(rows: Sequence[Row]) -> dict[str, object]:
     names = [row.name for row in rows]
     return {"type": "string", "enum": names} if names else {"type": "string"}
 
 
-def _listed(rows: Sequence[Row]) -> str:
+def _format_groups(rows: Sequence[Row]) -> str:
     up = [f"\n- {row.name}: {row.description}" for row in rows if not row.reason]
     down = [f"\n- {row.name}: {row.description} (Error: {row.reason})" for row in rows if row.reason]
     listed = "\n\nAvailable groups:" + "".join(up) if up else ""
-    # a group that is down stays in the schema: using it is what tries it again at once
+    # a group that is down stays in the schema, since using it triggers an immediate retry
     return listed + ("\n\nUnavailable groups (connection failed):" + "".join(down) if down else "")

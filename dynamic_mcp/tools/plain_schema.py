@@ -1,6 +1,6 @@
-"""The schemas of most tools ask for types alone. Those are told here whether arguments fit, without a validator.
+"""A fast check for schemas that restrict types only, as those of most tools do; it needs no validator.
 
-It only ever says yes: where it cannot, whoever knows all of JSON Schema is asked.
+Its yes is certain. On a no, a full JSON Schema validator must decide.
 """
 
 from __future__ import annotations
@@ -17,48 +17,49 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
     "object": (dict,),
     "null": (type(None),),
 }
-# Members that ask for nothing.
+# Keywords that restrict nothing.
 ANNOTATIONS = frozenset({"title", "description", "$schema", "$id", "$comment", "examples", "default"})
 _OF_OBJECT = ANNOTATIONS | {"type", "properties", "required", "additionalProperties"}
 _OF_PARAMETER = ANNOTATIONS | {"type"}
 
-Fits = Callable[[object], bool]
+Predicate = Callable[[object], bool]
 
 
-def plain(schema: Mapping[str, Any]) -> Fits | None:  # Any: JSON
-    """Return what tells that a value certainly fits; None for a schema that asks for more than types."""
+def compile_plain(schema: Mapping[str, Any]) -> Predicate | None:  # Any: JSON
+    """Return a predicate that is true for values that certainly fit; None if the schema restricts more than types."""
     properties, required = schema.get("properties", {}), schema.get("required", [])
     is_open = schema.get("additionalProperties", True)
     if not schema.keys() <= _OF_OBJECT or schema.get("type", "object") != "object" or not isinstance(is_open, bool):
         return None
     if not isinstance(properties, dict) or not isinstance(required, list) or not all(map(_is_text, required)):
         return None
-    types = {name: _types(each) for name, each in properties.items()}
+    types = {name: _parse_types(each) for name, each in properties.items()}
     if None in types.values():
         return None
-    names, wanted = (None if is_open else types.keys()), frozenset(required)
+    names, needed = (None if is_open else types.keys()), frozenset(required)
 
     def fits(value: object) -> bool:
-        if type(value) is not dict or not wanted <= value.keys() or (names is not None and not value.keys() <= names):
+        if type(value) is not dict or not needed <= value.keys() or (names is not None and not value.keys() <= names):
             return False
         for name, each in value.items():
-            asked = types.get(name)
-            if asked and type(each) not in asked and not (int in asked and _is_whole(each)):
+            allowed = types.get(name)
+            if allowed and type(each) not in allowed and not (int in allowed and _is_whole(each)):
                 return False
         return True
 
     return fits
 
 
-def _types(parameter: object) -> tuple[type, ...] | None:
-    """Return the types that a parameter may have, none for any; None where more is asked of it than a type."""
+def _parse_types(parameter: object) -> tuple[type, ...] | None:
+    """Return the types that a parameter may have, empty for any type; None if its schema restricts more."""
     if not isinstance(parameter, dict) or not parameter.keys() <= _OF_PARAMETER:
         return None
     if "type" not in parameter:
         return ()
-    named = parameter["type"]
-    found = [_TYPES.get(each) if _is_text(each) else None for each in (named if isinstance(named, list) else [named])]
-    return None if None in found or not found else tuple(each for types in found if types for each in types)
+    declared = parameter["type"]
+    names = declared if isinstance(declared, list) else [declared]
+    types = [_TYPES.get(each) if _is_text(each) else None for each in names]
+    return None if None in types or not types else tuple(each for several in types if several for each in several)
 
 
 def _is_whole(value: object) -> bool:

@@ -1,7 +1,7 @@
-"""Make a tool's result fit into a context: a selected part of it, JSON without its white space, a bounded text; pure.
+"""Makes a tool's result fit into a context: selects a part, compacts JSON, limits the text; pure.
 
-What needs nothing of this passes byte for byte. Images and other binary content are never touched, and nothing is
-lost: what is left out is handed to `keep`, which returns the URI that it can be read at.
+A result that needs no change passes byte for byte. Images and other binary content are never changed, and nothing
+is lost: `keep` stores what is left out and returns the URI to read it at.
 """
 
 from __future__ import annotations
@@ -16,131 +16,136 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.tools import selection
 from dynamic_mcp.tools.selection import BadPath
 
-# Keeps a text of this media type, and returns its URI.
+# Stores a text of this media type and returns its URI.
 Keep = Callable[[str, str], str]
 
 _JSON = "application/json"
 _PLAIN = "text/plain"
 _TRUE = Raw(b"true")
-# Where the text of a block stands: its own, or that of an embedded resource.
+# The paths of the text of a block: its own text, or that of an embedded resource.
 _TEXTS = (("text",), ("resource", "text"))
-# How far before the limit a text may be cut to end with a line or a word.
+# The earliest place, as a share of the limit, to cut a text at the end of a line or a word.
 _LINE_WITHIN = 0.75
 _WORD_WITHIN = 0.95
 
 
 class _Block(Struct, frozen=True):
-    """One block of a result's content; `text` is None where it is binary or unknown."""
+    """One block of a result's content; `text` is None if it is binary or of an unknown type."""
 
     raw: Raw
     path: tuple[str, ...] = ()
     text: str | None = None
 
     def with_text(self, text: str) -> _Block:
-        """Return the block with another text, all else as it came."""
+        """Return the block with another text; everything else keeps its bytes."""
         return self if text == self.text else _Block(wire.with_member(self.raw, text, *self.path), self.path, text)
 
 
 class _Text(msgspec.Struct, frozen=True):
-    """A text that is as long as its JSON, at most."""
+    """A text, still as JSON; its length is an upper bound."""
 
     text: Raw = Raw()
 
 
-class _Sized(_Text, frozen=True):
-    """One block of a content, as far as it can be long."""
+class _BlockSize(_Text, frozen=True):
+    """The members of a block that can be long."""
 
     resource: _Text = _Text()
 
 
-class _Measured(msgspec.Struct, frozen=True):
-    """A result as far as it can be too long."""
+class _ResultSize(msgspec.Struct, frozen=True):
+    """The members of a result that can be too long."""
 
-    content: list[_Sized] = []
+    content: list[_BlockSize] = []
     structured: Raw = msgspec.field(default=Raw(), name="structuredContent")
 
 
-_measured = msgspec.json.Decoder(_Measured).decode
+_decode_size = msgspec.json.Decoder(_ResultSize).decode
 
 
-def passes(result: Raw, answers: Answers) -> bool:
-    """Tell whether a result may go on as it came, as nearly all do."""
+def can_pass_unchanged(result: Raw, answers: Answers) -> bool:
+    """Tell whether a result can be passed on as it is, which is true of nearly all."""
     return len(result) <= answers.limit and not answers.compact
 
 
-def shaped(result: Raw, answers: Answers, keep: Keep, *, links: bool, keeps_structure: bool) -> Raw:
-    """Return a result within the limit, compact if that is wanted, with notes of what was left out.
+def shape(result: Raw, answers: Answers, keep: Keep, *, links: bool, keeps_structure: bool) -> Raw:
+    """Return the result within the limit, compacted if configured, with remarks about what was left out.
 
-    `links`: the client knows `resource_link`. `keeps_structure`: its structuredContent is promised by a schema.
+    `links`: the client supports `resource_link`. `keeps_structure`: an output schema promises structuredContent.
     """
     try:
         if not answers.compact and _is_short(result, answers.limit):
             return result
         members = wire.members(result)
-        before = blocks = _blocks(members)
+        before = blocks = _parse_blocks(members)
     except wire.Malformed:
         return result
     if answers.compact:
         blocks = [block.with_text(_compact(block.text)) if block.text else block for block in blocks]
-    cut = _Cut(answers.limit, keep, links=links)
+    cut = _Truncation(answers.limit, keep, links=links)
     if len(members.get("structuredContent", b"")) > answers.limit and not keeps_structure:
         blocks = cut.leave_out(members.pop("structuredContent"), blocks)
         before = []
     blocks = cut.within_limit(blocks)
-    return result if blocks == before else _result(members, [*blocks, *cut.remarks])
+    return result if blocks == before else _build_result(members, [*blocks, *cut.remarks])
 
 
-def selected(result: Raw, path: str, keep: Keep) -> Raw:
-    """Return a result with `{"selected": …}`, what a JSONPath matches in it, instead of its text.
+def select(result: Raw, path: str, keep: Keep) -> Raw:
+    """Return the result with `{"selected": …}`, the values that a JSONPath matches, in place of its text.
 
-    A result that is not JSON stays as it is, with a remark. Where nothing is selected, the text says why and what the
-    data look like. The tool has run in each case, and the text says so.
+    A result that is not JSON is returned in full, with a remark. If nothing is selected, the text says why, describes
+    the shape of the data, and makes clear that the tool has run.
     """
     try:
         members = wire.members(result)
-        blocks = _blocks(members)
+        blocks = _parse_blocks(members)
     except wire.Malformed:
         return result
     if bytes(members.get("isError", b"")) == b"true":
         return result
     try:
-        data = data_of(members.get("structuredContent"), (block.text for block in blocks if block.text is not None))
+        data = parse_data(
+            members.get("structuredContent"), (block.text for block in blocks if block.text is not None)
+        )
     except ValueError:
-        remark = "[the result is not JSON, so `select` selected nothing from it; this is the whole]"
-        return _result(members, [*blocks, _text(remark)])
+        remark = "[`select` had no effect, because the result is not JSON; this is the full result]"
+        return _build_result(members, [*blocks, _text_block(remark)])
     members.pop("structuredContent", None)
     others = [block for block in blocks if block.text is None]
     try:
-        return _result(members, [_text(selection.written({"selected": selection.value(path, data)})), *others])
+        return _build_result(
+            members, [_text_block(selection.write_json({"selected": selection.select_value(path, data)})), *others]
+        )
     except BadPath as exc:
         words, is_error = f"`{path[:100]}` cannot be used as a JSONPath: {exc}", True
     except LookupError:
         words, is_error = f"nothing matches `{path}`", False
-    where = keep(selection.written(data), _JSON)
-    words = f"the tool ran, but {words}\nits data look like this: {selection.shape(data)}\nthe whole is `{where}`"
-    return _result({**members, **({"isError": _TRUE} if is_error else {})}, [_text(words), *others])
+    where = keep(selection.write_json(data), _JSON)
+    shape = selection.describe_shape(data)
+    words = f"the tool ran, but {words}\nits data look like this: {shape}\nthe full result is `{where}`"
+    return _build_result({**members, **({"isError": _TRUE} if is_error else {})}, [_text_block(words), *others])
 
 
-def data_of(structured: Raw | None, texts: Iterable[str]) -> object:
-    """Return the JSON of a result: its structured content, else that in its texts, a list where they are several.
+def parse_data(structured: Raw | None, texts: Iterable[str]) -> object:
+    """Return the JSON of a result: its structured content, else its text, or a list if there are several texts.
 
-    Raises ValueError where there is none.
+    Raises ValueError if there is no JSON.
     """
     if structured is not None:
-        return selection.parsed(bytes(structured))
-    found = [selection.parsed(text) for text in texts]
-    if not found:
+        return selection.parse_json(bytes(structured))
+    values = [selection.parse_json(text) for text in texts]
+    if not values:
         raise ValueError("no text")
-    return found[0] if len(found) == 1 else found
+    return values[0] if len(values) == 1 else values
 
 
-def explained(result: Raw, words: str) -> Raw:
-    """Return a result that is an error with a text more in it; any other as it is."""
+def add_to_error(result: Raw, words: str) -> Raw:
+    """Return an error result with another text block added; any other result as it is."""
     try:
         members = wire.members(result)
         if bytes(members.get("isError", b"")) != b"true":
             return result
-        return _result(members, [*_blocks(members), _text(words)])
+        return _build_result(members, [*_parse_blocks(members), _text_block(words)])
     except wire.Malformed:
         return result
 
@@ -148,22 +153,22 @@ def explained(result: Raw, words: str) -> Raw:
 # --- blocks ----------------------------------------------------------------------------------------------
 
 
-def _blocks(members: Mapping[str, Raw]) -> list[_Block]:
-    return [_block(raw) for raw in wire.elements(members.get("content", wire.EMPTY_ARRAY))]
+def _parse_blocks(members: Mapping[str, Raw]) -> list[_Block]:
+    return [_parse_block(raw) for raw in wire.elements(members.get("content", wire.EMPTY_ARRAY))]
 
 
 def _is_short(result: Raw, limit: int) -> bool:
-    """Tell, in one look and without reading a text, whether texts and structured content are within a limit."""
+    """Tell whether texts and structured content are within the limit, without decoding any text."""
     try:
-        found = _measured(result)
+        size = _decode_size(result)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
-    texts = sum(max(2, len(block.text), len(block.resource.text)) - 2 for block in found.content)
-    return texts <= limit and len(found.structured) <= limit
+    texts = sum(max(2, len(block.text), len(block.resource.text)) - 2 for block in size.content)
+    return texts <= limit and len(size.structured) <= limit
 
 
-def _block(raw: Raw) -> _Block:
-    """Read a block as far as its text: its own, or that of an embedded resource."""
+def _parse_block(raw: Raw) -> _Block:
+    """Find the text of a block: its own, or that of an embedded resource."""
     for path in _TEXTS:
         text = wire.text(wire.member(raw, *path))
         if text is not None:
@@ -171,16 +176,16 @@ def _block(raw: Raw) -> _Block:
     return _Block(raw)
 
 
-def _text(words: str) -> _Block:
+def _text_block(words: str) -> _Block:
     return _Block(Raw(wire.encode({"type": "text", "text": words})), ("text",), words)
 
 
-def _result(members: Mapping[str, object], blocks: Sequence[_Block]) -> Raw:
+def _build_result(members: Mapping[str, object], blocks: Sequence[_Block]) -> Raw:
     return Raw(wire.encode({**members, "content": [block.raw for block in blocks]}))
 
 
 def _compact(text: str) -> str:
-    """Return JSON without its white space, and any other text as it is."""
+    """Return JSON without white space, and any other text as it is."""
     if text.lstrip()[:1] not in ("{", "["):
         return text
     try:
@@ -192,8 +197,8 @@ def _compact(text: str) -> str:
 # --- the limit -------------------------------------------------------------------------------------------
 
 
-class _Cut:
-    """Cuts what is too long, keeps it whole elsewhere, and collects what is to be said of it."""
+class _Truncation:
+    """Cuts content that is too long, stores all of it elsewhere, and collects remarks about it."""
 
     def __init__(self, limit: int, keep: Keep, *, links: bool) -> None:
         self.remarks: list[_Block] = []
@@ -202,28 +207,28 @@ class _Cut:
         self._links = links
 
     def leave_out(self, structured: Raw, blocks: list[_Block]) -> list[_Block]:
-        """Keep structured content elsewhere, unless a text says the same; where there is no text, it becomes one."""
+        """Store structured content elsewhere, unless a text equals it; if there is no text, turn it into one."""
         data = bytes(structured).decode()
         if all(block.text is None for block in blocks):
-            return [*blocks, _text(data)]
+            return [*blocks, _text_block(data)]
         same = wire.compact(structured).decode()
         if not any(block.text is not None and _compact(block.text) == same for block in blocks):
-            self._say(f"structuredContent of {len(data)} characters is left out here", 0, data, _JSON)
+            self._add_remark(f"structuredContent of {len(data)} characters is left out here", 0, data, _JSON)
         return blocks
 
     def within_limit(self, blocks: Sequence[_Block]) -> list[_Block]:
-        """Return the blocks with as much text as the limit allows; what is not text stays where it is."""
+        """Return the blocks with as much text as the limit allows; other blocks stay in place."""
         texts = [block.text for block in blocks if block.text is not None]
         if sum(map(size, texts)) <= self._limit:
             return list(blocks)
         whole = "\n".join(texts)
-        kept = list(self._kept(blocks))
-        shown = len("\n".join(block.text for block in kept if block.text is not None))
+        truncated = list(self._truncate(blocks))
+        shown = len("\n".join(block.text for block in truncated if block.text is not None))
         words = f"the text is cut here: {shown} of {len(whole)} characters are shown"
-        self._say(words, shown, whole, _JSON if whole[:1] in ("{", "[") and len(texts) == 1 else _PLAIN)
-        return kept
+        self._add_remark(words, shown, whole, _JSON if whole[:1] in ("{", "[") and len(texts) == 1 else _PLAIN)
+        return truncated
 
-    def _kept(self, blocks: Sequence[_Block]) -> Iterator[_Block]:
+    def _truncate(self, blocks: Sequence[_Block]) -> Iterator[_Block]:
         left = self._limit
         for block in blocks:
             if block.text is None:
@@ -233,13 +238,13 @@ class _Cut:
                 yield block if length <= left else block.with_text(_head(block.text, left))
                 left = left - length if length <= left else 0
 
-    def _say(self, words: str, start: int, whole: str, media_type: str) -> None:
+    def _add_remark(self, words: str, start: int, whole: str, media_type: str) -> None:
         uri = self._keep(whole, media_type)
         end = min(len(whole), start + self._limit)
         part = f"`{uri}?start={start}&end={end}` is a part of it"
-        self.remarks.append(_text(f"[{words}; the whole is the resource `{uri}`, and {part}]"))
+        self.remarks.append(_text_block(f"[{words}; the full result is the resource `{uri}`, and {part}]"))
         if self._links:
-            link = {"type": "resource_link", "uri": uri, "name": "the whole result", "mimeType": media_type}
+            link = {"type": "resource_link", "uri": uri, "name": "the full result", "mimeType": media_type}
             self.remarks.append(_Block(Raw(wire.encode({**link, "size": size(whole)}))))
 
 
@@ -249,7 +254,7 @@ def size(text: str) -> int:
 
 
 def _head(text: str, most: int) -> str:
-    """Return the beginning of a text, in so many bytes, to the end of a line or a word where one is near."""
+    """Return the start of a text, at most `most` bytes, cut after a line or a word if one ends nearby."""
     head = text[:most].encode("utf-8", "replace")[:most].decode("utf-8", "ignore")
     line = head.rfind("\n", int(len(head) * _LINE_WITHIN))
     if line > 0:

@@ -1,7 +1,7 @@
-"""Select a part of JSON by a JSONPath; bounded in steps and time, whatever the path and the data.
+"""Selects a part of JSON with a JSONPath, in a bounded number of matches and a bounded time.
 
-The library parses the path and matches one step of it at a time; the walk from step to step is here, where it can
-be stopped. What could run for ever inside of one step (regular expressions, arithmetic, nested searches) is refused.
+The library parses the path and matches one step at a time. The loop over the steps is here, so that it can be
+stopped. Anything that could run forever in one step (regular expressions, arithmetic, nested searches) is refused.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ MAX_PATH = 1000
 MAX_MATCHES = 100_000
 MAX_S = 2.0
 _MAX_SHOWN = 1500
-_MOST_KEYS = 20
-_PIECE = 1000
-_DEEPEST_SHOWN = 4
+_MAX_SHOWN_KEYS = 20
+_CHUNK = 1000
+_MAX_SHOWN_DEPTH = 4
 
 
 class BadPath(ValueError):
-    """A path that is none, or that may take for ever."""
+    """An invalid path, or one that could run forever."""
 
 
 class _Step(Struct, frozen=True):
-    """One step of a path; `is_deep` where it looks at everything below too, `is_each` at each item alone."""
+    """One step of a path; `is_deep` if it searches all descendants, `is_each` if it checks each item separately."""
 
     find: JSONPath
     is_deep: bool
@@ -45,14 +45,14 @@ class _Path(Struct, frozen=True):
 
 
 class _Number(float):
-    """A number that is written again as it came."""
+    """A number that is encoded with its original text."""
 
     __slots__ = ("text",)
 
     def __new__(cls, text: str) -> _Number:
-        made = super().__new__(cls, text)
-        made.text = text
-        return made
+        number = super().__new__(cls, text)
+        number.text = text
+        return number
 
     text: str
 
@@ -60,8 +60,8 @@ class _Number(float):
 _decode = msgspec.json.Decoder(float_hook=_Number).decode
 
 
-def parsed(data: bytes | str) -> object:
-    """Return what JSON says, its numbers exact. Raises ValueError."""
+def parse_json(data: bytes | str) -> object:
+    """Parse JSON with exact numbers. Raises ValueError."""
     try:
         return _decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -72,62 +72,62 @@ def parsed(data: bytes | str) -> object:
         raise ValueError("nested too deeply") from None
 
 
-def written(value: object) -> str:
-    """Write JSON again, compactly."""
+def write_json(value: object) -> str:
+    """Encode as compact JSON."""
     try:
-        return msgspec.json.encode(value, enc_hook=_number).decode()
+        return msgspec.json.encode(value, enc_hook=_encode_number).decode()
     except UnicodeEncodeError:  # a lone surrogate escape
         return json.dumps(value, separators=(",", ":"))
 
 
-def value(path: str, data: object) -> object:
-    """Return the one value that a path matches, or a list where it can match several.
+def select_value(path: str, data: object) -> object:
+    """Return the one value that a path matches, or a list if it can match several.
 
-    Raises BadPath, and LookupError where nothing matches.
+    Raises BadPath, or LookupError if nothing matches.
     """
-    found = select(path, data)
-    if not found:
+    values = select(path, data)
+    if not values:
         raise LookupError(f"nothing matches `{path}`")
-    return found[0] if is_definite(path) else found
+    return values[0] if is_definite(path) else values
 
 
 def select(path: str, data: object, *, clock: Callable[[], float] = time.monotonic) -> list[object]:
-    """Return what a JSONPath matches, in order. Raises BadPath."""
-    compiled = _compiled(path)
+    """Return the values that a JSONPath matches, in order. Raises BadPath."""
+    compiled = _compile(path)
     ends_at = clock() + MAX_S
-    found = [data]
+    values = [data]
     for step in compiled.steps:
-        found = _taken(step, found, lambda: clock() > ends_at)
-    return found
+        values = _apply_step(step, values, lambda: clock() > ends_at)
+    return values
 
 
 def is_definite(path: str) -> bool:
-    """Tell whether a path can match one value only. Raises BadPath."""
-    return _compiled(path).is_definite
+    """Tell whether a path can match at most one value. Raises BadPath."""
+    return _compile(path).is_definite
 
 
-def _taken(step: _Step, found: Sequence[object], is_over: Callable[[], bool]) -> list[object]:
-    taken: list[object] = []
+def _apply_step(step: _Step, values: Sequence[object], is_over: Callable[[], bool]) -> list[object]:
+    matches: list[object] = []
     try:
-        for value in found:
-            for node in _below(value) if step.is_deep else (value,):
-                for piece in _pieces(step, node):
-                    taken += [match.value for match in step.find.find(piece)]
-                    if len(taken) > MAX_MATCHES:
-                        raise BadPath(f"it matches more than {MAX_MATCHES} values: ask for less at once")
+        for value in values:
+            for node in _descend(value) if step.is_deep else (value,):
+                for piece in _split_list(step, node):
+                    matches += [match.value for match in step.find.find(piece)]
+                    if len(matches) > MAX_MATCHES:
+                        raise BadPath(f"it matches more than {MAX_MATCHES} values; select less at once")
                     if is_over():
-                        raise BadPath(f"it takes longer than {MAX_S:g} s: ask for less at once")
+                        raise BadPath(f"it takes longer than {MAX_S:g} s; select less at once")
     except RecursionError:
-        raise BadPath("the data are nested too deeply for it") from None
+        raise BadPath("the data is nested too deeply") from None
     except (TypeError, ValueError, KeyError, AttributeError, ArithmeticError) as exc:
         if isinstance(exc, BadPath):
             raise
         raise BadPath(f"it cannot be applied to the data: {exc}") from exc
-    return taken
+    return matches
 
 
-def _below(value: object) -> Iterator[object]:
-    """Yield a value and everything in it, in the order of the text."""
+def _descend(value: object) -> Iterator[object]:
+    """Yield a value and all its descendants, in document order."""
     stack = [value]
     while stack:
         node = stack.pop()
@@ -138,42 +138,42 @@ def _below(value: object) -> Iterator[object]:
             stack += reversed(node)
 
 
-def _pieces(step: _Step, node: object) -> Iterator[object]:
-    """Yield a long list in pieces where the step looks at each item by itself, so that it can be stopped."""
-    if not step.is_each or not isinstance(node, list) or len(node) <= _PIECE:
+def _split_list(step: _Step, node: object) -> Iterator[object]:
+    """Yield a long list in chunks if the step checks each item separately, so that it can be stopped."""
+    if not step.is_each or not isinstance(node, list) or len(node) <= _CHUNK:
         yield node
         return
-    for start in range(0, len(node), _PIECE):
-        yield node[start : start + _PIECE]
+    for start in range(0, len(node), _CHUNK):
+        yield node[start : start + _CHUNK]
 
 
 @lru_cache(maxsize=64)
-def _compiled(path: str) -> _Path:
+def _compile(path: str) -> _Path:
     if len(path) > MAX_PATH:
         raise BadPath(f"it is longer than {MAX_PATH} characters")
     from jsonpath_ng.ext.parser import parse
 
     try:
         tree = parse(path)
-    except Exception as exc:  # each part of the parser has exceptions of its own, and Python's
+    except Exception as exc:  # the parser raises many exceptions, its own and built-in ones
         raise BadPath(" ".join(str(exc).split())[:200] or "it cannot be parsed") from exc
-    steps = _steps(tree)
+    steps = _split_path(tree)
     return _Path(steps, is_definite=all(not step.is_deep and _is_single(step.find) for step in steps))
 
 
-def _steps(tree: JSONPath) -> tuple[_Step, ...]:
-    """Cut a path into its steps, first to last. Raises BadPath for what is not bounded."""
+def _split_path(tree: JSONPath) -> tuple[_Step, ...]:
+    """Split a path into its steps. Raises BadPath for a step that is not bounded."""
     from jsonpath_ng import Child, Descendants, Root, This
 
     steps: list[_Step] = []
     while isinstance(tree, Child | Descendants):
-        steps.append(_step(tree.right, is_deep=isinstance(tree, Descendants)))
+        steps.append(_build_step(tree.right, is_deep=isinstance(tree, Descendants)))
         tree = tree.left
-    first = _step(tree, is_deep=False)
+    first = _build_step(tree, is_deep=False)
     return tuple(reversed([*steps, first] if not isinstance(tree, Root | This) else steps))
 
 
-def _step(find: JSONPath, *, is_deep: bool) -> _Step:
+def _build_step(find: JSONPath, *, is_deep: bool) -> _Step:
     from jsonpath_ng.ext.filter import Filter
     from jsonpath_ng.jsonpath import Wildcard
 
@@ -208,26 +208,26 @@ def _refuse_unbounded(step: object) -> None:
         This,
         Len,
         Keys,
-    ):  # a subclass may be a regular expression
+    ):  # exact types, since a subclass may be a regular expression
         return
     match step:
         case Filter(expressions=parts) | And(operands=parts) | Or(operands=parts):
             for part in parts:
                 _refuse_unbounded(part)
         case Expression(op="=~"):
-            raise BadPath("`=~` is not offered: a pattern may take for ever")
+            raise BadPath("`=~` is not supported, since a pattern can run forever")
         case Expression(value=JSONPath()):
-            raise BadPath("a filter compares with a number, a text, true, false or null")
+            raise BadPath("a filter can compare only with a number, a string, true, false or null")
         case Expression(target=target):
             _refuse_unbounded(target)
         case Child(left=left, right=right):
             _refuse_unbounded(left)
             _refuse_unbounded(right)
         case _:
-            raise BadPath(f"`{step}`"[:100] + " is not offered: names, indices, slices, `*`, `..` and filters are")
+            raise BadPath(f"`{step}`"[:100] + " is not supported; names, indices, slices, `*`, `..` and filters are")
 
 
-def _number(value: object) -> Raw:
+def _encode_number(value: object) -> Raw:
     if isinstance(value, _Number):
         return Raw(value.text.encode())
     raise NotImplementedError
@@ -236,25 +236,25 @@ def _number(value: object) -> Raw:
 # --- the shape of data -----------------------------------------------------------------------------------
 
 
-def shape(data: object) -> str:
-    """Describe data in a line: names and types, and how many items a list has."""
-    text = _shape(data, _DEEPEST_SHOWN)
+def describe_shape(data: object) -> str:
+    """Describe data on one line: names, types and the lengths of lists."""
+    text = _describe(data, _MAX_SHOWN_DEPTH)
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
 
 
-def _shape(value: object, depth: int) -> str:
+def _describe(value: object, depth: int) -> str:
     match value:
         case dict():
             if not depth:
                 return "{…}"
             members = [
-                f"{json.dumps(str(key)[:100], ensure_ascii=False)}: {_shape(value[key], depth - 1)}"
-                for key in list(value)[:_MOST_KEYS]
+                f"{json.dumps(str(key)[:100], ensure_ascii=False)}: {_describe(value[key], depth - 1)}"
+                for key in list(value)[:_MAX_SHOWN_KEYS]
             ]
-            more = [f"and {len(value) - _MOST_KEYS} more"] if len(value) > _MOST_KEYS else []
+            more = [f"and {len(value) - _MAX_SHOWN_KEYS} more"] if len(value) > _MAX_SHOWN_KEYS else []
             return "{" + ", ".join(members + more) + "}"
         case list():
-            first = f" of {_shape(value[0], depth - 1)}" if value and depth else ""
+            first = f" of {_describe(value[0], depth - 1)}" if value and depth else ""
             return f"[{len(value)}{first}]"
         case None:
             return "null"

@@ -1,9 +1,9 @@
-"""A request on its way to an upstream and back, and whom it is made for."""
+"""A request on its way to an upstream and back, and the client that it is made for."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Protocol
 
 from msgspec import Struct
@@ -13,30 +13,54 @@ from dynamic_mcp.mcp.wire import ABSENT, Frame
 
 # A call whose upstream reports progress may take this many times its timeout, and no longer.
 PROGRESS_EXTENDS_TO = 60
-# Requests of the proxy's own that change nothing, beside the lists.
+# MCP 2025-11-25, basic/utilities/cancellation: clients must not cancel it.
+_NOT_CANCELLABLE = "initialize"
+# Requests of the proxy's own that change nothing, besides the lists.
 _HARMLESS = frozenset(("initialize", "ping"))
 
 
 class Caller(Protocol):
-    """For whom a request is made; hears what the upstream sends back because of it."""
+    """Who a request is made for; receives what the upstream sends back because of it."""
 
-    def notify(self, frame: Frame) -> None:
-        """Pass on a notification."""
+    @property
+    def client(self) -> Hashable:
+        """The client behind the request: equal for all requests of one client, and for those only."""
         ...
 
-    async def ask(self, frame: Frame, heard: Callable[[Frame], None]) -> Frame:
-        """Pass on a request and return its answer; `heard` takes what the client says of it meanwhile and later."""
+    def notify(self, frame: Frame) -> None:
+        """Send the client a notification."""
+        ...
+
+    async def ask(self, frame: Frame, on_status: Callable[[Frame], None]) -> Frame:
+        """Send the client a request and return its answer.
+
+        `on_status` gets the client's progress on it, and the status of a task that it becomes.
+        """
         ...
 
 
 class Call:
-    """A request that waits for its answer."""
+    """A request that waits for its answer; `label` names it in messages."""
 
-    __slots__ = ("caller", "deadline", "future", "is_task", "last_deadline", "timeout_s", "timer", "token", "what")
+    __slots__ = (
+        "caller",
+        "deadline",
+        "future",
+        "is_task",
+        "label",
+        "last_deadline",
+        "method",
+        "timeout_s",
+        "timer",
+        "token",
+    )
 
-    def __init__(self, what: str, caller: Caller | None, timeout_s: float, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, method: str, label: str, caller: Caller | None, timeout_s: float, loop: asyncio.AbstractEventLoop
+    ) -> None:
         now = loop.time()
-        self.what = what
+        self.method = method
+        self.label = label or method
         self.caller = caller
         self.token = ABSENT
         self.is_task = False
@@ -46,14 +70,21 @@ class Call:
         self.future: asyncio.Future[Frame] = loop.create_future()
         self.timer: asyncio.TimerHandle
 
+    def is_cancellable(self) -> bool:
+        """Tell whether the upstream may be told that nobody waits for the answer any more."""
+        return self.method != _NOT_CANCELLABLE
+
+    def is_harmless(self) -> bool:
+        """Tell whether the request only asks what the upstream has."""
+        return self.method in _HARMLESS or self.method.endswith("/list")
+
     def extend(self, now: float) -> None:
-        """Start the timeout anew, because the upstream says that it is working, or waits for the client."""
+        """Restart the timeout, because the upstream says that it is working, or waits for the client."""
         self.deadline = min(now + self.timeout_s, self.last_deadline)
 
     def lose(self, error: LinkLost) -> None:
-        """Raise that the connection broke; what does more than ask the upstream what it has may have run."""
-        is_harmless = self.what in _HARMLESS or self.what.endswith("/list")
-        risk = "" if is_harmless else f"{self.what} may have run; it was not sent again"
+        """Fail because the connection broke; the request may have run unless it is harmless."""
+        risk = "" if self.is_harmless() else f"{self.label} may have run; it was not sent again"
         self.fail(LinkLost(error.group, error.reason, hint="; ".join(filter(None, (error.hint, risk)))))
 
     def fail(self, error: DynamicMcpError) -> None:
@@ -63,7 +94,7 @@ class Call:
 
 
 class Question(Struct, frozen=True):
-    """A request of the upstream, and whom it was passed on to."""
+    """A request of the upstream, and the caller that it was passed on to."""
 
     caller: Caller
     task: asyncio.Task[None]

@@ -1,6 +1,6 @@
-"""Streamable HTTP (MCP 2025-11-25, basic/transports): each message a POST, its answer JSON or an event stream.
+"""Streamable HTTP (MCP 2025-11-25, basic/transports): each message is a POST, answered with JSON or an event stream.
 
-A POST that fails costs its own request. The link is lost only when the session is gone or the server unreachable.
+A POST that fails affects only its own request. The link is lost only with the session or the server.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.event_stream import Event, EventStream
 from dynamic_mcp.mcp.lines import Oversized
 from dynamic_mcp.system.clock import delays
-from dynamic_mcp.upstream.endpoint import Headers, HttpEndpoint, chunks, media_type
+from dynamic_mcp.upstream.endpoint import Headers, HttpEndpoint
 from dynamic_mcp.upstream.link import Link
-from dynamic_mcp.upstream.listening import Listening
+from dynamic_mcp.upstream.notification_stream import NotificationStream
 from dynamic_mcp.upstream.outbox import Outbox
+from dynamic_mcp.upstream.responses import EVENTS, JSON, chunks, is_event_stream, media_type
 
 log = logging.getLogger(__name__)
 
 SESSION = "mcp-session-id"
-JSON, EVENTS = "application/json", "text/event-stream"
-# How long a stream may take to end after its answer, so that its connection can be used again.
+# How long a stream may take to end after its answer; only then can its connection be reused.
 _END_WITHIN_S = 1.0
 _DELETE_WITHIN_S = 1.5
-# So often in a row a server may refuse to take a broken stream up again, and so long is waited where it does not say.
+# How often in a row a server may refuse to resume a stream, and the first delay before that if it does not name one.
 _MAX_FAILURES = 5
 _RESUME_AFTER_S = 0.1
 _POST: Headers = ((b"content-type", JSON.encode()), (b"accept", f"{JSON}, {EVENTS}".encode()))
@@ -41,7 +41,7 @@ _PING = b'{"jsonrpc":"2.0","id":"session","method":"ping"}'
 _SESSION_ID = re.compile(r"[\x21-\x7e]{1,4096}")
 _VERSION = re.compile(r"[\w.-]{1,40}", re.ASCII)
 _EVENT_ID = re.compile(rb"[\x21-\x7e](?:[\x20-\x7e]{0,4094}[\x21-\x7e])?")
-# Servers that know no session say so with 400 as well, in words of their own.
+# Some servers answer 400 for an unknown session, and say so in the body.
 _NO_SESSION = re.compile(rb"session|not initialized", re.IGNORECASE)
 
 
@@ -49,55 +49,55 @@ class HttpTransport:
     """One session with a server that speaks streamable HTTP; `attach` a link before anything is sent."""
 
     def __init__(
-        self, site: HttpEndpoint, max_message_bytes: int, jitter: Callable[[], float] = random.random
+        self, endpoint: HttpEndpoint, max_message_bytes: int, jitter: Callable[[], float] = random.random
     ) -> None:
-        self._site = site
+        self._endpoint = endpoint
         self._limit = max_message_bytes
         self._jitter = jitter
         self._link: Link
-        self._outbox = Outbox(site.group, self)
-        self._listening: asyncio.Task[None] | None = None
+        self._outbox = Outbox(endpoint.group, self)
+        self._listener: asyncio.Task[None] | None = None
         self._session: Headers = ()
         self._version: Headers | None = None
-        self._is_gone = False
+        self._is_session_lost = False
 
     def attach(self, link: Link) -> None:
-        """Say who gets what the server sends."""
+        """Set the link that gets what the server sends."""
         self._link = self._outbox.link = link
 
     # --- Transport -------------------------------------------------------------------------------------
 
     def send(self, line: bytes) -> None:
-        """Post one message; what becomes of it the link learns later. Raises NotSent when the link is ending."""
+        """Post one message; the link learns later if it fails. Raises NotSent if the link is ending."""
         self._outbox.send(line)
 
     async def close(self) -> None:
-        """Break off what is under way and end the session."""
+        """Cancel everything in flight and end the session."""
         try:
             await self._outbox.close()
-            if self._listening is not None:
-                self._listening.cancel()
-                await asyncio.wait([self._listening])
-            if self._session and not self._is_gone:
+            if self._listener is not None:
+                self._listener.cancel()
+                await asyncio.wait([self._listener])
+            if self._session and not self._is_session_lost:
                 await self._end_session()
         finally:
-            await self._site.close()
+            await self._endpoint.close()
 
     async def _end_session(self) -> None:
         with contextlib.suppress(TimeoutError, DynamicMcpError):
-            async with asyncio.timeout(_DELETE_WITHIN_S), self._site.exchange("DELETE", self._common()):
-                pass  # 405 is a fine answer as well
+            async with asyncio.timeout(_DELETE_WITHIN_S), self._endpoint.exchange("DELETE", self._session_headers()):
+                pass  # 405 is fine, too
 
-    # --- Postman ---------------------------------------------------------------------------------------
+    # --- MessagePoster ---------------------------------------------------------------------------------
 
-    async def ask(self, id: bytes, method: str, body: bytes) -> None:
-        """Post a request and hand over what comes back, until its answer was among it."""
+    async def post_request(self, id: bytes, method: str, body: bytes) -> None:
+        """Post a request and hand over what comes back, until the request is answered."""
         stream = EventStream(self._limit)
-        patience = partial(self._link.left_s, id)
+        headers, left_s = _POST + self._session_headers(), partial(self._link.left_s, id)
         try:
-            async with self._site.exchange("POST", _POST + self._common(), body, patience=patience) as response:
-                await self._check(response, id, method)
-                await self._answer(response, id, stream)
+            async with self._endpoint.exchange("POST", headers, body, left_s=left_s) as response:
+                await self._check_status(response, id, method)
+                await self._read_answer(response, id, stream)
         except NotSent:
             raise
         except LinkLost:
@@ -106,77 +106,88 @@ class HttpTransport:
         if self._link.awaits(id):
             await self._resume(id, stream)
 
-    async def tell(self, body: bytes) -> None:
+    async def post_message(self, body: bytes) -> None:
         """Post a notification or an answer."""
-        async with self._site.exchange("POST", _POST + self._common(), body, patience=lambda: 10.0) as response:
-            said = await self._site.beginning(response)
+        headers = _POST + self._session_headers()
+        async with self._endpoint.exchange("POST", headers, body, left_s=lambda: 10.0) as response:
+            content = await self._endpoint.read_beginning(response)
             if response.status_code >= 300:
-                self._notice_loss(response, said)
-                raise await self._site.refusal(response, said)
+                if self._is_session_unknown(response, content):
+                    self._lose_session()
+                raise await self._endpoint.status_error(response, content)
 
-    def greeted(self) -> None:
-        """Listen to what the server says without being asked, from now on."""
-        listening = Listening(self._site, self.headers_of_get, self._heard, self._limit, jitter=self._jitter)
-        self._listening = asyncio.create_task(self._listen(listening), name=f"listening to {self._site.group}")
+    def start_listening(self) -> None:
+        """Open the stream for notifications, and keep it open."""
+        take = partial(self._take, id=b"")
+        stream = NotificationStream(self._endpoint, self._stream_headers, take, self._limit, jitter=self._jitter)
+        self._listener = asyncio.create_task(self._listen(stream), name=f"listening to {self._endpoint.group}")
 
     # --- an answer -------------------------------------------------------------------------------------
 
-    async def _check(self, response: httpx2.Response, id: bytes, method: str) -> None:
-        """Take the session from the answer to `initialize`, and raise what a status says."""
+    async def _check_status(self, response: httpx2.Response, id: bytes, method: str) -> None:
+        """Take the session id from the answer to `initialize`; raise the error that a status stands for."""
         status = response.status_code
         if 200 <= status < 300:
             if method == "initialize" and SESSION in response.headers:
                 self._session = ((SESSION.encode(), self._session_id(response)),)
             return
-        said = await self._site.beginning(response)
+        content = await self._endpoint.read_beginning(response)
         if method != "initialize":
-            self._notice_loss(response, said)
-            if self._is_gone:
-                raise NotSent(self._site.group, f"`{self._site.host}` no longer knows the session")
-            if bytes(wire.member(said, "id")) == id and len(wire.member(said, "error")):
-                self._deliver(said, id)
+            if self._is_session_unknown(response, content):
+                self._lose_session()
+            if self._is_session_lost:
+                raise self._session_error()
+            if bytes(wire.member(content, "id")) == id and len(wire.member(content, "error")):
+                self._deliver(content, id)
                 return
-        raise await self._site.refusal(response, said)
+        raise await self._endpoint.status_error(response, content)
 
-    def _notice_loss(self, response: httpx2.Response, said: bytes) -> None:
-        """Learn that the session is gone: by 404, or by 400 from servers that say it in words."""
+    def _is_session_unknown(self, response: httpx2.Response, content: bytes) -> bool:
+        """Tell whether a response says that the session is unknown: by 404, or by 400 and words in the body."""
         status = response.status_code
-        if (status == 404 and self._session) or (status == 400 and _NO_SESSION.search(said)):
-            self._is_gone = True
-            self._outbox.is_gone(NotSent(self._site.group, f"`{self._site.host}` no longer knows the session"))
+        return (status == 404 and bool(self._session)) or (status == 400 and _NO_SESSION.search(content) is not None)
+
+    def _lose_session(self) -> None:
+        self._is_session_lost = True
+        self._outbox.end_link(self._session_error())
+
+    def _session_error(self) -> NotSent:
+        return NotSent(self._endpoint.group, f"`{self._endpoint.host}` no longer knows the session")
 
     def _session_id(self, response: httpx2.Response) -> bytes:
         session: str = response.headers[SESSION]
         if not _SESSION_ID.fullmatch(session):
             raise ProtocolViolation(
-                self._site.group, f"`{self._site.host}` gave a session id that cannot be sent back"
+                self._endpoint.group, f"`{self._endpoint.host}` gave a session id that cannot be sent back"
             )
         return session.encode()
 
-    async def _answer(self, response: httpx2.Response, id: bytes, stream: EventStream) -> None:
+    async def _read_answer(self, response: httpx2.Response, id: bytes, stream: EventStream) -> None:
         if not self._link.awaits(id):
-            return  # it came with the status
+            return  # the answer came with an error status
         match media_type(response):
             case "application/json":
-                body = await self._site.read(response, self._limit)
+                body = await self._endpoint.read_body(response, self._limit)
                 if body.strip():
                     self._deliver(body, id)
-                    self._insist(id, "sent JSON that does not answer the request")
-                self._insist(id, "sent nothing as the answer")
+                    self._check_answered(id, "sent JSON that does not answer the request")
+                self._check_answered(id, "sent an empty answer")
             case "text/event-stream":
-                await self._follow(response, id, stream)
+                await self._read_stream(response, id, stream)
             case kind:
-                said = await self._site.beginning(response)
-                what = f"sent `{kind or 'no content type'}`, which is not an MCP message: {self._site.excerpt(said)}"
-                self._insist(id, what if said else f"answered {response.status_code} and sent nothing")
+                content = await self._endpoint.read_beginning(response)
+                excerpt = self._endpoint.excerpt(content)
+                what = f"sent `{kind or 'no content type'}`, which is not an MCP message: {excerpt}"
+                self._check_answered(id, what if content else f"answered {response.status_code} with an empty body")
 
-    def _insist(self, id: bytes, otherwise: str) -> None:
+    def _check_answered(self, id: bytes, what: str) -> None:
+        """Raise ProtocolViolation if a request has no answer yet; `what` the server did instead."""
         if self._link.awaits(id):
             hint = "check the path in the `url`; the request may have run"
-            raise ProtocolViolation(self._site.group, f"`{self._site.host}` {otherwise}", hint=hint)
+            raise ProtocolViolation(self._endpoint.group, f"`{self._endpoint.host}` {what}", hint=hint)
 
-    async def _follow(self, response: httpx2.Response, id: bytes, stream: EventStream) -> None:
-        """Hand over events until the request is answered; after that the stream may end on its own, soon."""
+    async def _read_stream(self, response: httpx2.Response, id: bytes, stream: EventStream) -> None:
+        """Hand over events until the request is answered; then give the stream a moment to end on its own."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(None) as end, chunks(response) as parts:
                 async for part in parts:
@@ -184,62 +195,57 @@ class HttpTransport:
                         self._take(event, id)
                     if end.when() is None and not self._link.awaits(id):
                         end.reschedule(asyncio.get_running_loop().time() + _END_WITHIN_S)
-        rest = stream.rest()
+        rest = stream.take_rest()
         if rest is not None:
-            with contextlib.suppress(wire.Malformed):  # half a message says nothing
+            with contextlib.suppress(wire.Malformed):  # it is only half a message
                 wire.parse(rest.data)
                 self._take(rest, id)
 
     async def _resume(self, id: bytes, stream: EventStream) -> None:
-        """Take a broken stream up where it broke; the request is not sent again, since it may have run."""
-        failures, pauses = 0, delays(_RESUME_AFTER_S, 8.0, self._jitter)
+        """Resume a broken stream; the request is not sent again, because it may have run."""
+        failures, delays_s = 0, delays(_RESUME_AFTER_S, 8.0, self._jitter)
         while failures < _MAX_FAILURES and _EVENT_ID.fullmatch(stream.last_id):
-            pause_s = next(pauses) if stream.retry_s is None else max(stream.retry_s, _RESUME_AFTER_S)
-            await asyncio.sleep(pause_s)
-            failures = 0 if await self._is_resumed(id, stream) else failures + 1
+            delay_s = next(delays_s) if stream.retry_s is None else max(stream.retry_s, _RESUME_AFTER_S)
+            await asyncio.sleep(delay_s)
+            failures = 0 if await self._reopen(id, stream) else failures + 1
             if not self._link.awaits(id):
                 return
-        why = f"`{self._site.host}` ended the stream before the answer"
-        raise LinkLost(self._site.group, why)
+        raise LinkLost(self._endpoint.group, f"`{self._endpoint.host}` ended the stream before the answer")
 
-    async def _is_resumed(self, id: bytes, stream: EventStream) -> bool:
-        headers = (*self.headers_of_get(), (b"last-event-id", stream.last_id))
-        stream.reconnected()
-        patience = partial(self._link.left_s, id)
-        is_there = False
+    async def _reopen(self, id: bytes, stream: EventStream) -> bool:
+        """Ask for the rest of a stream and read it; return whether the server had it."""
+        headers = (*self._stream_headers(), (b"last-event-id", stream.last_id))
+        stream.restart()
+        is_open = False
         with contextlib.suppress(LinkLost):
-            async with self._site.exchange("GET", headers, patience=patience) as response:
-                is_there = response.status_code == 200 and media_type(response) == EVENTS
-                if is_there:
-                    await self._follow(response, id, stream)
-        return is_there
+            async with self._endpoint.exchange("GET", headers, left_s=partial(self._link.left_s, id)) as response:
+                is_open = is_event_stream(response)
+                if is_open:
+                    await self._read_stream(response, id, stream)
+        return is_open
 
     # --- shared ------------------------------------------------------------------------------------------
 
-    def headers_of_get(self) -> Headers:
-        """Return the headers with which a stream is asked for."""
-        return _GET + self._common()
+    def _stream_headers(self) -> Headers:
+        return _GET + self._session_headers()
 
-    async def _listen(self, listening: Listening) -> None:
+    async def _listen(self, stream: NotificationStream) -> None:
         try:
-            if await listening.until_refused():
-                await self.tell(_PING)  # the status tells whether the session is still there
+            if await stream.read_until_refused():
+                await self.post_message(_PING)  # its status tells whether the session still exists
         except (DynamicMcpError, TimeoutError) as exc:
-            log.debug("group %s: no longer listening: %s", self._site.group, exc)
+            log.debug("group %s: no longer listening: %s", self._endpoint.group, exc)
         except Exception:
-            log.exception("a bug: group %s is no longer listened to", self._site.group)
-
-    def _heard(self, event: Event) -> None:
-        self._take(event, b"")
+            log.exception("a bug: group %s: no longer listening", self._endpoint.group)
 
     def _take(self, event: Event, id: bytes) -> None:
         if event.name == "message":
             self._deliver(event.data, id)
 
     def _deliver(self, message: bytes, id: bytes) -> None:
-        """Give the link one message, in one line as all others are."""
+        """Give the link one message, as a single line."""
         if not isinstance(message, Oversized):
-            if b"\n" in message or b"\r" in message:  # white space, since JSON strings have none of these
+            if b"\n" in message or b"\r" in message:  # only as white space: JSON strings cannot contain them
                 message = message.replace(b"\n", b" ").replace(b"\r", b" ").strip()
             if self._version is None and id:
                 self._learn_version(message)
@@ -250,5 +256,5 @@ class HttpTransport:
         if version is not None and _VERSION.fullmatch(version):
             self._version = ((b"mcp-protocol-version", version.encode()),)
 
-    def _common(self) -> Headers:
+    def _session_headers(self) -> Headers:
         return self._session + (self._version or ())

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Raw
@@ -33,21 +33,29 @@ skipped = logging.getLogger(STDOUT)
 _LONGEST_GARBAGE_SHOWN = 200
 # Calls that became tasks, whose progress tokens are remembered.
 _MAX_TASKS = 1000
-_NEVER_CANCELLED = "initialize"  # MCP 2025-11-25, basic/utilities/cancellation
 
 
 class Listener(Protocol):
-    """The group behind a link."""
+    """The instance behind a link."""
 
-    def named(self, frame: Frame) -> Frame:
-        """Return what an upstream says about a task with the name that the task has for clients."""
+    def prepare_question(self, frame: Frame, caller: Caller) -> Frame:
+        """Return a request of the upstream as `caller`'s client is asked it."""
         ...
 
-    def heard(self, frame: Frame) -> None:
-        """Take a notification that belongs to no call."""
+    def choose_caller(self, callers: Sequence[Caller]) -> Caller | None:
+        """Return who answers a request of the upstream that came while `callers` were in flight, one for each client.
+
+        None if it could be meant for several clients.
+        """
         ...
 
-    def lost(self, link: Link, error: LinkLost) -> None:
+    def receive_notification(self, frame: Frame, origin: Caller | None, callers: Sequence[Caller]) -> None:
+        """Take a notification that names no call: it came with the answer to `origin`'s call, else while `callers`
+        were in flight, one for each client.
+        """
+        ...
+
+    def link_lost(self, link: Link, error: LinkLost) -> None:
         """Learn that a link is over."""
         ...
 
@@ -65,9 +73,9 @@ class Transport(Protocol):
 
 
 class Link:
-    """A connection to the upstream of `group`, opened for `home`, the session that unprompted requests go to.
+    """A connection to the upstream of `group`.
 
-    `mask` takes the secrets of the config out of what is shown of a line that is no message.
+    `mask` takes the secrets of the config out of what is shown of output that is not MCP.
     """
 
     def __init__(
@@ -75,7 +83,6 @@ class Link:
         group: str,
         transport: Transport,
         listener: Listener,
-        home: Caller | None,
         mask: Callable[[str], str] = str,
     ) -> None:
         self.group = group
@@ -83,13 +90,12 @@ class Link:
         self.loss: LinkLost | None = None
         self._transport = transport
         self._listener = listener
-        self._home = home
         self._mask = mask
         self._loop = asyncio.get_running_loop()
         self._ids = itertools.count(1)
         self._calls: dict[bytes, Call] = {}
         self._tasks: dict[bytes, Call] = {}
-        self._asked: dict[bytes, Question] = {}
+        self._questions: dict[bytes, Question] = {}
         self._garbage = 0
         self._joiner = lines.MultilineJoiner()
 
@@ -102,11 +108,11 @@ class Link:
         *,
         timeout_s: float,
         caller: Caller | None = None,
-        what: str = "",
+        label: str = "",
     ) -> Frame:
         """Send a request and return the answer, be it a result or an error.
 
-        `what` names the request in messages. A progress token in `params` is replaced on the way out and
+        `label` names the request in messages. A progress token in `params` is replaced on the way out and
         put back into what comes in. When the awaiting task is cancelled, and on timeout, the upstream is told.
         Raises TimedOut, LinkLost, NotSent and ProtocolViolation.
         """
@@ -114,8 +120,8 @@ class Link:
             raise NotSent(self.group, self.loss.reason)
         number = next(self._ids)
         key = b"%d" % number
-        call = Call(what or method, caller, timeout_s, self._loop)
-        body = b"" if params is None else wire.encode(self._tokens_mapped(params, key, call))
+        call = Call(method, label, caller, timeout_s, self._loop)
+        body = b"" if params is None else wire.encode(self._with_own_token(params, key, call))
         self._transport.send(wire.request_line(number, method, body))
         self._calls[key] = call
         call.timer = self._loop.call_at(call.deadline, self._expire, key)
@@ -140,7 +146,7 @@ class Link:
 
     def is_asking(self) -> bool:
         """Tell whether the upstream waits for an answer of the client."""
-        return bool(self._asked)
+        return bool(self._questions)
 
     def notify(self, method: str, params: bytes | Raw = ABSENT) -> None:
         """Send a notification; a lost link takes none."""
@@ -166,7 +172,7 @@ class Link:
         finally:
             self._end(LinkLost(self.group, "the link was closed"))
 
-    def _tokens_mapped(self, params: Mapping[str, Raw], key: bytes, call: Call) -> Mapping[str, Raw]:
+    def _with_own_token(self, params: Mapping[str, Raw], key: bytes, call: Call) -> Mapping[str, Raw]:
         if "_meta" not in params:
             return params
         token = wire.member(params["_meta"], "progressToken")
@@ -180,7 +186,7 @@ class Link:
         call = self._calls.get(key)
         if call is None:
             return
-        if any(question.caller is call.caller for question in self._asked.values()):
+        if self._is_asking(call.caller):
             call.extend(self._loop.time())  # the upstream cannot go on before the client has answered
         if call.deadline > self._loop.time():
             call.timer = self._loop.call_at(call.deadline, self._expire, key)
@@ -189,14 +195,14 @@ class Link:
         call.fail(
             TimedOut(
                 self.group,
-                f"{call.what} was not answered within {call.timeout_s:g} s",
+                f"{call.label} was not answered within {call.timeout_s:g} s",
                 hint="it was cancelled, but it may have run; `timeout` in the config allows more time",
             )
         )
 
     def _abandon(self, key: bytes, reason: str) -> None:
         call = self._calls.pop(key, None)
-        if call is not None and call.what != _NEVER_CANCELLED:
+        if call is not None and call.is_cancellable():
             body = wire.encode({"requestId": int(key), "reason": reason})
             self.notify("notifications/cancelled", body)
 
@@ -243,7 +249,7 @@ class Link:
         """Fail what is in flight at once, because the connection has ended."""
         if self.loss is None:
             self._end(error)
-            self._listener.lost(self, error)
+            self._listener.link_lost(self, error)
 
     def _end(self, error: LinkLost) -> None:
         if self.loss is not None:
@@ -252,32 +258,32 @@ class Link:
         for call in self._calls.values():
             call.lose(error)
         self._calls.clear()
-        for question in self._asked.values():
+        for question in self._questions.values():
             question.task.cancel()
 
     def _dispatch(self, frame: Frame, for_id: bytes) -> None:
         if not frame.method:
-            self._answered(frame)
+            self._take_answer(frame)
         elif len(frame.id):
-            self._requested(frame, for_id)
+            self._take_request(frame, for_id)
         elif frame.method == "notifications/progress":
-            self._progressed(frame)
+            self._pass_progress_on(frame)
         elif frame.method == "notifications/cancelled":
-            self._withdrawn(frame)
-        else:
-            self._in_order(self._listener.heard, frame)
+            self._withdraw_question(frame)
+        else:  # behind the answers that came before it, which take a turn of the loop
+            origin = self._origin(for_id)
+            callers = [] if origin is not None else self._callers()
+            self._loop.call_soon(self._listener.receive_notification, frame, origin, callers)
 
-    def _in_order(self, take: Callable[[Frame], None], frame: Frame) -> None:
-        """Hand a notification over behind the answers that came before it, which take a turn of the loop."""
-        self._loop.call_soon(take, frame)
-
-    def _answered(self, frame: Frame) -> None:
+    def _take_answer(self, frame: Frame) -> None:
         call = self._calls.pop(bytes(frame.id), None)
         if call is None or call.future.done():
             self.dropped += 1
             log.debug("group %s: dropped an unexpected answer (%d so far)", self.group, self.dropped)
         elif bool(len(frame.result)) == bool(len(frame.error)):
-            call.fail(ProtocolViolation(self.group, f"answered {call.what} with neither or both of result and error"))
+            call.fail(
+                ProtocolViolation(self.group, f"answered {call.label} with neither or both of result and error")
+            )
         else:
             call.future.set_result(frame)
             if call.is_task and len(wire.member(frame.result, "task", "taskId")):
@@ -289,7 +295,7 @@ class Link:
         if len(self._tasks) > _MAX_TASKS:
             del self._tasks[next(iter(self._tasks))]
 
-    def _progressed(self, frame: Frame) -> None:
+    def _pass_progress_on(self, frame: Frame) -> None:
         token = bytes(wire.member(frame.params, "progressToken"))
         call = self._calls.get(token) or self._tasks.get(token)
         if call is None or not len(call.token):
@@ -297,14 +303,14 @@ class Link:
         call.extend(self._loop.time())
         if call.caller is not None:
             params = wire.with_member(frame.params, call.token, "progressToken")
-            self._in_order(call.caller.notify, Frame(method=frame.method, params=params))
+            self._loop.call_soon(call.caller.notify, Frame(method=frame.method, params=params))
 
     def _unreadable(self, line: bytes, reason: str) -> None:
         """Fail the call that a broken line answers, when it says which; otherwise skip the line."""
-        id = lines.answered_id(line)
+        id = lines.find_response_id(line)
         call = self._calls.pop(bytes(id), None) if id is not None else None
         if call is not None:
-            call.fail(ProtocolViolation(self.group, reason, hint=f"{call.what} ran, but its answer was lost"))
+            call.fail(ProtocolViolation(self.group, reason, hint=f"{call.label} ran, but its answer was lost"))
             return
         self._garbage += 1
         if self._garbage & (self._garbage - 1) == 0:  # the first, second, fourth, eighth, …
@@ -318,53 +324,60 @@ class Link:
 
     # --- requests of the upstream ----------------------------------------------------------------------
 
-    def _requested(self, frame: Frame, for_id: bytes) -> None:
+    def _take_request(self, frame: Frame, for_id: bytes) -> None:
         if frame.method == "ping":
             self._reply(frame.id, wire.result_frame(b"{}"))
             return
-        caller = self._caller(for_id)
+        caller = self._origin(for_id) or self._listener.choose_caller(self._callers())
         if caller is None:
-            self._reply(frame.id, wire.error_frame(METHOD_NOT_FOUND, f"no client supports `{frame.method}`"))
+            self._reply(frame.id, wire.error_frame(METHOD_NOT_FOUND, f"no client can be asked `{frame.method}`"))
             return
         key = bytes(frame.id)
-        if key in self._asked:
+        if key in self._questions:
             log.debug("group %s: dropped a second request with the id %s", self.group, key)
             return
-        task = self._loop.create_task(self._pass_on(caller, self._listener.named(frame)))
-        self._asked[key] = Question(caller, task)
+        task = self._loop.create_task(self._pass_question_on(caller, self._listener.prepare_question(frame, caller)))
+        self._questions[key] = Question(caller, task)
 
-    def _caller(self, for_id: bytes) -> Caller | None:
-        """Whoever an upstream's request is for: whose call it came with, the latest, who opened the link."""
-        own = self._calls.get(for_id)
-        if own is not None and own.caller is not None:
-            return own.caller
+    def _origin(self, for_id: bytes) -> Caller | None:
+        """Return whose call a message came with, where the transport tells."""
+        call = self._calls.get(for_id)
+        return call.caller if call is not None else None
+
+    def _callers(self) -> list[Caller]:
+        """Return the latest caller in flight of each client."""
+        latest: dict[Hashable, Caller] = {}
         for call in reversed(self._calls.values()):
             if call.caller is not None:
-                return call.caller
-        return self._home
+                latest.setdefault(call.caller.client, call.caller)
+        return list(latest.values())
 
-    async def _pass_on(self, caller: Caller, frame: Frame) -> None:
+    def _is_asking(self, caller: Caller | None) -> bool:
+        """Tell whether the upstream waits for an answer of this caller's client."""
+        return caller is not None and any(each.caller.client == caller.client for each in self._questions.values())
+
+    async def _pass_question_on(self, caller: Caller, frame: Frame) -> None:
         try:
-            self._reply(frame.id, await caller.ask(frame, self._told))
+            self._reply(frame.id, await caller.ask(frame, self._pass_status_on))
         except DynamicMcpError as exc:
             self._reply(frame.id, wire.error_frame(exc.rpc_code, str(exc)))
         except Exception:
             log.exception("group %s: passing on %s failed", self.group, frame.method)
             self._reply(frame.id, wire.error_frame(INTERNAL_ERROR, "internal error of the proxy"))
         finally:
-            question = self._asked.get(bytes(frame.id))
+            question = self._questions.get(bytes(frame.id))
             if question is not None and question.task is asyncio.current_task():
-                self._question_over(bytes(frame.id))
+                self._end_question(bytes(frame.id))
 
-    def _question_over(self, key: bytes) -> Question | None:
+    def _end_question(self, key: bytes) -> Question | None:
         """Forget a question; the calls that waited for its answer have their whole time again."""
-        question = self._asked.pop(key, None)
+        question = self._questions.pop(key, None)
         for call in self._calls.values():
-            if question is not None and question.caller is call.caller:
+            if question is not None and call.caller is not None and question.caller.client == call.caller.client:
                 call.extend(self._loop.time())
         return question
 
-    def _told(self, frame: Frame) -> None:
+    def _pass_status_on(self, frame: Frame) -> None:
         self.notify(frame.method, frame.params)
 
     def _reply(self, id: Raw, answer: Frame) -> None:
@@ -374,8 +387,8 @@ class Link:
             except NotSent as exc:
                 log.debug("group %s: an answer was not sent: %s", self.group, exc.reason)
 
-    def _withdrawn(self, frame: Frame) -> None:
+    def _withdraw_question(self, frame: Frame) -> None:
         """The upstream no longer wants the answer to a request of its own."""
-        question = self._question_over(bytes(wire.member(frame.params, "requestId")))
+        question = self._end_question(bytes(wire.member(frame.params, "requestId")))
         if question is not None:
             question.task.cancel(wire.text(wire.member(frame.params, "reason")))

@@ -1,4 +1,4 @@
-"""What a server was given in confidence, made unreadable in what it says."""
+"""Replaces the secrets of a server's config in what the server says."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dynamic_mcp.config.resolved import Program, Remote
 from dynamic_mcp.config.secrets import is_secret_name
 
 MASKED = "***"
-# Shorter ones are words and numbers that mean something else elsewhere.
+# Shorter values are often ordinary words and numbers.
 _SHORTEST = 6
 _IN_URL = re.compile(r"://[^/\s:@]*:([^/\s@]+)@")
 _IN_QUERY = re.compile(r"[?&]([^=&#]+)=([^&#]+)")
@@ -17,15 +17,15 @@ _OPTION = re.compile(r"-{0,2}([\w.-]+)\s*[=:]\s*(.+)", re.DOTALL)
 
 
 def mask_of(upstream: Program | Remote) -> Callable[[str], str]:
-    """Return what replaces the secrets in the config of a server in a text.
+    """Return a function that masks the secrets of a server's config in a text.
 
-    Secrets are variables, options and headers that are named as secrets are, and passwords in URLs.
+    Secrets are the values of variables, options and headers with the names of secrets, and passwords in URLs.
     """
-    return hiding(_of_program(upstream) if isinstance(upstream, Program) else _of_remote(upstream))
+    return mask_secrets(_program_secrets(upstream) if isinstance(upstream, Program) else _remote_secrets(upstream))
 
 
-def hiding(secrets: Iterable[str]) -> Callable[[str], str]:
-    """Return what replaces these secrets in a text, whole or in their parts."""
+def mask_secrets(secrets: Iterable[str]) -> Callable[[str], str]:
+    """Return a function that masks these secrets, and parts of them, in a text."""
     long_enough = {part for secret in secrets for part in _parts(secret) if len(part) >= _SHORTEST}
     if not long_enough:
         return str
@@ -33,23 +33,23 @@ def hiding(secrets: Iterable[str]) -> Callable[[str], str]:
     return lambda text: pattern.sub(MASKED, text)
 
 
-def _of_program(program: Program) -> Iterator[str]:
+def _program_secrets(program: Program) -> Iterator[str]:
     for name, value in program.env.items():
         if is_secret_name(name):
             yield value
-    before = ""
+    previous = ""
     for arg in program.args:
         option = _OPTION.fullmatch(arg)
         if option and is_secret_name(option[1]):
             yield option[2]
-        elif before.startswith("-") and "=" not in before and is_secret_name(before):
+        elif previous.startswith("-") and "=" not in previous and is_secret_name(previous):
             yield arg
-        before = arg
+        previous = arg
     for text in (*program.env.values(), *program.args):
         yield from _IN_URL.findall(text)
 
 
-def _of_remote(remote: Remote) -> Iterator[str]:
+def _remote_secrets(remote: Remote) -> Iterator[str]:
     for name, value in remote.headers.items():
         if is_secret_name(name):
             yield value
@@ -62,7 +62,7 @@ def _of_remote(remote: Remote) -> Iterator[str]:
 
 
 def _parts(secret: str) -> Iterator[str]:
-    """Yield how a secret may show: whole, line by line, and without the scheme before it."""
+    """Yield the forms in which a secret may appear: whole, line by line, and without a scheme in front of it."""
     yield secret
     yield from (line.strip() for line in secret.splitlines())
     yield secret.split()[-1] if secret.split() else ""

@@ -1,7 +1,7 @@
 """Messages on their way to a remote server, each by a POST of its own.
 
-A request waits for nothing but what sets the session up, notifications go one after another, and what fails costs
-only itself.
+A request waits only for what sets the session up, notifications are sent one after another, and a failure concerns
+only its own message.
 """
 
 from __future__ import annotations
@@ -17,78 +17,78 @@ from dynamic_mcp.upstream.link import Link
 
 log = logging.getLogger(__name__)
 
-# How long a notification or an answer may take to be accepted.
-NOTE_S = 30.0
-# What was sent at the same time as a request that found the server gone may still learn that it was not executed.
+# How long the server may take to accept a notification or an answer.
+ACCEPT_WITHIN_S = 30.0
+# How long requests that were sent with one that found the server gone may take to learn that they were not executed.
 SETTLE_S = 1.0
-# What is asked later must find these done, which the order of lines sees to on a pipe; so long at most is waited.
-_SETS_UP = frozenset(["logging/setLevel", "resources/subscribe"])
-_SET_UP_WITHIN_S = 5.0
-_MAX_NOTES = 1000
-# More requests than can be in flight: some were answered elsewhere, and their streams stay open for nothing.
+# Later requests wait until these are done, as they would on a pipe, but no longer than `_SETUP_WITHIN_S`.
+_SETUP_METHODS = frozenset(["logging/setLevel", "resources/subscribe"])
+_SETUP_WITHIN_S = 5.0
+_MAX_MESSAGES = 1000
+# More requests than can be in flight: some have been answered elsewhere, and their streams are still open.
 _MAX_REQUESTS = 256
 
 
 class MessagePoster(Protocol):
-    """A transport that can post."""
+    """A transport that posts messages."""
 
-    async def ask(self, id: bytes, method: str, body: bytes) -> None:
-        """Post a request and hand over what comes back. Raises DynamicMcpError when the answer will not come."""
+    async def post_request(self, id: bytes, method: str, body: bytes) -> None:
+        """Post a request and hand over what comes back. Raises DynamicMcpError if the answer will not come."""
         ...
 
-    async def tell(self, body: bytes) -> None:
+    async def post_message(self, body: bytes) -> None:
         """Post a notification or an answer. Raises DynamicMcpError."""
         ...
 
-    def greeted(self) -> None:
-        """Learn that the server takes requests from now on."""
+    def start_listening(self) -> None:
+        """Open the stream for notifications, now that the session is initialized."""
         ...
 
 
 class Outbox:
-    """The messages of one link, which is told what becomes of its requests."""
+    """The outgoing messages of one link; the link learns which of its requests have failed."""
 
-    def __init__(self, group: str, postman: MessagePoster) -> None:
+    def __init__(self, group: str, poster: MessagePoster) -> None:
         self.group = group
         self.link: Link
-        self._postman = postman
+        self._poster = poster
         self._requests: dict[bytes, asyncio.Task[None]] = {}
-        self._notes: set[asyncio.Task[None]] = set()
-        self._latest: asyncio.Task[None] | None = None
-        self._setting_up: asyncio.Task[None] | None = None
-        self._dying: asyncio.Task[None] | None = None
+        self._messages: set[asyncio.Task[None]] = set()
+        self._latest_notification: asyncio.Task[None] | None = None
+        self._setup: asyncio.Task[None] | None = None
+        self._end: asyncio.Task[None] | None = None
         self._is_closed = False
 
     def send(self, line: bytes) -> None:
-        """Send one message. Raises NotSent when the link is ending."""
+        """Send one message. Raises NotSent if the link is ending."""
         if self._is_closed:
             raise NotSent(self.group, "the link is being closed")
-        if len(self._notes) >= _MAX_NOTES:
+        if len(self._messages) >= _MAX_MESSAGES:
             raise NotSent(self.group, "the server does not accept messages")
         frame, body = wire.parse(line), line.rstrip(b"\n")
         if not frame.method:
-            self._note(self._told(body))
+            self._start_message(self._post_message(body))
         elif len(frame.id):
-            self._request(bytes(frame.id), frame.method, body)
+            self._start_request(bytes(frame.id), frame.method, body)
         elif frame.method == "notifications/cancelled":
-            self._note(self._cancelled(bytes(wire.member(frame.params, "requestId")), body))
+            self._start_message(self._post_cancellation(bytes(wire.member(frame.params, "requestId")), body))
         else:
-            self._latest = self._note(self._told(body, after=self._latest))
+            self._latest_notification = self._start_message(self._post_message(body, self._latest_notification))
             if frame.method == "notifications/initialized":
-                self._setting_up = self._latest
-                self._setting_up.add_done_callback(self._greeted)
+                self._setup = self._latest_notification
+                self._setup.add_done_callback(self._start_listening)
 
-    def is_gone(self, error: NotSent) -> None:
-        """Note that the server is not there any more, or knows this session no more; the link ends in a moment."""
-        if self._dying is None and not self._is_closed:
-            self._dying = asyncio.create_task(self._die(error), name=f"end of the link of {self.group}")
+    def end_link(self, error: NotSent) -> None:
+        """End the link in a moment, because the server is gone or no longer knows the session."""
+        if self._end is None and not self._is_closed:
+            self._end = asyncio.create_task(self._end_link(error), name=f"end of the link of {self.group}")
 
     async def close(self) -> None:
-        """Break off whatever is under way."""
+        """Cancel everything in flight."""
         self._is_closed = True
-        if self._dying is not None:
-            await asyncio.wait([self._dying])
-        tasks = [*self._requests.values(), *self._notes]
+        if self._end is not None:
+            await asyncio.wait([self._end])
+        tasks = [*self._requests.values(), *self._messages]
         for task in tasks:
             task.cancel()
         if tasks:
@@ -96,65 +96,67 @@ class Outbox:
 
     # --- requests ----------------------------------------------------------------------------------------
 
-    def _request(self, id: bytes, method: str, body: bytes) -> None:
+    def _start_request(self, id: bytes, method: str, body: bytes) -> None:
         if len(self._requests) > _MAX_REQUESTS:
             for other, task in self._requests.items():
                 if not self.link.awaits(other):
                     task.cancel()
-        asking = self._asked(id, method, body, after=self._setting_up)
-        task = self._requests[id] = asyncio.create_task(asking, name=f"request to {self.group}")
-        if method in _SETS_UP:
-            self._setting_up = task
+        posting = self._post_request(id, method, body, self._setup)
+        task = self._requests[id] = asyncio.create_task(posting, name=f"request to {self.group}")
+        if method in _SETUP_METHODS:
+            self._setup = task
         task.add_done_callback(lambda _: self._requests.pop(id))
 
-    async def _asked(self, id: bytes, method: str, body: bytes, after: asyncio.Task[None] | None) -> None:
+    async def _post_request(self, id: bytes, method: str, body: bytes, after: asyncio.Task[None] | None) -> None:
         try:
             if after is not None and not after.done():
-                await asyncio.wait([after], timeout=_SET_UP_WITHIN_S)
-            await self._postman.ask(id, method, body)
+                await asyncio.wait([after], timeout=_SETUP_WITHIN_S)
+            await self._poster.post_request(id, method, body)
         except NotSent as exc:
             self.link.failed(id, exc)
-            self.is_gone(exc)
+            self.end_link(exc)
         except DynamicMcpError as exc:
             self.link.failed(id, exc)
         except Exception:
             log.exception("a bug: group %s: a request fails", self.group)
             self.link.failed(id, LinkLost(self.group, "internal error of the proxy"))
 
-    async def _die(self, error: NotSent) -> None:
+    async def _end_link(self, error: NotSent) -> None:
         if self._requests:
             await asyncio.wait([*self._requests.values()], timeout=SETTLE_S)
         self.link.lost(error)
 
     # --- notifications and answers -------------------------------------------------------------------------
 
-    def _note(self, posting: Coroutine[Any, Any, None]) -> asyncio.Task[None]:  # Any: as Coroutine is declared
+    def _start_message(
+        self, posting: Coroutine[Any, Any, None]
+    ) -> asyncio.Task[None]:  # Any: as Coroutine is declared
         task = asyncio.create_task(posting, name=f"message to {self.group}")
-        self._notes.add(task)
-        task.add_done_callback(self._notes.discard)
+        self._messages.add(task)
+        task.add_done_callback(self._messages.discard)
         return task
 
-    async def _told(self, body: bytes, after: asyncio.Task[None] | None = None) -> None:
+    async def _post_message(self, body: bytes, after: asyncio.Task[None] | None = None) -> None:
         if after is not None and not after.done():
             await asyncio.wait([after])
         try:
-            async with asyncio.timeout(NOTE_S):
-                await self._postman.tell(body)
+            async with asyncio.timeout(ACCEPT_WITHIN_S):
+                await self._poster.post_message(body)
         except TimeoutError:
-            log.warning("group %s: the server did not take a message within %g s", self.group, NOTE_S)
+            log.warning("group %s: the server did not accept a message within %g s", self.group, ACCEPT_WITHIN_S)
         except DynamicMcpError as exc:
-            log.warning("group %s: the server did not take a message: %s", self.group, exc.message)
+            log.warning("group %s: the server did not accept a message: %s", self.group, exc.message)
         except Exception:
             log.exception("a bug: group %s: a message fails", self.group)
 
-    async def _cancelled(self, id: bytes, body: bytes) -> None:
-        """Say that a request is cancelled while its stream is open, then let go of the stream."""
+    async def _post_cancellation(self, id: bytes, body: bytes) -> None:
+        """Cancel a request at the server while its stream is still open, then close the stream."""
         try:
-            await self._told(body)
+            await self._post_message(body)
         finally:
             if id in self._requests:
                 self._requests[id].cancel()
 
-    def _greeted(self, _: asyncio.Task[None]) -> None:
+    def _start_listening(self, _: asyncio.Task[None]) -> None:
         if not self._is_closed:
-            self._postman.greeted()
+            self._poster.start_listening()

@@ -1,4 +1,4 @@
-"""Links to remote servers, of either transport. Imported with the first remote group, since httpx2 costs."""
+"""Links to remote servers over both transports. Imported with the first remote group: httpx2 is slow to load."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Literal
 
 from dynamic_mcp.config.resolved import GroupConfig, Remote
 from dynamic_mcp.oauth.authorization import Authorization
-from dynamic_mcp.upstream.call import Caller
 from dynamic_mcp.upstream.endpoint import HttpEndpoint
 from dynamic_mcp.upstream.http import HttpTransport
 from dynamic_mcp.upstream.link import Link, Listener
@@ -22,21 +21,20 @@ async def connect(
     kind: TransportKind,
     *,
     listener: Listener,
-    home: Caller | None,
     authorization: Authorization | None = None,
 ) -> Link:
-    """Return a link over this transport, on which nothing was said yet. Raises UpstreamError and LoginNeeded."""
+    """Return a link over this transport, before the handshake. Raises UpstreamError and LoginNeeded."""
     connect_s = config.timeouts.connect_s
-    # a little less, so that a server that cannot be reached is told from one that does not answer
     mask = mask_of(remote)
-    site = HttpEndpoint(config.name, remote, connect_s=0.9 * connect_s, authorization=authorization)
+    # less than the whole timeout, to tell a server that cannot be reached from one that does not answer
+    endpoint = HttpEndpoint(config.name, remote, connect_s=0.9 * connect_s, authorization=authorization)
     if kind == "http":
-        http = HttpTransport(site, config.max_message_bytes)
-        link = Link(config.name, http, listener, home, mask)
+        http = HttpTransport(endpoint, config.max_message_bytes)
+        link = Link(config.name, http, listener, mask)
         http.attach(link)
         return link
-    sse = SseTransport(site, config.max_message_bytes)
-    link = Link(config.name, sse, listener, home, mask)
+    sse = SseTransport(endpoint, config.max_message_bytes)
+    link = Link(config.name, sse, listener, mask)
     sse.attach(link)
     try:
         await sse.start(connect_s)

@@ -1,6 +1,6 @@
-"""An upstream that is a child process: lines over its stdin and stdout, its stderr kept as a ring.
+"""An upstream that is a child process: messages are lines on stdin and stdout; the last lines of stderr are kept.
 
-Whatever is started here is ended here: the whole process group, within a bound.
+What is started here is also ended here: the whole process group, within a bound.
 """
 
 from __future__ import annotations
@@ -24,29 +24,30 @@ from dynamic_mcp.upstream.mask import mask_of
 from dynamic_mcp.upstream.process.child import SIGKILL, Process, start
 
 log = logging.getLogger(__name__)
-overheard = logging.getLogger(STDERR)
+stderr_log = logging.getLogger(STDERR)
 
 STDERR_LINES = 200
 STDERR_LINE_BYTES = 2000
 REASON_LINES = 5
-# How much of either end is kept of a longer line; less than what is cut out here, so that no secret loses its start.
+# How much is kept of both ends of a longer line. The middle goes, with any half of a secret next to the place where
+# `Lines` has cut the line, which the mask cannot recognise.
 _EDGE_CHARS = 500
-# How long a child may take to end after its stdin is closed, and again after SIGTERM.
+# How long a child may take to end after its stdin has been closed, and again after SIGTERM.
 GRACE_S = 2.0
-# What was written before the end may still be in the pipe when the exit is known.
+# Output that was written before the exit may still be in the pipe when the exit is known.
 _DRAIN_S = 0.05
-# A variable as servers name one they miss, and those that every shell sets and nobody misses.
+# How servers name a variable that they miss, and variables that every shell sets and no server misses.
 _VARIABLE = re.compile(r"\b[A-Z][A-Z0-9_]{3,}\b")
-_OF_EVERY_SHELL = frozenset(("OLDPWD", "SHLVL", "HOSTNAME", "COLUMNS", "LINES"))
+_SHELL_VARIABLES = frozenset(("OLDPWD", "SHLVL", "HOSTNAME", "COLUMNS", "LINES"))
 _NAMES_IN_HINT = 3
-# Unread input of a child beyond this means that it has stopped reading.
+# A child with more unread input than this has stopped reading.
 _UNREAD_BYTES = 16 << 20
 
 
 class StdioTransport:
-    """One child process of one link.
+    """The child process of one link.
 
-    `receive` takes each line and `lost` the end; both are set before `start`, so that no byte is missed.
+    Set `receive`, which takes each line, and `lost`, which takes the end, before `start`, so that no byte is missed.
     """
 
     def __init__(self, group: str, max_message_bytes: int) -> None:
@@ -60,12 +61,12 @@ class StdioTransport:
         self._mask: Callable[[str], str] = str
         self._withheld: frozenset[str] = frozenset()
         self._is_ending = False
-        self._closed = "output"
+        self._closed_pipe = "output"
         self._max_unread = max(_UNREAD_BYTES, 2 * max_message_bytes)
         self._loop = asyncio.get_running_loop()
 
     async def start(self, program: Program) -> None:
-        """Start the program, without a shell. Raises Unreachable with what the system says."""
+        """Start the program, without a shell. Raises Unreachable with the system's reason."""
         if not program.command:
             raise Unreachable(self.group, "`command` is empty")
         self._mask = mask_of(program)
@@ -73,19 +74,19 @@ class StdioTransport:
         try:
             self._process = await start(program)
         except (OSError, ValueError) as exc:
-            why = self._mask(_why_not_started(program, exc))
-            raise Unreachable(self.group, why, hint=_how_to_start(exc)) from exc
+            reason = self._mask(_explain_failure(program, exc))
+            raise Unreachable(self.group, reason, hint=_suggest_remedy(exc)) from exc
         opening = asyncio.ensure_future(
             self._process.open_pipes(
-                self._wrote,
-                self._complained,
-                stdin_ended=self._stdin_ended,
-                stdout_ended=self._stdout_ended,
-                exited=self._over_soon,
+                self._receive_stdout,
+                self._receive_stderr,
+                on_stdin_end=self._handle_stdin_end,
+                on_stdout_end=self._handle_stdout_end,
+                on_exit=self._end_soon,
             )
         )
         try:
-            await asyncio.shield(opening)  # it takes a moment only, and half-open pipes cannot be closed well
+            await asyncio.shield(opening)  # it takes only a moment, and half-open pipes cannot be closed cleanly
         except asyncio.CancelledError:
             await asyncio.wait([opening])
             await asyncio.shield(self.close())
@@ -94,94 +95,93 @@ class StdioTransport:
     # --- Transport -------------------------------------------------------------------------------------
 
     def send(self, line: bytes) -> None:
-        """Write one line to the child; raises NotSent when it is ending or has stopped reading."""
+        """Write one line to the child. Raises NotSent if it is ending or has stopped reading."""
         stdin = self._process.stdin
         if self._is_ending or stdin.is_closing():
-            raise NotSent(self.group, self.ending(), hint=self._hint())
-        if stdin.unwritten() > self._max_unread:
+            raise NotSent(self.group, self.describe_end(), hint=self._hint())
+        if stdin.buffered_bytes() > self._max_unread:
             raise NotSent(self.group, "the server has stopped reading its input")
         stdin.write(line)
 
     async def close(self) -> None:
-        """Close the child's stdin, then SIGTERM, then SIGKILL its process group; returns when it is gone."""
+        """Close the child's stdin, then send SIGTERM and SIGKILL to its group; returns once it has ended."""
         process = self._process
         self._is_ending = True
         await process.stdin.close()
-        await process.exits_within(GRACE_S)
-        process.signal_group(signal.SIGTERM)  # its children too, who may not have noticed
-        if not await process.ends_within(GRACE_S):
+        await process.wait_for_exit(GRACE_S)
+        process.signal_group(signal.SIGTERM)  # also for its children, which may not have noticed
+        if not await process.wait_for_end(GRACE_S):
             process.signal_group(SIGKILL)
-            if not await process.ends_within(GRACE_S):
+            if not await process.wait_for_end(GRACE_S):
                 log.error("group %s: process %s does not end", self.group, process.pid)
         process.close_pipes()
 
-    def ending(self) -> str:
-        """Say how the child ended, with the last lines of its stderr."""
+    def describe_end(self) -> str:
+        """Return how the child ended, with the last lines of its stderr."""
         code = self._process.returncode
         if code is None:
-            how = f"the server closed its {self._closed}"
+            how = f"the server closed its {self._closed_pipe}"
         elif code < 0:
             how = f"the server was ended by signal {_signal_name(-code)}"
         else:
             how = f"the server exited with code {code}"
-        said = list(self._ring)[-REASON_LINES:]
-        return f"{how}; stderr: {' | '.join(said)}" if said else how
+        last_lines = list(self._ring)[-REASON_LINES:]
+        return f"{how}; stderr: {' | '.join(last_lines)}" if last_lines else how
 
-    # --- what the child does ---------------------------------------------------------------------------
+    # --- the child's output and end ---------------------------------------------------------------------------
 
-    def _wrote(self, data: bytes) -> None:
+    def _receive_stdout(self, data: bytes) -> None:
         for line in self._lines.feed(data):
             self.receive(line)
 
-    def _complained(self, data: bytes) -> None:
-        said = self._stderr.feed(data)
-        for line in said[-STDERR_LINES:]:
-            self._said(line)
+    def _receive_stderr(self, data: bytes) -> None:
+        for line in self._stderr.feed(data)[-STDERR_LINES:]:
+            self._keep_stderr(line)
 
-    def _stdin_ended(self) -> None:
-        """Treat a server that hears nothing any more as one that is gone; we are not the one who closed the pipe."""
+    def _handle_stdin_end(self) -> None:
+        """End the link if the server has closed its input: it would receive nothing more."""
         if not self._is_ending:
-            self._closed = "input"
-            self._over_soon()
+            self._closed_pipe = "input"
+            self._end_soon()
 
-    def _stdout_ended(self) -> None:
-        """Treat the end of stdout as the end of the link; a last message without its line end still counts."""
-        rest = self._lines.rest()
-        with contextlib.suppress(wire.Malformed):  # half a message says less than how the server ended
+    def _handle_stdout_end(self) -> None:
+        """End the link; a last message without a line end still counts."""
+        rest = self._lines.take_rest()
+        with contextlib.suppress(wire.Malformed):  # how the server ended says more than half a message
             wire.parse(rest)
             self.receive(rest)
-        self._over_soon()  # the exit code, when there is one, comes a moment later and makes the better reason
+        self._end_soon()  # the exit code, if there is one, comes a moment later and is the better reason
 
-    def _over_soon(self) -> None:
-        """End the link in a moment; a grandchild may hold the pipes open, so their ends are not waited for."""
+    def _end_soon(self) -> None:
+        """End the link in a moment, without waiting for the pipes to end: a grandchild may hold them open."""
         self._is_ending = True
-        self._loop.call_later(_DRAIN_S, self._over)
+        self._loop.call_later(_DRAIN_S, self._end)
 
-    def _over(self) -> None:
-        self._said(self._stderr.rest())
-        self.lost(LinkLost(self.group, self.ending(), hint=self._hint()))
+    def _end(self) -> None:
+        self._keep_stderr(self._stderr.take_rest())
+        self.lost(LinkLost(self.group, self.describe_end(), hint=self._hint()))
 
     def _hint(self) -> str:
-        """Say which variables the child asks for that are set here and not passed on to it."""
-        named = set(_VARIABLE.findall("\n".join(self._ring)))
-        names = sorted(self._withheld & named - _OF_EVERY_SHELL)
+        """Name the variables that the child asks for and that are set here, but not passed on to it."""
+        mentioned = set(_VARIABLE.findall("\n".join(self._ring)))
+        names = sorted(self._withheld & mentioned - _SHELL_VARIABLES)
         if not names:
             return ""
-        shown = " and ".join(f"`{name}`" for name in names[:_NAMES_IN_HINT])
+        listing = " and ".join(f"`{name}`" for name in names[:_NAMES_IN_HINT])
         example = json.dumps({names[0]: f"${{{names[0]}}}"})
-        return f'{shown} is set, but not passed to this server: add `"env": {example}` to its entry in the config'
+        return f'{listing} is set, but not passed to this server: add `"env": {example}` to its entry in the config'
 
-    def _said(self, line: bytes) -> None:
-        words = self._mask(line.decode("utf-8", "replace").strip())
-        if len(words) > STDERR_LINE_BYTES:
-            words = f"{words[:_EDGE_CHARS]} … {words[-_EDGE_CHARS:]}"
-        if words:
-            shown = words if words.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in words)
-            self._ring.append(shown)
-            overheard.debug("group %s on stderr: %s", self.group, shown)
+    def _keep_stderr(self, line: bytes) -> None:
+        text = self._mask(line.decode("utf-8", "replace").strip())
+        if len(text) > STDERR_LINE_BYTES:
+            text = f"{text[:_EDGE_CHARS]} … {text[-_EDGE_CHARS:]}"
+        if text:
+            safe = text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+            self._ring.append(safe)
+            stderr_log.debug("group %s on stderr: %s", self.group, safe)
 
 
-def _why_not_started(program: Program, exc: Exception) -> str:
+def _explain_failure(program: Program, exc: Exception) -> str:
     if program.cwd and isinstance(exc, FileNotFoundError | NotADirectoryError) and not Path(program.cwd).is_dir():
         return f"the directory `{program.cwd}` does not exist"
     command = f"the command `{program.command}`"
@@ -203,7 +203,7 @@ def _why_not_started(program: Program, exc: Exception) -> str:
             return f"{command} cannot be started: {exc}"
 
 
-def _how_to_start(exc: Exception) -> str:
+def _suggest_remedy(exc: Exception) -> str:
     match exc:
         case FileNotFoundError():
             return "install it, or give its full path; the `PATH` of the AI tool may not be that of your shell"

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from dynamic_mcp.search import STOP_WORDS
-from dynamic_mcp.search.words import stem, words
+from dynamic_mcp.search.words import split_words, stem
 from tests.benchmarks.corpora import Corpus
 
 Pair = tuple[str, str]
@@ -36,7 +36,7 @@ def texts(corpus: Corpus) -> list[tuple[str, str, str]]:
     for tool in corpus.tools:
         properties = tool["inputSchema"].get("properties", {})
         told = [f"{name} {about.get('description', '')}" for name, about in properties.items()]
-        rows.append((" ".join(words(tool["name"])), tool["description"], " ".join(told)))
+        rows.append((" ".join(split_words(tool["name"])), tool["description"], " ".join(told)))
     return rows
 
 
@@ -48,7 +48,7 @@ def fts5(corpus: Corpus, tokenizer: str) -> Rank:
     pairs = _pairs(corpus)
 
     def rank(query: str) -> Sequence[Pair]:
-        said = [word for word in dict.fromkeys(words(query)) if word not in STOP_WORDS]
+        said = [word for word in dict.fromkeys(split_words(query)) if word not in STOP_WORDS]
         if tokenizer == "trigram":
             said = list(dict.fromkeys(word[at : at + 3] for word in said for at in range(len(word) - 2)))
         if not said:
@@ -67,7 +67,7 @@ def bm25s(corpus: Corpus) -> Rank:
     import bm25s as engine
 
     def stems(text: str) -> list[str]:
-        return [stem(word) for word in words(text) if word not in STOP_WORDS]
+        return [stem(word) for word in split_words(text) if word not in STOP_WORDS]
 
     index: Any = engine.BM25()  # Any: has no types
     index.index([stems(" ".join(row)) for row in texts(corpus)], show_progress=False)

@@ -24,7 +24,7 @@ from msgspec import Raw
 
 from dynamic_mcp.config.resolved import Embeddings
 from dynamic_mcp.embeddings.endpoint import Endpoint, Vector
-from dynamic_mcp.search import TUNED, Field, GroupIndex, Tuning, rank, summary
+from dynamic_mcp.search import DEFAULT_TUNING, Field, GroupIndex, Tuning, rank, summarize
 from tests.benchmarks.corpora import Corpus, Query, bfcl, metatool
 from tests.benchmarks.engines import Pair, Rank, engines
 
@@ -33,20 +33,20 @@ HEAD = f"{'':44} {'recall@1':>9} {'@5':>6} {'@8':>6} {'MRR':>6} {'ms':>7}"
 ALL_ALIKE = Field(1, 15)
 NOT_AT_ALL = Field(0, 15)
 VARIANTS: dict[str, Tuning] = {
-    "as it is": TUNED,
-    "with stop words in the query": replace(TUNED, has_stop_words=False),
-    "words alone, no stems": replace(TUNED, has_stems=False),
-    "stems alone, no words": replace(TUNED, exact=0.0),
-    "no synonyms": replace(TUNED, synonym=0.0),
-    "synonyms as good as the word": replace(TUNED, synonym=1.0),
-    "nothing for likeness in spelling": replace(TUNED, near=0.0),
-    "nothing for coverage": replace(TUNED, coverage=0.0),
-    "all of coverage": replace(TUNED, coverage=1.0),
-    "no length normalization": replace(TUNED, length_share=0.0),
-    "all of length normalization": replace(TUNED, length_share=1.0),
-    "names as light as descriptions": replace(TUNED, name=replace(TUNED.name, weight=1)),
+    "as it is": DEFAULT_TUNING,
+    "with stop words in the query": replace(DEFAULT_TUNING, has_stop_words=False),
+    "words alone, no stems": replace(DEFAULT_TUNING, has_stems=False),
+    "stems alone, no words": replace(DEFAULT_TUNING, exact=0.0),
+    "no synonyms": replace(DEFAULT_TUNING, synonym=0.0),
+    "synonyms as good as the word": replace(DEFAULT_TUNING, synonym=1.0),
+    "nothing for likeness in spelling": replace(DEFAULT_TUNING, near=0.0),
+    "nothing for coverage": replace(DEFAULT_TUNING, coverage=0.0),
+    "all of coverage": replace(DEFAULT_TUNING, coverage=1.0),
+    "no length normalization": replace(DEFAULT_TUNING, length_share=0.0),
+    "all of length normalization": replace(DEFAULT_TUNING, length_share=1.0),
+    "names as light as descriptions": replace(DEFAULT_TUNING, name=replace(DEFAULT_TUNING.name, weight=1)),
     "names and descriptions only": replace(
-        TUNED, parameters=NOT_AT_ALL, parameter_descriptions=NOT_AT_ALL, values=NOT_AT_ALL
+        DEFAULT_TUNING, parameters=NOT_AT_ALL, parameter_descriptions=NOT_AT_ALL, values=NOT_AT_ALL
     ),
     "no fields: all text alike": Tuning(ALL_ALIKE, ALL_ALIKE, ALL_ALIKE, ALL_ALIKE, ALL_ALIKE, ALL_ALIKE),
 }
@@ -90,7 +90,7 @@ def judged(queries: Sequence[Query], found: Sequence[Sequence[Pair]], ms: float)
     return Figures((recall(1), recall(5), recall(8)), sum(ranks) / len(queries), ms)
 
 
-def parts(corpus: Corpus, tuning: Tuning = TUNED) -> list[GroupIndex]:
+def parts(corpus: Corpus, tuning: Tuning = DEFAULT_TUNING) -> list[GroupIndex]:
     """Return the searchable form of a corpus."""
     groups: dict[str, dict[str, Raw]] = {}
     for tool in corpus.tools:
@@ -98,7 +98,7 @@ def parts(corpus: Corpus, tuning: Tuning = TUNED) -> list[GroupIndex]:
     return [GroupIndex(group, tools, tuning=tuning) for group, tools in groups.items()]
 
 
-def by_words(corpus: Corpus, tuning: Tuning = TUNED) -> Rank:
+def by_words(corpus: Corpus, tuning: Tuning = DEFAULT_TUNING) -> Rank:
     """Rank as the program does without embeddings."""
     made = parts(corpus, tuning)
     return lambda query: [(match.group, match.name) for match in rank(made, query, tuning=tuning)]
@@ -108,7 +108,8 @@ async def by_meaning(corpus: Corpus, endpoint: Endpoint) -> Callable[[bool], Ran
     """Rank as the program does with embeddings, or (False) by embeddings alone."""
     made = parts(corpus)
     described = {
-        (tool["group"], tool["name"]): summary(tool["name"], Raw(json.dumps(tool).encode())) for tool in corpus.tools
+        (tool["group"], tool["name"]): summarize(tool["name"], Raw(json.dumps(tool).encode()))
+        for tool in corpus.tools
     }
     pairs = [(part.group, name) for part in made for name in part.names]
     tools = dict(zip(pairs, await embedded(endpoint, [described[pair] for pair in pairs]), strict=True))

@@ -172,7 +172,7 @@ def test_an_answer_that_the_protocol_does_not_have_is_said_in_words(
     cli: CliRunner, command: tuple[str, ...], method: str, result: object
 ) -> None:
     cli.configure(
-        {"odd": {"command": sys.executable, "args": [str(UPSTREAMS / "said.py"), method, json.dumps(result)]}}
+        {"odd": {"command": sys.executable, "args": [str(UPSTREAMS / "scripted.py"), method, json.dumps(result)]}}
     )
     done = cli.run(*command)
     assert "Traceback" not in done.err

@@ -16,7 +16,7 @@ Refuse = Callable[..., ConfigError]
 
 @pytest.fixture
 def read_config(tmp_path: Path) -> ReadConfig:
-    """Read a document, or a text, with these variables set."""
+    """Return a function that reads a document, or a text, with these variables set."""
 
     def read_it(document: object, *, platform: str = "linux", **environment: str) -> Config:
         file = tmp_path / "dynamic-mcp.json"
@@ -29,7 +29,7 @@ def read_config(tmp_path: Path) -> ReadConfig:
 
 @pytest.fixture
 def refuse(read_config: ReadConfig) -> Refuse:
-    """The error that reading a document, or a text, ends with."""
+    """Return a function that reads an invalid document, or a text, and returns the error."""
 
     def refuse_it(document: object, **environment: str) -> ConfigError:
         with pytest.raises(ConfigError) as caught:

@@ -36,8 +36,8 @@ NOISE = [
 
 
 @st.composite
-def written(draw: st.DrawFn) -> tuple[str, object]:
-    """Some JSON as a person may have written it: comments, blanks and trailing commas anywhere."""
+def json_texts(draw: st.DrawFn) -> tuple[str, object]:
+    """Generate JSON as a person may have written it: with comments, blanks and trailing commas anywhere."""
 
     def gap() -> str:
         return draw(st.sampled_from(NOISE)) + draw(st.sampled_from(NOISE))
@@ -58,22 +58,22 @@ def written(draw: st.DrawFn) -> tuple[str, object]:
     return gap() + write(value) + gap(), value
 
 
-def places(value: object, path: Keys = ()) -> Iterator[tuple[Keys, object]]:
-    """Every path in a value, with what is there."""
+def walk(value: object, path: Keys = ()) -> Iterator[tuple[Keys, object]]:
+    """Yield every path in a value, with the value there."""
     yield path, value
     if isinstance(value, (dict, list)):
         for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from places(inner, (*path, key))
+            yield from walk(inner, (*path, key))
 
 
-def changed(value: object, path: Keys, new: object) -> object:
-    """The value with another one at a path."""
+def with_value(value: object, path: Keys, new: object) -> object:
+    """Return the value with a new one at a path."""
     if not path:
         return new
     if isinstance(value, dict):
-        return {**value, path[0]: changed(value.get(path[0]), path[1:], new)}
+        return {**value, path[0]: with_value(value.get(path[0]), path[1:], new)}
     assert isinstance(value, list)
-    return [changed(item, path[1:], new) if n == path[0] else item for n, item in enumerate(value)]
+    return [with_value(item, path[1:], new) if n == path[0] else item for n, item in enumerate(value)]
 
 
 def same(one: object, other: object) -> bool:
@@ -81,39 +81,39 @@ def same(one: object, other: object) -> bool:
 
 
 def comments(text: str) -> str:
-    return re.sub(r"\s", "", "".join(c for c, p in zip(text, jsonc.uncommented(text), strict=True) if c != p))
+    return re.sub(r"\s", "", "".join(c for c, p in zip(text, jsonc.blank_comments(text), strict=True) if c != p))
 
 
-@given(written(), JSON, st.data())
+@given(json_texts(), JSON, st.data())
 def test_what_is_put_is_read_again_and_nothing_else_is_another(
     source: tuple[str, object], new: object, data: st.DataObject
 ) -> None:
     text, value = source
-    path, _ = data.draw(st.sampled_from(list(places(value))))
-    assert same(jsonc.loads(put(text, path, new)), changed(value, path, new))
+    path, _ = data.draw(st.sampled_from(list(walk(value))))
+    assert same(jsonc.loads(put(text, path, new)), with_value(value, path, new))
 
 
-@given(written(), JSON, KEYS, st.data())
+@given(json_texts(), JSON, KEYS, st.data())
 def test_a_new_member_comes_last_and_costs_no_byte_of_the_others(
     source: tuple[str, object], new: object, key: str, data: st.DataObject
 ) -> None:
     text, value = source
-    path, there = data.draw(st.sampled_from([place for place in places(value) if isinstance(place[1], dict)]))
+    path, there = data.draw(st.sampled_from([place for place in walk(value) if isinstance(place[1], dict)]))
     assert isinstance(there, dict)
     assume(key not in there)
     result = put(text, (*path, key), new)
-    assert same(jsonc.loads(result), changed(value, (*path, key), new))
+    assert same(jsonc.loads(result), with_value(value, (*path, key), new))
     assert comments(result) == comments(text)
     letters = iter(result)
     assert all(letter in letters for letter in text), "each byte of the text is in the result, in its order"
 
 
-@given(written(), JSON, KEYS, st.data())
+@given(json_texts(), JSON, KEYS, st.data())
 def test_what_was_put_and_is_dropped_leaves_the_text_as_it_was(
     source: tuple[str, object], new: object, key: str, data: st.DataObject
 ) -> None:
     text, value = source
-    path, there = data.draw(st.sampled_from([place for place in places(value) if isinstance(place[1], dict)]))
+    path, there = data.draw(st.sampled_from([place for place in walk(value) if isinstance(place[1], dict)]))
     assert isinstance(there, dict)
     assume(there and key not in there)
     eol = "\r\n" if text[text.find("\n") - 1 : text.find("\n")] == "\r" else "\n"
@@ -121,10 +121,10 @@ def test_what_was_put_and_is_dropped_leaves_the_text_as_it_was(
     assert drop(put(text, (*path, key), new), (*path, key)) == text
 
 
-@given(written(), st.data())
+@given(json_texts(), st.data())
 def test_what_is_dropped_is_gone_and_the_comments_are_not(source: tuple[str, object], data: st.DataObject) -> None:
     text, value = source
-    path, _ = data.draw(st.sampled_from(list(places(value))[1:] or [((), None)]))
+    path, _ = data.draw(st.sampled_from(list(walk(value))[1:] or [((), None)]))
     assume(path)
     result = drop(text, path)
     *rest, key = path

@@ -1,4 +1,4 @@
-"""The form that decides and the models that find the words are made of the same, and must say the same."""
+"""msgspec decides with the same form from which pydantic words the problems, and both must agree."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec import Struct, ValidationError
 from msgspec.structs import fields
 
 from dynamic_mcp.config import form
-from dynamic_mcp.config.problems import problems
+from dynamic_mcp.config.problems import find_problems
 
 Wrap = Callable[[dict[str, object]], dict[str, object]]
 
@@ -36,19 +36,19 @@ def _settings(members: dict[str, object]) -> dict[str, object]:
     return {"mcpServers": {}, "settings": members}
 
 
-def _within(wrap: Wrap, key: str, beside: dict[str, object]) -> Wrap:
-    return lambda members: wrap({**beside, key: members})
+def _nest(wrap: Wrap, key: str, extra: dict[str, object]) -> Wrap:
+    return lambda members: wrap({**extra, key: members})
 
 
-def _parts(
+def _split(
     kind: type[Struct], wrap: Wrap, needed: dict[str, object]
 ) -> Iterator[tuple[type[Struct], Wrap, dict[str, object]]]:
-    """Yield a section and those in it: how to make a config of its members, and those that it cannot do without."""
+    """Yield a section and its subsections: how to make a config of its members, and its required members."""
     yield kind, wrap, needed
     for each in fields(kind):
         for part in _sections_in(each.type):
             its_own: dict[str, object] = {"url": "http://h", "model": "m"} if part is form.Embeddings else {}
-            yield from _parts(part, _within(wrap, each.encode_name, needed), its_own)
+            yield from _split(part, _nest(wrap, each.encode_name, needed), its_own)
 
 
 def _sections_in(annotation: object) -> list[type[Struct]]:
@@ -59,21 +59,21 @@ def _sections_in(annotation: object) -> list[type[Struct]]:
 
 
 SECTIONS: list[tuple[type[Struct], Wrap, dict[str, object]]] = [
-    *_parts(form.Program, _server, {"command": "x"}),
-    *_parts(form.Remote, _server, {"url": "http://h"}),
-    *_parts(form.Settings, _settings, {}),
+    *_split(form.Program, _server, {"command": "x"}),
+    *_split(form.Remote, _server, {"url": "http://h"}),
+    *_split(form.Settings, _settings, {}),
     (form.Root, lambda members: members, {"mcpServers": {}}),
 ]
 
 
-def is_taken(tree: object) -> bool:
-    """Tell what the form says, which must be what the models say."""
+def is_accepted(tree: object) -> bool:
+    """Tell whether the form accepts a config, and check that the models agree."""
     try:
         form.root(tree)
     except ValidationError:
-        assert problems(tree) != [], f"refused without words: {tree}"
+        assert find_problems(tree) != [], f"refused without words: {tree}"
         return False
-    assert problems(tree) == [], f"taken, though it is wrong: {tree}"
+    assert find_problems(tree) == [], f"taken, though it is wrong: {tree}"
     return True
 
 
@@ -83,31 +83,31 @@ def is_taken(tree: object) -> bool:
 def test_whatever_is_refused_has_words_and_whatever_is_taken_has_none(
     section: type[Struct], wrap: Wrap, needed: dict[str, object]
 ) -> None:
-    assert is_taken(wrap(needed))
-    assert is_taken(wrap({**needed, "x-own": {"any": ["thing"]}}))
-    assert not is_taken(wrap({**needed, "bogus": None}))
+    assert is_accepted(wrap(needed))
+    assert is_accepted(wrap({**needed, "x-own": {"any": ["thing"]}}))
+    assert not is_accepted(wrap({**needed, "bogus": None}))
     for name in needed:
-        assert not is_taken(wrap({key: value for key, value in needed.items() if key != name}))
+        assert not is_accepted(wrap({key: value for key, value in needed.items() if key != name}))
     for each in fields(section):
-        verdicts = {is_taken(wrap({**needed, each.encode_name: value})) for value in _VALUES}
+        verdicts = {is_accepted(wrap({**needed, each.encode_name: value})) for value in _VALUES}
         assert verdicts == {True, False}, f"{each.encode_name} takes all or nothing of what people write"
 
 
 @pytest.mark.parametrize("name", _NAMES)
 def test_form_and_models_take_the_same_names(name: str) -> None:
-    is_taken({"mcpServers": {name: {"command": "x"}}})
+    is_accepted({"mcpServers": {name: {"command": "x"}}})
 
 
 @pytest.mark.parametrize("value", _VALUES, ids=str)
 def test_form_and_models_refuse_what_is_no_object(value: object) -> None:
-    assert not is_taken(value)
-    is_taken({"mcpServers": value})
-    is_taken({"mcpServers": {"a": value}})
+    assert not is_accepted(value)
+    is_accepted({"mcpServers": value})
+    is_accepted({"mcpServers": {"a": value}})
 
 
 def test_nobody_can_name_the_kind_of_a_server_that_the_form_finds_out() -> None:
     tree = {"mcpServers": {"a": {"command": "x", "x-kind": "remote", "env": {"x-kind": "mine"}}}}
-    assert is_taken(tree)
+    assert is_accepted(tree)
     server = form.root(tree).servers["a"]
     assert isinstance(server, form.Program)
     assert server.env == {"x-kind": "mine"}
@@ -127,4 +127,4 @@ def test_a_config_that_is_nested_without_sense_has_an_end(depth: int, key: str) 
         assert not taken
     else:
         assert taken
-    assert bool(problems({"mcpServers": {"a": server}})) is not taken
+    assert bool(find_problems({"mcpServers": {"a": server}})) is not taken

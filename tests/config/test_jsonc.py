@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynamic_mcp.config.jsonc import DuplicateKeyError, blanked, loads
+from dynamic_mcp.config.jsonc import DuplicateKeyError, blank_extensions, loads
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(st.characters(exclude_categories=["Cs"])),
@@ -68,7 +68,7 @@ def test_whatever_is_json_already_keeps_its_value(value: object) -> None:
     text = json.dumps(value, ensure_ascii=False)
 
     assert loads(text) == value
-    assert blanked(text) == text
+    assert blank_extensions(text) == text
 
 
 @given(JSON, st.data())
@@ -83,7 +83,7 @@ def test_noise_between_tokens_changes_no_value(value: object, data: st.DataObjec
 def test_blanking_moves_nothing(text: str) -> None:
     text += " */"  # for a comment that would never end
 
-    result = blanked(text)
+    result = blank_extensions(text)
 
     assert len(result) == len(text)
     assert all(new in (old, " ") for old, new in zip(text, result, strict=True))

@@ -47,7 +47,8 @@ def test_a_config_of_the_old_form_is_read_unchanged(read_config: ReadConfig) -> 
     )
 
     files, search = config.groups
-    assert (files.name, files.description, files.features.prompts) == ("files", "", False)
+    shown = config.presentations["files"]
+    assert (files.name, shown.description, shown.features.prompts) == ("files", "", False)
     assert files.timeouts == Timeouts(connect_s=30, tools_s=120, resources_s=10, prompts_s=10)
     assert search.timeouts.tools_s == 90
     assert isinstance(search.upstream, Remote)

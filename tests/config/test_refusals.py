@@ -1,4 +1,4 @@
-"""What is no config, and in which words."""
+"""Invalid configs, and the messages about them."""
 
 import json
 import os
@@ -75,7 +75,7 @@ def server(**fields: object) -> object:
         (
             server(command="x", inherit_env="none"),
             "mcpServers.git.inherit_env",
-            "must be `safe`, `all` or a list of names of variables",
+            "must be `safe`, `all` or a list of variable names",
         ),
         (server(url="http://h", headers={"A": 1}), "mcpServers.git.headers.A", "must be a string"),
         (

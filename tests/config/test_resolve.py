@@ -1,4 +1,4 @@
-"""Own values, shared values, defaults."""
+"""A server's own values, shared values, and defaults."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +11,7 @@ from dynamic_mcp.config.resolved import (
     Exposure,
     Features,
     GroupConfig,
+    Presentation,
     Program,
     Timeouts,
     ToolFilter,
@@ -38,20 +39,24 @@ def test_a_program_needs_no_more_than_its_command(read_config: ReadConfig, tmp_p
         groups=(
             GroupConfig(
                 name="git",
-                description=None,
-                features=Features(tools=True, resources=True, prompts=True),
                 timeouts=Timeouts(connect_s=30, tools_s=60, resources_s=10, prompts_s=10),
-                tools=ToolFilter(include=("*",), exclude=()),
                 eager=False,
                 idle_after_s=1800,
                 attempts=3,
                 concurrency=64,
                 max_message_bytes=67_108_864,
-                exposure=Exposure(direct=False, pinned=()),
-                answers=Answers(validate=True, limit=100_000, compact=False),
                 upstream=Program("uvx", (), {"PATH": "/bin"}, None, withheld=frozenset({"SECRET"})),
             ),
         ),
+        presentations={
+            "git": Presentation(
+                description=None,
+                features=Features(tools=True, resources=True, prompts=True),
+                tools=ToolFilter(include=("*",), exclude=()),
+                exposure=Exposure(direct=False, pinned=()),
+                answers=Answers(validate=True, limit=100_000, compact=False),
+            )
+        },
         warnings=(),
         max_message_bytes=67_108_864,
     )
@@ -125,9 +130,10 @@ def test_settings_stand_in_for_what_a_server_leaves_out(read_config: ReadConfig)
     )
 
     group = one(config)
-    assert group.features == Features(tools=True, resources=True, prompts=False)
+    shown = config.presentations[group.name]
+    assert shown.features == Features(tools=True, resources=True, prompts=False)
     assert group.timeouts == Timeouts(connect_s=1, tools_s=2, resources_s=10, prompts_s=10)
-    assert group.tools == ToolFilter(include=("read_*",), exclude=("*_all",))
+    assert shown.tools == ToolFilter(include=("read_*",), exclude=("*_all",))
     assert (group.eager, group.idle_after_s, group.attempts, group.concurrency) == (True, None, 20, 1)
     assert config.max_message_bytes == group.max_message_bytes == 65536
     assert program(config).cwd == "/srv"
@@ -169,9 +175,10 @@ def test_a_servers_own_values_win_one_by_one(read_config: ReadConfig) -> None:
     )
 
     group = one(config)
-    assert group.features == Features(tools=True, resources=True, prompts=False)
+    shown = config.presentations[group.name]
+    assert shown.features == Features(tools=True, resources=True, prompts=False)
     assert group.timeouts == Timeouts(connect_s=30, tools_s=5, resources_s=10, prompts_s=2)
-    assert group.tools == ToolFilter(include=("a*",), exclude=())
+    assert shown.tools == ToolFilter(include=("a*",), exclude=())
     assert (group.eager, group.idle_after_s, group.attempts, group.concurrency) == (False, 9, 1, 2)
     assert program(config).cwd == "/own"
     assert program(config).env == {"DROP": "kept", "A": "own", "B": "shared"}

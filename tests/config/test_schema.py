@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from dynamic_mcp.config.schema import schema, text
+from dynamic_mcp.config.schema import schema, schema_text
 from dynamic_mcp.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +27,7 @@ def remote(**fields: object) -> object:
 
 
 def test_the_published_schema_is_the_one_of_the_model() -> None:
-    assert PUBLISHED.read_text(encoding="utf-8") == text()
+    assert PUBLISHED.read_text(encoding="utf-8") == schema_text()
 
 
 def test_the_module_prints_the_schema() -> None:
@@ -35,7 +35,7 @@ def test_the_module_prints_the_schema() -> None:
         [sys.executable, "-m", "dynamic_mcp.config.schema"], capture_output=True, check=True, cwd=ROOT
     )
 
-    assert done.stdout.decode() == text()
+    assert done.stdout.decode() == schema_text()
 
 
 def test_the_schema_is_a_schema() -> None:

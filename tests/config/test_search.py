@@ -1,4 +1,4 @@
-"""Where to ask for embeddings: nowhere unless the config says so, and nowhere where a variable is missing."""
+"""The embeddings endpoint: none unless the config names one and all its variables are set."""
 
 from collections.abc import Callable
 
@@ -45,7 +45,7 @@ def test_what_cannot_be_filled_in_leaves_them_off_with_a_warning(
 
     assert config.embeddings is None
     assert [warning.startswith("settings.search.embeddings.") for warning in config.warnings] == [True]
-    assert "words alone" in config.warnings[0]
+    assert "words only" in config.warnings[0]
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def test_what_is_escaped_comes_back_as_it_was(text: str) -> None:
     assert expand(text.replace("${", "$${"), ENVIRONMENT) == Expansion(text)
 
 
-def test_what_is_set_to_nothing_is_reported_beside_its_value() -> None:
+def test_an_empty_variable_is_substituted_and_reported() -> None:
     assert expand("<${EMPTY}>", ENVIRONMENT) == Expansion("<>", empty=("EMPTY",))
 
 

@@ -1,4 +1,4 @@
-"""What stands behind a server once its variables are filled in."""
+"""The upstream of a server, with its variables substituted."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -68,7 +68,7 @@ def test_variables_are_filled_in_wherever_a_program_is_described(read_config: Re
         own=frozenset({"${A}"}),
         withheld=frozenset({"A"}),
     )
-    assert (one(config).name, one(config).description) == ("${A}", "${A}")
+    assert (one(config).name, config.presentations["${A}"].description) == ("${A}", "${A}")
 
 
 def test_variables_are_filled_in_wherever_a_remote_server_is_described(read_config: ReadConfig) -> None:
@@ -184,10 +184,10 @@ def test_a_variable_that_is_not_set_is_a_warning_with_its_place(read_config: Rea
         ({"command": "${EMPTY}"}, "mcpServers.a.command: is empty"),
         ({"command": "x\0"}, "mcpServers.a.command: contains a NUL character"),
         ({"url": "${NOPE}"}, "mcpServers.a.url: `${NOPE}` is not set"),
-        ({"url": "${SECRET}"}, "mcpServers.a.url: is not a URL once its variables are filled in"),
+        ({"url": "${SECRET}"}, "mcpServers.a.url: is not a URL once its variables are substituted"),
         (
             {"url": "http://h", "oauth": {"metadata_url": "x${SECRET}"}},
-            "mcpServers.a.oauth.metadata_url: is not a URL once its variables are filled in",
+            "mcpServers.a.oauth.metadata_url: is not a URL once its variables are substituted",
         ),
         ({"url": "http://h", "headers": {"X": "${LINES}"}}, "mcpServers.a.headers.X: contains a line break"),
         (

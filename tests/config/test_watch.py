@@ -1,4 +1,4 @@
-"""The watched config: whatever way it is saved, its last content arrives once, and nothing else does."""
+"""However the watched config is saved, its final content arrives once, and nothing else does."""
 
 from __future__ import annotations
 
@@ -16,53 +16,55 @@ import pytest
 from dynamic_mcp.config import watch
 from dynamic_mcp.config.read import read
 from dynamic_mcp.config.resolved import Config, Program
-from dynamic_mcp.config.watch import Watch, directories
+from dynamic_mcp.config.watch import ConfigWatcher, directories_of
 from dynamic_mcp.errors import ConfigError
 
 BOUND_S = 15.0
 Save = Callable[[Path, str], None]
 
 
-class Heard:
-    """What a watch says of its config."""
+class Recorder:
+    """Records the configs and errors of a watcher."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
-        self.taken: list[Config] = []
-        self.refused: list[ConfigError] = []
-        self.watch = Watch(read(file, {}), {}, take=self._take, refuse=self._refuse)
+        self.configs: list[Config] = []
+        self.errors: list[ConfigError] = []
+        self.watcher = ConfigWatcher(read(file, {}), {}, on_config=self._on_config, on_error=self._on_error)
         self._change = asyncio.Event()
 
-    async def takes(self, name: str) -> Config:
-        """Wait for the config in which there is only this server."""
-        await self.until(lambda: bool(self.taken) and [each.name for each in self.taken[-1].groups] == [name])
-        return self.taken[-1]
+    async def wait_for_config(self, name: str) -> Config:
+        """Wait for the config with only this server."""
+        await self.wait_until(
+            lambda: bool(self.configs) and [each.name for each in self.configs[-1].groups] == [name]
+        )
+        return self.configs[-1]
 
-    async def refuses(self, times: int = 1) -> None:
-        await self.until(lambda: len(self.refused) >= times)
+    async def wait_for_errors(self, times: int = 1) -> None:
+        await self.wait_until(lambda: len(self.errors) >= times)
 
-    async def until(self, condition: Callable[[], bool]) -> None:
+    async def wait_until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(BOUND_S):
             while not condition():
                 await self._change.wait()
                 self._change.clear()
 
-    def _take(self, config: Config) -> None:
-        self.taken.append(config)
+    def _on_config(self, config: Config) -> None:
+        self.configs.append(config)
         self._change.set()
 
-    def _refuse(self, error: ConfigError) -> None:
-        self.refused.append(error)
+    def _on_error(self, error: ConfigError) -> None:
+        self.errors.append(error)
         self._change.set()
 
 
 @contextlib.asynccontextmanager
-async def watching(file: Path) -> AsyncIterator[Heard]:
+async def watching(file: Path) -> AsyncIterator[Recorder]:
     """Watch a config until the end of the block."""
-    heard = Heard(file)
-    task = asyncio.create_task(heard.watch.run())
+    recorder = Recorder(file)
+    task = asyncio.create_task(recorder.watcher.run())
     try:
-        yield heard
+        yield recorder
     finally:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -88,7 +90,7 @@ def with_backup(file: Path, text: str) -> None:
     file.write_text(text)
 
 
-def anew(file: Path, text: str) -> None:
+def delete_and_create(file: Path, text: str) -> None:
     file.unlink()
     file.write_text(text)
 
@@ -107,7 +109,7 @@ def in_a_new_directory(file: Path, text: str) -> None:
     file.write_text(text)
 
 
-STYLES: list[Save] = [in_place, by_rename, with_backup, anew, in_halves, in_a_new_directory]
+STYLES: list[Save] = [in_place, by_rename, with_backup, delete_and_create, in_halves, in_a_new_directory]
 
 
 @pytest.fixture
@@ -124,24 +126,24 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("save", STYLES)
 async def test_every_way_to_save_arrives_and_so_does_the_next_save(file: Path, save: Save) -> None:
-    async with watching(file) as heard:
+    async with watching(file) as recorder:
         for name in ("second", "third", "fourth"):
             save(file, servers(name))
-            await heard.takes(name)
-        assert heard.refused == []
-        assert len(heard.taken) == 3
+            await recorder.wait_for_config(name)
+        assert recorder.errors == []
+        assert len(recorder.configs) == 3
 
 
 # Row 51 of the fault matrix.
 
 
 async def test_of_a_hundred_saves_the_last_wins(file: Path) -> None:
-    async with watching(file) as heard:
+    async with watching(file) as recorder:
         for number in range(100):
             STYLES[number % 2](file, servers(f"s{number}"))
-        await heard.takes("s99")
-        assert len(heard.taken) < 10
-        assert heard.refused == []
+        await recorder.wait_for_config("s99")
+        assert len(recorder.configs) < 10
+        assert recorder.errors == []
 
 
 # Row 49 of the fault matrix.
@@ -157,19 +159,19 @@ async def test_the_data_link_of_kubernetes_is_followed_swap_after_swap(tmp_path:
     swap("one")
     file = tmp_path / "dynamic-mcp.json"
     file.symlink_to("..data/dynamic-mcp.json")
-    async with watching(file) as heard:
+    async with watching(file) as recorder:
         for name in ("two", "three"):
             swap(name)
-            await heard.takes(name)
+            await recorder.wait_for_config(name)
 
 
 async def test_a_write_to_what_a_link_leads_to_arrives(tmp_path: Path, file: Path) -> None:
     link = tmp_path / "home" / "mcp.json"
     link.parent.mkdir()
     link.symlink_to(file)
-    async with watching(link) as heard:
+    async with watching(link) as recorder:
         by_rename(file, servers("second"))
-        await heard.takes("second")
+        await recorder.wait_for_config("second")
 
 
 async def test_a_directory_that_is_a_link_may_lead_elsewhere(tmp_path: Path) -> None:
@@ -178,81 +180,81 @@ async def test_a_directory_that_is_a_link_may_lead_elsewhere(tmp_path: Path) -> 
         (tmp_path / name / "c.json").write_text(servers(name))
     current = tmp_path / "current"
     current.symlink_to("one")
-    async with watching(current / "c.json") as heard:
+    async with watching(current / "c.json") as recorder:
         (tmp_path / "next").symlink_to("two")
         (tmp_path / "next").replace(current)
-        await heard.takes("two")
+        await recorder.wait_for_config("two")
 
 
 async def test_an_env_file_counts_as_the_config_does(file: Path) -> None:
     env = file.parent / "x.env"
     env.write_text("A=1")
     in_place(file, servers("first", env_file="x.env"))
-    async with watching(file) as heard:
+    async with watching(file) as recorder:
         by_rename(env, "A=2")
-        assert _env(await heard.takes("first")) == "2"
+        assert _env(await recorder.wait_for_config("first")) == "2"
 
 
 async def test_an_env_file_that_a_save_names_is_watched_from_then_on(tmp_path: Path, file: Path) -> None:
     (tmp_path / "other").mkdir()
     env = tmp_path / "other" / "x.env"
     env.write_text("A=1")
-    async with watching(file) as heard:
+    async with watching(file) as recorder:
         in_place(file, servers("second", env_file=str(env)))
-        await heard.takes("second")
+        await recorder.wait_for_config("second")
         in_place(env, "A=2")
-        await heard.until(lambda: _env(heard.taken[-1]) == "2")
+        await recorder.wait_until(lambda: _env(recorder.configs[-1]) == "2")
 
 
 async def test_the_same_content_is_no_change(file: Path) -> None:
-    async with watching(file) as heard:
+    async with watching(file) as recorder:
         os.chmod(file, 0o600)  # noqa: PTH101 - the Path method is taken for blocking
         os.utime(file)
         by_rename(file, servers("first"))
         in_place(file, servers("second"))
-        await heard.takes("second")
-        assert len(heard.taken) == 1
+        await recorder.wait_for_config("second")
+        assert len(recorder.configs) == 1
 
 
 # Row 48 of the fault matrix.
 
 
 async def test_a_wrong_config_is_refused_once_and_the_next_good_one_is_taken(file: Path) -> None:
-    async with watching(file) as heard:
+    async with watching(file) as recorder:
         in_place(file, "{")
-        await heard.refuses()
+        await recorder.wait_for_errors()
         os.utime(file)
         by_rename(file, "{")
-        heard.watch.reload()
+        recorder.watcher.reload()
         by_rename(file, servers("second"))
-        await heard.takes("second")
-        assert len(heard.refused) == 1
-        assert len(heard.taken) == 1
+        await recorder.wait_for_config("second")
+        assert len(recorder.errors) == 1
+        assert len(recorder.configs) == 1
 
 
 async def test_each_wrong_content_is_refused_by_itself(file: Path) -> None:
-    async with watching(file) as heard:
+    async with watching(file) as recorder:
         for times, text in enumerate(("{", '{"mcpServers": 1}', ""), start=1):
             in_place(file, text)
-            await heard.refuses(times)
-        assert "is empty" in str(heard.refused[-1])
+            await recorder.wait_for_errors(times)
+        assert "is empty" in str(recorder.errors[-1])
 
 
 async def test_a_config_that_stays_away_is_refused_once_and_may_come_back(file: Path) -> None:
-    async with watching(file) as heard:
+    async with watching(file) as recorder:
         os.remove(file)  # noqa: PTH107 - the Path method is taken for blocking
-        await heard.refuses()
-        assert "does not exist" in str(heard.refused[0])
+        await recorder.wait_for_errors()
+        assert "does not exist" in str(recorder.errors[0])
         in_place(file, servers("second"))
-        await heard.takes("second")
-        assert len(heard.refused) == 1
+        await recorder.wait_for_config("second")
+        assert len(recorder.errors) == 1
 
 
 async def test_what_was_saved_before_the_watch_began_is_taken(file: Path) -> None:
-    heard = Heard(file)
+    recorder = Recorder(file)
     in_place(file, servers("second"))
-    task = asyncio.create_task(heard.watch.run())
-    await heard.takes("second")
+    task = asyncio.create_task(recorder.watcher.run())
+    await recorder.wait_for_config("second")
     task.cancel()
     await asyncio.wait([task])
 
@@ -260,25 +262,25 @@ async def test_what_was_saved_before_the_watch_began_is_taken(file: Path) -> Non
 async def test_where_nothing_can_be_watched_the_content_is_read_instead(
     file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from dynamic_mcp.config import observer
+    from dynamic_mcp.config import directory_watcher
 
     def no_more(self: object, directories: object) -> bool:
         raise OSError(28, "inotify watch limit reached")
 
-    monkeypatch.setattr(observer.Directories, "watch", no_more)
+    monkeypatch.setattr(directory_watcher.DirectoryWatcher, "watch", no_more)
     monkeypatch.setattr(watch, "POLL_S", 0.05)
-    async with watching(file) as heard:
+    async with watching(file) as recorder:
         for name in ("second", "third"):
             in_place(file, servers(name))
-            await heard.takes(name)
+            await recorder.wait_for_config(name)
     assert caplog.text.count("cannot be watched") == 1
 
 
 async def test_a_config_from_a_pipe_is_not_read_twice(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe.json"
     os.mkfifo(pipe)
-    config = Config(file=pipe, groups=(), warnings=(), max_message_bytes=1)
-    unheard = Watch(config, {}, take=unexpected, refuse=unexpected)
+    config = Config(file=pipe, groups=(), presentations={}, warnings=(), max_message_bytes=1)
+    unheard = ConfigWatcher(config, {}, on_config=unexpected, on_error=unexpected)
     async with asyncio.timeout(BOUND_S):
         await unheard.run()
 
@@ -297,7 +299,7 @@ def test_every_link_on_the_way_has_its_directory_watched(tmp_path: Path) -> None
     (real / "b" / "dir").symlink_to("../c")
     (real / "a" / "config").symlink_to(real / "b" / "dir" / "config")
 
-    assert directories([real / "a" / "config"]) == {real / "a", real / "b", real / "c"}
+    assert directories_of([real / "a" / "config"]) == {real / "a", real / "b", real / "c"}
 
 
 def unexpected(what: object) -> None:

@@ -1,4 +1,4 @@
-"""An embeddings endpoint on loopback that does as a test says: knows a few words, is slow, or talks nonsense."""
+"""A fake embeddings endpoint on loopback: it knows a few words, and can be slow or return nonsense."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ Json = Any  # whatever JSON a test writes down
 SENSES = (("tree", "branch", "zweig"), ("time", "calendar", "termin"), ("issue", "bug", "fehler"), ("",))
 
 
-def meant(text: str) -> list[float]:
+def embed(text: str) -> list[float]:
     """Return a vector with a number for each sense."""
     return [float(any(word in text.lower() for word in words)) + 0.01 for words in SENSES]
 
 
-def answered(asked: Json) -> bytes:
-    """Return what a good endpoint answers."""
-    data = [{"object": "embedding", "index": at, "embedding": meant(text)} for at, text in enumerate(asked["input"])]
+def build_answer(asked: Json) -> bytes:
+    """Return the response of a working endpoint."""
+    data = [{"object": "embedding", "index": at, "embedding": embed(text)} for at, text in enumerate(asked["input"])]
     return json.dumps({"object": "list", "data": data, "model": asked["model"]}).encode()
 
 
 class FakeEndpoint:
-    """Keeps what it is asked, and answers with `answer`, while `gate` is open, with `status`."""
+    """Records its requests and answers with `status` and `answer` while `gate` is open."""
 
     def __init__(self) -> None:
-        self.asked: list[Json] = []
+        self.requests: list[Json] = []
         self.heads: list[str] = []
         self.status = 200
-        self.answer: Callable[[Json], bytes] = answered
+        self.answer: Callable[[Json], bytes] = build_answer
         self.gate = asyncio.Event()
         self.gate.set()
         self.url = ""
@@ -40,8 +40,8 @@ class FakeEndpoint:
 
     @property
     def texts(self) -> list[str]:
-        """All texts that have come."""
-        return [text for asked in self.asked for text in asked["input"]]
+        """Return all texts received so far."""
+        return [text for asked in self.requests for text in asked["input"]]
 
     def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection."""
@@ -49,7 +49,7 @@ class FakeEndpoint:
         self._serving.add(asyncio.create_task(self._serve(reader, writer)))
 
     async def close(self) -> None:
-        """Hang up on everybody."""
+        """Close all connections."""
         self.gate.set()
         for writer in self._writers:
             writer.close()
@@ -66,7 +66,7 @@ class FakeEndpoint:
                 fields = dict(line.lower().split(": ", 1) for line in head.splitlines()[1:] if line)
                 asked = json.loads(await reader.readexactly(int(fields["content-length"])))
                 self.heads.append(head)
-                self.asked.append(asked)
+                self.requests.append(asked)
                 await self.gate.wait()
                 body = self.answer(asked)
                 writer.write(b"HTTP/1.1 %d X\r\ncontent-length: %d\r\n\r\n%s" % (self.status, len(body), body))

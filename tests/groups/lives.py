@@ -10,15 +10,14 @@ from dataclasses import dataclass
 from msgspec import Raw
 
 from dynamic_mcp.errors import Unreachable, UpstreamError
-from dynamic_mcp.groups.instance import Group
 from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.upstream.open import ClientHello
 from tests.fakes import (
     BOUND_S,
     FakeClock,
     FakeUpstream,
     Json,
+    LoneGroup,
     Opener,
     Watcher,
     group_config,
@@ -30,14 +29,14 @@ from tests.fakes import (
 class Scene:
     """A started group and all that surrounds it."""
 
-    group: Group
+    group: LoneGroup
     opener: Opener
     clock: FakeClock
     watcher: Watcher
 
     def call(self) -> asyncio.Task[Frame]:
         """Begin a call; the answer is the task's result."""
-        return asyncio.create_task(self.group.request("tools/call", {"name": Raw(b'"echo"')}, timeout_s=5))
+        return asyncio.create_task(self.group.send("tools/call", {"name": Raw(b'"echo"')}, timeout_s=5))
 
     def is_(self, state: State) -> bool:
         return self.group.state is state
@@ -50,9 +49,9 @@ class Scene:
 async def scene(*plan: FakeUpstream | UpstreamError, start: bool = True, **changes: Json) -> AsyncIterator[Scene]:
     """Start a group whose attempts to connect end as planned, the last of the plan again and again."""
     opener, clock, watcher = Opener(up=[*plan]), FakeClock(), Watcher()
-    group = Group(group_config("up", **changes), watcher, opener=opener, clock=clock, jitter=lambda: 0.5)
+    group = LoneGroup(group_config("up", **changes), watcher, opener=opener, clock=clock, jitter=lambda: 0.5)
     if start:
-        group.start(ClientHello())
+        group.begin()
     try:
         async with asyncio.timeout(BOUND_S):
             yield Scene(group, opener, clock, watcher)

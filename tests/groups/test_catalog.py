@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import pytest
 from msgspec import Raw
@@ -38,10 +38,6 @@ class Pages:
         return wire.members(page if isinstance(page, bytes) else json.dumps(page).encode())
 
 
-def everything(name: str) -> bool:
-    return True
-
-
 def holding(tools: Mapping[str, Raw], instructions: str = "", title: str = "") -> Catalog:
     return Catalog({ListKind.TOOLS: Listing(tools)}, instructions=instructions, title=title)
 
@@ -50,8 +46,8 @@ async def _read(*pages: Json) -> tuple[Catalog, tuple[str, ...]]:
     return await _read_from(Pages(*pages))
 
 
-async def _read_from(ask: Ask, allows: Callable[[str], bool] = everything) -> tuple[Catalog, tuple[str, ...]]:
-    listing = await read_list(ask, ListKind.TOOLS, allows)
+async def _read_from(ask: Ask) -> tuple[Catalog, tuple[str, ...]]:
+    listing = await read_list(ask, ListKind.TOOLS)
     return Catalog({ListKind.TOOLS: listing}), listing.complaints
 
 
@@ -130,19 +126,10 @@ async def test_a_list_that_is_none_is_complained_of(tools: bytes) -> None:
     assert len(complaints) == 1
 
 
-async def test_what_the_filter_does_not_allow_is_left_out_without_a_word() -> None:
-    catalog, complaints = await _read_from(
-        Pages({"tools": [tool("read"), tool("delete"), tool("list")]}), lambda name: name != "delete"
-    )
-
-    assert list(catalog.tools) == ["read", "list"]
-    assert complaints == ()
-
-
 async def test_reading_again_keeps_what_the_upstream_said_of_itself() -> None:
     before = holding({"old": Raw(b"{}")}, instructions="Use me.", title="Me")
 
-    listing, was_read = await read_or_keep(Pages({"tools": [tool("new")]}), ListKind.TOOLS, before, everything)
+    listing, was_read = await read_or_keep(Pages({"tools": [tool("new")]}), ListKind.TOOLS, before)
     catalog = before.with_lists({ListKind.TOOLS: listing})
 
     assert was_read

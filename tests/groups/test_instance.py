@@ -9,16 +9,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dynamic_mcp.config.resolved import Broken, Program
 from dynamic_mcp.errors import UpstreamError
-from dynamic_mcp.groups.instance import Group
+from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.lifecycle import DOWN, TRANSITIONS, State
-from dynamic_mcp.upstream.open import ClientHello
 from tests.fakes import (
     BOUND_S,
     FakeClock,
     FakeUpstream,
     Json,
+    LoneGroup,
     Opener,
     Watcher,
     group_config,
@@ -59,32 +58,6 @@ def welcome(title: str = "", instructions: str = "") -> Json:
 
 
 @pytest.mark.parametrize(
-    ("described", "welcome", "description"),
-    [
-        ("From the\n config", welcome("Title", "Instructions."), "From the config"),
-        (None, welcome("The\nTitle", "Instructions."), "The Title"),
-        ("", welcome("The Title"), "The Title"),
-        (None, welcome(instructions="Finds files. And more."), "Finds files"),
-        (None, welcome(), "Tools from `server.py`"),
-    ],
-    ids=["config", "title", "empty in the config", "instructions", "label"],
-)
-async def test_a_description_comes_from_the_config_else_from_the_upstream_else_from_its_start(
-    described: str | None, welcome: Json, description: str
-) -> None:
-    program = Program(command="/opt/x/server.py", args=(), env={}, cwd=None)
-    async with scene(FakeUpstream({"initialize": welcome}), description=described, upstream=program) as on:
-        await on.until(State.READY)
-
-        assert on.group.description == description
-
-
-def test_before_anything_is_known_the_description_says_where_the_tools_come_from() -> None:
-    assert Group(group_config("up"), Watcher()).description == "Tools from `fake`"
-    assert Group(group_config("up", upstream=Broken("why")), Watcher()).description == "Tools from `up`"
-
-
-@pytest.mark.parametrize(
     "words",
     ["two\nlines", "bell \x07 and \x1b[2J", "a\u2028b\u202e", "x" * 100_000],
     ids=["lines", "control characters", "direction", "long"],
@@ -109,15 +82,15 @@ EVENTS = st.sampled_from(
 @given(st.lists(EVENTS, max_size=30))
 async def test_whatever_happens_the_table_is_kept_and_everybody_gets_an_answer(events: list[str]) -> None:
     opener, clock, watcher = Opener(up=[serving()]), FakeClock(), EveryState()
-    group = Group(group_config("up", idle_after_s=600), watcher, opener=opener, clock=clock, jitter=lambda: 0.5)
+    group = LoneGroup(group_config("up", idle_after_s=600), watcher, opener=opener, clock=clock, jitter=lambda: 0.5)
     waiting: list[asyncio.Task[object]] = []
-    group.start(ClientHello())
+    group.begin()
     for event in events:
         match event:
             case "call":
-                waiting.append(asyncio.create_task(group.request("tools/call", None, timeout_s=5)))
+                waiting.append(asyncio.create_task(group.send("tools/call", None, timeout_s=5)))
             case "reread":
-                waiting.append(asyncio.create_task(group.reread()))
+                waiting.append(asyncio.create_task(group.read_again()))
             case "die" if group.state is State.READY:
                 opener.upstreams[-1].die()
             case "deaf" if group.state is State.READY:
@@ -150,7 +123,7 @@ class EveryState(Watcher):
         super().__init__()
         self.seen: list[State] = []
 
-    def changed(self, group: Group) -> None:
-        super().changed(group)
+    def group_changed(self, group: Group) -> None:
+        super().group_changed(group)
         if not self.seen or self.seen[-1] is not group.state:
             self.seen.append(group.state)

@@ -6,9 +6,7 @@ import pytest
 
 from dynamic_mcp.errors import LinkLost, Unreachable
 from dynamic_mcp.groups.lifecycle import State
-from dynamic_mcp.upstream.open import ClientHello
 from tests.fakes import (
-    FakeCaller,
     FakeUpstream,
     frame,
     settled,
@@ -158,11 +156,11 @@ async def test_a_group_is_not_idle_while_a_call_is_in_flight() -> None:
 async def test_a_group_is_not_idle_while_somebody_is_subscribed_and_is_afterwards() -> None:
     async with scene(serving(), idle_after_s=60) as on:
         await on.call()
-        on.group.use.is_subscribed = True
+        on.group.instance.activity.is_subscribed = True
 
         await on.clock.pass_(1000)
         assert on.is_(State.READY)
-        on.group.use.is_subscribed = False
+        on.group.instance.activity.is_subscribed = False
 
         await on.clock.pass_(60)
         assert on.is_(State.COLD)
@@ -171,8 +169,8 @@ async def test_a_group_is_not_idle_while_somebody_is_subscribed_and_is_afterward
 async def test_a_group_is_not_idle_while_its_upstream_waits_for_the_client() -> None:
     upstream = serving()
     async with scene(upstream, start=False, idle_after_s=60) as on:
-        client = FakeCaller()
-        on.group.start(ClientHello(home=client))
+        on.group.begin()
+        client = on.group.client
         await on.call()
         upstream.say({"jsonrpc": "2.0", "id": 1, "method": "elicitation/create"})
 

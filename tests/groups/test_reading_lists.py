@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from dynamic_mcp.config.resolved import Features, ToolFilter
+from dynamic_mcp.config.resolved import Features
 from dynamic_mcp.groups.lifecycle import State
 from tests.fakes import (
     FakeUpstream,
@@ -49,7 +49,7 @@ async def test_reading_again_on_demand_returns_the_new_list() -> None:
         await on.until(State.READY)
         upstream.answers["tools/list"] = {"tools": [tool("new")]}
 
-        catalog = await on.group.reread()
+        catalog = await on.group.read_again()
 
         assert list(catalog.tools) == ["new"]
 
@@ -60,7 +60,7 @@ async def test_a_list_that_cannot_be_read_again_stays_as_it_was() -> None:
         await on.until(State.READY)
         upstream.answers["tools/list"] = "not an object"
 
-        catalog = await on.group.reread()
+        catalog = await on.group.read_again()
 
         assert list(catalog.tools) == ["old"]
         assert on.is_(State.READY)
@@ -70,8 +70,8 @@ async def test_whoever_waits_for_a_reading_is_not_left_waiting_when_the_link_is_
     upstream = serving()
     async with scene(upstream, FakeUpstream()) as on:
         await on.call()
-        await on.group.reread()
-        again = asyncio.create_task(on.group.reread())  # comes a second after the first one at the earliest
+        await on.group.read_again()
+        again = asyncio.create_task(on.group.read_again())  # comes a second after the first one at the earliest
         await settled()
 
         upstream.die()
@@ -86,8 +86,8 @@ async def test_whoever_waits_for_a_reading_is_not_left_waiting_when_the_group_go
     async with scene(upstream, idle_after_s=60) as on:
         await on.until(State.READY)
         await on.clock.pass_(59.5)
-        await on.group.reread()
-        again = asyncio.create_task(on.group.reread())
+        await on.group.read_again()
+        again = asyncio.create_task(on.group.read_again())
         await settled()
 
         await on.clock.pass_(0.75)
@@ -97,16 +97,16 @@ async def test_whoever_waits_for_a_reading_is_not_left_waiting_when_the_group_go
         assert list((await again).tools) == ["echo"]
 
 
-async def test_the_tools_of_all_pages_are_there_but_for_those_that_the_config_excludes() -> None:
+async def test_the_tools_of_all_pages_are_there() -> None:
     pages = {
         None: {"tools": [tool("a_1"), tool("b_1")], "nextCursor": "2"},
         "2": {"tools": [tool("a_2"), tool("a_x")]},
     }
     upstream = FakeUpstream({"tools/list": lambda params: pages[(params or {}).get("cursor")]})
-    async with scene(upstream, tools=ToolFilter(include=("a_*",), exclude=("*_x",))) as on:
+    async with scene(upstream) as on:
         await on.until(State.READY)
 
-        assert list((await on.group.catalog()).tools) == ["a_1", "a_2"]
+        assert list((await on.group.catalog()).tools) == ["a_1", "b_1", "a_2", "a_x"]
 
 
 @pytest.mark.parametrize(

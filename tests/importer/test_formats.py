@@ -140,7 +140,7 @@ def test_what_is_no_regular_file_is_refused_without_waiting_for_it(tmp_path: Pat
     assert refusal(tmp_path / "broken") == "is a link to nothing"
     assert refusal(tmp_path / "none") == "does not exist"
     assert refusal(tmp_path / "directory") == "is a directory"
-    assert refusal(tmp_path / "a\0b") == "cannot be read: its name is not one"
+    assert refusal(tmp_path / "a\0b") == "cannot be read: not a valid file name"
 
 
 def test_a_link_to_a_file_is_followed(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def test_an_import_makes_a_config_that_serves(world: World) -> None:
     assert ran.code == 0
     config = read(world.output, os.environ)
     assert [group.name for group in config.groups] == ["github", "time"]
-    assert all(group.description for group in config.groups)
+    assert all(shown.description for shown in config.presentations.values())
 
 
 def test_a_repeated_import_changes_no_byte(world: World) -> None:

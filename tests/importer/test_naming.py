@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynamic_mcp.config.values import group_name
+from dynamic_mcp.config.values import check_group_name
 from dynamic_mcp.importer import naming
 
 
@@ -59,5 +59,5 @@ def test_a_line_for_a_shell_is_looked_into() -> None:
 @given(st.text(), st.sets(st.text(max_size=70), max_size=5))
 def test_every_name_becomes_a_legal_and_free_one(name: str, taken: set[str]) -> None:
     made, _ = naming.legal(name, taken)
-    assert group_name(made) == made
+    assert check_group_name(made) == made
     assert made not in taken

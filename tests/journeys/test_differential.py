@@ -135,7 +135,7 @@ class Through(Peer):
         return await self.ask("tools/call", {"name": "call_dynamic_tool", "arguments": inner, **params})
 
     async def get_prompt(self, name: str, arguments: Json = b"{}") -> bytes:
-        return await super().get_prompt(names.listed_name(GROUP, name), arguments)
+        return await super().get_prompt(names.qualified_name(GROUP, name), arguments)
 
     async def tools(self) -> list[Raw]:
         shown = await self.program.request(

@@ -80,7 +80,7 @@ async def test_the_first_login_opens_a_browser_once_and_the_group_connects_by_it
         await program.initialize()
         await works_soon(program)
 
-    assert len(server.asked("/authorize")) == 1
+    assert len(server.requests_to("/authorize")) == 1
 
 
 async def test_without_a_browser_the_reason_holds_the_command_and_nothing_waits(
@@ -96,7 +96,7 @@ async def test_without_a_browser_the_reason_holds_the_command_and_nothing_waits(
     assert result["isError"]
     assert command in text_of(result)
     assert command in json.dumps(listed)
-    assert server.asked("/register") == []
+    assert server.requests_to("/register") == []
 
 
 @pytest.mark.parametrize("open_browser", ["auto", "never"])
@@ -108,9 +108,9 @@ async def test_the_config_decides_whether_a_browser_may_open(
         await program.initialize()
         await program.call("guarded", "echo", {})
         if open_browser == "auto":
-            await server.is_asked("/authorize")
+            await server.wait_for_request("/authorize")
 
-    assert bool(server.asked("/authorize")) == (open_browser == "auto")
+    assert bool(server.requests_to("/authorize")) == (open_browser == "auto")
 
 
 async def test_a_client_that_takes_links_is_offered_one_and_the_call_goes_on(
@@ -120,7 +120,7 @@ async def test_a_client_that_takes_links_is_offered_one_and_the_call_goes_on(
         await program.initialize(capabilities=TAKES_LINKS)
         call = asyncio.create_task(program.call("guarded", "echo", {"n": 2}))
         asked = await program.hears("elicitation/create")
-        assert server.asked("/authorize") == []
+        assert server.requests_to("/authorize") == []
         assert asked["params"]["mode"] == "url"
         async with httpx2.AsyncClient(follow_redirects=True) as browser:
             await browser.get(asked["params"]["url"])
@@ -173,7 +173,7 @@ async def test_a_hostile_server_opens_nothing_and_the_reason_says_why(server: Au
     file = config(tmp_path, server.mcp_url)
     async with running(str(file), env=SOMEBODY, cwd=tmp_path) as program:
         await program.initialize()
-        await server.is_asked("/.well-known/oauth-authorization-server")
+        await server.wait_for_request("/.well-known/oauth-authorization-server")
         text = ""
         async with asyncio.timeout(20):
             while "authorization_endpoint" not in text:
@@ -184,7 +184,7 @@ async def test_a_hostile_server_opens_nothing_and_the_reason_says_why(server: Au
     assert code == 5
     assert "authorization_endpoint" in words
     assert not (tmp_path / "canary").exists()
-    assert server.asked("/register") == []
+    assert server.requests_to("/register") == []
 
 
 # --- afterwards ------------------------------------------------------------------------------------------
@@ -201,8 +201,8 @@ async def test_a_restart_with_an_expired_token_renews_it_and_opens_no_browser(
         await program.initialize()
         assert await works(program)
 
-    assert server.refreshes() >= 1
-    assert len(server.asked("/authorize")) == 1
+    assert server.count_refreshes() >= 1
+    assert len(server.requests_to("/authorize")) == 1
 
 
 async def test_a_token_that_expires_in_mid_session_is_renewed_once_and_the_call_repeated_once(
@@ -214,12 +214,12 @@ async def test_a_token_that_expires_in_mid_session_is_renewed_once_and_the_call_
         await program.initialize()
         assert await works(program)
         server.expire()
-        posts = len(server.asked("/mcp"))
+        posts = len(server.requests_to("/mcp"))
 
         assert await works(program)
 
-    assert server.refreshes() == 1
-    calls = [request for request in server.asked("/mcp")[posts:] if b"tools/call" in request.body]
+    assert server.count_refreshes() == 1
+    calls = [request for request in server.requests_to("/mcp")[posts:] if b"tools/call" in request.body]
     assert len(calls) == 2
 
 
@@ -238,7 +238,7 @@ async def test_a_revoked_login_is_said_with_the_command_and_another_login_heals_
 
         await logged_in(file)
         await works_soon(program)
-    assert server.refreshes() == 1
+    assert server.count_refreshes() == 1
 
 
 async def test_two_proxies_that_renew_at_once_both_go_on(server: AuthServer, tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ async def test_two_proxies_that_renew_at_once_both_go_on(server: AuthServer, tmp
             assert await works(program)
         server.expire()
         assert all(await asyncio.gather(works(one), works(other)))
-    assert server.refreshes() == 1
+    assert server.count_refreshes() == 1
 
 
 async def test_a_server_that_restarts_in_mid_session_needs_no_login(server: AuthServer, tmp_path: Path) -> None:
@@ -266,8 +266,8 @@ async def test_a_server_that_restarts_in_mid_session_needs_no_login(server: Auth
         server.expire()
 
         await works_soon(program)
-    assert server.refreshes() == 1
-    assert len(server.asked("/authorize")) == 1
+    assert server.count_refreshes() == 1
+    assert len(server.requests_to("/authorize")) == 1
 
 
 async def test_a_call_that_wants_more_scope_steps_up_and_goes_on(server: AuthServer, tmp_path: Path) -> None:
@@ -285,7 +285,7 @@ async def test_a_call_that_wants_more_scope_steps_up_and_goes_on(server: AuthSer
         program.reply(asked, {"action": "accept"})
 
         assert json.loads(text_of(await call)) == {"n": 3}
-    assert server.asked("/authorize")[-1].query["scope"] == "tools admin"
+    assert server.requests_to("/authorize")[-1].query["scope"] == "tools admin"
 
 
 async def test_a_header_in_the_config_goes_before_every_login(server: AuthServer, tmp_path: Path) -> None:
@@ -326,7 +326,7 @@ async def test_status_and_logout_tell_and_do_what_they_say(server: AuthServer, t
 
     code, _, words = await auth("logout", "guarded", "-c", str(file))
     assert (code, "logged out" in words) == (0, True)
-    assert {request.form["token_type_hint"] for request in server.asked("/revoke")} == {
+    assert {request.form["token_type_hint"] for request in server.requests_to("/revoke")} == {
         "access_token",
         "refresh_token",
     }

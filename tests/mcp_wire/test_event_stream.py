@@ -1,4 +1,4 @@
-"""Event streams are read as browsers read them, whatever the pieces in which they come."""
+"""Event streams are parsed as browsers parse them, however they are split into chunks."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dynamic_mcp.mcp.event_stream import Event, EventStream
 from dynamic_mcp.mcp.lines import Oversized
 
 
-def read(data: bytes, *, limit: int = 1 << 20, step: int | None = None) -> list[Event]:
-    """Return the events of a stream that comes in pieces of so many bytes."""
+def parse_stream(data: bytes, *, limit: int = 1 << 20, step: int | None = None) -> list[Event]:
+    """Parse a stream that arrives in chunks of this many bytes."""
     stream = EventStream(limit)
     step = step or max(1, len(data))
     return [event for at in range(0, len(data), step) for event in stream.feed(data[at : at + step])]
@@ -37,8 +37,8 @@ def read(data: bytes, *, limit: int = 1 << 20, step: int | None = None) -> list[
     ],
 )
 def test_a_stream_gives_its_events(stream: bytes, expected: list[Event]) -> None:
-    assert read(stream) == expected
-    assert read(stream, step=1) == expected
+    assert parse_stream(stream) == expected
+    assert parse_stream(stream, step=1) == expected
 
 
 @given(
@@ -52,7 +52,7 @@ def test_what_is_put_into_a_stream_comes_out_however_it_is_cut(
     lines = [[line.replace(b"\r", b"").replace(b"\n", b"") or b"x" for line in event] for event in events]
     data = b"".join(b"".join(b"data: %b%b" % (line, end) for line in event) + end for event in lines)
 
-    assert [event.data for event in read(data, step=step)] == [b"\n".join(event) for event in lines]
+    assert [event.data for event in parse_stream(data, step=step)] == [b"\n".join(event) for event in lines]
 
 
 def test_the_id_of_an_event_counts_once_the_event_is_whole() -> None:
@@ -61,7 +61,7 @@ def test_the_id_of_an_event_counts_once_the_event_is_whole() -> None:
     stream.feed(b"id: 1\ndata: a\n\nid: 2\ndata: b")
     assert stream.last_id == b"1"
 
-    stream.reconnected()
+    stream.restart()
     assert stream.feed(b"data: c\n\n") == [Event("message", b"c")]
     assert stream.last_id == b"1"
 
@@ -88,7 +88,7 @@ def test_retry_is_taken_when_it_is_a_number(value: bytes, seconds: float | None)
 @pytest.mark.parametrize("data", [b"data: " + b"x" * 100_000, b"\n".join([b"data: " + b"x" * 60] * 2000)])
 def test_an_event_over_the_bound_is_cut_and_the_next_one_is_whole(data: bytes) -> None:
     for step in (None, 1000):
-        large, small = read(data + b"\n\ndata: a\n\n", limit=50_000, step=step)
+        large, small = parse_stream(data + b"\n\ndata: a\n\n", limit=50_000, step=step)
 
         assert isinstance(large.data, Oversized)
         assert large.data.size > 50_000
@@ -97,12 +97,14 @@ def test_an_event_over_the_bound_is_cut_and_the_next_one_is_whole(data: bytes) -
 
 
 def test_a_comment_that_never_ends_takes_no_memory() -> None:
-    assert read(b": " + b"x" * 1_000_000 + b"\n\ndata: a\n\n", limit=1000, step=500) == [Event("message", b"a")]
+    assert parse_stream(b": " + b"x" * 1_000_000 + b"\n\ndata: a\n\n", limit=1000, step=500) == [
+        Event("message", b"a")
+    ]
 
 
 def test_what_stands_at_the_end_without_an_empty_line_can_be_had() -> None:
     stream = EventStream(100)
     stream.feed(b"data: a\ndata: b")
 
-    assert stream.rest() == Event("message", b"a\nb")
-    assert stream.rest() is None
+    assert stream.take_rest() == Event("message", b"a\nb")
+    assert stream.take_rest() is None

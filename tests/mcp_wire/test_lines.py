@@ -1,4 +1,4 @@
-"""Lines: the same ones however a stream is cut, bounded, and telling whose they are even when they are broken."""
+"""Lines do not depend on the chunks, are limited in length, and yield their ids even if they are broken."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from dynamic_mcp.mcp.lines import Lines, MultilineJoiner, Oversized, answered_id, asked_id
+from dynamic_mcp.mcp.lines import Lines, MultilineJoiner, Oversized, find_request_id, find_response_id
 
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -21,7 +21,7 @@ unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow]
         pytest.param(b'{"jsonrpc":"2.0","id":7,"result":{"a":NaN', b"7", id="after jsonrpc"),
         pytest.param(b' { "jsonrpc" : "2.0" , "id" : "a-1" , "result":', b'"a-1"', id="with white space"),
         pytest.param(b'{"id":-3,"result":NaN}', b"-3", id="first"),
-        pytest.param(b'{"result":{"a":NaN},"jsonrpc":"2.0","id":7}\r', b"7", id="last, beside jsonrpc"),
+        pytest.param(b'{"result":{"a":NaN},"jsonrpc":"2.0","id":7}\r', b"7", id="last, after jsonrpc"),
         pytest.param(b'{"result":{"a":NaN,"id":7}}', None, id="in a nested object"),
         pytest.param(b'{"result":{"a":NaN,"id":7}', None, id="in a nested object, at the very end"),
         pytest.param(b'{"a":1,"id":7,"result":NaN}', None, id="after something else"),
@@ -31,7 +31,7 @@ unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow]
     ],
 )
 def test_the_id_of_a_broken_message_is_found_where_writers_put_it(line: bytes, id: bytes | None) -> None:
-    found = answered_id(line)
+    found = find_response_id(line)
 
     assert (None if found is None else bytes(found)) == id
 
@@ -39,9 +39,9 @@ def test_the_id_of_a_broken_message_is_found_where_writers_put_it(line: bytes, i
 # --- lines ---------------------------------------------------------------------------------------------
 
 
-def _fed(lines: Lines, chunks: list[bytes]) -> list[bytes]:
+def _feed_all(lines: Lines, chunks: list[bytes]) -> list[bytes]:
     cut = [line for chunk in chunks for line in lines.feed(chunk)]
-    return [*cut, lines.rest()]
+    return [*cut, lines.take_rest()]
 
 
 @unhurried
@@ -50,7 +50,7 @@ def _fed(lines: Lines, chunks: list[bytes]) -> list[bytes]:
 def test_any_split_of_a_stream_gives_the_same_lines_in_order(chunks: list[bytes], limit: int) -> None:
     whole = b"".join(chunks).split(b"\n")
 
-    lines = _fed(Lines(limit), chunks)
+    lines = _feed_all(Lines(limit), chunks)
 
     assert [line.size if isinstance(line, Oversized) else line for line in lines] == [
         len(line) if len(line) > limit else line for line in whole
@@ -62,7 +62,9 @@ def test_an_oversized_line_shows_its_ends_however_it_is_cut(chunk_size: int) -> 
     long = b'{"jsonrpc":"2.0","id":41,' + b"x" * 300_000 + b',"jsonrpc":"2.0","id":42}'
     stream = b'{"id":1}\n' + long + b'\n{"id":2}\n'
 
-    lines = _fed(Lines(limit=100_000), [stream[at : at + chunk_size] for at in range(0, len(stream), chunk_size)])
+    lines = _feed_all(
+        Lines(limit=100_000), [stream[at : at + chunk_size] for at in range(0, len(stream), chunk_size)]
+    )
 
     assert [lines[0], *lines[2:]] == [b'{"id":1}', b'{"id":2}', b""]
     cut = lines[1]
@@ -79,7 +81,7 @@ def test_a_line_that_never_ends_is_not_kept() -> None:
     for _ in range(1000):
         assert lines.feed(b"x" * 1000) == []
 
-    rest = lines.rest()
+    rest = lines.take_rest()
     assert isinstance(rest, Oversized)
     assert rest.size == 1_000_000
     assert len(rest) < 10_000
@@ -88,7 +90,7 @@ def test_a_line_that_never_ends_is_not_kept() -> None:
 def test_a_line_of_just_the_bound_passes() -> None:
     lines = Lines(limit=5)
 
-    assert _fed(lines, [b"12345\n123", b"45\n12345"]) == [b"12345", b"12345", b"12345"]
+    assert _feed_all(lines, [b"12345\n123", b"45\n12345"]) == [b"12345", b"12345", b"12345"]
 
 
 # --- messages over several lines -----------------------------------------------------------------------
@@ -141,7 +143,7 @@ def test_a_brace_without_an_end_is_given_up_at_the_limit() -> None:
     ],
 )
 def test_the_id_of_a_broken_request_is_not_taken_for_that_of_an_answer(line: bytes, id: bytes | None) -> None:
-    found = asked_id(line)
+    found = find_request_id(line)
 
     assert (None if found is None else bytes(found)) == id
-    assert (answered_id(line) is None) == (id is not None)
+    assert (find_response_id(line) is None) == (id is not None)

@@ -1,4 +1,4 @@
-"""A name among those of all groups is what every client takes, always the same, and leads back to its owner."""
+"""A qualified name is valid for every client, always the same, and leads back to its owner."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ words = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=1
     ],
 )
 def test_a_name_that_clients_take_is_listed_behind_its_group(group: str, name: str, listed: str) -> None:
-    assert names.listed_name(group, name) == listed
+    assert names.qualified_name(group, name) == listed
 
 
 @pytest.mark.parametrize("name", ["x" * 62, "with space", "näme", "a/b", "a.b", "\n", "\x00", "日本語"])
 def test_a_name_that_clients_do_not_take_is_shortened_to_one_that_begins_alike(name: str) -> None:
-    listed = names.listed_name("group", name)
+    listed = names.qualified_name("group", name)
 
     assert re.fullmatch(r"group__[A-Za-z0-9_-]{0,48}_[0-9a-f]{8}", listed)
 
 
 def test_the_short_form_of_a_name_never_changes() -> None:
     # saved chats and allow lists hold it: another digest breaks them
-    assert names.listed_name("git", "näme with spaces") == "git__n_me_with_spaces_663c88a3"
+    assert names.qualified_name("git", "näme with spaces") == "git__n_me_with_spaces_663c88a3"
     assert names.hashed_name("git", "commit") == "git__commit_60b121f5"
 
 
 @given(words, words)
 @example("g" * 100, "n")
 def test_every_name_fits_every_client(group: str, name: str) -> None:
-    for listed in (names.listed_name(group, name), names.hashed_name(group, name)):
+    for listed in (names.qualified_name(group, name), names.hashed_name(group, name)):
         assert re.fullmatch(r"[A-Za-z0-9_-]{1,64}", listed)
-    assert names.listed_name(group, name) == names.listed_name(group, name)
+    assert names.qualified_name(group, name) == names.qualified_name(group, name)
 
 
 @given(st.lists(st.tuples(words, words), unique=True, max_size=20))

@@ -1,4 +1,4 @@
-"""A template matches every URI that it can make (RFC 6570), few others, and never takes long about it."""
+"""A template matches every URI that it can produce (RFC 6570) and few others, and never takes long."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames: nothing is lost on the way through, and nothing that arrives breaks the reader."""
+"""Frames lose nothing on the way through, and no input breaks the parser."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def test_integers_of_5000_digits_pass() -> None:
     [
         pytest.param(b'{"id":1,"result":NaN}', id="NaN"),
         pytest.param(b'{"id":1,"result":[-Infinity]}', id="infinity"),
-        pytest.param(b'{"id":1,"result":{"s":"\\ud800","n":NaN}}', id="NaN beside a lone surrogate"),
+        pytest.param(b'{"id":1,"result":{"s":"\\ud800","n":NaN}}', id="NaN after a lone surrogate"),
         pytest.param(b"[" * 200_000, id="deep arrays without an end"),
         pytest.param(b'{"id":1,"result":' + b'{"a":' * 100_000 + b"1" + b"}" * 100_001, id="deep objects"),
         pytest.param(b'{"id":1}{"id":2}', id="two messages in a line"),
@@ -287,7 +287,7 @@ def test_messages_of_our_own_are_one_line_of_json() -> None:
 def test_a_batch_is_the_array_of_its_answers() -> None:
     lines = [wire.answer_line(Raw(b"1"), wire.result_frame(b"{}")), wire.notification_line("n")]
 
-    assert wire.joined(lines) == b'[{"jsonrpc":"2.0","id":1,"result":{}},{"jsonrpc":"2.0","method":"n"}]\n'
+    assert wire.join_batch(lines) == b'[{"jsonrpc":"2.0","id":1,"result":{}},{"jsonrpc":"2.0","method":"n"}]\n'
 
 
 def test_an_error_carries_code_message_and_data() -> None:
@@ -311,5 +311,5 @@ def test_an_error_carries_code_message_and_data() -> None:
     ],
 )
 def test_a_name_that_an_object_gives_twice_is_found(data: bytes, name: str | None, flat: str | None) -> None:
-    assert wire.said_twice(data) == name
-    assert wire.said_twice(data, is_flat=True) == flat
+    assert wire.find_duplicate_name(data) == name
+    assert wire.find_duplicate_name(data, is_flat=True) == flat

@@ -10,7 +10,7 @@ from typing import Any
 from dynamic_mcp.config.resolved import OAuth, Remote
 from dynamic_mcp.oauth.authorization import Challenge
 from dynamic_mcp.oauth.bearer import Bearer
-from dynamic_mcp.oauth.records import Client, Login, Token
+from dynamic_mcp.oauth.credentials import Client, Login, Token
 from dynamic_mcp.oauth.store import Store
 from tests.upstreams.auth_server import AuthServer
 
@@ -18,7 +18,7 @@ COMMAND = "dynamic-mcp auth login up"
 
 
 def remote(url: str, **oauth: Any) -> Remote:  # Any: fields of OAuth
-    """Return the config of a server that is reached."""
+    """Return the config of a server at a URL."""
     return Remote(kind=None, url=url, headers={}, oauth=OAuth(**oauth))
 
 
@@ -27,17 +27,17 @@ def bearer(config: Remote, folder: Path, **more: Any) -> Bearer:  # Any: argumen
     return Bearer("up", config, folder, COMMAND, **more)
 
 
-def issued(server: AuthServer, *, age_s: float = 0.0, **changes: Any) -> Login:  # Any: fields of Login
-    """Return a login that this server has given, as old as that."""
-    given = server.issue()
+def issue_login(server: AuthServer, *, age_s: float = 0.0, **changes: Any) -> Login:  # Any: fields of Login
+    """Return a login that this server has issued `age_s` ago."""
+    tokens = server.issue()
     obtained_at = time.time() - age_s
-    life = given.get("expires_in")
+    lifetime_s = tokens.get("expires_in")
     token = Token(
-        given["access_token"],
+        tokens["access_token"],
         obtained_at,
-        None if life is None else obtained_at + life,
-        given.get("refresh_token"),
-        given["scope"],
+        None if lifetime_s is None else obtained_at + lifetime_s,
+        tokens.get("refresh_token"),
+        tokens["scope"],
     )
     login = Login(
         server.mcp_url,
@@ -51,13 +51,13 @@ def issued(server: AuthServer, *, age_s: float = 0.0, **changes: Any) -> Login: 
     return replace(login, **changes)
 
 
-def keep(folder: Path, config: Remote, login: Login) -> Store:
-    """Write a login down, as an earlier run would have."""
+def store_login(folder: Path, config: Remote, login: Login) -> Store:
+    """Store a login, as an earlier run would have."""
     store = Store(folder, config)
     store.save(login)
     return store
 
 
-def refused(sent: str | None, *challenges: str, status: int = 401) -> Challenge:
-    """Return what a transport says of a request that was refused."""
+def refusal(sent: str | None, *challenges: str, status: int = 401) -> Challenge:
+    """Return what a transport reports about a request that was refused."""
     return Challenge(status, challenges or ("Bearer",), sent)

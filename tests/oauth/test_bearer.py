@@ -1,4 +1,4 @@
-"""Credentials: renewed in time and once, by one of many; what cannot be renewed needs a login."""
+"""Credentials: renewed in time, and only once however many use them; if that fails, a login is needed."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.errors import LoginNeeded, Unreachable
-from dynamic_mcp.oauth.records import Token
+from dynamic_mcp.oauth.credentials import Token
 from dynamic_mcp.oauth.store import Store
-from tests.oauth.parts import COMMAND, bearer, issued, keep, refused, remote
+from tests.oauth.parts import COMMAND, bearer, issue_login, refusal, remote, store_login
 from tests.upstreams.auth_server import Answer, AuthServer
 
 ROOT = Path(__file__).parents[2]
@@ -27,20 +27,20 @@ async def test_without_a_login_nothing_is_sent_and_a_refusal_names_the_command(
 ) -> None:
     credentials = bearer(remote(server.mcp_url), tmp_path)
 
-    assert await credentials.header() is None
+    assert await credentials.get_header() is None
     with pytest.raises(LoginNeeded) as raised:
-        await credentials.challenged(refused(None))
+        await credentials.handle_challenge(refusal(None))
     assert COMMAND in str(raised.value)
     assert not raised.value.is_done()
 
 
-async def test_a_good_token_is_sent_as_it_is(server: AuthServer, tmp_path: Path) -> None:
+async def test_a_valid_token_is_sent_without_a_renewal(server: AuthServer, tmp_path: Path) -> None:
     config = remote(server.mcp_url)
-    login = issued(server)
-    keep(tmp_path, config, login)
+    login = issue_login(server)
+    store_login(tmp_path, config, login)
 
     assert login.token is not None
-    assert await bearer(config, tmp_path).header() == f"Bearer {login.token.access}"
+    assert await bearer(config, tmp_path).get_header() == f"Bearer {login.token.access}"
     assert server.requests == []
 
 
@@ -48,63 +48,65 @@ async def test_an_expired_token_is_renewed_with_the_resource_and_the_new_refresh
     server: AuthServer, tmp_path: Path
 ) -> None:
     config = remote(server.mcp_url)
-    store = keep(tmp_path, config, issued(server, age_s=4000))
+    store = store_login(tmp_path, config, issue_login(server, age_s=4000))
 
-    header = await bearer(config, tmp_path).header()
+    header = await bearer(config, tmp_path).get_header()
 
     kept = store.load()
     assert kept is not None
     assert kept.token is not None
     assert header == f"Bearer {kept.token.access}"
-    (asked,) = server.asked("/token")
+    (asked,) = server.requests_to("/token")
     assert asked.form["resource"] == server.mcp_url
     assert kept.token.refresh != asked.form["refresh_token"]
-    assert await bearer(config, tmp_path).header() == header  # and it is good for the next start
+    assert await bearer(config, tmp_path).get_header() == header  # and it is good for the next start
 
 
-async def test_five_minutes_before_its_end_a_token_is_renewed_without_making_anybody_wait(
+async def test_five_minutes_before_it_expires_a_token_is_renewed_in_the_background(
     server: AuthServer, tmp_path: Path
 ) -> None:
     config = remote(server.mcp_url)
-    login = issued(server, age_s=3600 - 299)
-    keep(tmp_path, config, login)
+    login = issue_login(server, age_s=3600 - 299)
+    store_login(tmp_path, config, login)
     credentials = bearer(config, tmp_path)
 
     assert login.token is not None
-    assert await credentials.header() == f"Bearer {login.token.access}"
+    assert await credentials.get_header() == f"Bearer {login.token.access}"
     await credentials.close()
-    assert server.refreshes() == 1
-    assert await credentials.header() != f"Bearer {login.token.access}"
+    assert server.count_refreshes() == 1
+    assert await credentials.get_header() != f"Bearer {login.token.access}"
 
 
-async def test_five_minutes_and_a_second_before_its_end_it_is_not(server: AuthServer, tmp_path: Path) -> None:
+async def test_more_than_five_minutes_before_it_expires_a_token_is_not_renewed(
+    server: AuthServer, tmp_path: Path
+) -> None:
     config = remote(server.mcp_url)
-    keep(tmp_path, config, issued(server, age_s=3600 - 301))
+    store_login(tmp_path, config, issue_login(server, age_s=3600 - 301))
     credentials = bearer(config, tmp_path)
 
-    await credentials.header()
+    await credentials.get_header()
     await credentials.close()
-    assert server.refreshes() == 0
+    assert server.count_refreshes() == 0
 
 
 async def test_many_requests_share_one_renewal(server: AuthServer, tmp_path: Path) -> None:
     config = remote(server.mcp_url)
-    keep(tmp_path, config, issued(server, age_s=4000))
+    store_login(tmp_path, config, issue_login(server, age_s=4000))
     credentials = bearer(config, tmp_path)
 
-    headers = await asyncio.gather(*(credentials.header() for _ in range(20)))
+    headers = await asyncio.gather(*(credentials.get_header() for _ in range(20)))
 
     assert len(set(headers)) == 1
-    assert server.refreshes() == 1
+    assert server.count_refreshes() == 1
 
 
-async def test_a_caller_that_goes_away_does_not_end_the_renewal(server: AuthServer, tmp_path: Path) -> None:
+async def test_cancelling_a_caller_does_not_end_the_renewal(server: AuthServer, tmp_path: Path) -> None:
     server.manners.token_delay_s = 0.2
     config = remote(server.mcp_url)
-    store = keep(tmp_path, config, issued(server, age_s=4000))
+    store = store_login(tmp_path, config, issue_login(server, age_s=4000))
     credentials = bearer(config, tmp_path)
-    caller = asyncio.create_task(credentials.header())
-    await server.is_asked("/token")
+    caller = asyncio.create_task(credentials.get_header())
+    await server.wait_for_request("/token")
 
     caller.cancel()
     await credentials.close()
@@ -115,43 +117,41 @@ async def test_a_caller_that_goes_away_does_not_end_the_renewal(server: AuthServ
     assert not kept.token.is_expired(time.time())
 
 
-async def test_a_token_that_is_refused_before_its_time_is_renewed_once(server: AuthServer, tmp_path: Path) -> None:
+async def test_a_token_that_is_rejected_before_it_expires_is_renewed_once(server: AuthServer, tmp_path: Path) -> None:
     config = remote(server.mcp_url)
-    keep(tmp_path, config, issued(server))
+    store_login(tmp_path, config, issue_login(server))
     credentials = bearer(config, tmp_path)
-    sent = await credentials.header()
+    sent = await credentials.get_header()
 
-    assert all(await asyncio.gather(*(credentials.challenged(refused(sent)) for _ in range(5))))
-    assert server.refreshes() == 1
-    assert await credentials.header() != sent
+    assert all(await asyncio.gather(*(credentials.handle_challenge(refusal(sent)) for _ in range(5))))
+    assert server.count_refreshes() == 1
+    assert await credentials.get_header() != sent
 
 
-async def test_a_new_token_that_is_refused_too_needs_a_login_and_is_not_renewed_for_ever(
-    server: AuthServer, tmp_path: Path
-) -> None:
+async def test_if_the_new_token_is_rejected_too_a_login_is_needed(server: AuthServer, tmp_path: Path) -> None:
     config = remote(server.mcp_url)
-    keep(tmp_path, config, issued(server))
+    store_login(tmp_path, config, issue_login(server))
     credentials = bearer(config, tmp_path)
-    assert await credentials.challenged(refused(await credentials.header()))
+    assert await credentials.handle_challenge(refusal(await credentials.get_header()))
 
     with pytest.raises(LoginNeeded):
-        await credentials.challenged(refused(await credentials.header()))
-    assert server.refreshes() == 1
+        await credentials.handle_challenge(refusal(await credentials.get_header()))
+    assert server.count_refreshes() == 1
 
 
-async def test_a_revoked_refresh_token_is_shown_once_and_then_needs_a_login(
+async def test_a_revoked_refresh_token_is_used_once_and_then_a_login_is_needed(
     server: AuthServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = remote(server.mcp_url)
-    store = keep(tmp_path, config, issued(server))
+    store = store_login(tmp_path, config, issue_login(server))
     server.revoke_all()
     credentials = bearer(config, tmp_path)
-    sent = await credentials.header()
+    sent = await credentials.get_header()
 
     for _ in range(3):
         with pytest.raises(LoginNeeded):
-            await credentials.challenged(refused(sent))
-    assert server.refreshes() == 1
+            await credentials.handle_challenge(refusal(sent))
+    assert server.count_refreshes() == 1
     kept = store.load()
     assert kept is not None
     assert kept.token is not None
@@ -160,45 +160,47 @@ async def test_a_revoked_refresh_token_is_shown_once_and_then_needs_a_login(
     assert "invalid_grant" in caplog.text
 
 
-async def test_a_server_that_cannot_be_asked_is_no_reason_to_log_in_again(server: AuthServer, tmp_path: Path) -> None:
+async def test_an_unavailable_authorization_server_is_no_reason_to_log_in_again(
+    server: AuthServer, tmp_path: Path
+) -> None:
     server.manners.overrides["/token"] = lambda request: Answer(503, {})
     config = remote(server.mcp_url)
-    store = keep(tmp_path, config, issued(server, age_s=4000))
+    store = store_login(tmp_path, config, issue_login(server, age_s=4000))
     credentials = bearer(config, tmp_path)
 
     with pytest.raises(Unreachable, match="HTTP 503"):
-        await credentials.header()
+        await credentials.get_header()
 
     server.manners.overrides.clear()
-    assert await credentials.header() is not None
+    assert await credentials.get_header() is not None
     assert store.load() is not None
 
 
-async def test_while_the_token_is_good_a_failed_renewal_stops_nothing(server: AuthServer, tmp_path: Path) -> None:
+async def test_a_failed_renewal_of_a_valid_token_stops_nothing(server: AuthServer, tmp_path: Path) -> None:
     server.manners.overrides["/token"] = lambda request: Answer(503, {})
     config = remote(server.mcp_url)
-    keep(tmp_path, config, issued(server, age_s=3600 - 60))
+    store_login(tmp_path, config, issue_login(server, age_s=3600 - 60))
     credentials = bearer(config, tmp_path)
 
     for _ in range(3):
-        assert await credentials.header() is not None
+        assert await credentials.get_header() is not None
         await credentials.close()
-    assert server.refreshes() == 1
+    assert server.count_refreshes() == 1
 
 
-async def test_a_token_without_an_end_and_without_a_refresh_token_is_used_until_it_is_refused(
+async def test_a_token_without_expiry_and_refresh_token_is_used_until_it_is_rejected(
     server: AuthServer, tmp_path: Path
 ) -> None:
     config = remote(server.mcp_url)
-    login = issued(server)
+    login = issue_login(server)
     assert login.token is not None
-    keep(tmp_path, config, replace(login, token=Token(login.token.access, time.time())))
+    store_login(tmp_path, config, replace(login, token=Token(login.token.access, time.time())))
     credentials = bearer(config, tmp_path)
 
-    sent = await credentials.header()
+    sent = await credentials.get_header()
     with pytest.raises(LoginNeeded):
-        await credentials.challenged(refused(sent))
-    assert server.refreshes() == 0
+        await credentials.handle_challenge(refusal(sent))
+    assert server.count_refreshes() == 0
 
 
 # --- other processes -------------------------------------------------------------------------------------
@@ -232,13 +234,13 @@ async def says(process: asyncio.subprocess.Process, word: str) -> str:
 
 
 @pytest.mark.parametrize("age_s", [0, 4000])
-async def test_two_processes_with_rotating_tokens_renew_once_and_both_go_on(
+async def test_two_processes_with_rotating_tokens_renew_once_and_both_continue(
     server: AuthServer, tmp_path: Path, age_s: float
 ) -> None:
     server.manners.token_delay_s = 0.1
     config = remote(server.mcp_url)
-    login = issued(server, age_s=age_s)
-    keep(tmp_path, config, login)
+    login = issue_login(server, age_s=age_s)
+    store_login(tmp_path, config, login)
     assert login.token is not None
     word = "use" if age_s else f"refused Bearer {login.token.access}"
     async with user(server.mcp_url, tmp_path) as one, user(server.mcp_url, tmp_path) as other:
@@ -247,62 +249,64 @@ async def test_two_processes_with_rotating_tokens_renew_once_and_both_go_on(
 
     assert len({*headers, *again}) == 1
     assert headers[0] not in ("", f"Bearer {login.token.access}")
-    assert server.refreshes() == 1
+    assert server.count_refreshes() == 1
 
 
 async def test_a_login_of_another_process_counts_at_once(server: AuthServer, tmp_path: Path) -> None:
     config = remote(server.mcp_url)
     credentials = bearer(config, tmp_path)
-    assert await credentials.header() is None
+    assert await credentials.get_header() is None
     with pytest.raises(LoginNeeded) as raised:
-        await credentials.challenged(refused(None))
+        await credentials.handle_challenge(refusal(None))
 
-    keep(tmp_path, config, issued(server))
+    store_login(tmp_path, config, issue_login(server))
 
     assert raised.value.is_done()
-    assert await credentials.header() is not None
+    assert await credentials.get_header() is not None
 
 
-async def test_a_killed_holder_of_the_lock_stops_nobody(server: AuthServer, tmp_path: Path) -> None:
+async def test_a_process_that_is_killed_while_it_holds_the_lock_stops_nobody(
+    server: AuthServer, tmp_path: Path
+) -> None:
     server.manners.token_delay_s = 30
     config = remote(server.mcp_url)
-    keep(tmp_path, config, issued(server, age_s=4000))
+    store_login(tmp_path, config, issue_login(server, age_s=4000))
     async with user(server.mcp_url, tmp_path) as process:
         assert process.stdin is not None
         process.stdin.write(b"use\n")
-        await server.is_asked("/token")
+        await server.wait_for_request("/token")
         process.kill()
         await process.wait()
 
     server.manners.token_delay_s = 0
-    assert await bearer(config, tmp_path).header() is not None
+    assert await bearer(config, tmp_path).get_header() is not None
 
 
-# --- what cannot be kept, or read ------------------------------------------------------------------------
+# --- tokens that cannot be saved or read ------------------------------------------------------------------------
 
 
-async def test_what_cannot_be_saved_is_used_from_memory_and_said(
+async def test_a_token_that_cannot_be_saved_is_used_from_memory_with_a_warning(
     server: AuthServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = remote(server.mcp_url)
-    store = keep(tmp_path / "logins", config, issued(server, age_s=4000))
+    store = store_login(tmp_path / "logins", config, issue_login(server, age_s=4000))
     (tmp_path / "logins").rename(tmp_path / "moved")
     (tmp_path / "logins").symlink_to(tmp_path / "moved")
     credentials = bearer(config, tmp_path / "logins")
-    await credentials.login()
+    await credentials.load_login()
     (tmp_path / "logins").unlink()
     (tmp_path / "logins").write_text("a file where the folder was")
 
-    header = await credentials.header()
+    header = await credentials.get_header()
 
     assert header is not None
-    assert await credentials.header() == header
-    assert server.refreshes() == 1
+    assert await credentials.get_header() == header
+    assert server.count_refreshes() == 1
     assert "is not saved" in caplog.text
     assert store.stamp() is None
 
 
-async def test_a_token_of_the_reference_is_taken_over_and_renewed_as_the_configs_client(
+async def test_a_token_of_the_predecessor_is_taken_over_and_renewed_as_the_configs_client(
     server: AuthServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -317,16 +321,16 @@ async def test_a_token_of_the_reference_is_taken_over_and_renewed_as_the_configs
     old.write_text(json.dumps(kept))
     config = remote(server.mcp_url, client_id="mine")
 
-    header = await bearer(config, tmp_path / "logins").header()
+    header = await bearer(config, tmp_path / "logins").get_header()
 
     assert header is not None
-    assert server.refreshes() == 1
-    assert await bearer(config, tmp_path / "logins").header() == header
+    assert server.count_refreshes() == 1
+    assert await bearer(config, tmp_path / "logins").get_header() == header
     assert json.loads(old.read_text()) == kept
     assert Store(tmp_path / "logins", config).load() is not None
 
 
-async def test_a_token_of_the_reference_goes_to_no_other_authorization_server(
+async def test_a_token_of_the_predecessor_goes_to_no_other_authorization_server(
     server: AuthServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -338,5 +342,5 @@ async def test_a_token_of_the_reference_goes_to_no_other_authorization_server(
     server.manners.metadata = {"issuer": elsewhere}
 
     with pytest.raises(LoginNeeded):
-        await bearer(remote(server.mcp_url, client_id="mine"), tmp_path / "logins").header()
-    assert server.asked("/token") == []
+        await bearer(remote(server.mcp_url, client_id="mine"), tmp_path / "logins").get_header()
+    assert server.requests_to("/token") == []

@@ -1,4 +1,4 @@
-"""Whether there is somebody at a screen, and where tokens are made by hand."""
+"""Whether a browser would be seen, and where to create tokens by hand."""
 
 import pytest
 
@@ -19,14 +19,14 @@ from dynamic_mcp.oauth.services import token_hint
         ({"CI": "1"}, "darwin", False),
     ],
 )
-def test_a_browser_opens_only_where_somebody_sees_it(
+def test_a_browser_opens_only_where_it_can_be_seen(
     environment: dict[str, str], platform: str, expected: bool
 ) -> None:
     assert has_browser(environment, platform) is expected
 
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "javascript:alert(1)", "--help", "", "vscode://x"])
-async def test_nothing_but_a_web_page_is_opened(url: str) -> None:
+async def test_only_web_pages_are_opened(url: str) -> None:
     assert not await open_link(url)
 
 
@@ -49,5 +49,5 @@ async def test_nothing_but_a_web_page_is_opened(url: str) -> None:
         ("notgithub.com", "in the settings"),
     ],
 )
-def test_the_services_that_people_use_have_a_hint(host: str, named: str) -> None:
+def test_popular_services_have_a_hint(host: str, named: str) -> None:
     assert named in token_hint(f"https://{host}/mcp")

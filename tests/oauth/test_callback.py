@@ -38,13 +38,13 @@ async def raw(callback: Callback, data: bytes) -> bytes:
 async def is_waiting(callback: Callback) -> bool:
     """Tell whether the right answer still counts."""
     page = await get(callback, code="c", state=STATE)
-    return page.status_code == 200 and (await callback.answer()).code == "c"
+    return page.status_code == 200 and (await callback.wait_for_response()).code == "c"
 
 
-async def test_the_right_answer_is_taken_and_the_person_told(callback: Callback) -> None:
+async def test_the_right_response_is_accepted_and_confirmed_to_the_user(callback: Callback) -> None:
     page = await get(callback, code="c", state=STATE, iss="https://as.test")
 
-    found = await callback.answer()
+    found = await callback.wait_for_response()
     assert (found.code, found.iss, found.error) == ("c", "https://as.test", None)
     assert page.status_code == 200
     assert "close this window" in page.text
@@ -53,7 +53,7 @@ async def test_the_right_answer_is_taken_and_the_person_told(callback: Callback)
 @pytest.mark.parametrize(
     "query", [{}, {"code": "c"}, {"code": "c", "state": ""}, {"code": "c", "state": "x"}, {"state": STATE}]
 )
-async def test_an_answer_without_the_right_state_or_without_a_code_changes_nothing(
+async def test_a_response_without_the_right_state_or_without_a_code_changes_nothing(
     callback: Callback, query: dict[str, str]
 ) -> None:
     assert (await get(callback, **query)).status_code == 400
@@ -71,7 +71,7 @@ async def test_a_parameter_that_is_there_twice_changes_nothing(callback: Callbac
 async def test_a_replay_is_refused(callback: Callback) -> None:
     assert await is_waiting(callback)
     assert (await get(callback, code="d", state=STATE)).status_code == 400
-    assert (await callback.answer()).code == "c"
+    assert (await callback.wait_for_response()).code == "c"
 
 
 async def test_an_error_is_shown_escaped_and_runs_nothing(callback: Callback) -> None:
@@ -81,7 +81,7 @@ async def test_an_error_is_shown_escaped_and_runs_nothing(callback: Callback) ->
     assert "&lt;script&gt;" in page.text
     assert "default-src 'none'" in page.headers["content-security-policy"]
     assert page.headers["referrer-policy"] == "no-referrer"
-    assert (await callback.answer()).error == "<script>alert(1)</script>"
+    assert (await callback.wait_for_response()).error == "<script>alert(1)</script>"
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ async def test_an_error_is_shown_escaped_and_runs_nothing(callback: Callback) ->
         b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n",
     ],
 )
-async def test_stray_connections_are_survived(callback: Callback, data: bytes) -> None:
+async def test_stray_connections_change_nothing(callback: Callback, data: bytes) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", callback.port)
     writer.write(data)
     writer.write_eof()
@@ -125,7 +125,7 @@ async def test_connections_that_say_nothing_do_not_keep_the_browser_out(callback
         writer.close()
 
 
-async def test_it_listens_on_loopback_alone_and_not_afterwards() -> None:
+async def test_it_listens_only_on_loopback_and_only_while_entered() -> None:
     async with Callback(None, STATE) as callback:
         port = callback.port
         assert callback.redirect_uri.startswith(f"http://127.0.0.1:{port}/")

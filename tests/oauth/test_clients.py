@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dynamic_mcp.errors import Unreachable
-from tests.oauth.parts import bearer, refused, remote
+from tests.oauth.parts import bearer, refusal, remote
 from tests.upstreams.auth_server import AuthServer
 
 
@@ -19,14 +19,14 @@ async def test_client_credentials_need_nobody(server: AuthServer, tmp_path: Path
     )
     credentials = bearer(config, tmp_path)
 
-    header = await credentials.header()
+    header = await credentials.get_header()
 
     assert header is not None
-    (asked,) = server.asked("/token")
+    (asked,) = server.requests_to("/token")
     assert asked.form["resource"] == server.mcp_url
     server.expire()
-    assert await bearer(config, tmp_path).challenged(refused(header))
-    assert await credentials.header() != header
+    assert await bearer(config, tmp_path).handle_challenge(refusal(header))
+    assert await credentials.get_header() != header
 
 
 @pytest.mark.parametrize(("kind", "alg"), [("rsa", "RS256"), ("ec", "ES256")])
@@ -40,9 +40,9 @@ async def test_a_private_key_signs_for_the_issuer(server: AuthServer, tmp_path: 
         server.mcp_url, client_id="robot", private_key_file=str(tmp_path / "key.pem"), is_client_credentials=True
     )
 
-    assert await bearer(config, tmp_path / "logins").header() is not None
+    assert await bearer(config, tmp_path / "logins").get_header() is not None
 
-    (asked,) = server.asked("/token")
+    (asked,) = server.requests_to("/token")
     assert asked.form["client_assertion_type"] == "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
     signed = jwt.decode(asked.form["client_assertion"], key, algorithms=[alg])
     assert {name: signed.claims[name] for name in ("iss", "sub", "aud")} == {
@@ -54,15 +54,15 @@ async def test_a_private_key_signs_for_the_issuer(server: AuthServer, tmp_path: 
 
 
 @pytest.mark.parametrize("content", [None, "no key"])
-async def test_a_key_that_is_not_there_is_named(server: AuthServer, tmp_path: Path, content: str | None) -> None:
+async def test_a_key_that_cannot_be_read_is_named(server: AuthServer, tmp_path: Path, content: str | None) -> None:
     file = tmp_path / "key.pem"
     if content is not None:
         file.write_text(content)
     config = remote(server.mcp_url, client_id="robot", private_key_file=str(file), is_client_credentials=True)
 
     with pytest.raises(Unreachable, match=r"key\.pem"):
-        await bearer(config, tmp_path / "logins").header()
-    assert server.asked("/token") == []
+        await bearer(config, tmp_path / "logins").get_header()
+    assert server.requests_to("/token") == []
 
 
 async def test_the_secret_goes_to_no_other_host_unless_the_config_names_it(
@@ -75,7 +75,7 @@ async def test_the_secret_goes_to_no_other_host_unless_the_config_names_it(
     facts: dict[str, Any] = {"client_id": "robot", "client_secret": "s", "is_client_credentials": True}
 
     with pytest.raises(Unreachable, match=r"oauth\.issuer"):
-        await bearer(remote(server.mcp_url, **facts), tmp_path).header()
-    assert server.asked("/token") == []
+        await bearer(remote(server.mcp_url, **facts), tmp_path).get_header()
+    assert server.requests_to("/token") == []
 
-    assert await bearer(remote(server.mcp_url, issuer=elsewhere, **facts), tmp_path).header() is not None
+    assert await bearer(remote(server.mcp_url, issuer=elsewhere, **facts), tmp_path).get_header() is not None

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from dynamic_mcp.oauth.challenges import Demand
-from dynamic_mcp.oauth.login import NoClient, Stopped, begun
-from dynamic_mcp.oauth.reach import Forbidden, Reach
-from tests.oauth.parts import bearer, keep, refused, remote
-from tests.oauth.visits import all_written, log_in, stopped
+from dynamic_mcp.oauth.address_policy import AddressPolicy, ForbiddenUrl
+from dynamic_mcp.oauth.challenges import BearerChallenge
+from dynamic_mcp.oauth.login import LoginAborted, NoClient, begin_login
+from tests.oauth.parts import bearer, refusal, remote, store_login
+from tests.oauth.visits import abort_reason, log_in, read_all
 from tests.upstreams.auth_server import Answer, AuthServer
 
 
@@ -34,15 +34,15 @@ from tests.upstreams.auth_server import Answer, AuthServer
         ("https://a b/", "not a URL"),
     ],
 )
-async def test_an_authorization_endpoint_that_is_no_plain_link_is_refused(
+async def test_an_authorization_endpoint_that_is_not_a_plain_link_is_refused(
     server: AuthServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endpoint: str, named: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     server.manners.metadata = {"authorization_endpoint": endpoint}
 
-    assert named in await stopped(remote(server.mcp_url))
-    assert server.asked("/register") == []
-    assert not all_written(tmp_path)
+    assert named in await abort_reason(remote(server.mcp_url))
+    assert server.requests_to("/register") == []
+    assert not read_all(tmp_path)
 
 
 async def to_documentation(host: str, port: int) -> list[str]:
@@ -73,10 +73,10 @@ async def test_a_public_server_leads_into_no_private_network(url: str) -> None:
     async def resolve(host: str, port: int) -> list[str]:
         return ["127.0.0.1"] if host.endswith("localhost") else await to_documentation(host, port)
 
-    with pytest.raises(Forbidden, match=r"leads into|not https"):
-        await Reach("https://mcp.example.com/mcp", resolve).addresses(url)
+    with pytest.raises(ForbiddenUrl, match=r"leads into|not https"):
+        await AddressPolicy("https://mcp.example.com/mcp", resolve).resolve(url)
     config = remote("https://mcp.example.com/mcp")
-    assert await stopped(config, resolve=resolve, wanted=Demand(resource_metadata=url))
+    assert await abort_reason(config, resolve=resolve, challenge=BearerChallenge(resource_metadata=url))
 
 
 @pytest.mark.parametrize("host", ["0x7f000001", "2130706433", "127.1", "017700000001"])
@@ -87,29 +87,29 @@ async def test_an_address_in_another_notation_is_the_same_address(host: str) -> 
         found = await asyncio.get_running_loop().getaddrinfo(name, port)
         return [str(address[0]) for *_, address in found]
 
-    with pytest.raises(Forbidden, match="leads into this machine"):
-        await Reach("https://mcp.example.com/mcp", resolve).addresses(f"https://{host}/")
+    with pytest.raises(ForbiddenUrl, match="leads into this machine"):
+        await AddressPolicy("https://mcp.example.com/mcp", resolve).resolve(f"https://{host}/")
 
 
 async def test_even_a_local_server_leads_to_no_metadata_service(server: AuthServer) -> None:
     server.manners.prm = {"authorization_servers": ["https://169.254.169.254"]}
 
-    assert "169.254.169.254" in await stopped(remote(server.mcp_url))
+    assert "169.254.169.254" in await abort_reason(remote(server.mcp_url))
 
 
-async def test_a_name_is_connected_to_at_the_address_that_was_looked_at(server: AuthServer) -> None:
+async def test_the_connection_goes_to_the_address_that_was_checked(server: AuthServer) -> None:
     answers = iter([["127.0.0.1"], ["10.0.0.1"]])
 
     async def rebinding(host: str, port: int) -> list[str]:
         return next(answers)
 
     config = remote(server.mcp_url)
-    reach = Reach(config.url, rebinding)
-    first = await reach.addresses(f"http://localhost:{server.port}/")
+    policy = AddressPolicy(config.url, rebinding)
+    first = await policy.resolve(f"http://localhost:{server.port}/")
     assert first == ["127.0.0.1"]
-    public = Reach("https://mcp.example.com/", _always("93.184.215.14", then="127.0.0.1"))
-    with pytest.raises(Forbidden, match="leads into this machine"):
-        await public.addresses("https://as.example.com/")
+    public = AddressPolicy("https://mcp.example.com/", _always("93.184.215.14", then="127.0.0.1"))
+    with pytest.raises(ForbiddenUrl, match="leads into this machine"):
+        await public.resolve("https://as.example.com/")
 
 
 def _always(own: str, *, then: str) -> Any:
@@ -126,7 +126,7 @@ async def test_redirects_of_metadata_are_not_followed(server: AuthServer, path: 
     async with AuthServer() as evil:
         server.manners.overrides[path] = lambda request: Answer(307, headers={"Location": f"{evil.url}{path}"})
         if "authorization" in path:
-            await stopped(remote(server.mcp_url))
+            await abort_reason(remote(server.mcp_url))
         else:
             await log_in(remote(server.mcp_url))  # the server is its own authorization server then
 
@@ -137,7 +137,7 @@ async def test_a_redirect_of_the_token_endpoint_is_not_followed(server: AuthServ
     async with AuthServer() as evil:
         server.manners.overrides["/token"] = lambda request: Answer(307, headers={"Location": f"{evil.url}/token"})
 
-        with pytest.raises(Stopped, match="redirect"):
+        with pytest.raises(LoginAborted, match="redirect"):
             await log_in(remote(server.mcp_url))
         assert evil.requests == []
 
@@ -145,8 +145,8 @@ async def test_a_redirect_of_the_token_endpoint_is_not_followed(server: AuthServ
 async def test_metadata_of_another_resource_stops_the_login(server: AuthServer) -> None:
     server.manners.prm = {"resource": "https://other.example.com/mcp"}
 
-    assert "other.example.com" in await stopped(remote(server.mcp_url))
-    assert server.asked("/.well-known/oauth-authorization-server") == []
+    assert "other.example.com" in await abort_reason(remote(server.mcp_url))
+    assert server.requests_to("/.well-known/oauth-authorization-server") == []
 
 
 @pytest.mark.parametrize("methods", [None, [], ["plain"]])
@@ -155,27 +155,27 @@ async def test_an_authorization_server_without_pkce_stops_the_login(
 ) -> None:
     server.manners.metadata = {"code_challenge_methods_supported": methods}
 
-    assert "PKCE" in await stopped(remote(server.mcp_url))
+    assert "PKCE" in await abort_reason(remote(server.mcp_url))
 
 
 async def test_metadata_of_another_issuer_stops_the_login(server: AuthServer) -> None:
     server.manners.metadata = {"issuer": "https://other.example.com"}
 
-    assert "another issuer" in await stopped(remote(server.mcp_url))
+    assert "another issuer" in await abort_reason(remote(server.mcp_url))
 
 
 @pytest.mark.parametrize("iss", ["https://evil.example.com", None])
-async def test_an_answer_of_another_issuer_is_not_exchanged_and_its_words_are_not_shown(
+async def test_a_response_of_another_issuer_is_not_exchanged_and_its_text_is_not_shown(
     server: AuthServer, iss: str | None
 ) -> None:
     server.manners.iss = iss
     config = remote(server.mcp_url)
 
-    with pytest.raises(Stopped) as raised:
+    with pytest.raises(LoginAborted) as raised:
         await log_in(config)
 
     assert "evil" not in str(raised.value)
-    assert server.asked("/token") == []
+    assert server.requests_to("/token") == []
 
 
 @pytest.mark.parametrize(
@@ -194,10 +194,12 @@ async def test_an_answer_of_another_issuer_is_not_exchanged_and_its_words_are_no
         Answer(400, {"error": {"a": 1}}),
     ],
 )
-async def test_a_token_endpoint_that_answers_nonsense_gives_a_reason(server: AuthServer, answer: Answer) -> None:
+async def test_nonsense_from_a_token_endpoint_ends_the_login_with_a_reason(
+    server: AuthServer, answer: Answer
+) -> None:
     server.manners.overrides["/token"] = lambda request: answer
 
-    with pytest.raises(Stopped) as raised:
+    with pytest.raises(LoginAborted) as raised:
         await log_in(remote(server.mcp_url))
 
     assert "/token" in str(raised.value)
@@ -215,22 +217,22 @@ async def test_metadata_that_is_nonsense_never_breaks_anything(server: AuthServe
     server.manners.overrides[path] = lambda request: Answer(200, body)
     config = remote(server.mcp_url)
 
-    with contextlib.suppress(Stopped):
+    with contextlib.suppress(LoginAborted):
         await log_in(config)
 
 
-async def test_where_no_client_can_be_had_that_is_said(server: AuthServer) -> None:
+async def test_a_server_that_registers_no_clients_is_named(server: AuthServer) -> None:
     server.manners.registers = False
     with pytest.raises(NoClient):
-        async with begun(remote(server.mcp_url), Reach(server.mcp_url), Demand(), None):
+        async with begin_login(remote(server.mcp_url), AddressPolicy(server.mcp_url), BearerChallenge(), None):
             pass
 
 
 @pytest.mark.parametrize("status", [400, 403, 404, 500])
-async def test_a_registration_that_is_refused_is_no_client(server: AuthServer, status: int) -> None:
+async def test_a_refused_registration_raises_no_client(server: AuthServer, status: int) -> None:
     server.manners.overrides["/register"] = lambda request: Answer(status, {"error": "invalid_redirect_uri"})
     with pytest.raises(NoClient):
-        async with begun(remote(server.mcp_url), Reach(server.mcp_url), Demand(), None):
+        async with begin_login(remote(server.mcp_url), AddressPolicy(server.mcp_url), BearerChallenge(), None):
             pass
 
 
@@ -241,27 +243,27 @@ async def test_a_scope_loop_ends(server: AuthServer, tmp_path: Path) -> None:
     tries = 0
     for n in range(20):
         says = f'Bearer error="insufficient_scope", scope="more-{n}"'
-        if not await credentials.challenged(refused(await credentials.header(), says, status=403)):
+        if not await credentials.handle_challenge(refusal(await credentials.get_header(), says, status=403)):
             break
         tries += 1
 
     assert tries == 3
-    assert len(server.asked("/token")) == 4
+    assert len(server.requests_to("/token")) == 4
 
 
-async def test_step_up_asks_for_what_there_was_and_what_is_wanted(server: AuthServer, tmp_path: Path) -> None:
+async def test_a_step_up_asks_for_the_old_scopes_and_the_new_ones(server: AuthServer, tmp_path: Path) -> None:
     from dynamic_mcp.errors import LoginNeeded
 
     config = remote(server.mcp_url)
     login, _ = await log_in(config)
-    store = keep(tmp_path, config, login)
+    store = store_login(tmp_path, config, login)
     server.manners.scope = "tools admin"
     credentials = bearer(config, tmp_path)
     says = 'Bearer error="insufficient_scope", scope="admin"'
-    challenge = refused(await credentials.header(), says, status=403)
+    challenge = refusal(await credentials.get_header(), says, status=403)
     for _ in range(5):  # calls that come meanwhile are no further tries
         with pytest.raises(LoginNeeded):
-            await credentials.challenged(challenge)
+            await credentials.handle_challenge(challenge)
 
     again, _ = await log_in(config, store.load())
 

@@ -10,12 +10,12 @@ from urllib.parse import parse_qsl, urlsplit
 import httpx2
 import pytest
 
-from dynamic_mcp.oauth.callback import NotOurs
-from dynamic_mcp.oauth.challenges import Demand
-from dynamic_mcp.oauth.login import Stopped, begun
-from dynamic_mcp.oauth.reach import Reach
-from tests.oauth.parts import bearer, keep, refused, remote
-from tests.oauth.visits import all_written, asks, browse, free_port, log_in, sent, stopped
+from dynamic_mcp.oauth.address_policy import AddressPolicy
+from dynamic_mcp.oauth.callback import UnexpectedResponse
+from dynamic_mcp.oauth.challenges import BearerChallenge
+from dynamic_mcp.oauth.login import LoginAborted, begin_login
+from tests.oauth.parts import bearer, refusal, remote, store_login
+from tests.oauth.visits import abort_reason, browse, fetch_challenge, free_port, log_in, parameters, read_all
 from tests.upstreams.auth_server import Answer, AuthServer
 
 
@@ -29,9 +29,9 @@ async def test_a_login_is_discovered_registered_allowed_and_exchanged(server: Au
     assert login.token.scope == "tools"
     assert login.token.refresh is not None
     assert attempt.warnings == []
-    keep(tmp_path, config, login)
+    store_login(tmp_path, config, login)
     async with httpx2.AsyncClient() as client:
-        header = await bearer(config, tmp_path).header()
+        header = await bearer(config, tmp_path).get_header()
         answer = await client.post(
             server.mcp_url, json={"id": 1, "method": "tools/list"}, headers={"Authorization": header or ""}
         )
@@ -41,13 +41,13 @@ async def test_a_login_is_discovered_registered_allowed_and_exchanged(server: Au
 async def test_the_resource_is_in_authorize_token_and_refresh(server: AuthServer, tmp_path: Path) -> None:
     config = remote(server.mcp_url)
     login, _ = await log_in(config)
-    keep(tmp_path, config, login)
+    store_login(tmp_path, config, login)
     credentials = bearer(config, tmp_path)
-    assert await credentials.challenged(refused(await credentials.header()))
+    assert await credentials.handle_challenge(refusal(await credentials.get_header()))
 
-    requests = [*server.asked("/authorize"), *server.asked("/token")]
+    requests = [*server.requests_to("/authorize"), *server.requests_to("/token")]
     assert len(requests) == 3
-    assert {sent(request)["resource"] for request in requests} == {server.mcp_url}
+    assert {parameters(request)["resource"] for request in requests} == {server.mcp_url}
 
 
 async def test_pkce_and_state_are_new_each_time_and_long(server: AuthServer) -> None:
@@ -55,7 +55,7 @@ async def test_pkce_and_state_are_new_each_time_and_long(server: AuthServer) -> 
     await log_in(config)
     await log_in(config)
 
-    one, other = (request.query for request in server.asked("/authorize"))
+    one, other = (request.query for request in server.requests_to("/authorize"))
     assert one["code_challenge_method"] == "S256"
     assert one["code_challenge"] != other["code_challenge"]
     assert one["state"] != other["state"]
@@ -63,7 +63,7 @@ async def test_pkce_and_state_are_new_each_time_and_long(server: AuthServer) -> 
 
 
 @pytest.mark.parametrize("challenges", [True, False])
-async def test_the_metadata_is_found_with_and_without_a_word_of_the_server(challenges: bool) -> None:
+async def test_the_metadata_is_found_with_and_without_a_url_in_the_challenge(challenges: bool) -> None:
     async with AuthServer() as server:
         server.manners.challenges = challenges
         login, _ = await log_in(remote(server.mcp_url))
@@ -125,7 +125,7 @@ async def test_a_server_of_2025_03_may_name_an_issuer_of_its_own_origin_and_no_o
     assert login.issuer == f"{server.url}/oauth"
 
     server.manners.metadata = {"issuer": f"http://localhost:{server.port}"}
-    assert "another issuer" in await stopped(remote(server.mcp_url))
+    assert "another issuer" in await abort_reason(remote(server.mcp_url))
 
 
 async def test_the_configs_metadata_url_is_used_where_the_server_names_none(server: AuthServer) -> None:
@@ -139,14 +139,14 @@ async def test_the_configs_metadata_url_is_used_where_the_server_names_none(serv
 
 
 @pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post", "none"])
-async def test_a_registered_client_proves_itself_as_the_server_wants(server: AuthServer, method: str) -> None:
+async def test_a_registered_client_authenticates_with_a_method_of_the_server(server: AuthServer, method: str) -> None:
     server.manners.metadata = {"token_endpoint_auth_methods_supported": [method]}
 
     login, _ = await log_in(remote(server.mcp_url))
 
     assert login.client is not None
     assert login.client.auth_method == method
-    (asked,) = server.asked("/token")
+    (asked,) = server.requests_to("/token")
     assert ("authorization" in asked.headers) == (method == "client_secret_basic")
     assert ("client_secret" in asked.form) == (method == "client_secret_post")
 
@@ -162,14 +162,14 @@ async def test_the_configs_client_is_used_and_its_secret_encoded_and_not_kept(
 
     login, _ = await log_in(config)
 
-    assert server.asked("/register") == []
-    pair = base64.b64decode(server.asked("/token")[0].headers["authorization"].removeprefix("Basic ")).decode()
+    assert server.requests_to("/register") == []
+    pair = base64.b64decode(server.requests_to("/token")[0].headers["authorization"].removeprefix("Basic ")).decode()
     assert pair == "me%3A1:s%25cret%2B"
-    keep(tmp_path, config, login)
-    assert b"s%cret+" not in all_written(tmp_path)
+    store_login(tmp_path, config, login)
+    assert b"s%cret+" not in read_all(tmp_path)
 
 
-async def test_a_client_metadata_document_goes_before_registration(server: AuthServer) -> None:
+async def test_a_client_metadata_document_is_preferred_to_registration(server: AuthServer) -> None:
     document = "https://example.com/client.json"
     server.manners.metadata = {"client_id_metadata_document_supported": True}
     port = await free_port()
@@ -177,22 +177,22 @@ async def test_a_client_metadata_document_goes_before_registration(server: AuthS
 
     login, _ = await log_in(remote(server.mcp_url, client_metadata_url=document, redirect_port=port))
 
-    assert server.asked("/register") == []
+    assert server.requests_to("/register") == []
     assert login.client is not None
     assert login.client.id == document
 
 
-async def test_a_registration_and_its_port_are_used_again(server: AuthServer) -> None:
+async def test_a_registration_and_its_port_are_reused(server: AuthServer) -> None:
     config = remote(server.mcp_url)
     login, _ = await log_in(config)
 
     again, _ = await log_in(config, login)
 
-    assert len(server.asked("/register")) == 1
+    assert len(server.requests_to("/register")) == 1
     assert again.client == login.client
 
 
-async def test_where_its_port_is_taken_another_client_is_registered(server: AuthServer) -> None:
+async def test_if_its_port_is_taken_another_client_is_registered(server: AuthServer) -> None:
     config = remote(server.mcp_url)
     login, _ = await log_in(config)
     assert login.client is not None
@@ -202,7 +202,7 @@ async def test_where_its_port_is_taken_another_client_is_registered(server: Auth
     again, _ = await log_in(config, login)
 
     holder.close()
-    assert len(server.asked("/register")) == 2
+    assert len(server.requests_to("/register")) == 2
     assert again.client != login.client
 
 
@@ -217,7 +217,7 @@ async def test_another_authorization_server_gets_another_registration_and_no_old
         login, _ = await log_in(config, old)
 
         assert login.issuer == other.url
-        assert len(other.asked("/register")) == 1
+        assert len(other.requests_to("/register")) == 1
         assert not any(old.client.secret.encode() in request.body for request in other.requests)
         assert old.token is not None
         assert not any((old.token.refresh or "").encode() in request.body for request in other.requests)
@@ -227,14 +227,14 @@ async def test_another_authorization_server_gets_another_registration_and_no_old
     ("says", "supported", "expected"),
     [("tools", ["tools", "more"], "tools"), ("", ["tools", "more"], "tools more"), ("", None, None)],
 )
-async def test_the_least_scope_that_the_server_asks_for_is_asked_for(
+async def test_only_the_scope_that_the_server_asks_for_is_requested(
     server: AuthServer, says: str, supported: list[str] | None, expected: str | None
 ) -> None:
     server.manners.scopes_supported = supported
     server.manners.metadata = {"scopes_supported": ["everything"]}
     config = remote(server.mcp_url)
 
-    async with begun(config, Reach(config.url), Demand(scope=says or None), None) as attempt:
+    async with begin_login(config, AddressPolicy(config.url), BearerChallenge(scope=says or None), None) as attempt:
         asked = dict(parse_qsl(urlsplit(attempt.url).query))
 
     assert asked.get("scope") == expected
@@ -249,7 +249,7 @@ async def test_the_configs_scopes_win(server: AuthServer) -> None:
     assert login.token.scope == "tools mine"
 
 
-async def test_more_scope_than_was_asked_for_is_warned_of(server: AuthServer) -> None:
+async def test_more_scope_than_requested_causes_a_warning(server: AuthServer) -> None:
     server.manners.granted = "tools admin"
 
     _, attempt = await log_in(remote(server.mcp_url))
@@ -257,36 +257,36 @@ async def test_more_scope_than_was_asked_for_is_warned_of(server: AuthServer) ->
     assert ["admin" in warning for warning in attempt.warnings] == [True]
 
 
-async def test_over_ssh_the_address_that_the_browser_ended_at_is_pasted(server: AuthServer) -> None:
+async def test_over_ssh_the_address_of_the_browser_can_be_pasted(server: AuthServer) -> None:
     config = remote(server.mcp_url)
-    async with begun(config, Reach(config.url), await asks(config), None) as attempt:
+    async with begin_login(config, AddressPolicy(config.url), await fetch_challenge(config), None) as attempt:
         async with httpx2.AsyncClient() as elsewhere:
             redirect = (await elsewhere.get(attempt.url)).headers["location"]
         attempt.paste(f"  {redirect}\n")
-        login = await attempt.finished()
+        login = await attempt.finish()
 
     assert login.token is not None
 
 
-async def test_when_nobody_comes_the_login_ends_and_the_listener_closes(server: AuthServer) -> None:
+async def test_if_nobody_logs_in_the_login_ends_and_the_listener_closes(server: AuthServer) -> None:
     config = remote(server.mcp_url)
-    async with begun(config, Reach(config.url), await asks(config), None) as attempt:
+    async with begin_login(config, AddressPolicy(config.url), await fetch_challenge(config), None) as attempt:
         asked = dict(parse_qsl(urlsplit(attempt.url).query))
-        with pytest.raises(Stopped, match="nobody"):
-            await attempt.finished(within_s=0)
+        with pytest.raises(LoginAborted, match="nobody"):
+            await attempt.finish(within_s=0)
 
     with pytest.raises(httpx2.ConnectError):
         await browse(asked["redirect_uri"])
 
 
-async def test_a_pasted_address_of_another_login_is_refused_and_the_right_one_still_counts(
+async def test_a_pasted_address_of_another_login_is_refused_and_the_right_one_still_works(
     server: AuthServer,
 ) -> None:
     config = remote(server.mcp_url)
-    async with begun(config, Reach(config.url), await asks(config), None) as attempt:
+    async with begin_login(config, AddressPolicy(config.url), await fetch_challenge(config), None) as attempt:
         for text in ("", "x", "http://127.0.0.1/callback?code=a&state=b", "http://127.0.0.1/callback?code=a"):
-            with pytest.raises(NotOurs):
+            with pytest.raises(UnexpectedResponse):
                 attempt.paste(text)
-        assert server.asked("/token") == []
-        login, _ = await asyncio.gather(attempt.finished(), browse(attempt.url))
+        assert server.requests_to("/token") == []
+        login, _ = await asyncio.gather(attempt.finish(), browse(attempt.url))
     assert login.token is not None

@@ -13,7 +13,7 @@ import pytest
 from keyring.backend import KeyringBackend
 from keyring.errors import PasswordDeleteError
 
-from dynamic_mcp.oauth.records import Client, Login, Token
+from dynamic_mcp.oauth.credentials import Client, Login, Token
 from dynamic_mcp.oauth.store import Store, key
 from dynamic_mcp.system.paths import FileLock
 from tests.oauth.parts import remote
@@ -45,7 +45,7 @@ def test_a_login_comes_back_as_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="rights as POSIX has them")
-def test_the_file_and_its_folder_are_the_owners_alone(tmp_path: Path) -> None:
+def test_only_the_owner_can_read_the_file_and_its_folder(tmp_path: Path) -> None:
     folder = tmp_path / "logins"
     folder.mkdir(mode=0o755)
     Store(folder, remote(URL)).save(LOGIN)
@@ -57,7 +57,7 @@ def test_the_file_and_its_folder_are_the_owners_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE(only_file(folder).stat().st_mode) == 0o600
 
 
-def test_a_link_in_the_place_of_the_file_is_neither_read_nor_written_through(tmp_path: Path) -> None:
+def test_a_link_in_place_of_the_file_is_not_followed(tmp_path: Path) -> None:
     store = Store(tmp_path / "logins", remote(URL))
     store.save(LOGIN)
     file = only_file(tmp_path / "logins")
@@ -76,7 +76,7 @@ def test_a_link_in_the_place_of_the_file_is_neither_read_nor_written_through(tmp
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"null", b"[]", b'{"server": 1}', b"\xff", b"[" * 100_000, b"x" * 2**21]
 )
-def test_what_cannot_be_read_is_set_aside_and_not_lost(tmp_path: Path, content: bytes) -> None:
+def test_an_invalid_file_is_set_aside_and_not_lost(tmp_path: Path, content: bytes) -> None:
     store = Store(tmp_path, remote(URL))
     store.save(LOGIN)
     only_file(tmp_path).write_bytes(content)
@@ -85,7 +85,7 @@ def test_what_cannot_be_read_is_set_aside_and_not_lost(tmp_path: Path, content: 
     assert only_file(tmp_path, ".bad").read_bytes() == content
 
 
-def test_what_a_newer_version_has_written_is_left_alone(tmp_path: Path) -> None:
+def test_the_file_of_a_newer_version_is_not_changed(tmp_path: Path) -> None:
     store = Store(tmp_path, remote(URL))
     store.save(LOGIN)
     newer = only_file(tmp_path).rename(tmp_path / f"{key(remote(URL))}.v2.json")
@@ -95,7 +95,7 @@ def test_what_a_newer_version_has_written_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("other", [remote(URL + "/"), remote(URL, client_id="a"), remote(URL, account="work")])
-def test_another_server_client_or_account_has_a_login_of_its_own(tmp_path: Path, other: object) -> None:
+def test_each_server_client_and_account_has_its_own_login(tmp_path: Path, other: object) -> None:
     Store(tmp_path, remote(URL)).save(LOGIN)
 
     assert Store(tmp_path, other).load() is None  # type: ignore[arg-type]
@@ -114,11 +114,11 @@ def test_a_repr_shows_no_secret() -> None:
 def test_a_lock_has_one_holder_and_is_free_afterwards(tmp_path: Path) -> None:
     one, other = FileLock(tmp_path / "logins" / "a.lock"), FileLock(tmp_path / "logins" / "a.lock")
 
-    assert one.take()
-    assert not other.take()
-    one.leave()
-    assert other.take()
-    other.leave()
+    assert one.try_acquire()
+    assert not other.try_acquire()
+    one.release()
+    assert other.try_acquire()
+    other.release()
 
 
 class Keychain(KeyringBackend):
@@ -166,14 +166,16 @@ def test_with_a_keychain_the_file_holds_no_secret(tmp_path: Path, keychain: Keyc
     assert keychain.kept == {}
 
 
-def test_a_keychain_that_does_not_open_is_said(tmp_path: Path, keychain: Keychain) -> None:
+def test_a_keychain_that_does_not_open_is_an_error(tmp_path: Path, keychain: Keychain) -> None:
     keychain.is_locked = True
 
     with pytest.raises(OSError, match="locked"):
         Store(tmp_path, remote(URL, token_store="keyring")).save(LOGIN)
 
 
-def test_without_the_package_the_reason_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_keychain_package_the_error_says_how_to_install_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "keyring", None)
 
     with pytest.raises(OSError, match="pip install"):

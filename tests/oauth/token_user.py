@@ -6,7 +6,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from tests.oauth.parts import bearer, refused, remote
+from tests.oauth.parts import bearer, refusal, remote
 
 
 async def main(url: str, folder: str) -> None:
@@ -15,8 +15,8 @@ async def main(url: str, folder: str) -> None:
     for line in sys.stdin:
         word, _, sent = line.strip().partition(" ")
         if word == "refused":
-            await credentials.challenged(refused(sent))
-        print(await credentials.header(), flush=True)
+            await credentials.handle_challenge(refusal(sent))
+        print(await credentials.get_header(), flush=True)
 
 
 if __name__ == "__main__":

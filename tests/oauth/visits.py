@@ -1,4 +1,4 @@
-"""A person at a browser, and a server that asks who it is, as tests of logins use them."""
+"""A user with a browser, for the tests of logins."""
 
 from __future__ import annotations
 
@@ -10,41 +10,43 @@ import httpx2
 import pytest
 
 from dynamic_mcp.config.resolved import Remote
-from dynamic_mcp.oauth.challenges import Demand, demand
-from dynamic_mcp.oauth.login import Attempt, Stopped, begun
-from dynamic_mcp.oauth.reach import Reach
-from dynamic_mcp.oauth.records import Login
+from dynamic_mcp.oauth.address_policy import AddressPolicy
+from dynamic_mcp.oauth.challenges import BearerChallenge, parse_challenge
+from dynamic_mcp.oauth.credentials import Login
+from dynamic_mcp.oauth.login import Attempt, LoginAborted, begin_login
 from tests.upstreams.auth_server import Request
 
 
 async def browse(url: str) -> httpx2.Response:
-    """Do what a browser does with a person who agrees: follow the link, and the redirect to us."""
+    """Follow the link and the redirect to us, as the browser of a user who agrees."""
     async with httpx2.AsyncClient(follow_redirects=True) as browser:
         return await browser.get(url)
 
 
-async def asks(config: Remote) -> Demand:
-    """Return what a server says when nobody is logged in."""
+async def fetch_challenge(config: Remote) -> BearerChallenge:
+    """Return the challenge of a server for a client that is not logged in."""
     async with httpx2.AsyncClient() as client:
         answer = await client.post(config.url, json={})
-    return demand(answer.headers.get_list("www-authenticate"))
+    return parse_challenge(answer.headers.get_list("www-authenticate"))
 
 
-async def log_in(config: Remote, known: Login | None = None, reach: Reach | None = None) -> tuple[Login, Attempt]:
-    """Log in as a person would."""
-    reach = reach or Reach(config.url)
-    async with begun(config, reach, await asks(config), known) as attempt:
-        login, page = await asyncio.gather(attempt.finished(), browse(attempt.url))
+async def log_in(
+    config: Remote, known: Login | None = None, policy: AddressPolicy | None = None
+) -> tuple[Login, Attempt]:
+    """Log in as a user would."""
+    policy = policy or AddressPolicy(config.url)
+    async with begin_login(config, policy, await fetch_challenge(config), known) as attempt:
+        login, page = await asyncio.gather(attempt.finish(), browse(attempt.url))
     assert page.status_code == 200
     return login, attempt
 
 
-def sent(request: Request) -> dict[str, str]:
+def parameters(request: Request) -> dict[str, str]:
     return request.query or request.form
 
 
-def all_written(folder: Path) -> bytes:
-    """Return what is in all files of a folder."""
+def read_all(folder: Path) -> bytes:
+    """Return the names and contents of all files in a folder."""
     return b"".join(file.name.encode() + file.read_bytes() for file in folder.iterdir())
 
 
@@ -56,9 +58,11 @@ async def free_port() -> int:
     return port
 
 
-async def stopped(config: Remote, *, resolve: Any = None, wanted: Demand | None = None) -> str:
-    """Try to log in, and return why that was stopped before a person was sent anywhere."""
-    with pytest.raises(Stopped) as raised:
-        async with begun(config, Reach(config.url, resolve), wanted or await asks(config), None):
+async def abort_reason(config: Remote, *, resolve: Any = None, challenge: BearerChallenge | None = None) -> str:
+    """Try to log in, and return why that was aborted before the user was sent anywhere."""
+    with pytest.raises(LoginAborted) as raised:
+        async with begin_login(
+            config, AddressPolicy(config.url, resolve), challenge or await fetch_challenge(config), None
+        ):
             pytest.fail("the login went on")
     return str(raised.value)

@@ -1,4 +1,4 @@
-"""The roster: who runs, who is silent, who is gone."""
+"""The registry of proxies: which ones run, are silent or are gone."""
 
 from __future__ import annotations
 
@@ -9,49 +9,53 @@ from pathlib import Path
 
 from msgspec import structs
 
-from dynamic_mcp.observe.instances import SILENT_S, Entry, GroupEntry, InstanceRegistry
+from dynamic_mcp.observe.instances import SILENT_S, GroupStatus, InstanceRegistry, InstanceStatus
 
-ENTRY = Entry(
+ENTRY = InstanceStatus(
     config="/c.json",
     clients=["test"],
-    groups=[GroupEntry(name="a", state="connected", reason="", tools=1, in_flight=0, calls=2, failures=1)],
+    groups=[GroupStatus(name="a", state="connected", reason="", tools=1, in_flight=0, calls=2, failures=1)],
 )
 
 
-async def kept(registry: InstanceRegistry, folder: Path, entry: Entry = ENTRY) -> asyncio.Task[None]:
-    """Begin to keep this process on the roster."""
-    task = asyncio.create_task(registry.keep(lambda: entry))
+async def start_publishing(
+    registry: InstanceRegistry, folder: Path, entry: InstanceStatus = ENTRY
+) -> asyncio.Task[None]:
+    """Start to publish the status of this process."""
+    task = asyncio.create_task(registry.publish(lambda: entry))
     async with asyncio.timeout(5):
         while not task.done() and not await asyncio.to_thread(lambda: list(folder.glob("*.json"))):
             pass
     return task
 
 
-async def test_a_proxy_is_on_the_roster_as_long_as_it_runs(tmp_path: Path) -> None:
+async def test_a_proxy_is_in_the_registry_as_long_as_it_runs(tmp_path: Path) -> None:
     folder = tmp_path / "running"
     registry = InstanceRegistry(folder)
-    task = await kept(registry, folder)
-    (running,) = registry.running()
-    assert (running.pid, running.entry, running.silent_s) == (os.getpid(), ENTRY, 0.0)
+    task = await start_publishing(registry, folder)
+    (running,) = registry.list_instances()
+    assert (running.pid, running.status, running.silent_s) == (os.getpid(), ENTRY, 0.0)
     (file,) = folder.iterdir()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     task.cancel()
     await asyncio.wait([task])
-    assert registry.running() == []
+    assert registry.list_instances() == []
 
 
-async def test_a_config_whose_path_is_not_utf8_is_on_the_roster_too(tmp_path: Path) -> None:
-    task = await kept(InstanceRegistry(tmp_path), tmp_path, structs.replace(ENTRY, config="/a\udcff.json"))
-    assert [running.entry.config for running in InstanceRegistry(tmp_path).running()] == ["/a\\udcff.json"]
+async def test_a_proxy_whose_config_path_is_not_utf8_is_in_the_registry_too(tmp_path: Path) -> None:
+    task = await start_publishing(
+        InstanceRegistry(tmp_path), tmp_path, structs.replace(ENTRY, config="/a\udcff.json")
+    )
+    assert [running.status.config for running in InstanceRegistry(tmp_path).list_instances()] == ["/a\\udcff.json"]
     task.cancel()
     await asyncio.wait([task])
 
 
 async def test_a_proxy_that_is_stopped_is_said_to_be_silent(tmp_path: Path) -> None:
-    task = await kept(InstanceRegistry(tmp_path), tmp_path)
+    task = await start_publishing(InstanceRegistry(tmp_path), tmp_path)
     later = InstanceRegistry(tmp_path, now=lambda: max(f.stat().st_mtime for f in tmp_path.iterdir()) + 2 * SILENT_S)
-    (running,) = later.running()
+    (running,) = later.list_instances()
     assert running.silent_s == 2 * SILENT_S
     task.cancel()
     await asyncio.wait([task])
@@ -59,11 +63,11 @@ async def test_a_proxy_that_is_stopped_is_said_to_be_silent(tmp_path: Path) -> N
 
 def test_what_cannot_be_read_or_is_of_a_process_that_is_gone_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "1.json").write_text("{half")
-    assert InstanceRegistry(tmp_path).running() == []
-    assert InstanceRegistry(tmp_path / "nowhere").running() == []
+    assert InstanceRegistry(tmp_path).list_instances() == []
+    assert InstanceRegistry(tmp_path / "nowhere").list_instances() == []
 
 
 async def test_a_folder_that_cannot_be_written_is_no_failure(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     async with asyncio.timeout(5):
-        await InstanceRegistry(tmp_path / "file" / "running").keep(lambda: ENTRY)
+        await InstanceRegistry(tmp_path / "file" / "running").publish(lambda: ENTRY)

@@ -1,4 +1,4 @@
-"""The log: escaped, filtered, rotated by several writers, and never in the way of what it is about."""
+"""The log is escaped, filtered, rotated by several writers, and never blocks the program."""
 
 from __future__ import annotations
 
@@ -14,14 +14,23 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.observe import log_output
-from dynamic_mcp.observe.log_output import FILE_NAME, KEPT_FILES, STDERR, LogFile, Serving, escaped, files, group_of
+from dynamic_mcp.observe.log_output import (
+    FILE_NAME,
+    MAX_ROTATED_FILES,
+    STDERR,
+    LogFile,
+    ServerLog,
+    escaped,
+    find_log_files,
+    group_of,
+)
 
 PACKAGE = Path(__file__).parent.parent / "dynamic_mcp"
 
 
 @pytest.fixture(autouse=True)
 def _restored() -> Iterator[None]:
-    """Leave the logs as they were."""
+    """Restore the loggers."""
     names = ["", "dynamic_mcp", STDERR]
     before = [
         (log, log.handlers[:], log.level, log.propagate)
@@ -34,8 +43,8 @@ def _restored() -> Iterator[None]:
 
 
 def records(folder: Path) -> list[dict[str, str]]:
-    """Return what the files hold, oldest first."""
-    return [json.loads(line) for file in files(folder) for line in file.read_text().splitlines()]
+    """Return the records in the files, oldest first."""
+    return [json.loads(line) for file in find_log_files(folder) for line in file.read_text().splitlines()]
 
 
 @pytest.mark.parametrize(
@@ -53,7 +62,7 @@ def test_what_a_terminal_would_act_on_is_escaped(text: str, shown: str) -> None:
 
 
 def test_the_file_gets_what_an_operator_cares_about_and_what_servers_say(tmp_path: Path) -> None:
-    serving = Serving("error", "text", stderr=os.open(os.devnull, os.O_WRONLY))
+    serving = ServerLog("error", "text", stderr=os.open(os.devnull, os.O_WRONLY))
     serving.configure("error", "text", folder=tmp_path)
     log = logging.getLogger("dynamic_mcp.test")
     log.info("group %s is ready", "a")
@@ -69,11 +78,11 @@ def test_the_file_gets_what_an_operator_cares_about_and_what_servers_say(tmp_pat
 
 def test_stderr_is_text_without_control_characters_or_json(tmp_path: Path) -> None:
     read, write = os.pipe()
-    serving = Serving("info", "text", stderr=write)
+    serving = ServerLog("info", "text", stderr=write)
     logging.getLogger("dynamic_mcp").warning("group %s: %s", "a", "\x1b[2J")
     serving.close(within_s=5)
     assert os.read(read, 1000) == b"dynamic-mcp: group a: \\x1b[2J\n"
-    as_json = Serving("info", "json", stderr=write)
+    as_json = ServerLog("info", "json", stderr=write)
     logging.getLogger("dynamic_mcp").warning("group %s: %s", "a", "b")
     as_json.close(within_s=5)
     line = json.loads(os.read(read, 1000))
@@ -81,7 +90,7 @@ def test_stderr_is_text_without_control_characters_or_json(tmp_path: Path) -> No
 
 
 def test_a_flood_on_a_servers_stderr_costs_the_file_no_more_than_its_share(tmp_path: Path) -> None:
-    serving = Serving("error", "text", stderr=os.open(os.devnull, os.O_WRONLY))
+    serving = ServerLog("error", "text", stderr=os.open(os.devnull, os.O_WRONLY))
     serving.configure("error", "text", folder=tmp_path)
     for number in range(5 * log_output.STDERR_BURST):
         logging.getLogger(STDERR).debug("group %s on stderr: %s", "loud", str(number))
@@ -94,8 +103,8 @@ def test_a_flood_on_a_servers_stderr_costs_the_file_no_more_than_its_share(tmp_p
 
 def test_nobody_who_reads_stderr_stops_nothing_and_costs_lines(tmp_path: Path) -> None:
     read, write = os.pipe()
-    serving = Serving("info", "text", stderr=write)
-    for _ in range(3 * log_output.MAX_WAITING):
+    serving = ServerLog("info", "text", stderr=write)
+    for _ in range(3 * log_output.MAX_QUEUED_RECORDS):
         logging.getLogger("dynamic_mcp").info("%s", "x" * 1000)
     serving.close(within_s=0.01)
     os.close(read)  # the thread that still writes gets an error, and ends
@@ -106,9 +115,9 @@ def test_the_file_is_rotated_and_the_oldest_goes(tmp_path: Path, monkeypatch: py
     log = LogFile(tmp_path)
     for number in range(100):
         log.write(f'{{"n": {number}, "pad": "{"x" * 20}"}}\n')
-    assert len(files(tmp_path)) <= KEPT_FILES + 1
-    assert json.loads(files(tmp_path)[-1].read_text().splitlines()[-1])["n"] >= 97
-    assert all(file.stat().st_size <= 150 for file in files(tmp_path))
+    assert len(find_log_files(tmp_path)) <= MAX_ROTATED_FILES + 1
+    assert json.loads(find_log_files(tmp_path)[-1].read_text().splitlines()[-1])["n"] >= 97
+    assert all(file.stat().st_size <= 150 for file in find_log_files(tmp_path))
 
 
 def test_several_writers_share_a_file_across_rotations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,11 +133,11 @@ def test_several_writers_share_a_file_across_rotations(tmp_path: Path, monkeypat
         thread.start()
     for thread in threads:
         thread.join()
-    found = [json.loads(line) for file in files(tmp_path) for line in file.read_text().splitlines()]
+    found = [json.loads(line) for file in find_log_files(tmp_path) for line in file.read_text().splitlines()]
     for name in "abc":
         numbers = [each["n"] for each in found if each["name"] == name]
         assert numbers == sorted(numbers)
-    assert len(found) == 3 * 200 or len(files(tmp_path)) == KEPT_FILES + 1
+    assert len(found) == 3 * 200 or len(find_log_files(tmp_path)) == MAX_ROTATED_FILES + 1
 
 
 def test_a_folder_that_cannot_be_written_stops_nothing(tmp_path: Path) -> None:

@@ -64,11 +64,11 @@ async def test_embeddings_are_fetched_in_batches_and_search_works_when_the_endpo
         async with serving(tmp_path, {"full": full()}, settings={"search": {"embeddings": embeddings}}) as program:
             listed = await get_tools(program, group="full", detail="names")
             async with asyncio.timeout(BOUND_S):
-                while not fake.asked:  # noqa: ASYNC110 - the endpoint raises no event here
+                while not fake.requests:  # noqa: ASYNC110 - the endpoint raises no event here
                     await asyncio.sleep(0.01)
 
             fake.status = 500
             found = await get_tools(program, query=listed[0]["name"])
 
             assert found[0]["name"] == listed[0]["name"]
-            assert all(len(asked["input"]) <= 32 for asked in fake.asked)
+            assert all(len(request["input"]) <= 32 for request in fake.requests)

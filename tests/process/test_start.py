@@ -157,12 +157,12 @@ async def test_a_stray_print_cannot_break_the_protocol(tmp_path: Path) -> None:
     config = tmp_path / "c.json"
     config.write_text('{"mcpServers": {}}')
     code = (
-        "import os, dynamic_mcp.proxy.router as p\n"
-        "answer = p.Proxy._ping\n"
+        "import os, dynamic_mcp.session.legacy as s\n"
+        "answer = s.Session.answer\n"
         "async def chatty(*args):\n"
         "    print('stray', flush=True); os.write(1, b'stray')\n"
         "    return await answer(*args)\n"
-        "p.Proxy._ping = chatty\n"
+        "s.Session.answer = chatty\n"
         "from dynamic_mcp.cli.main import run\n"
         f"run([{str(config)!r}])"
     )

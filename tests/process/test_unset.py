@@ -36,7 +36,7 @@ async def test_an_error_of_a_server_that_lacks_a_variable_says_so_and_what_to_do
     async with client(tmp_path, CODEX, {"up": server}) as program:
         failed = await program.call("up", "fail")
         assert failed["isError"] is True
-        assert "`DM_UNSET` is not set for dynamic-mcp: Codex passes on a few variables only" in words(failed)
+        assert "`DM_UNSET` is not set for dynamic-mcp: Codex passes on only a few variables" in words(failed)
         assert FIX in words(failed)
         assert "DM_UNSET" not in words(await program.call("up", "plain"))
     said = await program.stderr()

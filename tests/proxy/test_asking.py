@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from dynamic_mcp.proxy.router import Proxy
+from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import (
     Client,
     FullUpstream,

@@ -12,7 +12,7 @@ from msgspec import Raw
 from dynamic_mcp.config.resolved import Answers
 from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
-from dynamic_mcp.proxy.router import Proxy
+from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import (
     Client,
     FakeUpstream,
@@ -241,7 +241,7 @@ async def test_a_range_that_is_none_is_refused(query: str) -> None:
 async def test_what_is_kept_is_for_its_own_session_only() -> None:
     config = group_config("up", answers=_answers())
     async with client_of(Opener(up=[_upstream(call=LONG)]), config) as ann:
-        bob = Client(ann.host)
+        bob = Client(ann.server)
         for client in (ann, bob):
             await client.initialize()
         uri = (await ann.call("up", "create", {"title": "x"}))["content"][-1]["uri"]

@@ -10,7 +10,7 @@ import pytest
 from dynamic_mcp.config.resolved import Exposure, ToolFilter
 from dynamic_mcp.errors import Unreachable
 from dynamic_mcp.mcp import names
-from dynamic_mcp.proxy.router import Proxy
+from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import Client, FakeUpstream, Json, Opener, client_of, config_of, group_config, settled, text_of, tool
 
 DIRECT = Exposure(direct=True, pinned=())
@@ -212,7 +212,7 @@ async def test_a_group_whose_name_clients_do_not_take_lists_its_tools_by_their_s
 
 
 async def test_no_tool_takes_the_short_form_of_another_group_s_tool() -> None:
-    short = names.listed_name("my group", "log")
+    short = names.qualified_name("my group", "log")
     theirs = short.removeprefix("my_group__")
     opener = Opener(**{"my_group": [_upstream(theirs)], "my group": [_upstream("log")]})
     configs = [group_config(name, exposure=DIRECT) for name in ("my_group", "my group")]

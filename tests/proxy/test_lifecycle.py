@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from dynamic_mcp.errors import Unreachable
-from dynamic_mcp.proxy import router
-from dynamic_mcp.upstream.open import PROTOCOL_VERSIONS
+from dynamic_mcp.mcp.revisions import NEWEST, REVISIONS
+from dynamic_mcp.proxy import subscriptions
 from tests.fakes import BOUND_S, Client, FakeUpstream, Json, Opener, client_of, settled
 
 LIST_CHANGED = "notifications/tools/list_changed"
@@ -29,8 +29,8 @@ def _described(title: str) -> FakeUpstream:
 
 @pytest.mark.parametrize(
     ("asked", "answered"),
-    [(version, version) for version in PROTOCOL_VERSIONS]
-    + [("2099-01-01", PROTOCOL_VERSIONS[0]), ("1.0", PROTOCOL_VERSIONS[0]), (5, PROTOCOL_VERSIONS[0])],
+    [(version, version) for version in [revision.name for revision in REVISIONS]]
+    + [("2099-01-01", NEWEST.name), ("1.0", NEWEST.name), (5, NEWEST.name)],
     ids=str,
 )
 async def test_a_version_that_we_speak_is_kept_and_any_other_answered_with_the_newest(
@@ -88,19 +88,21 @@ async def test_initialize_needs_no_more_than_an_object() -> None:
     async with client_of(Opener()) as client:
         answer = await client.request("initialize", {})
 
-        assert answer["result"]["protocolVersion"] == PROTOCOL_VERSIONS[0]
+        assert answer["result"]["protocolVersion"] == NEWEST.name
 
 
-async def test_a_second_client_may_connect() -> None:
-    upstream = FakeUpstream({"tools/call": {"content": []}})
-    async with client_of(Opener(up=[upstream])) as ann:
-        bob = Client(ann.host)
-        await ann.initialize()
-        await bob.initialize("2024-11-05")
+async def test_clients_that_are_alike_share_an_upstream_and_others_have_their_own() -> None:
+    upstreams = [FakeUpstream({"tools/call": {"content": []}}) for _ in range(2)]
+    async with client_of(Opener(up=upstreams)) as ann:
+        bob, older = Client(ann.server), Client(ann.server)
+        for client, version in ((ann, "2025-11-25"), (bob, "2025-11-25"), (older, "2024-11-05")):
+            answer = await client.initialize(version)
+            assert answer["result"]["protocolVersion"] == version
+            assert await client.call("up", "echo") == {"content": []}
 
-        assert await ann.call("up", "echo") == await bob.call("up", "echo") == {"content": []}
-        assert (ann.session.version, bob.session.version) == ("2025-11-25", "2024-11-05")
-        assert len(upstream.heard("initialize")) == 1
+        versions = [each.heard("initialize")[0]["params"]["protocolVersion"] for each in upstreams]
+        assert versions == ["2025-11-25", "2024-11-05"]
+        assert [len(each.heard("tools/call")) for each in upstreams] == [2, 1]
 
 
 async def test_a_call_before_initialize_is_answered() -> None:
@@ -185,7 +187,7 @@ async def test_clients_are_told_when_an_upstream_has_said_what_it_is() -> None:
 
 
 async def test_clients_are_not_told_when_nothing_changed_that_they_see(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(router, "SETTLE_S", 0)
+    monkeypatch.setattr(subscriptions, "SETTLE_S", 0)
     upstream = FakeUpstream()
     async with client_of(Opener(up=[upstream])) as client:
         await client.initialize()
@@ -200,7 +202,7 @@ async def test_clients_are_not_told_when_nothing_changed_that_they_see(monkeypat
 
 
 async def test_changes_that_come_together_are_announced_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(router, "SETTLE_S", 0.2)
+    monkeypatch.setattr(subscriptions, "SETTLE_S", 0.2)
     async with client_of(Opener(**{f"g{n}": [_described(f"Title {n}")] for n in range(5)})) as client:
         await client.initialize()
 
@@ -213,7 +215,7 @@ async def test_changes_that_come_together_are_announced_together(monkeypatch: py
 
 async def test_only_clients_that_have_shaken_hands_are_told() -> None:
     async with client_of(Opener(up=[_described("The Title")])) as client:
-        silent, other = Client(client.host), Client(client.host)
+        silent, other = Client(client.server), Client(client.server)
         await client.initialize()
         await other.initialize()
 

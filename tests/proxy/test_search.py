@@ -9,16 +9,17 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from dynamic_mcp.config.resolved import Answers, Features, GroupConfig
+from dynamic_mcp.config.resolved import Answers, Features
 from dynamic_mcp.errors import Unreachable
 from dynamic_mcp.proxy.lists import WAIT_S
-from dynamic_mcp.proxy.router import Proxy
+from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import (
     BOUND_S,
     Client,
     FakeUpstream,
     Json,
     Opener,
+    PresentedGroup,
     client_of,
     config_of,
     group_config,
@@ -40,7 +41,7 @@ def upstream(tools: list[Json], **answers: Json) -> FakeUpstream:
 
 
 @contextlib.asynccontextmanager
-async def learnt(*configs: GroupConfig, **plan: FakeUpstream | Unreachable) -> AsyncIterator[Client]:
+async def learnt(*configs: PresentedGroup, **plan: FakeUpstream | Unreachable) -> AsyncIterator[Client]:
     """Run a proxy in front of these groups, which have told what they have."""
     async with client_of(Opener(**{name: [each] for name, each in plan.items()}), *configs) as client:
         await client.initialize()

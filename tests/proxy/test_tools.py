@@ -520,7 +520,7 @@ async def test_a_hung_group_delays_no_other() -> None:
 async def test_answers_of_two_clients_with_equal_ids_do_not_mix() -> None:
     upstream = _silent()
     async with client_of(Opener(up=[upstream])) as ann:
-        bob = Client(ann.host)
+        bob = Client(ann.server)
         calls = []
         for client, word in ((ann, "for ann"), (bob, "for bob")):
             await client.initialize()
@@ -555,7 +555,7 @@ async def test_a_client_that_cancels_a_call_gets_no_answer_and_the_upstream_is_t
 async def test_progress_reaches_the_client_that_called_with_its_own_token() -> None:
     upstream = _silent()
     async with client_of(Opener(up=[upstream])) as ann:
-        bob = Client(ann.host)
+        bob = Client(ann.server)
         for client, token in ((ann, "t"), (bob, 7)):
             await client.initialize()
             client.send(_call_line(_ECHO_WITH_TOKEN % json.dumps(token).encode()))
@@ -575,7 +575,7 @@ _ECHO_WITH_TOKEN = b'{"name":"call_dynamic_tool","arguments":' + _ECHO + b',"_me
 async def test_what_an_upstream_asks_during_a_call_is_answered_by_the_client_that_called() -> None:
     upstream = _silent()
     async with client_of(Opener(up=[upstream])) as ann:
-        bob = Client(ann.host)
+        bob = Client(ann.server)
         for client in (ann, bob):
             await client.initialize(capabilities={"elicitation": {}})
         call = asyncio.create_task(bob.call("up", "echo"))

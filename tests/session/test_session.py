@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-from collections.abc import Callable
 
 import pytest
 from msgspec import Raw
 
 from dynamic_mcp.errors import Disabled, NotFound, TimedOut
-from dynamic_mcp.mcp import wire
+from dynamic_mcp.groups import audience
+from dynamic_mcp.groups.groups import Groups
+from dynamic_mcp.mcp import revisions, wire
 from dynamic_mcp.mcp.lines import Lines
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.router import Proxy
-from dynamic_mcp.session.legacy import BATCHES, Session
-from tests.fakes import BOUND_S, Client, Json, config_of, settled
+from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.proxy.request import Request
+from dynamic_mcp.proxy.view import View
+from dynamic_mcp.session.legacy import Session
+from dynamic_mcp.upstream.handshake import ClientHello
+from tests.fakes import BOUND_S, Client, Json, Watcher, config_of, settled
+
+BATCHES = "2025-03-26"  # the one revision that has them
+EMPTY_VIEW = View(Groups(config_of(), Watcher()), config_of())
 
 
 def _unheard(frame: Frame) -> None:
@@ -29,24 +35,31 @@ class Desk:
     def __init__(self) -> None:
         self.heard: list[str] = []
         self.given_up: list[str] = []
+        self.released: list[audience.Client] = []
         self.gate = asyncio.Event()
 
-    def connect(self, send: Callable[[bytes], None]) -> Session:
-        return Session(send, self)
+    def view_for(self, client: audience.Client) -> View:
+        return EMPTY_VIEW
 
-    def hear(self, session: Session, frame: Frame) -> None:
-        self.heard.append(frame.method)
+    def greet(self, client: audience.Client) -> dict[str, object]:
+        return {"protocolVersion": client.hello.revision.name}
 
-    async def answer(self, session: Session, frame: Frame) -> Frame:
-        match frame.method:
+    def notify(self, request: Request) -> None:
+        self.heard.append(request.method)
+
+    def release(self, client: audience.Client) -> None:
+        self.released.append(client)
+
+    async def answer(self, request: Request) -> Frame:
+        match request.method:
             case "echo":
-                return wire.result_frame(bytes(frame.params) or b"null")
+                return wire.result_frame(bytes(request.params) or b"null")
             case "hold":
-                return await self._held(frame)
+                return await self._held(request)
             case "ask":
-                return await session.ask(Frame(method="sampling/createMessage", params=frame.params), _unheard)
+                return await request.ask(Frame(method="sampling/createMessage", params=request.params), _unheard)
             case "members":
-                return wire.result_frame({"count": len(wire.members(frame.params))})
+                return wire.result_frame({"count": len(wire.members(request.params))})
             case "tools/call" | "missing":
                 raise NotFound("group", "x", hint="the groups are `y`")
             case "disabled":
@@ -56,11 +69,11 @@ class Desk:
             case _:
                 raise ZeroDivisionError("a bug")
 
-    async def _held(self, frame: Frame) -> Frame:
+    async def _held(self, request: Request) -> Frame:
         try:
             await self.gate.wait()
         except asyncio.CancelledError:
-            self.given_up.append(bytes(frame.id).decode())
+            self.given_up.append(bytes(request.params).decode())
             raise
         return wire.result_frame({"held": True})
 
@@ -68,7 +81,16 @@ class Desk:
 def _client(version: str = "2025-11-25") -> tuple[Client, Desk]:
     desk = Desk()
     client = Client(desk)
-    client.session.version = version
+    client.session.hello = ClientHello(revisions.negotiate(version))
+    return client, desk
+
+
+async def _client_with(*capabilities: str, version: str = "2025-11-25") -> tuple[Client, Desk]:
+    """Return a client that has declared these, and what it has heard up to now is forgotten."""
+    client, desk = _client(version)
+    await client.initialize(version, capabilities={name: {} for name in capabilities})
+    client.lines.clear()
+    desk.heard.clear()
     return client, desk
 
 
@@ -183,13 +205,12 @@ async def test_invalid_utf8_in_a_request_is_replaced() -> None:
     [{"id": 1, "result": {}}, {"id": None, "error": {"code": -32700, "message": "what?"}}, {"result": {}}],
     ids=["a result", "an error", "no id"],
 )
-async def test_an_answer_that_nobody_asked_for_is_dropped_counted_and_not_answered(answer: Json) -> None:
+async def test_an_answer_that_nobody_asked_for_is_dropped(answer: Json) -> None:
     client, _ = _client()
 
     client.send({"jsonrpc": "2.0", **answer})
     await client.request("echo")
 
-    assert client.session.dropped == 1
     assert len(client.lines) == 1
 
 
@@ -299,7 +320,7 @@ def _cancel(client: Client, id: Json) -> None:
 @pytest.mark.parametrize("id", [1, "x", 0], ids=str)
 async def test_a_cancelled_request_is_given_up_and_not_answered(id: Json) -> None:
     client, desk = _client()
-    client.send({"jsonrpc": "2.0", "id": id, "method": "hold"})
+    client.send({"jsonrpc": "2.0", "id": id, "method": "hold", "params": id})
     await settled()
 
     _cancel(client, id)
@@ -418,8 +439,7 @@ async def test_a_request_of_a_batch_that_is_cancelled_is_not_in_the_array() -> N
     [("sampling/createMessage", "sampling"), ("elicitation/create", "elicitation"), ("roots/list", "roots")],
 )
 async def test_a_client_is_asked_what_it_can_do(method: str, capability: str) -> None:
-    client, _ = _client()
-    client.session.capabilities = {capability: Raw(b"{}")}
+    client, _ = await _client_with(capability)
     asking = asyncio.create_task(client.session.ask(Frame(method=method, params=Raw(b'{"n": 1.50}')), _unheard))
 
     asked = await client.hears(method)
@@ -440,8 +460,7 @@ async def test_a_client_is_not_asked_what_it_cannot_do(method: str) -> None:
 
 
 async def test_answers_of_the_client_are_matched_by_id_in_any_order() -> None:
-    client, _ = _client()
-    client.session.capabilities = {"sampling": Raw(b"{}")}
+    client, _ = await _client_with("sampling")
     asking = [asyncio.create_task(client.request("ask", {"n": n})) for n in range(3)]
     await client.hears("sampling/createMessage", times=3)
 
@@ -450,12 +469,10 @@ async def test_answers_of_the_client_are_matched_by_id_in_any_order() -> None:
         client.send({"jsonrpc": "2.0", "id": asked["id"], "result": asked["params"]})
 
     assert [(await answer)["result"] for answer in asking] == [{"n": 0}, {"n": 1}, {"n": 2}]
-    assert client.session.dropped == 3
 
 
 async def test_a_client_is_told_when_its_answer_is_no_longer_needed() -> None:
-    client, _ = _client()
-    client.session.capabilities = {"sampling": Raw(b"{}")}
+    client, _ = await _client_with("sampling")
     asking = asyncio.create_task(client.session.ask(Frame(method="sampling/createMessage"), _unheard))
     asked = await client.hears("sampling/createMessage")
 
@@ -464,7 +481,6 @@ async def test_a_client_is_told_when_its_answer_is_no_longer_needed() -> None:
     cancelled = await client.hears("notifications/cancelled")
     assert cancelled["params"]["requestId"] == asked["id"]
     client.send({"jsonrpc": "2.0", "id": asked["id"], "result": "late"})
-    assert client.session.dropped == 1
 
 
 async def test_a_notification_to_the_client_passes_byte_for_byte() -> None:
@@ -495,22 +511,41 @@ async def test_finishing_waits_for_what_is_in_flight() -> None:
 
 
 async def test_finishing_cancels_what_does_not_end_within_the_bound() -> None:
-    client, desk = _client(BATCHES)
-    client.session.capabilities = {"sampling": Raw(b"{}")}
-    client.send({"jsonrpc": "2.0", "id": 1, "method": "hold"})
-    client.send([{"jsonrpc": "2.0", "id": 2, "method": "hold"}])
+    client, desk = await _client_with("sampling", version=BATCHES)
+    client.send({"jsonrpc": "2.0", "id": 1, "method": "hold", "params": 1})
+    client.send([{"jsonrpc": "2.0", "id": 2, "method": "hold", "params": 2}])
     asking = asyncio.create_task(client.session.ask(Frame(method="sampling/createMessage"), _unheard))
     await settled()
 
     async with asyncio.timeout(BOUND_S):
         await client.session.finish(within_s=0.01)
-        with contextlib.suppress(asyncio.CancelledError):
-            await asking
+        client.session.close()
+        refused = await asking
     await settled()
 
     assert sorted(desk.given_up) == ["1", "2"]
-    assert asking.cancelled()
+    assert len(refused.error) > 0
     assert all("method" in json.loads(line) for line in client.lines)
+
+
+async def test_a_closed_session_gives_up_everything_and_is_let_go_of() -> None:
+    client, desk = await _client_with("sampling")
+    client.send({"jsonrpc": "2.0", "id": 1, "method": "hold", "params": 1})
+    asking = asyncio.create_task(client.session.ask(Frame(method="sampling/createMessage"), _unheard))
+    await client.hears("sampling/createMessage")
+    sent = len(client.lines)
+
+    client.session.close()
+    client.session.close()
+    refused = await client.session.ask(Frame(method="sampling/createMessage"), _unheard)
+    client.session.notify(Frame(method="notifications/message"))
+    await settled()
+
+    assert desk.given_up == ["1"]
+    assert desk.released == [client.session]
+    assert len((await asking).error) > 0
+    assert len(refused.error) > 0
+    assert len(client.lines) == sent
 
 
 async def test_finishing_with_nothing_in_flight_is_done_at_once() -> None:
@@ -529,4 +564,3 @@ async def test_floods_are_dropped_while_the_client_does_not_read_and_what_matter
         session.notify(Frame(method=method))
 
     assert [json.loads(line)["method"] for line in sent] == ["notifications/tools/list_changed"]
-    assert session.dropped == 2

@@ -1,4 +1,4 @@
-"""Pipes to and from the event loop, of whichever kind it is."""
+"""Pipes to and from the event loop, of every kind."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_what_is_written_after_the_reader_has_gone_is_dropped(
     async def write_to_nobody() -> None:
         ours, theirs = os.pipe()
         gone = asyncio.Event()
-        sink = await open_sink(theirs, high=1, full=lambda: None, drained=lambda: None, ended=gone.set)
+        sink = await open_sink(theirs, high=1, on_full=lambda: None, on_drain=lambda: None, on_end=gone.set)
         os.close(ours)
         async with asyncio.timeout(5):
             sink.write(b"to nobody")

@@ -1,4 +1,4 @@
-"""Arguments are put right where their schema leaves one reading; what fits passes as it came."""
+"""Arguments are repaired if their schema allows one interpretation; valid ones pass unchanged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from dynamic_mcp.errors import InvalidArguments
-from dynamic_mcp.tools.arguments import Reading, fits, repaired, split_name
+from dynamic_mcp.tools.arguments import Interpretation, is_valid, repair, split_name
 from dynamic_mcp.tools.schema import InputSchema
 
 Json = Any  # whatever JSON a test writes down
@@ -38,16 +38,16 @@ def raw(value: Json) -> Raw:
     return value if isinstance(value, Raw) else Raw(json.dumps(value).encode())
 
 
-def read(args: Json, beside: Json = None, *, schema: Json = None) -> Reading:
-    """Read arguments by a schema; `args` None is not given at all."""
-    stood = {name: raw(value) for name, value in (beside or {}).items()}
+def repair_args(args: Json, extra: Json = None, *, schema: Json = None) -> Interpretation:
+    """Repair arguments according to a schema; None means that `args` is missing."""
+    stood = {name: raw(value) for name, value in (extra or {}).items()}
     taken = InputSchema(raw(TICKET if schema is None else schema))
-    return repaired(taken, None if args is None else raw(args), stood, "`create` of group `up`")
+    return repair(taken, None if args is None else raw(args), stood, "`create` of group `up`")
 
 
-def refused(args: Json, beside: Json = None, *, schema: Json = None) -> str:
+def refusal(args: Json, extra: Json = None, *, schema: Json = None) -> str:
     with pytest.raises(InvalidArguments) as caught:
-        read(args, beside, schema=schema)
+        repair_args(args, extra, schema=schema)
     return str(caught.value)
 
 
@@ -56,7 +56,7 @@ TEXT = json.dumps(WHOLE)
 
 
 @pytest.mark.parametrize(
-    ("args", "beside"),
+    ("args", "extra"),
     [
         (TEXT, None),
         (json.dumps(TEXT), None),
@@ -73,8 +73,8 @@ TEXT = json.dumps(WHOLE)
     ],
     ids=str,
 )
-def test_arguments_in_another_place_or_form_are_read_and_noted(args: Json, beside: Json) -> None:
-    reading = read(args, beside)
+def test_arguments_in_another_place_or_form_are_understood_and_noted(args: Json, extra: Json) -> None:
+    reading = repair_args(args, extra)
 
     assert json.loads(bytes(reading.args)) == WHOLE
     assert reading.notes
@@ -101,7 +101,7 @@ def test_arguments_in_another_place_or_form_are_read_and_noted(args: Json, besid
     ids=str,
 )
 def test_a_value_of_another_form_becomes_the_one_that_fits(name: str, value: Json, meant: bytes) -> None:
-    reading = read({"title": "x", name: value})
+    reading = repair_args({"title": "x", name: value})
 
     assert bytes(reading.args) == b'{"title":"x","' + name.encode() + b'":' + meant + b"}"
     assert all(name in note for note in reading.notes)
@@ -123,30 +123,30 @@ def test_a_value_of_another_form_becomes_the_one_that_fits(name: str, value: Jso
     ids=str,
 )
 def test_what_fits_no_reading_or_two_is_refused(args: Json) -> None:
-    assert "was not called" in refused(args)
+    assert "was not called" in refusal(args)
 
 
 @pytest.mark.parametrize("args", ["text", "[1]", '"5"', [1], 5, True], ids=str)
 def test_what_is_no_object_is_refused(args: Json) -> None:
-    assert "`args` is not an object" in refused(args)
+    assert "`args` is not an object" in refusal(args)
 
 
 def test_two_readings_that_both_fit_are_none() -> None:
-    assert "more than one way" in refused(None, {"arguments": {"a": 1}}, schema=FREE)
+    assert "more than one way" in refusal(None, {"arguments": {"a": 1}}, schema=FREE)
 
 
-def test_what_stands_beside_arguments_that_fit_and_is_no_parameter_changes_nothing() -> None:
-    reading = read({"title": "x"}, {"reason": "why not"})
+def test_extra_arguments_that_are_no_parameters_change_nothing_if_args_fit() -> None:
+    reading = repair_args({"title": "x"}, {"reason": "why not"})
 
-    assert reading == Reading(raw({"title": "x"}))
+    assert reading == Interpretation(raw({"title": "x"}))
 
 
 def test_what_stands_alone_and_is_no_parameter_is_not_dropped_in_silence() -> None:
-    assert "did you mean `count`?" in refused(None, {"title": "x", "countt": 5})
+    assert "did you mean `count`?" in refusal(None, {"title": "x", "countt": 5})
 
 
 def test_a_refusal_says_what_is_wrong_which_names_are_close_and_what_the_schema_is() -> None:
-    told = refused({"titel": "x", "count": "five"})
+    told = refusal({"titel": "x", "count": "five"})
 
     assert "`create` of group `up` was not called" in told
     assert "`title` is missing" in told
@@ -158,22 +158,22 @@ def test_a_refusal_says_what_is_wrong_which_names_are_close_and_what_the_schema_
 def test_a_huge_schema_is_not_repeated_whole() -> None:
     huge = {"properties": {"a": {"type": "integer", "description": "d" * 100_000}}}
 
-    assert len(refused({"a": "x"}, schema=huge)) < 30_000
+    assert len(refusal({"a": "x"}, schema=huge)) < 30_000
 
 
 @pytest.mark.timeout(30)
 def test_ten_megabytes_are_read_within_bounds() -> None:
     big = "x" * 10_000_000
 
-    assert fits(InputSchema(raw(TICKET)), raw({"title": big}))
-    assert len(read(json.dumps({"title": big})).args) > 10_000_000
-    assert len(refused({"title": "x", "count": big})) < 5000
-    assert len(refused({big: 1})) < 5000
-    assert len(refused([1] * 5_000_000)) < 5000
+    assert is_valid(InputSchema(raw(TICKET)), raw({"title": big}))
+    assert len(repair_args(json.dumps({"title": big})).args) > 10_000_000
+    assert len(refusal({"title": "x", "count": big})) < 5000
+    assert len(refusal({big: 1})) < 5000
+    assert len(refusal([1] * 5_000_000)) < 5000
 
 
 def test_control_characters_are_not_repeated() -> None:
-    assert "\x1b" not in refused({"title": "x", "count": "\x1b[2J"})
+    assert "\x1b" not in refusal({"title": "x", "count": "\x1b[2J"})
 
 
 @pytest.mark.parametrize("name", ["git__log", "git.log", "git/log"])
@@ -213,41 +213,41 @@ def test_arguments_that_fit_are_never_changed(args: Json, indent: int | None) ->
     came = Raw(json.dumps(args, indent=indent).encode())
     schema = InputSchema(raw(TICKET))
 
-    assert fits(schema, came)
-    assert repaired(schema, came, {}, "it") == Reading(came)
+    assert is_valid(schema, came)
+    assert repair(schema, came, {}, "it") == Interpretation(came)
 
 
 @given(st.dictionaries(st.sampled_from([*TICKET["properties"], "other"]), JSON_VALUES) | JSON_VALUES)
 def test_whatever_comes_is_put_right_or_refused(args: Json) -> None:
     schema = InputSchema(raw(TICKET))
     try:
-        reading = repaired(schema, raw(args), {}, "it")
+        reading = repair(schema, raw(args), {}, "it")
     except InvalidArguments:
         return
-    assert fits(schema, reading.args)
+    assert is_valid(schema, reading.args)
 
 
 @given(st.dictionaries(st.text(max_size=10), JSON_VALUES, max_size=4), JSON_VALUES)
-def test_whatever_stands_beside_is_put_right_or_refused(beside: Json, args: Json) -> None:
+def test_whatever_extra_arguments_there_are_they_are_repaired_or_refused(extra: Json, args: Json) -> None:
     schema = InputSchema(raw(TICKET))
     try:
-        reading = repaired(schema, raw(args), {name: raw(value) for name, value in beside.items()}, "it")
+        reading = repair(schema, raw(args), {name: raw(value) for name, value in extra.items()}, "it")
     except InvalidArguments:
         return
-    assert fits(schema, reading.args)
+    assert is_valid(schema, reading.args)
 
 
-@pytest.mark.parametrize("beside", [{"count": 6}, {"arguments": {"title": "y"}}, {"params": '{"title": "x"}'}])
-def test_what_stands_beside_and_says_otherwise_is_a_second_reading(beside: Json) -> None:
-    assert "more than one way" in refused(WHOLE, beside)
+@pytest.mark.parametrize("extra", [{"count": 6}, {"arguments": {"title": "y"}}, {"params": '{"title": "x"}'}])
+def test_extra_arguments_that_contradict_are_a_second_interpretation(extra: Json) -> None:
+    assert "more than one way" in refusal(WHOLE, extra)
 
 
-@pytest.mark.parametrize("beside", [{"count": 5}, {"count": "many"}, {"arguments": WHOLE}, {"params": {}}])
-def test_what_stands_beside_and_says_the_same_or_does_not_fit_changes_nothing(beside: Json) -> None:
-    assert read(WHOLE, beside) == Reading(raw(WHOLE))
+@pytest.mark.parametrize("extra", [{"count": 5}, {"count": "many"}, {"arguments": WHOLE}, {"params": {}}])
+def test_extra_arguments_that_agree_or_do_not_fit_change_nothing(extra: Json) -> None:
+    assert repair_args(WHOLE, extra) == Interpretation(raw(WHOLE))
 
 
 def test_a_name_that_an_open_schema_takes_is_not_called_unknown() -> None:
-    assert "declared" not in refused(
+    assert "declared" not in refusal(
         {"n": "x"}, schema={"type": "object", "additionalProperties": {"type": "integer"}}
     )

@@ -1,4 +1,4 @@
-"""A tool is shown as short as asked, and an odd one breaks nothing."""
+"""A tool is shown as briefly as requested, and an odd one breaks nothing."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from dynamic_mcp.tools.detail import Detail, first_sentence, listing, shown, signature
+from dynamic_mcp.tools.detail import Detail, first_sentence, format_signature, format_tool, format_tools
 
 Json = Any  # whatever JSON a test writes down
 
 
 def show(tool: bytes, detail: Detail = Detail.BRIEF) -> Json:
-    return json.loads(shown("t", Raw(tool), detail))
+    return json.loads(format_tool("t", Raw(tool), detail))
 
 
 @pytest.mark.parametrize(
@@ -44,13 +44,13 @@ def show(tool: bytes, detail: Detail = Detail.BRIEF) -> Json:
     ],
 )
 def test_a_signature_names_what_is_needed_first_and_the_types(schema: Json, line: str) -> None:
-    assert signature(schema) == line
+    assert format_signature(schema) == line
 
 
 def test_a_signature_is_bounded() -> None:
     wide = {f"parameter_{n}": {"enum": ["value" * 100] * 1000} for n in range(5000)}
 
-    line = signature({"properties": wide})
+    line = format_signature({"properties": wide})
 
     assert len(line) < 1000
     assert line.endswith("4988 more)")
@@ -112,14 +112,14 @@ def test_whatever_a_schema_is_it_is_shown(schema: Json) -> None:
     tool = json.dumps({"inputSchema": schema}).encode()
 
     for detail in Detail:
-        assert shown("t", Raw(tool), detail, group="g").startswith('{"group":"g",')
+        assert format_tool("t", Raw(tool), detail, group="g").startswith('{"group":"g",')
 
 
 # --- the text for a model ------------------------------------------------------------------------------
 
 
 def _text(*tools: bytes) -> str:
-    return listing(shown(str(n), Raw(each), Detail.FULL) for n, each in enumerate(tools))
+    return format_tools(format_tool(str(n), Raw(each), Detail.FULL) for n, each in enumerate(tools))
 
 
 def test_tools_are_one_compact_object_with_the_members_that_a_model_can_use() -> None:

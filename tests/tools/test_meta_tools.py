@@ -1,4 +1,4 @@
-"""What a model sees is the same for the same groups, and names each of them."""
+"""The meta-tools are the same for the same groups, and name each of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROWS = [Row("zoo", "Animals"), Row("git", "Repositories", "the server exited wit
 
 
 def _tools(rows: list[Row]) -> dict[str, dict[str, Any]]:  # Any: JSON
-    listed = msgspec.json.decode(msgspec.json.encode(meta_tools.tools(rows)))
+    listed = msgspec.json.decode(msgspec.json.encode(meta_tools.build_tools(rows)))
     return {tool["name"]: tool for tool in listed}
 
 
@@ -25,13 +25,15 @@ def test_there_are_two_tools() -> None:
 
 @pytest.mark.parametrize("is_split", [False, True])
 def test_every_tool_asks_claude_code_not_to_hide_it_behind_its_own_search(*, is_split: bool) -> None:
-    listed = meta_tools.tools(ROWS, split=is_split)
+    listed = meta_tools.build_tools(ROWS, split=is_split)
 
     assert [tool["_meta"] for tool in listed] == [{"anthropic/alwaysLoad": True}] * len(listed)
 
 
 def test_the_same_groups_give_the_same_bytes() -> None:
-    assert msgspec.json.encode(meta_tools.tools(ROWS)) == msgspec.json.encode(meta_tools.tools(list(ROWS)))
+    assert msgspec.json.encode(meta_tools.build_tools(ROWS)) == msgspec.json.encode(
+        meta_tools.build_tools(list(ROWS))
+    )
 
 
 @pytest.mark.parametrize("name", [meta_tools.GET, meta_tools.CALL])
@@ -81,11 +83,11 @@ def test_the_schemas_ask_for_what_the_tools_take(name: str, arguments: object, *
 
 
 def test_the_instructions_name_both_tools_and_every_group() -> None:
-    words = meta_tools.instructions(ROWS)
+    words = meta_tools.build_instructions(ROWS)
 
     for name in (meta_tools.GET, meta_tools.CALL, "zoo", "git", "api"):
         assert name in words
 
 
 def test_without_groups_the_instructions_say_so() -> None:
-    assert "No MCP server is configured" in meta_tools.instructions([])
+    assert "No MCP server is configured" in meta_tools.build_instructions([])

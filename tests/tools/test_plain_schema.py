@@ -1,4 +1,4 @@
-"""A schema that asks for types alone says yes to what fits, and never to what a validator refuses."""
+"""The fast check accepts what fits, and never what a validator rejects."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynamic_mcp.tools.plain_schema import plain
+from dynamic_mcp.tools.plain_schema import compile_plain
 
 Json = Any  # whatever JSON a test writes down
 TYPES = ["string", "boolean", "integer", "number", "array", "object", "null"]
@@ -34,7 +34,7 @@ SCHEMAS = st.fixed_dictionaries(
 
 @given(SCHEMAS, VALUES)
 def test_what_it_takes_a_validator_takes(schema: Json, value: Json) -> None:
-    fits = plain(schema)
+    fits = compile_plain(schema)
     if fits is not None and fits(value):
         jsonschema_rs.validator_for(schema).validate(value)
 
@@ -52,7 +52,7 @@ def test_what_it_takes_a_validator_takes(schema: Json, value: Json) -> None:
     ],
 )
 def test_arguments_that_fit_are_taken(schema: Json, value: Json, taken: bool) -> None:
-    fits = plain({"type": "object", **schema})
+    fits = compile_plain({"type": "object", **schema})
     assert fits is not None
     assert fits(value) is taken
 
@@ -74,4 +74,4 @@ def test_arguments_that_fit_are_taken(schema: Json, value: Json, taken: bool) ->
     ],
 )
 def test_a_schema_that_asks_for_more_is_not_judged(schema: Json) -> None:
-    assert plain(schema) is None
+    assert compile_plain(schema) is None

@@ -1,4 +1,4 @@
-"""A result that fits passes byte for byte; of another one the beginning is shown and nothing is lost."""
+"""A result within the limit passes byte for byte; a longer one is cut, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Json = Any  # whatever JSON a test writes down
 LIMIT = 1000
 
 
-class Kept:
-    """Keeps texts as a session would."""
+class TextStore:
+    """Stores texts as a session would."""
 
     def __init__(self) -> None:
         self.texts: list[tuple[str, str]] = []
@@ -41,10 +41,10 @@ def text(words: str) -> Json:
     return {"type": "text", "text": words}
 
 
-def shaped(
-    result: Json, kept: Kept, *, compact: bool = False, links: bool = True, keeps_structure: bool = False
+def shape(
+    result: Json, kept: TextStore, *, compact: bool = False, links: bool = True, keeps_structure: bool = False
 ) -> dict[str, Json]:
-    found = results.shaped(raw(result), answers(compact=compact), kept, links=links, keeps_structure=keeps_structure)
+    found = results.shape(raw(result), answers(compact=compact), kept, links=links, keeps_structure=keeps_structure)
     return json.loads(bytes(found))  # type: ignore[no-any-return]
 
 
@@ -64,21 +64,21 @@ IMAGE = {"type": "image", "data": "A" * 5000, "mimeType": "image/png"}
     ids=["short", "binary", "just short enough", "odd content", "no content", "escapes"],
 )
 def test_what_needs_nothing_passes_byte_for_byte(result: bytes) -> None:
-    kept = Kept()
+    kept = TextStore()
     came = Raw(result)
 
     assert (
-        results.passes(came, answers())
-        or results.shaped(came, answers(), kept, links=True, keeps_structure=False) is came
+        results.can_pass_unchanged(came, answers())
+        or results.shape(came, answers(), kept, links=True, keeps_structure=False) is came
     )
     assert kept.texts == []
 
 
 def test_a_long_text_is_cut_with_a_note_and_kept_whole() -> None:
-    kept = Kept()
+    kept = TextStore()
     whole = "\n".join(f"line {n}" for n in range(500))
 
-    blocks = shaped({"content": [text(whole)], "_meta": {"a": 1}}, kept)["content"]
+    blocks = shape({"content": [text(whole)], "_meta": {"a": 1}}, kept)["content"]
 
     assert whole.startswith(blocks[0]["text"])
     assert blocks[0]["text"].endswith("\n")
@@ -91,15 +91,15 @@ def test_a_long_text_is_cut_with_a_note_and_kept_whole() -> None:
 
 
 def test_a_client_that_knows_no_links_gets_the_note_alone() -> None:
-    blocks = shaped({"content": [text("x" * 2000)]}, Kept(), links=False)["content"]
+    blocks = shape({"content": [text("x" * 2000)]}, TextStore(), links=False)["content"]
 
     assert [block["type"] for block in blocks] == ["text", "text"]
 
 
 def test_images_between_long_texts_stay() -> None:
-    kept = Kept()
+    kept = TextStore()
 
-    blocks = shaped({"content": [text("a" * 600), IMAGE, text("b" * 600), IMAGE, text("c" * 600)]}, kept)["content"]
+    blocks = shape({"content": [text("a" * 600), IMAGE, text("b" * 600), IMAGE, text("c" * 600)]}, kept)["content"]
 
     assert [block["type"] for block in blocks] == ["text", "image", "text", "image", "text", "resource_link"]
     assert blocks[0]["text"] == "a" * 600
@@ -111,14 +111,14 @@ def test_images_between_long_texts_stay() -> None:
 def test_the_text_of_an_embedded_resource_is_cut_too() -> None:
     resource = {"type": "resource", "resource": {"uri": "file:///a", "text": "x" * 5000, "mimeType": "text/x"}}
 
-    block = shaped({"content": [resource]}, Kept())["content"][0]
+    block = shape({"content": [resource]}, TextStore())["content"][0]
 
     assert block["resource"]["text"] == "x" * LIMIT
     assert block["resource"]["uri"] == "file:///a"
 
 
 def test_no_character_is_torn() -> None:
-    block = shaped({"content": [text("\u65e5\u672c" * 2000)]}, Kept())["content"][0]
+    block = shape({"content": [text("\u65e5\u672c" * 2000)]}, TextStore())["content"][0]
 
     assert set(block["text"]) == {"\u65e5", "\u672c"}
     assert LIMIT - 3 <= len(block["text"].encode()) <= LIMIT
@@ -128,9 +128,9 @@ LONG: Json = {"rows": [{"n": n} for n in range(500)]}
 
 
 def test_structured_content_that_repeats_a_cut_text_is_left_out() -> None:
-    kept = Kept()
+    kept = TextStore()
 
-    found = shaped({"content": [text(json.dumps(LONG, indent=2))], "structuredContent": LONG}, kept)
+    found = shape({"content": [text(json.dumps(LONG, indent=2))], "structuredContent": LONG}, kept)
 
     assert "structuredContent" not in found
     assert len(kept.texts) == 1
@@ -139,9 +139,9 @@ def test_structured_content_that_repeats_a_cut_text_is_left_out() -> None:
 
 
 def test_structured_content_that_says_more_than_the_text_is_kept_by_itself() -> None:
-    kept = Kept()
+    kept = TextStore()
 
-    found = shaped({"content": [text("500 rows")], "structuredContent": LONG}, kept)
+    found = shape({"content": [text("500 rows")], "structuredContent": LONG}, kept)
 
     assert "structuredContent" not in found
     assert found["content"][0] == text("500 rows")
@@ -150,14 +150,14 @@ def test_structured_content_that_says_more_than_the_text_is_kept_by_itself() -> 
 
 
 def test_structured_content_alone_is_shown_as_far_as_it_fits() -> None:
-    found = shaped({"structuredContent": LONG}, Kept())
+    found = shape({"structuredContent": LONG}, TextStore())
 
     assert found["content"][0]["text"].startswith('{"rows": [')
     assert len(found["content"][0]["text"]) <= LIMIT
 
 
 def test_structured_content_that_a_schema_promises_stays() -> None:
-    found = shaped({"content": [text("x" * 2000)], "structuredContent": LONG}, Kept(), keeps_structure=True)
+    found = shape({"content": [text("x" * 2000)], "structuredContent": LONG}, TextStore(), keeps_structure=True)
 
     assert found["structuredContent"] == LONG
     assert len(found["content"][0]["text"]) == LIMIT
@@ -167,16 +167,16 @@ def test_compact_takes_the_white_space_out_of_json_only() -> None:
     pretty = '{\n  "a": 1.50,\n  "b": "x y"\n}'
     came = raw({"content": [text(pretty), text("{ not json")]})
 
-    found = results.shaped(came, answers(compact=True), Kept(), links=True, keeps_structure=False)
+    found = results.shape(came, answers(compact=True), TextStore(), links=True, keeps_structure=False)
 
     assert json.loads(bytes(found))["content"] == [text('{"a":1.50,"b":"x y"}'), text("{ not json")]
 
 
 def test_compact_may_save_a_text_from_being_cut() -> None:
-    kept = Kept()
+    kept = TextStore()
     wide = {"a": [1] * 200}
 
-    found = shaped({"content": [text(json.dumps(wide, indent=8))]}, kept, compact=True)
+    found = shape({"content": [text(json.dumps(wide, indent=8))]}, kept, compact=True)
 
     assert json.loads(found["content"][0]["text"]) == wide
     assert kept.texts == []
@@ -184,10 +184,10 @@ def test_compact_may_save_a_text_from_being_cut() -> None:
 
 @given(st.lists(st.text(max_size=800), max_size=6))
 def test_whatever_the_texts_nothing_is_lost_and_the_limit_holds(texts: list[str]) -> None:
-    kept = Kept()
+    kept = TextStore()
     result = {"content": [text(each) for each in texts]}
 
-    blocks = shaped(result, kept, links=False)["content"]
+    blocks = shape(result, kept, links=False)["content"]
 
     if not kept.texts:
         assert blocks == result["content"]
@@ -201,8 +201,8 @@ def test_whatever_the_texts_nothing_is_lost_and_the_limit_holds(texts: list[str]
 # --- select ----------------------------------------------------------------------------------------------
 
 
-def selected(result: Json, path: str, kept: Kept | None = None) -> dict[str, Json]:
-    return json.loads(bytes(results.selected(raw(result), path, kept or Kept())))  # type: ignore[no-any-return]
+def select(result: Json, path: str, kept: TextStore | None = None) -> dict[str, Json]:
+    return json.loads(bytes(results.select(raw(result), path, kept or TextStore())))  # type: ignore[no-any-return]
 
 
 ROWS = {"rows": [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]}
@@ -217,27 +217,27 @@ ROWS = {"rows": [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]}
     ids=["structured", "text"],
 )
 def test_a_path_selects_from_structured_content_else_from_text_that_is_json(result: Json) -> None:
-    assert selected({**result, "_meta": {"a": 1}}, "$.rows[*].name") == {
+    assert select({**result, "_meta": {"a": 1}}, "$.rows[*].name") == {
         "content": [text('{"selected":["a","b"]}')],
         "_meta": {"a": 1},
     }
-    assert selected(result, "$.rows[0].id")["content"] == [text('{"selected":1}')]
+    assert select(result, "$.rows[0].id")["content"] == [text('{"selected":1}')]
 
 
 def test_several_texts_of_json_are_a_list() -> None:
-    assert selected({"content": [text('{"a":1}'), text('{"a":2}')]}, "$[*].a")["content"] == [
+    assert select({"content": [text('{"a":1}'), text('{"a":2}')]}, "$[*].a")["content"] == [
         text('{"selected":[1,2]}')
     ]
 
 
-def test_images_beside_what_is_selected_stay() -> None:
-    assert selected({"content": [IMAGE, text('{"a":1}')]}, "$.a")["content"] == [text('{"selected":1}'), IMAGE]
+def test_images_stay_with_the_selected_values() -> None:
+    assert select({"content": [IMAGE, text('{"a":1}')]}, "$.a")["content"] == [text('{"selected":1}'), IMAGE]
 
 
 def test_a_bad_path_is_told_with_the_shape_of_the_data() -> None:
-    kept = Kept()
+    kept = TextStore()
 
-    found = selected({"structuredContent": ROWS}, "$.[", kept)
+    found = select({"structuredContent": ROWS}, "$.[", kept)
 
     assert found["isError"] is True
     for words in ("`$.[`", "the tool ran", '"rows": [2 of {"id": number, "name": string}]', "kept:1"):
@@ -246,7 +246,7 @@ def test_a_bad_path_is_told_with_the_shape_of_the_data() -> None:
 
 
 def test_no_match_is_told_with_the_shape_of_the_data_and_is_no_error() -> None:
-    found = selected({"structuredContent": ROWS}, "$.row")
+    found = select({"structuredContent": ROWS}, "$.row")
 
     assert "isError" not in found
     for words in ("nothing matches `$.row`", '"rows": [2 of'):
@@ -255,9 +255,9 @@ def test_no_match_is_told_with_the_shape_of_the_data_and_is_no_error() -> None:
 
 @pytest.mark.parametrize("blocks", [[text("plain words")], [IMAGE], [text("{}"), text("words")]], ids=len)
 def test_a_result_that_is_not_json_comes_whole_with_a_remark_and_is_no_error(blocks: list[Json]) -> None:
-    kept = Kept()
+    kept = TextStore()
 
-    found = selected({"content": blocks}, "$.a", kept)
+    found = select({"content": blocks}, "$.a", kept)
 
     assert "isError" not in found
     assert found["content"][:-1] == blocks
@@ -268,4 +268,4 @@ def test_a_result_that_is_not_json_comes_whole_with_a_remark_and_is_no_error(blo
 def test_a_failure_of_the_tool_passes_as_it_is() -> None:
     came = raw({"content": [text("broken")], "isError": True})
 
-    assert results.selected(came, "$.a", Kept()) is came
+    assert results.select(came, "$.a", TextStore()) is came

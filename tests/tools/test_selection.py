@@ -1,4 +1,4 @@
-"""A JSONPath selects what it says, exactly, and ends whatever it asks for."""
+"""A JSONPath selects exact values, and always ends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dynamic_mcp.tools.selection import BadPath
 Json = Any  # whatever JSON a test writes down
 
 BIG = "1" + "0" * 39
-DATA = selection.parsed(
+DATA = selection.parse_json(
     '{"items":[{"id":1,"name":"a","price":1.50,"ok":true},{"id":2,"name":"b","price":1e400}],"total":' + BIG + "}"
 )
 
@@ -43,7 +43,7 @@ DATA = selection.parsed(
     ],
 )
 def test_a_path_selects(path: str, found: str) -> None:
-    assert selection.written(selection.select(path, DATA)) == found
+    assert selection.write_json(selection.select(path, DATA)) == found
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_data_nested_without_end_are_walked() -> None:
 
 
 def test_a_lone_surrogate_passes() -> None:
-    assert selection.written(selection.parsed(r'["\ud800",1.50]')) in (r'["\ud800",1.50]', r'["\ud800",1.5]')
+    assert selection.write_json(selection.parse_json(r'["\ud800",1.50]')) in (r'["\ud800",1.50]', r'["\ud800",1.5]')
 
 
 @given(st.text(max_size=30), st.recursive(st.none() | st.integers() | st.text(), lambda x: st.lists(x, max_size=3)))
@@ -117,7 +117,7 @@ def test_whatever_the_path_it_selects_or_is_refused(path: str, data: Json) -> No
 
 
 def test_the_shape_of_data_is_told_in_a_line() -> None:
-    told = selection.shape({"items": [{"id": 1, "name": "a"}] * 3, "next": None, "done": True, "none": []})
+    told = selection.describe_shape({"items": [{"id": 1, "name": "a"}] * 3, "next": None, "done": True, "none": []})
 
     assert told == '{"items": [3 of {"id": number, "name": string}], "next": null, "done": boolean, "none": [0]}'
 
@@ -128,13 +128,13 @@ def test_the_shape_of_huge_data_is_short() -> None:
         deep = {"a" * 100: deep}
 
     for data in (deep, {str(n): {str(m): m for m in range(1000)} for n in range(1000)}):
-        assert len(selection.shape(data)) < 2000
+        assert len(selection.describe_shape(data)) < 2000
 
 
 def test_numbers_stay_as_they_were_written() -> None:
     text = "[0.10,1E5,-0.0,1e400,0.1e-400," + BIG + "]"
 
-    assert selection.written(selection.parsed(text)) == text
-    assert json.loads(selection.written(selection.parsed('{"a":[true,null,"\u00e9"]}'))) == {
+    assert selection.write_json(selection.parse_json(text)) == text
+    assert json.loads(selection.write_json(selection.parse_json('{"a":[true,null,"\u00e9"]}'))) == {
         "a": [True, None, "\u00e9"]
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Raw
@@ -15,8 +15,9 @@ from dynamic_mcp.errors import LinkLost
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.upstream.call import Caller
+from dynamic_mcp.upstream.handshake import ClientHello
 from dynamic_mcp.upstream.link import Link, Listener
-from dynamic_mcp.upstream.open import ClientHello, open_link
+from dynamic_mcp.upstream.open import open_link
 from tests.fakes import BOUND_S, Ear, Json, group_config
 
 
@@ -28,42 +29,42 @@ def remote(
 
 
 @contextlib.asynccontextmanager
-async def opened(
+async def open_remote(
     config: GroupConfig, *, listener: Listener | None = None, home: Caller | None = None
 ) -> AsyncIterator[Link]:
     """Open a link and close it in the end."""
-    link, _ = await open_link(config, listener or Ear(), ClientHello(home=home))
+    link, _ = await open_link(config, listener or Ear(home), ClientHello())
     try:
         yield link
     finally:
         await link.close()
 
 
-class Listening(Ear):
+class WaitingEar(Ear):
     """An ear whose owner can wait for what it hears."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._heard = asyncio.Event()
-        self._lost = asyncio.Event()
+        self._frame_arrival = asyncio.Event()
+        self._loss = asyncio.Event()
 
-    def heard(self, frame: Frame) -> None:
-        super().heard(frame)
-        self._heard.set()
+    def receive_notification(self, frame: Frame, origin: Caller | None, callers: Sequence[Caller]) -> None:
+        super().receive_notification(frame, origin, callers)
+        self._frame_arrival.set()
 
-    def lost(self, link: Link, error: LinkLost) -> None:
-        super().lost(link, error)
-        self._lost.set()
+    def link_lost(self, link: Link, error: LinkLost) -> None:
+        super().link_lost(link, error)
+        self._loss.set()
 
-    async def hears_frame(self) -> None:
+    async def wait_for_frame(self) -> None:
         """Wait for a frame that belongs to no call."""
         async with asyncio.timeout(BOUND_S):
-            await self._heard.wait()
+            await self._frame_arrival.wait()
 
-    async def hears_of_loss(self) -> None:
+    async def wait_for_loss(self) -> None:
         """Wait for the end of the link."""
         async with asyncio.timeout(BOUND_S):
-            await self._lost.wait()
+            await self._loss.wait()
 
 
 async def call(
@@ -71,11 +72,11 @@ async def call(
 ) -> Json:
     """Call a tool and return the answer."""
     params = {"name": Raw(wire.encode(name)), "arguments": Raw(wire.encode(arguments))}
-    frame = await link.request("tools/call", params, timeout_s=timeout_s, caller=caller, what=f"`{name}`")
+    frame = await link.request("tools/call", params, timeout_s=timeout_s, caller=caller, label=f"`{name}`")
     return json.loads(bytes(frame.result)) if len(frame.result) else {"error": json.loads(bytes(frame.error))}
 
 
 async def text(link: Link, name: str, **arguments: Json) -> str:
     """Call a tool and return the text of its result."""
-    said: str = (await call(link, name, **arguments))["content"][0]["text"]
-    return said
+    content: str = (await call(link, name, **arguments))["content"][0]["text"]
+    return content

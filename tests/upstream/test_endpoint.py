@@ -12,12 +12,13 @@ import pytest
 from dynamic_mcp.config.resolved import Remote
 from dynamic_mcp.errors import DynamicMcpError, HttpError, LoginNeeded, NotSent
 from dynamic_mcp.oauth.authorization import Challenge
-from dynamic_mcp.upstream.connections import address, proxy_for, tls
+from dynamic_mcp.upstream.connections import find_proxy, request_url, tls_context
+from dynamic_mcp.upstream.handshake import ClientHello, greet
 from dynamic_mcp.upstream.link import Link
-from dynamic_mcp.upstream.open import ClientHello, greet, open_link
+from dynamic_mcp.upstream.open import open_link
 from dynamic_mcp.upstream.remote import connect
 from tests.fakes import Ear, group_config
-from tests.upstream.remote import call, opened, remote, text
+from tests.upstream.remote import call, open_remote, remote, text
 from tests.upstreams.odd_http import Connection, OddHttp
 
 
@@ -29,10 +30,10 @@ class Tokens:
         self.refusal = refusal
         self.challenges: list[Challenge] = []
 
-    async def header(self) -> str | None:
+    async def get_header(self) -> str | None:
         return f"Bearer {self.tokens[0]}" if self.tokens else None
 
-    async def challenged(self, challenge: Challenge) -> bool:
+    async def handle_challenge(self, challenge: Challenge) -> bool:
         self.challenges.append(challenge)
         self.tokens = self.tokens[1:]
         if not self.tokens and self.refusal is not None:
@@ -43,10 +44,10 @@ class Tokens:
 async def _link(server: OddHttp, tokens: Tokens, headers: dict[str, str] | None = None) -> Link:
     config = remote(server.url, headers=headers)
     assert isinstance(config.upstream, Remote)
-    return await connect(config, config.upstream, "http", listener=Ear(), home=None, authorization=tokens)
+    return await connect(config, config.upstream, "http", listener=Ear(), authorization=tokens)
 
 
-async def _opened(server: OddHttp, tokens: Tokens, headers: dict[str, str] | None = None) -> Link:
+async def _open(server: OddHttp, tokens: Tokens, headers: dict[str, str] | None = None) -> Link:
     link = await _link(server, tokens, headers)
     await greet(link, ClientHello(), group_config())
     return link
@@ -54,17 +55,17 @@ async def _opened(server: OddHttp, tokens: Tokens, headers: dict[str, str] | Non
 
 async def test_a_token_is_sent_with_every_request() -> None:
     async with OddHttp(wants="Bearer good", get="405") as server:
-        link = await _opened(server, Tokens("good"))
+        link = await _open(server, Tokens("good"))
         assert await text(link, "echo", text="x") == "x"
         await link.close()
 
         assert all(request.headers["authorization"] == "Bearer good" for request in server.requests)
 
 
-async def test_a_token_that_expires_in_mid_session_is_renewed_and_the_call_repeated_once() -> None:  # 36
+async def test_a_token_that_expires_during_a_session_is_renewed_and_the_call_repeated_once() -> None:  # 36
     async with OddHttp(wants="Bearer one") as server:
         tokens = Tokens("one", "two")
-        link = await _opened(server, tokens)
+        link = await _open(server, tokens)
         server.odd.wants = "Bearer two"
         assert await text(link, "echo", text="x") == "x"
         await link.close()
@@ -85,7 +86,7 @@ async def test_challenges_are_bounded() -> None:  # 36, 37
         assert len(server.requests) == 3
 
 
-async def test_a_login_that_is_needed_is_said() -> None:  # 36
+async def test_a_login_that_is_needed_is_raised() -> None:  # 36
     async with OddHttp(wants="Bearer good") as server:
         link = await _link(server, Tokens("bad", refusal=LoginNeeded("far", "dynamic-mcp auth login far")))
         with pytest.raises(LoginNeeded):
@@ -96,7 +97,7 @@ async def test_a_login_that_is_needed_is_said() -> None:  # 36
 async def test_an_authorization_header_in_the_config_wins() -> None:
     async with OddHttp(wants="Bearer mine") as server:
         tokens = Tokens("other")
-        link = await _opened(server, tokens, {"authorization": "Bearer mine"})
+        link = await _open(server, tokens, {"authorization": "Bearer mine"})
         await link.close()
 
         assert not tokens.challenges
@@ -104,10 +105,10 @@ async def test_an_authorization_header_in_the_config_wins() -> None:
 
 async def test_an_empty_authorization_header_in_the_config_counts_as_none() -> None:
     async with OddHttp(wants="Bearer good") as server:
-        await (await _opened(server, Tokens("good"), {"Authorization": ""})).close()
+        await (await _open(server, Tokens("good"), {"Authorization": ""})).close()
 
 
-async def test_credentials_that_are_not_taken_are_to_be_renewed_and_missing_ones_given() -> None:
+async def test_the_hint_is_to_renew_rejected_credentials_and_to_add_missing_ones() -> None:
     async with OddHttp(wants="Bearer good") as server:
         for headers, hint in (({}, "Authorization"), ({"Authorization": "Bearer old"}, "renew")):
             with pytest.raises(HttpError) as raised:
@@ -118,7 +119,7 @@ async def test_credentials_that_are_not_taken_are_to_be_renewed_and_missing_ones
 async def test_a_password_in_the_url_is_sent_and_never_shown() -> None:
     async with OddHttp(wants="Basic dXNlcjpodW50ZXIyISE=") as server:
         url = server.url.replace("//", "//user:hunter2!!@")
-        async with opened(remote(url)) as link:
+        async with open_remote(remote(url)) as link:
             with pytest.raises(HttpError) as raised:
                 await call(link, "fault", kind="500")
 
@@ -137,7 +138,7 @@ async def test_cookies_come_back_to_the_server_that_set_them() -> None:
     seen: asyncio.Queue[str] = asyncio.Queue()
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        async with opened(remote(f"http://127.0.0.1:{port}/mcp")):
+        async with open_remote(remote(f"http://127.0.0.1:{port}/mcp")):
             assert [await seen.get(), await seen.get()] == ["", "node=a1"]
 
 
@@ -146,7 +147,7 @@ async def test_a_server_behind_a_unix_socket_is_reached(tmp_path: Path) -> None:
         path = tmp_path / "Mcp.sock"
         behind = await asyncio.start_unix_server(server.take, path)
         url = f"http+unix://{str(path).replace('/', '%2F')}/mcp"
-        async with behind, opened(remote(url)) as link:
+        async with behind, open_remote(remote(url)) as link:
             assert await text(link, "echo", text="x") == "x"
 
 
@@ -161,14 +162,14 @@ async def test_a_name_that_cannot_be_resolved_is_named() -> None:
         await open_link(remote("http://no-such-host.invalid/mcp"), Ear(), ClientHello())
 
 
-async def test_a_port_that_nobody_listens_at_is_named() -> None:
+async def test_a_port_without_a_listener_is_named() -> None:
     async with OddHttp() as server:
         url = server.url
     with pytest.raises(NotSent, match="refuses connections"):
         await open_link(remote(url), Ear(), ClientHello())
 
 
-async def test_a_server_that_speaks_no_tls_is_told_apart() -> None:
+async def test_a_server_without_tls_has_a_message_of_its_own() -> None:
     async with OddHttp() as server:
         with pytest.raises(NotSent, match="does not speak TLS") as raised:
             await open_link(remote(server.url.replace("http:", "https:")), Ear(), ClientHello())
@@ -176,7 +177,7 @@ async def test_a_server_that_speaks_no_tls_is_told_apart() -> None:
         assert "http://" in raised.value.hint
 
 
-async def test_a_certificate_of_nobody_we_know_is_refused_and_one_of_ours_is_taken(
+async def test_an_unknown_certificate_is_rejected_and_one_from_ssl_cert_file_is_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     certificate, key = await _self_signed(tmp_path)
@@ -186,14 +187,14 @@ async def test_a_certificate_of_nobody_we_know_is_refused_and_one_of_ours_is_tak
         behind = await asyncio.start_server(server.take, "127.0.0.1", 0, ssl=context)
         url = f"https://localhost:{behind.sockets[0].getsockname()[1]}/mcp"
         async with behind:
-            tls.cache_clear()
+            tls_context.cache_clear()
             with pytest.raises(NotSent, match=r"certificate of `localhost:.*` cannot be verified"):
                 await open_link(remote(url), Ear(), ClientHello())
-            tls.cache_clear()
+            tls_context.cache_clear()
             monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-            async with opened(remote(url)) as link:
+            async with open_remote(remote(url)) as link:
                 assert await text(link, "echo", text="x") == "x"
-            tls.cache_clear()
+            tls_context.cache_clear()
 
 
 async def _self_signed(folder: Path) -> Sequence[Path]:
@@ -207,10 +208,10 @@ async def _self_signed(folder: Path) -> Sequence[Path]:
     return certificate, key
 
 
-async def test_requests_go_through_the_proxy_that_the_environment_names(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_requests_go_through_the_proxy_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     async with OddHttp() as server:
         monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{server.port}")
-        async with opened(remote("http://far.invalid/mcp")) as link:
+        async with open_remote(remote("http://far.invalid/mcp")) as link:
             assert await text(link, "echo", text="x") == "x"
 
         assert server.requests[0].path == "http://far.invalid/mcp"
@@ -227,15 +228,15 @@ async def test_requests_go_through_the_proxy_that_the_environment_names(monkeypa
         ("10.0.0.0/8", "11.1.2.3", "http://p:1"),
     ],
 )
-def test_no_proxy_names_what_is_reached_directly(
+def test_hosts_in_no_proxy_are_reached_directly(
     monkeypatch: pytest.MonkeyPatch, no_proxy: str, host: str, expected: str | None
 ) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "p:1")
     monkeypatch.setenv("NO_PROXY", no_proxy)
 
-    assert proxy_for("https", host, None) == expected
+    assert find_proxy("https", host, None) == expected
 
 
-def test_the_address_is_the_url_without_its_fragment_and_socket() -> None:
-    assert str(address("https://a.test/mcp?x=1#y")) == "https://a.test/mcp?x=1"
-    assert str(address("http+unix://%2Frun%2Fa.sock/mcp")) == "http://localhost/mcp"
+def test_the_request_url_has_no_fragment_and_no_socket() -> None:
+    assert str(request_url("https://a.test/mcp?x=1#y")) == "https://a.test/mcp?x=1"
+    assert str(request_url("http+unix://%2Frun%2Fa.sock/mcp")) == "http://localhost/mcp"

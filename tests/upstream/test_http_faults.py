@@ -10,9 +10,10 @@ import asyncio
 import pytest
 
 from dynamic_mcp.errors import HttpError, LinkLost, NotSent, ProtocolViolation, TimedOut, UpstreamError
-from dynamic_mcp.upstream.open import ClientHello, open_link
+from dynamic_mcp.upstream.handshake import ClientHello
+from dynamic_mcp.upstream.open import open_link
 from tests.fakes import Ear
-from tests.upstream.remote import call, opened, remote, text
+from tests.upstream.remote import call, open_remote, remote, text
 from tests.upstreams.odd_http import OddHttp
 from tests.upstreams.odd_http_faults import SECRET
 
@@ -20,7 +21,7 @@ from tests.upstreams.odd_http_faults import SECRET
 async def fails(server: OddHttp, kind: str, *, timeout_s: float = 5) -> UpstreamError:
     """Make a call that fails so, beside others that do not, and return why."""
     headers = {"X-Api-Key": SECRET}
-    async with opened(remote(server.url, headers=headers, max_message_bytes=1 << 20)) as link:
+    async with open_remote(remote(server.url, headers=headers, max_message_bytes=1 << 20)) as link:
         faulty = asyncio.create_task(call(link, "fault", kind=kind, timeout_s=timeout_s))
         for n in range(5):
             assert await text(link, "echo", text=f"nonce {n}") == f"nonce {n}"
@@ -41,7 +42,7 @@ async def fails(server: OddHttp, kind: str, *, timeout_s: float = 5) -> Upstream
         ("429", "fine"),  # 39
         ("503", "fine"),
         ("gzip", "fine"),  # 44
-        ("pretty", "fine"),
+        ("indented", "fine"),
         ("drop_resumable", "resumed"),  # 45
         ("never_ends", "fine"),
         ("crlf", "fine"),
@@ -52,8 +53,8 @@ async def fails(server: OddHttp, kind: str, *, timeout_s: float = 5) -> Upstream
         ("flood", "fine"),
     ],
 )
-async def test_an_answer_that_only_comes_oddly_arrives(kind: str, said: str) -> None:
-    async with OddHttp() as server, opened(remote(server.url)) as link:
+async def test_an_unusual_but_valid_answer_arrives(kind: str, said: str) -> None:
+    async with OddHttp() as server, open_remote(remote(server.url)) as link:
         assert await text(link, "fault", kind=kind) == said
         assert await text(link, "echo", text="after") == "after"
 
@@ -73,7 +74,7 @@ async def test_an_answer_that_only_comes_oddly_arrives(kind: str, said: str) -> 
         ("redirect_bare", "a redirect to ``"),
     ],
 )
-async def test_a_status_that_is_no_answer_fails_its_call(kind: str, said: str) -> None:
+async def test_an_error_status_fails_its_call(kind: str, said: str) -> None:
     async with OddHttp() as server:
         error = await fails(server, kind)
 
@@ -92,12 +93,12 @@ async def test_a_status_that_is_no_answer_fails_its_call(kind: str, said: str) -
         ("bad_json", "sent JSON that does not answer the request"),
         ("bad_utf8", "sent JSON that does not answer the request"),
         ("wrong_id", "sent JSON that does not answer the request"),
-        ("empty", "sent nothing as the answer"),
-        ("accepted", "answered 202 and sent nothing"),
-        ("no_content", "answered 204 and sent nothing"),
+        ("empty", "sent an empty answer"),
+        ("accepted", "answered 202 with an empty body"),
+        ("no_content", "answered 204 with an empty body"),
     ],
 )
-async def test_content_that_is_no_answer_fails_its_call(kind: str, said: str) -> None:
+async def test_content_that_does_not_answer_fails_its_call(kind: str, said: str) -> None:
     async with OddHttp() as server:
         error = await fails(server, kind)
 
@@ -116,11 +117,11 @@ async def test_a_connection_that_breaks_fails_its_call_which_may_have_run(kind: 
         assert isinstance(error, LinkLost)
         assert not isinstance(error, NotSent)
         assert "may have run" in error.hint
-        assert len(server.heard(lambda request: request.body != b"" and request.kind == kind)) == 1
+        assert len(server.matching_requests(lambda request: request.body != b"" and request.kind == kind)) == 1
 
 
 @pytest.mark.parametrize("kind", ["slow_headers", "slow_body", "comments"])  # 42
-async def test_a_server_that_drips_for_ever_is_cut_by_the_timeout(kind: str) -> None:
+async def test_a_server_that_never_stops_sending_is_cut_off_by_the_timeout(kind: str) -> None:
     async with OddHttp() as server:
         assert isinstance(await fails(server, kind, timeout_s=0.3), TimedOut)
 
@@ -130,21 +131,23 @@ async def test_an_event_over_the_bound_fails_the_call_that_it_answers() -> None:
         assert "over `max_message_bytes`" in (await fails(server, "big_event")).reason
 
 
-async def test_a_json_rpc_error_beside_a_status_arrives_as_it_is() -> None:
-    async with OddHttp() as server, opened(remote(server.url)) as link:
+async def test_a_json_rpc_error_with_an_error_status_arrives_unchanged() -> None:
+    async with OddHttp() as server, open_remote(remote(server.url)) as link:
         answer = await call(link, "fault", kind="rpc_error_400")
 
         assert answer["error"] == {"code": -32099, "message": "not like this", "data": {"x": 1}}
 
 
-async def test_who_is_asked_to_wait_too_long_is_told_so_and_does_not_ask_again() -> None:  # 39
-    async with OddHttp() as server, opened(remote(server.url)) as link:
+async def test_a_call_without_the_time_that_a_busy_server_asks_for_fails_at_once_and_is_not_sent_again() -> (
+    None
+):  # 39
+    async with OddHttp() as server, open_remote(remote(server.url)) as link:
         with pytest.raises(HttpError, match="429"):
             await call(link, "fault", kind="429_long")
         with pytest.raises(HttpError, match="asks to wait 3"):
             await call(link, "echo", text="x")
 
-        assert len(server.heard(lambda request: b"tools/call" in request.body)) == 1
+        assert len(server.matching_requests(lambda request: b"tools/call" in request.body)) == 1
 
 
 async def test_a_missing_scope_is_named() -> None:  # 37
@@ -161,7 +164,7 @@ async def test_a_quoted_page_is_short_and_shows_no_control_characters() -> None:
         assert "\x1b" not in reason
 
 
-async def test_what_is_not_followed_gets_no_credentials() -> None:  # 43
+async def test_a_redirect_that_is_not_followed_gets_no_credentials() -> None:  # 43
     async with OddHttp() as other, OddHttp(redirect=f"http://127.0.0.1:{other.port}/mcp") as server:
         with pytest.raises(HttpError, match="redirect"):
             await open_link(remote(server.url, headers={"Authorization": f"Bearer {SECRET}"}), Ear(), ClientHello())
@@ -173,7 +176,7 @@ async def test_a_redirect_within_the_origin_keeps_method_body_and_credentials() 
     headers = {"Authorization": "Bearer t"}
     async with (
         OddHttp(redirect="/moved", wants="Bearer t") as server,
-        opened(remote(server.url, headers=headers)) as link,
+        open_remote(remote(server.url, headers=headers)) as link,
     ):
         assert await text(link, "echo", text="x") == "x"
 
@@ -188,7 +191,7 @@ async def test_a_redirect_within_the_origin_keeps_method_body_and_credentials() 
         ("html", "text/html"),
         ("close", "closed the connection"),
         ("redirect_302", "redirect"),
-        ("empty", "sent nothing"),
+        ("empty", "sent an empty answer"),
     ],
 )
 async def test_a_server_that_fails_the_handshake_is_named_with_the_reason(kind: str, said: str) -> None:
@@ -201,5 +204,5 @@ async def test_a_server_that_fails_the_handshake_is_named_with_the_reason(kind: 
 
 
 async def test_a_handshake_that_is_asked_to_wait_waits() -> None:  # 39
-    async with OddHttp(on_initialize="503") as server, opened(remote(server.url)):
-        assert len(server.heard(lambda request: b'"initialize"' in request.body)) == 2
+    async with OddHttp(on_initialize="503") as server, open_remote(remote(server.url)):
+        assert len(server.matching_requests(lambda request: b'"initialize"' in request.body)) == 2

@@ -86,7 +86,7 @@ async def test_a_request_that_is_not_answered_in_time_is_cancelled_and_its_late_
     link = link_to(upstream)
 
     with pytest.raises(TimedOut, match=r"`add` was not answered within 0\.01 s"):
-        await link.request("tools/call", timeout_s=0.01, what="`add`")
+        await link.request("tools/call", timeout_s=0.01, label="`add`")
     [id] = ids_of(upstream)
     assert upstream.heard("notifications/cancelled")[0]["params"]["requestId"] == id
 
@@ -264,7 +264,7 @@ async def test_a_bad_item_in_a_batch_costs_the_others_nothing(bad: bytes) -> Non
     assert await result_of(request) == "own"
 
 
-async def test_pretty_printed_answers_are_taken() -> None:
+async def test_answers_over_several_lines_are_accepted() -> None:
     upstream = FakeUpstream()
     link = link_to(upstream)
     request = begin(link)
@@ -283,7 +283,7 @@ async def test_pretty_printed_answers_are_taken() -> None:
 async def test_a_lost_link_fails_all_its_calls_at_once_and_says_that_they_may_have_run() -> None:
     upstream, ear = FakeUpstream(), Ear()
     link = link_to(upstream, listener=ear)
-    requests = [begin(link, what=f"`tool_{n}`") for n in range(3)]
+    requests = [begin(link, label=f"`tool_{n}`") for n in range(3)]
     await upstream.hears("tools/call", times=3)
 
     upstream.die("the server exited with code 1")

@@ -50,7 +50,7 @@ def test_the_longer_of_two_secrets_is_masked_whole() -> None:
     assert mask_of(program(A_TOKEN="hunter22", B_TOKEN="hunter22-and-more"))("hunter22-and-more") == "***"
 
 
-def test_a_short_value_is_no_secret() -> None:
+def test_a_short_value_is_not_a_secret() -> None:
     assert mask_of(program(USE_TOKEN="true"))("true") == "true"
 
 

@@ -1,4 +1,4 @@
-"""Opening a link: the handshake, and what is said of an upstream that fails it."""
+"""Opening a link: the handshake, and the errors of upstreams that fail it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from msgspec import Raw
 
 from dynamic_mcp.config.resolved import Broken, Program, Timeouts
 from dynamic_mcp.errors import LinkLost, ProtocolViolation, Refused, TimedOut, Unreachable
+from dynamic_mcp.mcp import revisions
+from dynamic_mcp.mcp.revisions import REVISIONS
+from dynamic_mcp.upstream.handshake import ClientHello, ServerHello, greet
 from dynamic_mcp.upstream.link import Link
-from dynamic_mcp.upstream.open import PROTOCOL_VERSIONS, ClientHello, ServerHello, greet, open_link
+from dynamic_mcp.upstream.open import open_link
 from tests.fakes import BOUND_S, Ear, FakeUpstream, Json, group_config, link_to
 
 
@@ -20,9 +23,9 @@ def _upstream(**initialize: Json) -> FakeUpstream:
     return FakeUpstream({"initialize": {"protocolVersion": "2025-06-18", "capabilities": {}, **initialize}})
 
 
-async def test_an_upstream_is_greeted_with_our_name_and_what_the_client_can_do() -> None:
+async def test_initialize_names_us_and_the_capabilities_of_the_client() -> None:
     upstream = _upstream()
-    hello = ClientHello(version="2025-06-18", capabilities=Raw(b'{"sampling":{}}'))
+    hello = ClientHello(revisions.negotiate("2025-06-18"), capabilities=Raw(b'{"sampling":{}}'))
 
     await greet(link_to(upstream), hello, group_config())
 
@@ -32,7 +35,7 @@ async def test_an_upstream_is_greeted_with_our_name_and_what_the_client_can_do()
     assert [message["method"] for message in upstream.sent] == ["initialize", "notifications/initialized"]
 
 
-@pytest.mark.parametrize("version", PROTOCOL_VERSIONS)
+@pytest.mark.parametrize("version", [revision.name for revision in REVISIONS])
 async def test_every_version_that_the_proxy_speaks_is_fine(version: str) -> None:
     upstream = _upstream(protocolVersion=version)
 
@@ -41,42 +44,68 @@ async def test_every_version_that_the_proxy_speaks_is_fine(version: str) -> None
     await upstream.hears("notifications/initialized")
 
 
-@pytest.mark.parametrize("version", ["1999-01-01", "", None, 5, {}])
-async def test_a_version_that_the_proxy_does_not_speak_is_a_violation(version: Json) -> None:
-    upstream = _upstream(protocolVersion=version)
+@pytest.mark.parametrize(
+    ("version", "served_as"),
+    [
+        ("1999-01-01", "2024-11-05"),
+        ("2025-04-01", "2025-03-26"),
+        ("2026-07-28", "2025-11-25"),
+        ("9999-99-99", "2025-11-25"),
+        ("1.0", "2024-11-05"),
+        ("", "2024-11-05"),
+        (None, "2024-11-05"),
+        (5, "2024-11-05"),
+        ({}, "2024-11-05"),
+    ],
+)
+async def test_an_unknown_version_is_served_as_the_closest_older_one_with_one_warning(
+    version: Json, served_as: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = group_config(f"says {version!r}")
+    for _ in range(2):
+        upstream = _upstream(protocolVersion=version)
+        await greet(link_to(upstream), ClientHello(), config)
+        assert upstream.heard("notifications/initialized") != []
 
-    with pytest.raises(ProtocolViolation):
-        await greet(link_to(upstream), ClientHello(), group_config())
-
-    assert upstream.heard("notifications/initialized") == []
+    [warning] = [record.getMessage() for record in caplog.records]
+    assert f"served as {served_as}" in warning
 
 
-async def test_the_welcome_is_what_the_upstream_said_of_itself() -> None:
+async def test_an_empty_answer_to_initialize_is_served() -> None:
+    upstream = FakeUpstream({"initialize": {}})
+
+    server = await greet(link_to(upstream), ClientHello(), group_config("says nothing"))
+
+    assert not server.is_declared
+    assert set(server.capabilities) == {"tools", "resources", "prompts"}
+
+
+async def test_the_server_hello_is_what_the_upstream_says_about_itself() -> None:
     upstream = _upstream(
         capabilities={"tools": {"listChanged": True}, "x": 1},
         instructions="Be kind.",
         serverInfo={"name": "n", "title": "The Title"},
     )
 
-    welcome = await greet(link_to(upstream), ClientHello(), group_config())
+    hello = await greet(link_to(upstream), ClientHello(), group_config())
 
-    assert bytes(welcome.capabilities["tools"]) == b'{"listChanged": true}'
-    assert (welcome.instructions, welcome.title) == ("Be kind.", "The Title")
+    assert bytes(hello.capabilities["tools"]) == b'{"listChanged": true}'
+    assert (hello.instructions, hello.title) == ("Be kind.", "The Title")
 
 
 @pytest.mark.parametrize(
     "result",
     [
-        {},
+        {"capabilities": {}},
         {"capabilities": None, "instructions": None, "serverInfo": None},
         {"capabilities": [], "instructions": 5, "serverInfo": "me"},
-        {"serverInfo": {"name": "n", "title": []}},
+        {"capabilities": {}, "serverInfo": {"name": "n", "title": []}},
     ],
 )
-def test_a_poor_welcome_is_an_empty_one(result: Json) -> None:
-    welcome = ServerHello({key: Raw(json.dumps(value).encode()) for key, value in result.items()})
+def test_a_malformed_server_hello_counts_as_empty(result: Json) -> None:
+    hello = ServerHello({key: Raw(json.dumps(value).encode()) for key, value in result.items()})
 
-    assert (welcome.capabilities, welcome.instructions, welcome.title) == ({}, "", "")
+    assert (hello.capabilities, hello.instructions, hello.title) == ({}, "", "")
 
 
 async def test_an_upstream_that_answers_with_an_error_has_refused() -> None:
@@ -91,7 +120,7 @@ async def test_an_upstream_that_answers_with_an_error_has_refused() -> None:
         await greeted
 
 
-async def test_a_result_that_is_no_object_is_a_violation() -> None:
+async def test_a_result_that_is_not_an_object_is_a_violation() -> None:
     with pytest.raises(ProtocolViolation):
         await greet(link_to(FakeUpstream({"initialize": []})), ClientHello(), group_config())
 
@@ -139,8 +168,8 @@ async def test_a_command_that_does_not_exist_is_named() -> None:
             await open_link(group_config(upstream=program), Ear(), ClientHello())
 
 
-def test_a_greeting_offers_the_newest_version_unless_told_otherwise() -> None:
-    assert ClientHello().version == max(PROTOCOL_VERSIONS)
+def test_a_client_hello_has_the_newest_version_by_default() -> None:
+    assert ClientHello().revision.name == max(revision.name for revision in REVISIONS)
     assert bytes(ClientHello().capabilities) == b"{}"
 
 

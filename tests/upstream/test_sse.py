@@ -8,9 +8,10 @@ import pytest
 
 from dynamic_mcp.config.resolved import Timeouts
 from dynamic_mcp.errors import HttpError, LinkLost, NotSent, ProtocolViolation, TimedOut, Unreachable, UpstreamError
-from dynamic_mcp.upstream.open import ClientHello, open_link
+from dynamic_mcp.upstream.handshake import ClientHello
+from dynamic_mcp.upstream.open import open_link
 from tests.fakes import Ear
-from tests.upstream.remote import Listening, call, opened, remote, text
+from tests.upstream.remote import WaitingEar, call, open_remote, remote, text
 from tests.upstreams.odd_http import OddHttp, Request
 
 
@@ -19,11 +20,11 @@ def _first(request: Request) -> bool:
 
 
 async def test_calls_are_answered_on_the_stream() -> None:  # 47
-    async with OddHttp(older="yes") as server, opened(remote(server.url, "sse")) as link:
+    async with OddHttp(older="yes") as server, open_remote(remote(server.url, "sse")) as link:
         results = await asyncio.gather(*(text(link, "echo", text=f"nonce {n}") for n in range(40)))
 
         assert results == [f"nonce {n}" for n in range(40)]
-        assert not server.heard(_first)
+        assert not server.matching_requests(_first)
 
 
 @pytest.mark.parametrize(
@@ -38,29 +39,29 @@ async def test_an_endpoint_elsewhere_is_refused_and_gets_nothing(endpoint: str) 
 
 
 async def test_a_stream_that_drops_ends_the_link_and_its_calls_which_may_have_run() -> None:  # 47
-    ear = Listening()
-    async with OddHttp(older="yes") as server, opened(remote(server.url, "sse"), listener=ear) as link:
+    ear = WaitingEar()
+    async with OddHttp(older="yes") as server, open_remote(remote(server.url, "sse"), listener=ear) as link:
         with pytest.raises(LinkLost, match="closed the connection") as raised:
             await call(link, "fault", kind="drop")
-        await ear.hears_of_loss()
+        await ear.wait_for_loss()
 
         assert "may have run" in raised.value.hint
 
 
-async def test_a_session_that_is_gone_means_that_nothing_was_executed() -> None:
-    ear = Listening()
-    async with OddHttp(older="yes") as server, opened(remote(server.url, "sse"), listener=ear) as link:
+async def test_a_request_in_a_lost_session_was_not_executed() -> None:
+    ear = WaitingEar()
+    async with OddHttp(older="yes") as server, open_remote(remote(server.url, "sse"), listener=ear) as link:
         server.sessions.clear()
         with pytest.raises(NotSent, match="session"):
             await call(link, "echo", text="x")
-        await ear.hears_of_loss()
+        await ear.wait_for_loss()
 
 
 @pytest.mark.parametrize(
     ("kind", "said"), [("500", "500"), ("401", "401"), ("close", "closed the connection"), ("redirect_302", "302")]
 )
-async def test_a_post_that_fails_costs_its_call_alone(kind: str, said: str) -> None:
-    async with OddHttp(older="yes") as server, opened(remote(server.url, "sse")) as link:
+async def test_a_failed_post_fails_only_its_own_call(kind: str, said: str) -> None:
+    async with OddHttp(older="yes") as server, open_remote(remote(server.url, "sse")) as link:
         faulty = asyncio.create_task(call(link, "fault", kind=kind))
         assert await text(link, "echo", text="x") == "x"
         with pytest.raises(UpstreamError, match=said):
@@ -70,8 +71,8 @@ async def test_a_post_that_fails_costs_its_call_alone(kind: str, said: str) -> N
         assert link.loss is None
 
 
-async def test_a_post_that_is_never_answered_is_cut_by_the_timeout() -> None:
-    async with OddHttp(older="yes") as server, opened(remote(server.url, "sse")) as link:
+async def test_a_post_that_is_never_answered_is_ended_by_the_timeout() -> None:
+    async with OddHttp(older="yes") as server, open_remote(remote(server.url, "sse")) as link:
         with pytest.raises(TimedOut):
             await call(link, "fault", kind="slow_headers", timeout_s=0.1)
 
@@ -94,27 +95,27 @@ async def test_a_server_without_an_event_stream_says_so() -> None:
 # --- which one is it? ----------------------------------------------------------------------------------------
 
 
-async def test_an_older_server_is_found_out_and_remembered() -> None:
+async def test_a_server_with_the_older_transport_is_detected_and_remembered() -> None:
     async with OddHttp(older="yes") as server:
         for _ in range(3):
-            async with opened(remote(server.url, None)) as link:
+            async with open_remote(remote(server.url, None)) as link:
                 assert await text(link, "echo", text="x") == "x"
 
-        assert len(server.heard(_first)) == 1
+        assert len(server.matching_requests(_first)) == 1
 
 
-async def test_an_older_server_that_becomes_a_newer_one_is_found_out_as_well() -> None:
+async def test_a_server_that_switches_to_the_newer_transport_is_detected() -> None:
     async with OddHttp(older="yes") as server:
         url = server.url
-        async with opened(remote(url, None)):
+        async with open_remote(remote(url, None)):
             pass
         server.odd.older = ""
-        async with opened(remote(url, None)) as link:
+        async with open_remote(remote(url, None)) as link:
             assert await text(link, "echo", text="x") == "x"
 
 
 @pytest.mark.parametrize("status", ["400", "404"])
-async def test_a_server_that_speaks_neither_is_quoted_with_its_first_answer(status: str) -> None:
+async def test_a_server_without_either_transport_is_quoted_with_its_first_answer(status: str) -> None:
     async with OddHttp(on_initialize=status) as server:
         with pytest.raises(HttpError, match=status):
             await open_link(remote(server.url, None), Ear(), ClientHello())
@@ -123,7 +124,7 @@ async def test_a_server_that_speaks_neither_is_quoted_with_its_first_answer(stat
 
 
 @pytest.mark.parametrize("kind", ["401", "500", "html", "close"])
-async def test_only_a_status_that_means_it_leads_to_the_older_transport(kind: str) -> None:
+async def test_only_some_statuses_lead_to_the_older_transport(kind: str) -> None:
     async with OddHttp(on_initialize=kind) as server:
         with pytest.raises(UpstreamError):
             await open_link(remote(server.url, None), Ear(), ClientHello())
@@ -131,7 +132,7 @@ async def test_only_a_status_that_means_it_leads_to_the_older_transport(kind: st
         assert [request.method for request in server.requests] == ["POST"]
 
 
-async def test_a_url_that_cannot_be_asked_is_final() -> None:
+async def test_an_unusable_url_is_final() -> None:
     with pytest.raises(Unreachable) as raised:
         await open_link(remote("http://[::1%25]:x/"), Ear(), ClientHello())
 

@@ -87,7 +87,7 @@ class AuthServer:
         self._codes: dict[str, tuple[Grant, dict[str, str]]] = {}
         self._access: dict[str, tuple[Grant, float | None, str]] = {}
         self._grants: list[Grant] = []
-        self._arrived = asyncio.Event()
+        self._arrival = asyncio.Event()
         self._writers: set[asyncio.StreamWriter] = set()
         self._numbers = itertools.count(1)
         self._routes: dict[str, Callable[[Request], Answer]] = {
@@ -108,23 +108,23 @@ class AuthServer:
     def mcp_url(self) -> str:
         return f"{self.url}/mcp"
 
-    def asked(self, path: str) -> list[Request]:
+    def requests_to(self, path: str) -> list[Request]:
         """Return the requests to a path."""
         return [request for request in self.requests if request.path == path]
 
-    async def is_asked(self, path: str, times: int = 1) -> Request:
-        """Wait until so many requests to a path have come, and return the latest."""
+    async def wait_for_request(self, path: str, times: int = 1) -> Request:
+        """Wait until a path has had `times` requests, and return the last of them."""
         async with asyncio.timeout(10):
-            while len(self.asked(path)) < times:
-                await self._arrived.wait()
-        return self.asked(path)[-1]
+            while len(self.requests_to(path)) < times:
+                await self._arrival.wait()
+        return self.requests_to(path)[-1]
 
-    def refreshes(self) -> int:
-        """Return how often a refresh token was shown."""
-        return sum(request.form.get("grant_type") == "refresh_token" for request in self.asked("/token"))
+    def count_refreshes(self) -> int:
+        """Return how often a refresh token was used."""
+        return sum(request.form.get("grant_type") == "refresh_token" for request in self.requests_to("/token"))
 
     def serve_metadata_at(self, path: str) -> None:
-        """Serve the authorization server's metadata there as well."""
+        """Serve the metadata of the authorization server also at this path."""
         self._routes[path] = self._metadata
 
     def move(self, path: str, to: str) -> None:
@@ -136,20 +136,20 @@ class AuthServer:
         del self._routes[path]
 
     def expire(self) -> None:
-        """Let every access token be over."""
+        """Expire every access token."""
         self._access = {token: (grant, 0.0, scope) for token, (grant, _, scope) in self._access.items()}
 
     def revoke_all(self) -> None:
-        """Let every grant be over, as when a person takes it back."""
+        """Revoke every grant, as a user can at the service."""
         for grant in self._grants:
             grant.is_revoked = True
 
     def forget_clients(self) -> None:
-        """Know no client any more."""
+        """Forget all clients."""
         self.clients.clear()
 
     def issue(self, client: str = "test", scope: str = "tools") -> dict[str, Json]:
-        """Give tokens without a login."""
+        """Issue tokens without a login."""
         self.clients.setdefault(client, {"redirect_uris": []})
         grant = Grant(client, scope)
         self._grants.append(grant)
@@ -173,12 +173,12 @@ class AuthServer:
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
             async for request in _requests(reader):
                 self.requests.append(request)
-                self._arrived.set()
-                self._arrived = asyncio.Event()
+                self._arrival.set()
+                self._arrival = asyncio.Event()
                 if request.path == "/token":
                     await asyncio.sleep(self.manners.token_delay_s)
                 answer = self._answer(request)
-                writer.write(_written(answer))
+                writer.write(_encode(answer))
                 await writer.drain()
         self._writers.discard(writer)
         writer.close()
@@ -348,7 +348,7 @@ async def _requests(reader: asyncio.StreamReader) -> AsyncIterator[Request]:
         yield Request(method, url.path, dict(parse_qsl(url.query)), headers, body)
 
 
-def _written(answer: Answer) -> bytes:
+def _encode(answer: Answer) -> bytes:
     is_raw = isinstance(answer.body, bytes)
     body = answer.body if is_raw else b"" if answer.body is None else json.dumps(answer.body).encode()
     headers = {"Content-Type": "application/json", **answer.headers, "Content-Length": str(len(body))}

@@ -299,9 +299,9 @@ def pieces(to: str, size: int) -> Iterator[bytes]:
 
 
 @fault
-def pretty(to: str, size: int) -> Iterator[bytes]:
+def indented(to: str, size: int) -> Iterator[bytes]:
     """Answers over many lines."""
-    yield json.dumps(json.loads(answer(to, "pretty")), indent=2).encode() + b"\n"
+    yield json.dumps(json.loads(answer(to, "indented")), indent=2).encode() + b"\n"
 
 
 @fault

@@ -134,7 +134,7 @@ class OddHttp:
         self.told: dict[str, int] = {}
         self.port = 0
         self._faults = FAULTS
-        self._arrived = asyncio.Event()
+        self._arrival = asyncio.Event()
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -166,20 +166,22 @@ class OddHttp:
             await asyncio.wait(tasks)
         self.sessions.clear()
 
-    def heard(self, wanted: Callable[[Request], bool]) -> list[Request]:
-        """Return the requests like this that have come."""
-        return [request for request in self.requests if wanted(request)]
+    def matching_requests(self, condition: Callable[[Request], bool]) -> list[Request]:
+        """Return the requests that match a condition."""
+        return [request for request in self.requests if condition(request)]
 
-    async def hears(self, wanted: Callable[[Request], bool], times: int = 1) -> Request:
-        """Wait until so many requests like this have come, and return the latest."""
+    async def wait_for_request(self, condition: Callable[[Request], bool], times: int = 1) -> Request:
+        """Wait until `times` requests match a condition, and return the last of them."""
         async with asyncio.timeout(BOUND_S):
-            while len(self.heard(wanted)) < times:
-                await self._arrived.wait()
-        return self.heard(wanted)[-1]
+            while len(self.matching_requests(condition)) < times:
+                await self._arrival.wait()
+        return self.matching_requests(condition)[-1]
 
-    async def says(self, method: str) -> Request:
+    async def wait_for_message(self, method: str) -> Request:
         """Wait for a message with this method."""
-        return await self.hears(lambda request: request.method == "POST" and request.message.get("method") == method)
+        return await self.wait_for_request(
+            lambda request: request.method == "POST" and request.message.get("method") == method
+        )
 
     # --- connections -----------------------------------------------------------------------------------
 
@@ -194,8 +196,8 @@ class OddHttp:
             while True:
                 request = await connection.request()
                 self.requests.append(request)
-                self._arrived.set()
-                self._arrived = asyncio.Event()
+                self._arrival.set()
+                self._arrival = asyncio.Event()
                 await self._answer(request, connection)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass

@@ -137,7 +137,7 @@ async def _asks(server: OddHttp, request: Request, to: Connection) -> None:
     params = {"message": request.message["params"]["arguments"]["text"]}
     await to.events()
     await to.event(message_event({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": params}))
-    said = await server.hears(lambda each: each.body != b"" and each.message.get("id") == id)
+    said = await server.wait_for_request(lambda each: each.body != b"" and each.message.get("id") == id)
     await to.event(message_event(text_result(request.message["id"], json.dumps(said.message.get("result")))))
     await to.end_events()
 
@@ -153,7 +153,7 @@ async def _rpc_error_400(server: OddHttp, request: Request, to: Connection) -> N
     await to.respond(400, json.dumps(body).encode(), content_type=JSON)
 
 
-async def _pretty(server: OddHttp, request: Request, to: Connection) -> None:
+async def _indented(server: OddHttp, request: Request, to: Connection) -> None:
     body = json.dumps(json.loads(_answer(request)), indent=2).replace("\n", "\r\n").encode()
     await to.respond(200, body, content_type=JSON + "; charset=utf-8")
 
@@ -216,7 +216,7 @@ FAULTS: dict[str, Fault] = {
     "accepted": responding(202),
     "no_content": responding(204),
     "wrong_id": _wrong_id,
-    "pretty": _pretty,
+    "indented": _indented,
     # 45
     "drop_resumable": _drop_resumable,
     "resume": _resume,

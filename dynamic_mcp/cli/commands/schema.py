@@ -8,6 +8,6 @@ import click
 @click.command(short_help="Print the JSON Schema of the config.")
 def command() -> None:
     """Print the JSON Schema of the config file, for editors."""
-    from dynamic_mcp.config.schema import text
+    from dynamic_mcp.config.schema import schema_text
 
-    click.echo(text(), nl=False)
+    click.echo(schema_text(), nl=False)

@@ -1,9 +1,9 @@
-"""A child process in a process group of its own, with pipes that nobody else inherits, and its end as an event.
+"""A child process in its own process group, with pipes that no other child inherits, and its end as an event.
 
-A child that has ended is reaped only when its group is being ended, so that until then its number means its group.
+A child that has exited is reaped only once its group is being ended; until then, its pid still identifies the group.
 
-The loops' own subprocesses are not used: uvloop's leave a second copy of each pipe open in the child, so that
-a server which closes its stdout seems to live on, and pass other descriptors down as well.
+The event loops' own subprocesses are not used: uvloop leaves a second copy of each pipe open in the child, so that a
+server which closes its stdout seems to live on, and it passes other descriptors down as well.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import itertools
 import os
 import signal
 import subprocess
@@ -27,73 +28,84 @@ from dynamic_mcp.upstream.process.group import ProcessGroup
 from dynamic_mcp.upstream.process.guardian import guardian
 from dynamic_mcp.upstream.process.strays import Strays
 
-# How often a process group is looked at that raises no event when it ends.
+# How often to check whether a process group has ended, which raises no event.
 _POLL_S = 0.02
 SIGKILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 
 _live: set[Process] = set()
-# Set when every child is being killed: what one of them has left behind then gets no grace either.
-_no_grace = False
+# Numbers every start of a child, and every call of `terminate_all`, in the order in which they happen.
+_order = itertools.count()
 
 
 def terminate_all(within_s: float) -> None:
-    """Have every child end within so many seconds: SIGTERM after half of them and SIGKILL after all.
+    """End every child that has been started so far: SIGTERM after half of `within_s`, SIGKILL after all of it.
 
-    Whoever waits for the end of a child then waits no longer than that, whatever patience it began with.
+    A caller that already waits for one of these children waits no longer than that. Children that start after this
+    call are not affected.
     """
     loop = asyncio.get_running_loop()
-    loop.call_later(within_s / 2, _signal_all, signal.SIGTERM)
-    loop.call_later(within_s, _signal_all, SIGKILL)
+    before = next(_order)
+    loop.call_later(within_s / 2, _terminate, before)
+    loop.call_later(within_s, _kill_all, before)
 
 
 def kill_all() -> None:
-    """End every child and all that it started now, without a grace; for an exit that cannot wait."""
-    _signal_all(SIGKILL)
+    """Kill every child and all that it started, at once; for an exit that cannot wait."""
+    _kill_all(next(_order))
     strays.kill_all()
 
 
-def _signal_all(number: signal.Signals) -> None:
-    global _no_grace
-    _no_grace |= number is SIGKILL
-    for process in list(_live):
-        process.signal_group(number)
+def _terminate(before: int) -> None:
+    for process in _children(before):
+        process.signal_group(signal.SIGTERM)
 
 
-class _Launched(Struct, frozen=True):
-    """A child that was started: our ends of its pipes, and its pidfd where there is such a thing."""
+def _kill_all(before: int) -> None:
+    for process in _children(before):
+        process.kill_group()
+
+
+def _children(before: int) -> list[Process]:
+    return [process for process in _live if process.number < before]
+
+
+class _Launch(Struct, frozen=True):
+    """A child that has been started: our ends of its pipes, and its pidfd where the system has one."""
 
     child: subprocess.Popen[bytes]
     strays: Strays
     stdin: int
     stdout: int
     stderr: int
-    handle: int | None
+    pidfd: int | None
 
     def discard(self) -> None:
-        """End a child that nobody will use."""
-        descriptors = {self.stdin, self.stdout, self.stderr, self.handle} - {None}
+        """Kill a child that nobody will use."""
+        descriptors = {self.stdin, self.stdout, self.stderr, self.pidfd} - {None}
         for fd in descriptors:
             assert fd is not None
             os.close(fd)
         _kill(self.child)
-        threading.Thread(target=_bury, args=(self.child,), daemon=True).start()
+        threading.Thread(target=_reap, args=(self.child,), daemon=True).start()
 
 
 class Process:
-    """A running child. `exited` is set when it has ended."""
+    """A running child, the `number`th to be started. `exited` is set once it has exited."""
 
-    def __init__(self, launched: _Launched) -> None:
-        self.pid = launched.child.pid
+    def __init__(self, launch: _Launch, number: int) -> None:
+        self.number = number
+        self.pid = launch.child.pid
         self.exited = asyncio.Event()
         self.returncode: int | None = None
         """The exit code, or minus the signal that ended it; None while it runs."""
         self.stdin: Sink
-        self._launched = launched
+        self._launch = launch
         self._loop = asyncio.get_running_loop()
         self._sources: list[Source] = []
         self._group = ProcessGroup(self.pid)
-        self._strays = launched.strays
-        self._is_gone = False
+        self._strays = launch.strays
+        self._has_grace = True
+        self._has_ended = False
         _live.add(self)
 
     async def open_pipes(
@@ -101,128 +113,138 @@ class Process:
         receive_stdout: Callable[[bytes], None],
         receive_stderr: Callable[[bytes], None],
         *,
-        stdin_ended: Callable[[], None],
-        stdout_ended: Callable[[], None],
-        exited: Callable[[], None],
+        on_stdin_end: Callable[[], None],
+        on_stdout_end: Callable[[], None],
+        on_exit: Callable[[], None],
     ) -> None:
-        """Begin to read what the child writes, and to wait for its end; `stdin_ended` tells that it reads no more."""
-        ours = self._launched
-        self._watch(exited)
-        self.stdin = await open_sink(ours.stdin, high=1 << 20, full=_nothing, drained=_nothing, ended=stdin_ended)
-        self._sources.append(await open_source(ours.stderr, receive_stderr, _nothing))
-        self._sources.append(await open_source(ours.stdout, receive_stdout, stdout_ended))
+        """Start to read the child's output and to watch for its exit; `on_stdin_end`: it has stopped reading."""
+        ours = self._launch
+        self._watch(on_exit)
+        self.stdin = await open_sink(
+            ours.stdin, high=1 << 20, on_full=_do_nothing, on_drain=_do_nothing, on_end=on_stdin_end
+        )
+        self._sources.append(await open_source(ours.stderr, receive_stderr, _do_nothing))
+        self._sources.append(await open_source(ours.stdout, receive_stdout, on_stdout_end))
 
     def signal_group(self, number: signal.Signals) -> None:
-        """Signal the child, all that it started and left in its group, and what was found to have left the group."""
-        if self._is_gone:
+        """Signal the child, its process group, and the strays that have been found."""
+        if self._has_ended:
             return
         self._strays.signal(number)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             if sys.platform == "win32":
-                self._launched.child.terminate()
+                self._launch.child.terminate()
             else:
                 os.killpg(self.pid, number)
 
-    async def exits_within(self, seconds: float) -> bool:
-        """Wait until the child itself has ended."""
+    def kill_group(self) -> None:
+        """Kill the child and its group, and from now on any stray as soon as it is found."""
+        self._has_grace = False
+        self.signal_group(SIGKILL)
+
+    async def wait_for_exit(self, within_s: float) -> bool:
+        """Wait until the child itself has exited; return whether it has."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(within_s):
                 await self.exited.wait()
                 return True
         return False
 
-    async def ends_within(self, seconds: float) -> bool:
-        """Wait until the child and all that it started have ended, as far as the system tells; reap the child."""
+    async def wait_for_end(self, within_s: float) -> bool:
+        """Wait until the child and everything it started have ended, and reap it; return whether all have.
+
+        Strays are signalled as soon as the group has ended; nothing else tells them that the server is gone.
+        """
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(within_s):
                 await self.exited.wait()
-                self._launched.child.wait()  # it has ended: this only reaps it
-                while self._group.lives():  # noqa: ASYNC110 - a process group's end raises no event
+                self._launch.child.wait()  # it has exited: this only reaps it
+                while self._group.poll():  # noqa: ASYNC110 - a process group's end raises no event
                     await asyncio.sleep(_POLL_S)
-                await self._strays_end()
-                self._is_gone = True
-        if self in _live and self._is_gone:
+                await self._end_strays()
+                self._has_ended = True
+        if self in _live and self._has_ended:
             _live.discard(self)
             await asyncio.to_thread(guardian.release, self.pid)
-        return self._is_gone
+        return self._has_ended
 
-    async def _strays_end(self) -> None:
-        """Ask those that left the group to end, and wait; nobody else will tell them that the server has."""
-        if not self._strays.live():
-            if not await asyncio.to_thread(self._strays.look):
+    async def _end_strays(self) -> None:
+        if not self._strays.is_any_alive():
+            if not await asyncio.to_thread(self._strays.find):
                 return
-            self._strays.signal(SIGKILL if _no_grace else signal.SIGTERM)
-        while self._strays.live():  # noqa: ASYNC110 - as above
+            self._strays.signal(signal.SIGTERM if self._has_grace else SIGKILL)
+        while self._strays.is_any_alive():  # noqa: ASYNC110 - as above
             await asyncio.sleep(_POLL_S)
         self._strays.forget()
 
     def close_pipes(self) -> None:
-        """Let go of the child's output, which a process that left its group may hold open for ever."""
+        """Close our ends of the child's output; a process that left the group may hold the other ends for ever."""
         for source in self._sources:
             source.close()
 
-    def _watch(self, exited: Callable[[], None]) -> None:
-        handle, child = self._launched.handle, self._launched.child
+    def _watch(self, on_exit: Callable[[], None]) -> None:
+        pidfd, child = self._launch.pidfd, self._launch.child
 
-        def ended() -> None:
+        def take_exit() -> None:
             self.returncode = _exit_code(child)
             self.exited.set()
-            exited()
+            on_exit()
 
-        if handle is None:
-            threading.Thread(target=self._wait_in_thread, args=(ended,), daemon=True).start()
+        if pidfd is None:
+            threading.Thread(target=self._wait_in_thread, args=(take_exit,), daemon=True).start()
             return
 
-        def readable() -> None:
-            self._loop.remove_reader(handle)
-            os.close(handle)
-            ended()
+        def take_pidfd() -> None:
+            self._loop.remove_reader(pidfd)
+            os.close(pidfd)
+            take_exit()
 
-        self._loop.add_reader(handle, readable)
+        self._loop.add_reader(pidfd, take_pidfd)
 
-    def _wait_in_thread(self, ended: Callable[[], None]) -> None:
-        _exit_code(self._launched.child)
-        with contextlib.suppress(RuntimeError):  # the loop is closed: the program ends
-            self._loop.call_soon_threadsafe(ended)
+    def _wait_in_thread(self, take_exit: Callable[[], None]) -> None:
+        _exit_code(self._launch.child)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the program is ending
+            self._loop.call_soon_threadsafe(take_exit)
 
 
 async def start(program: Program) -> Process:
     """Start a program, without a shell. Raises OSError and ValueError as the system does."""
-    # in a thread: to start a program takes the system some milliseconds
-    starting = asyncio.ensure_future(asyncio.to_thread(_launch, program))
+    number = next(_order)
+    # in a thread, because starting a program takes the system some milliseconds
+    launch = asyncio.ensure_future(asyncio.to_thread(_launch, program))
     try:
-        return Process(await asyncio.shield(starting))
+        return Process(await asyncio.shield(launch), number)
     except asyncio.CancelledError:
-        starting.add_done_callback(_discard_unwanted)
+        launch.add_done_callback(_discard)
         raise
 
 
-def _launch(program: Program) -> _Launched:
+def _launch(program: Program) -> _Launch:
     with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
         child_in, stdin = _pipe(theirs, ours)
         stdout, child_out = _pipe(ours, theirs)
         stderr, child_err = _pipe(ours, theirs)
-        left_behind = Strays()
-        with guardian.starting(child_in) as guard:
-            child = _popen(program, left_behind, child_in, child_out, child_err)
+        strays = Strays()
+        with guardian.watch_start(child_in) as guard:
+            child = _popen(program, strays, child_in, child_out, child_err)
             guard(child.pid)
         try:
-            handle = _handle(child.pid)
+            pidfd = _open_pidfd(child.pid)
         except OSError:
             _kill(child)
-            _bury(child)
+            _reap(child)
             raise
         ours.pop_all()
-        return _Launched(child, left_behind, stdin, stdout, stderr, handle)
+        return _Launch(child, strays, stdin, stdout, stderr, pidfd)
 
 
-def _popen(program: Program, left_behind: Strays, stdin: int, stdout: int, stderr: int) -> subprocess.Popen[bytes]:
+def _popen(program: Program, strays: Strays, stdin: int, stdout: int, stderr: int) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [program.command, *program.args],
         stdin=stdin,
         stdout=stdout,
         stderr=stderr,
-        env=left_behind.marked(program.env),
+        env=strays.mark(program.env),
         cwd=program.cwd,
         start_new_session=True,
         creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
@@ -236,8 +258,8 @@ def _pipe(reads: contextlib.ExitStack, writes: contextlib.ExitStack) -> tuple[in
     return reader, writer
 
 
-def _handle(pid: int) -> int | None:
-    """Open what becomes readable at the child's end; None where the system has no such thing."""
+def _open_pidfd(pid: int) -> int | None:
+    """Open a descriptor that becomes readable when the child exits; None where the system has none."""
     if not hasattr(os, "pidfd_open"):
         return None
     try:
@@ -248,13 +270,13 @@ def _handle(pid: int) -> int | None:
         raise
 
 
-def _discard_unwanted(started: asyncio.Future[_Launched]) -> None:
-    if not started.cancelled() and started.exception() is None:
-        started.result().discard()
+def _discard(launch: asyncio.Future[_Launch]) -> None:
+    if not launch.cancelled() and launch.exception() is None:
+        launch.result().discard()
 
 
 def _kill(child: subprocess.Popen[bytes]) -> None:
-    """Kill a child that was not reaped yet, and its group."""
+    """Kill a child that has not been reaped yet, and its group."""
     if sys.platform == "win32":
         child.kill()
     else:
@@ -262,13 +284,13 @@ def _kill(child: subprocess.Popen[bytes]) -> None:
             os.killpg(child.pid, SIGKILL)
 
 
-def _bury(child: subprocess.Popen[bytes]) -> None:
+def _reap(child: subprocess.Popen[bytes]) -> None:
     child.wait()
     guardian.release(child.pid)
 
 
 def _exit_code(child: subprocess.Popen[bytes]) -> int:
-    """Wait for a child's end and return how it was; the child is left to be reaped where that can be had."""
+    """Wait for a child to exit and return its exit code; where the system allows it, the child is not reaped."""
     if hasattr(os, "waitid"):
         with contextlib.suppress(ChildProcessError):
             info = os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
@@ -277,5 +299,5 @@ def _exit_code(child: subprocess.Popen[bytes]) -> int:
     return child.wait()
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     pass

@@ -1,4 +1,4 @@
-"""Whether a process group still does anything. The dead of it may stay for ever where nobody reaps orphans."""
+"""Whether any process of a group still runs. Zombies do not count: without an init that reaps orphans they stay."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from pathlib import Path
 
 
 class ProcessGroup:
-    """A group by its number, from when its leader is reaped until it is found to have ended."""
+    """A group by its number, from when its leader is reaped until all of it has ended."""
 
     def __init__(self, number: int) -> None:
         self._number = number
         self._members: list[int] = []
-        self._looked_empty = False
+        self._was_empty = False
 
-    def lives(self) -> bool:
-        """Tell whether a process of the group still runs."""
+    def poll(self) -> bool:
+        """Look for processes of the group; return whether one still runs."""
         if sys.platform == "win32":
             return False
         try:
@@ -25,15 +25,15 @@ class ProcessGroup:
             return False
         if not Path("/proc/self/stat").exists():
             return True
-        self._members = self._running(self._members) or self._running(_all_processes())
+        self._members = self._filter_running(self._members) or self._filter_running(_all_processes())
         if self._members:
-            self._looked_empty = False
+            self._was_empty = False
             return True
-        # a process that was born while the list was read is seen the second time
-        looked_empty_before, self._looked_empty = self._looked_empty, True
-        return not looked_empty_before
+        # a process that starts while the list is being read shows up the second time
+        was_empty, self._was_empty = self._was_empty, True
+        return not was_empty
 
-    def _running(self, pids: list[int]) -> list[int]:
+    def _filter_running(self, pids: list[int]) -> list[int]:
         return [pid for pid in pids if _group_if_running(pid) == self._number]
 
 
@@ -42,7 +42,7 @@ def _all_processes() -> list[int]:
 
 
 def _group_if_running(pid: int) -> int | None:
-    """Read a process's group; None when it has ended. proc_pid_stat(5): after the name, `state ppid pgrp`."""
+    """Return a process's group, None if it has ended. proc_pid_stat(5): after the name, `state ppid pgrp`."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:

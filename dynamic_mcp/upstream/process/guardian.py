@@ -1,6 +1,6 @@
-"""One small shell beside the proxy that ends what the proxy has started when the proxy cannot: after a SIGKILL.
+"""A small shell next to the proxy that ends the proxy's children when the proxy cannot, because it was killed.
 
-It is told which process groups live, and reads its stdin until that ends. While nothing is started there is none.
+The proxy writes to the shell's stdin which process groups are alive. The shell runs only while there are any.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from dynamic_mcp.upstream.process.strays import OURS, VARIABLE
 
 log = logging.getLogger(__name__)
 
-# The end of its input with anything left means that the proxy is gone. What was being started then has no number yet,
-# but is found on Linux by the pipe that is its stdin: no fork is under way any more, or it would hold our input open.
-# A group that has ended once is not signalled again, for its number may be another's by then. What has left its group
-# is found on Linux by the mark in its environment.
+# If its input ends while groups are left, the proxy is gone. The group of a child that was just being started is not
+# known yet; on Linux the child is found by the pipe that is its stdin (no fork can be in progress, because it would
+# hold our input open). A group that has ended is never signalled again, because its number may have been reused. On
+# Linux, processes that have left their group are found by the mark in their environment.
 _SCRIPT = r"""
 trap '' HUP INT QUIT TERM
 mark=$1 groups= pipes=
@@ -56,7 +56,7 @@ _ENDS_WITHIN_S = 1.0
 
 
 class Guardian:
-    """Keeps the shell while there are groups. Its methods may wait for a moment, and may be called in any thread."""
+    """Runs the shell while there are groups. Its methods may block for a moment, and are thread-safe."""
 
     def __init__(self) -> None:
         self._pipes: set[int] = set()
@@ -65,13 +65,13 @@ class Guardian:
         self._shell: subprocess.Popen[bytes] | None = None
 
     @contextlib.contextmanager
-    def starting(self, stdin: int) -> Iterator[Callable[[int], None]]:
-        """Watch over the start of a child that reads `stdin`; what is yielded takes the number of its group.
+    def watch_start(self, stdin: int) -> Iterator[Callable[[int], None]]:
+        """Guard a child that is being started and reads `stdin`; call what is yielded with its group.
 
-        A shell that cannot be started is only a warning.
+        If the shell cannot be started, a warning is logged.
         """
         if sys.platform == "win32":
-            yield _nothing
+            yield _ignore
             return
         pipe = os.fstat(stdin).st_ino
         with self._lock:
@@ -85,7 +85,7 @@ class Guardian:
                 self._tell_or_dismiss(f"started {pipe}\n")
 
     def release(self, group: int) -> None:
-        """Forget a group, which has ended; with the last of them the shell ends too."""
+        """Forget a group that has ended; the shell ends with the last one."""
         with self._lock:
             self._groups.discard(group)
             self._tell_or_dismiss(f"ended {group}\n")
@@ -100,10 +100,10 @@ class Guardian:
             self._start()
 
     def _tell_or_dismiss(self, line: str) -> None:
-        told = self._tell(line)
+        is_running = self._tell(line)
         if not self._groups and not self._pipes:
             self._dismiss()
-        elif not told:
+        elif not is_running:
             self._start()
 
     def _tell(self, line: str) -> bool:
@@ -112,7 +112,7 @@ class Guardian:
         assert self._shell.stdin is not None
         try:
             os.write(self._shell.stdin.fileno(), line.encode())
-        except OSError:  # it was killed, or stopped long ago
+        except OSError:  # it was killed, or has been stopped for long
             self._kill()
             return False
         return True
@@ -130,7 +130,7 @@ class Guardian:
                 start_new_session=True,
             )
         except OSError as exc:
-            log.warning("servers would outlive a kill of dynamic-mcp: /bin/sh cannot be started: %s", exc.strerror)
+            log.warning("if dynamic-mcp is killed, its servers keep running: cannot start /bin/sh: %s", exc.strerror)
             return
         assert self._shell.stdin is not None
         os.set_blocking(self._shell.stdin.fileno(), False)
@@ -148,7 +148,7 @@ class Guardian:
             self._kill()
 
     def _kill(self) -> None:
-        """End the shell before it can see the end of its input, which it would take for the proxy's."""
+        """Kill the shell before it sees the end of its input, which it would take for the end of the proxy."""
         if self._shell is not None:
             assert self._shell.stdin is not None
             self._shell.kill()
@@ -157,7 +157,7 @@ class Guardian:
             self._shell = None
 
 
-def _nothing(group: int) -> None:
+def _ignore(group: int) -> None:
     pass
 
 

@@ -1,6 +1,6 @@
-"""Processes of a server that have left its process group, as daemons do: a mark in their environment tells them.
+"""Processes of a server that have left its process group, as daemons do. A mark in their environment identifies them.
 
-Only Linux shows the environment of a process; elsewhere none are found.
+Only Linux shows the environment of a process; on other systems no strays are found.
 """
 
 from __future__ import annotations
@@ -13,80 +13,80 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 VARIABLE = "DYNAMIC_MCP_SERVER"
-# Of all servers that this proxy starts.
+# The start of the mark of every server that this process starts.
 OURS = secrets.token_hex(8)
 
 
 class Strays:
-    """What one server has left behind; it carries its mark since `marked`, and is found by `look`."""
+    """The strays of one server: `mark` the environment that the server starts in, then `find` them."""
 
     def __init__(self) -> None:
         self._mark = f"{OURS}.{secrets.token_hex(4)}"
-        self._handles: list[int] = []
+        self._pidfds: list[int] = []
 
-    def marked(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """Return the environment that the server is to be started in."""
+    def mark(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """Return the environment to start the server in."""
         return {**environment, VARIABLE: self._mark}
 
-    def look(self) -> bool:
-        """Find those that run now, and tell whether there are any."""
+    def find(self) -> bool:
+        """Find the strays that run now; return whether there are any."""
         self.forget()
-        self._handles = list(_found(self._mark))
-        return bool(self._handles)
+        self._pidfds = list(_find_marked(self._mark))
+        return bool(self._pidfds)
 
-    def live(self) -> bool:
-        """Tell whether one of those that were found still runs."""
-        return any(_runs(handle) for handle in self._handles)
+    def is_any_alive(self) -> bool:
+        """Tell whether any stray that was found still runs."""
+        return any(_is_running(pidfd) for pidfd in self._pidfds)
 
     def signal(self, number: signal.Signals) -> None:
-        """Signal those that were found."""
-        for handle in self._handles:
-            _signal(handle, number)
+        """Signal the strays that were found."""
+        for pidfd in self._pidfds:
+            _signal(pidfd, number)
 
     def forget(self) -> None:
-        """Let go of those that were found."""
-        for handle in self._handles:
-            os.close(handle)
-        self._handles.clear()
+        """Forget the strays that were found."""
+        for pidfd in self._pidfds:
+            os.close(pidfd)
+        self._pidfds.clear()
 
 
 def kill_all() -> None:
-    """End what any server has left behind, now."""
-    for handle in _found(OURS):
-        _signal(handle, signal.SIGKILL)
-        os.close(handle)
+    """Kill the strays of every server, at once."""
+    for pidfd in _find_marked(OURS):
+        _signal(pidfd, signal.SIGKILL)
+        os.close(pidfd)
 
 
-def _found(mark: str) -> Iterator[int]:
-    """Yield a handle, which the caller closes, of each process whose mark begins so."""
+def _find_marked(mark: str) -> Iterator[int]:
+    """Yield a pidfd, which the caller closes, for each process whose mark starts with `mark`."""
     if not hasattr(os, "pidfd_open") or not Path("/proc/self/environ").exists():
         return
-    wanted = f"{VARIABLE}={mark}".encode()
+    entry = f"{VARIABLE}={mark}".encode()
     for name in os.listdir("/proc"):  # noqa: PTH208 - of hundreds
-        if not name.isdigit() or not _has(name, wanted):
+        if not name.isdigit() or not _has_entry(name, entry):
             continue
         with contextlib.suppress(OSError):
-            handle = os.pidfd_open(int(name))
-            if _has(name, wanted):  # the number still means the same process
-                yield handle
+            pidfd = os.pidfd_open(int(name))
+            if _has_entry(name, entry):  # the pid still belongs to the same process
+                yield pidfd
             else:
-                os.close(handle)
+                os.close(pidfd)
 
 
-def _has(pid: str, wanted: bytes) -> bool:
+def _has_entry(pid: str, entry: bytes) -> bool:
     try:
         environment = Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:  # it has ended, or is another user's
+    except OSError:  # it has ended, or belongs to another user
         return False
-    return environment.startswith(wanted) or b"\0" + wanted in environment
+    return environment.startswith(entry) or b"\0" + entry in environment
 
 
-def _runs(handle: int) -> bool:
-    import select  # only where a server has left something behind
+def _is_running(pidfd: int) -> bool:
+    import select  # only needed where a server has strays
 
-    return not select.select([handle], [], [], 0)[0]
+    return not select.select([pidfd], [], [], 0)[0]
 
 
-def _signal(handle: int, number: signal.Signals) -> None:
+def _signal(pidfd: int, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        signal.pidfd_send_signal(handle, number)
+        signal.pidfd_send_signal(pidfd, number)

@@ -1,4 +1,4 @@
-"""Events of directories. Only imported once something is watched: watchdog is costly to load."""
+"""Watches directories. Imported only when needed, because watchdog is slow to load."""
 
 import contextlib
 from collections.abc import Callable, Iterable
@@ -19,7 +19,7 @@ from watchdog.events import (
 from watchdog.observers import Observer
 from watchdog.observers.api import ObservedWatch
 
-# Without opening and reading: we read the files ourselves.
+# Without the events for opening and reading, since we read the files ourselves.
 _WRITING: list[type[FileSystemEvent]] = [
     FileClosedEvent,
     FileCreatedEvent,
@@ -32,43 +32,43 @@ _WRITING: list[type[FileSystemEvent]] = [
 ]
 
 
-class Directories:
-    """Directories that are watched; `happened` is called from another thread."""
+class DirectoryWatcher:
+    """Watches a set of directories and calls `on_change` from another thread."""
 
-    def __init__(self, happened: Callable[[], None]) -> None:
-        self._handler = _Handler(happened)
+    def __init__(self, on_change: Callable[[], None]) -> None:
+        self._handler = _Handler(on_change)
         self._observer = Observer()
         self._observer.daemon = True
         self._watches: dict[tuple[Path, int], ObservedWatch] = {}
         self._observer.start()
 
     def watch(self, directories: Iterable[Path]) -> bool:
-        """Watch these directories, of those that are not there the nearest above; tell whether any is new.
+        """Watch exactly these directories, or the nearest existing parents; return whether any is new.
 
-        Raises OSError when the system does not watch any more.
+        Raises OSError if the system cannot watch more directories.
         """
-        wanted = {(path, path.stat().st_ino) for path in map(_nearest, directories)}
-        for gone in self._watches.keys() - wanted:
-            with contextlib.suppress(KeyError, OSError):  # the directory may have ended its watch itself
-                self._observer.unschedule(self._watches[gone])
-            del self._watches[gone]
-        new = wanted - self._watches.keys()
+        targets = {(path, path.stat().st_ino) for path in map(_nearest_directory, directories)}
+        for old in self._watches.keys() - targets:
+            with contextlib.suppress(KeyError, OSError):  # removing the directory may have ended its watch
+                self._observer.unschedule(self._watches[old])
+            del self._watches[old]
+        new = targets - self._watches.keys()
         for key in new:
             self._watches[key] = self._observer.schedule(self._handler, str(key[0]), event_filter=_WRITING)
         return bool(new)
 
     def stop(self) -> None:
-        """Watch nothing any more; the threads end on their own."""
+        """Stop watching; the threads end on their own."""
         self._observer.stop()
 
 
 class _Handler(FileSystemEventHandler):
     def __init__(self, happened: Callable[[], None]) -> None:
-        self._happened = happened
+        self._on_change = happened
 
     def on_any_event(self, event: FileSystemEvent) -> None:
-        self._happened()
+        self._on_change()
 
 
-def _nearest(path: Path) -> Path:
+def _nearest_directory(path: Path) -> Path:
     return next((each for each in (path, *path.parents) if each.is_dir()), Path(path.anchor or "."))

@@ -1,4 +1,4 @@
-"""Meanings come from the endpoint that the config names: in the background, within bounds, and kept on disk."""
+"""Vectors come from the configured endpoint in the background, with time limits, and are kept on disk."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.config.resolved import Embeddings
-from dynamic_mcp.embeddings.endpoint import Endpoint, NoAnswerError, Vector, endpoint_url
+from dynamic_mcp.embeddings.endpoint import Endpoint, EndpointError, Vector, endpoint_url
 from dynamic_mcp.embeddings.index import SemanticIndex, Texts
-from dynamic_mcp.embeddings.vectors import Vectors, key_of
+from dynamic_mcp.embeddings.vectors import VectorStore, text_key
 from tests.embeddings.endpoint import FakeEndpoint, Json, endpoint
 from tests.fakes import BOUND_S
 
@@ -25,7 +25,7 @@ def config(fake: FakeEndpoint, key: str | None = None) -> Embeddings:
     return Embeddings(fake.url, "tiny", key)
 
 
-def these(texts: Sequence[str]) -> Texts:
+def as_texts(texts: Sequence[str]) -> Texts:
     async def give() -> Sequence[str]:
         return texts
 
@@ -38,20 +38,20 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
-async def knowing(semantic_index: SemanticIndex, fake: FakeEndpoint, folder: Path | None = None) -> None:
-    """Let TEXTS be learnt."""
-    semantic_index.use(config(fake))
-    semantic_index.learn(these(TEXTS))
+async def learn_texts(semantic_index: SemanticIndex, fake: FakeEndpoint, folder: Path | None = None) -> None:
+    """Wait until the vectors of TEXTS are known."""
+    semantic_index.configure(config(fake))
+    semantic_index.update(as_texts(TEXTS))
     await until(lambda: set(fake.texts) >= set(TEXTS))
     async with asyncio.timeout(BOUND_S):
         while not await semantic_index.similarity("anything", [TEXTS]):  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 
 
-async def test_the_nearest_in_meaning_is_the_nearest() -> None:
+async def test_the_text_with_the_nearest_meaning_has_the_highest_similarity() -> None:
     async with endpoint() as fake:
         semantic_index = SemanticIndex(query_within_s=BOUND_S)
-        await knowing(semantic_index, fake)
+        await learn_texts(semantic_index, fake)
 
         ((branch, day, issue),) = await semantic_index.similarity("Zweig entfernen", [TEXTS])
 
@@ -66,18 +66,18 @@ async def test_the_nearest_in_meaning_is_the_nearest() -> None:
 async def test_nothing_is_sent_before_an_endpoint_is_named() -> None:
     async with endpoint() as fake:
         semantic_index = SemanticIndex()
-        semantic_index.learn(these(TEXTS))
+        semantic_index.update(as_texts(TEXTS))
 
-        assert not semantic_index.is_on
+        assert not semantic_index.is_enabled
         assert await semantic_index.similarity("branch", [TEXTS]) == []
-        assert fake.asked == []
+        assert fake.requests == []
         await semantic_index.close()
 
 
 async def test_a_slow_endpoint_is_not_waited_for(caplog: pytest.LogCaptureFixture) -> None:
     async with endpoint() as fake:
         semantic_index = SemanticIndex(query_within_s=0.2)
-        await knowing(semantic_index, fake)
+        await learn_texts(semantic_index, fake)
         fake.gate.clear()
         caplog.clear()
 
@@ -99,7 +99,7 @@ async def test_a_failed_batch_is_tried_again_later() -> None:
             fake.status = 200 if len(naps) == 2 else 500
 
         semantic_index = SemanticIndex(query_within_s=BOUND_S, sleep=nap)
-        await knowing(semantic_index, fake)
+        await learn_texts(semantic_index, fake)
 
         assert naps == [5.0, 30.0]
         await semantic_index.close()
@@ -109,14 +109,14 @@ async def test_texts_are_sent_in_batches_and_once() -> None:
     many = [f"text {n}" for n in range(70)]
     async with endpoint() as fake:
         semantic_index = SemanticIndex(query_within_s=BOUND_S)
-        semantic_index.use(config(fake))
-        semantic_index.learn(these(many))
-        semantic_index.learn(these(many))
+        semantic_index.configure(config(fake))
+        semantic_index.update(as_texts(many))
+        semantic_index.update(as_texts(many))
         await until(lambda: len(fake.texts) >= 70)
-        semantic_index.learn(these([*many, "one more"]))
+        semantic_index.update(as_texts([*many, "one more"]))
         await until(lambda: "one more" in fake.texts)
 
-        assert [len(asked["input"]) for asked in fake.asked] == [32, 32, 6, 1]
+        assert [len(asked["input"]) for asked in fake.requests] == [32, 32, 6, 1]
         assert fake.texts == [*many, "one more"]
         await semantic_index.close()
 
@@ -125,7 +125,7 @@ async def test_vectors_are_kept_on_disk_for_the_next_start(tmp_path: Path) -> No
     async with endpoint() as fake:
         for _ in range(2):
             semantic_index = SemanticIndex(tmp_path, query_within_s=BOUND_S)
-            await knowing(semantic_index, fake)
+            await learn_texts(semantic_index, fake)
             await semantic_index.close()
 
         assert [text for text in fake.texts if text in TEXTS] == TEXTS
@@ -139,24 +139,24 @@ def modes(folder: Path) -> list[int]:
 async def test_another_model_has_vectors_of_its_own(tmp_path: Path) -> None:
     async with endpoint() as fake:
         semantic_index = SemanticIndex(tmp_path, query_within_s=BOUND_S)
-        await knowing(semantic_index, fake)
-        semantic_index.use(Embeddings(fake.url, "other", None))
-        semantic_index.learn(these(TEXTS))
-        await until(lambda: sum(asked["model"] == "other" for asked in fake.asked) == 1)
+        await learn_texts(semantic_index, fake)
+        semantic_index.configure(Embeddings(fake.url, "other", None))
+        semantic_index.update(as_texts(TEXTS))
+        await until(lambda: sum(asked["model"] == "other" for asked in fake.requests) == 1)
         await semantic_index.close()
 
 
 async def test_switching_it_off_ends_the_questions() -> None:
     async with endpoint() as fake:
         semantic_index = SemanticIndex(query_within_s=BOUND_S)
-        await knowing(semantic_index, fake)
-        asked = len(fake.asked)
+        await learn_texts(semantic_index, fake)
+        asked = len(fake.requests)
 
-        semantic_index.use(None)
-        semantic_index.learn(these(["new"]))
+        semantic_index.configure(None)
+        semantic_index.update(as_texts(["new"]))
 
         assert await semantic_index.similarity("branch", [TEXTS]) == []
-        assert len(fake.asked) == asked
+        assert len(fake.requests) == asked
         await semantic_index.close()
 
 
@@ -171,7 +171,7 @@ async def test_the_key_is_a_bearer_token_and_the_protocol_is_openais() -> None:
 
         assert "POST /v1/embeddings HTTP/1.1" in fake.heads[0]
         assert "authorization: bearer hunter2" in fake.heads[0].lower()
-        assert fake.asked == [{"model": "tiny", "input": ["a", "b"], "encoding_format": "float"}]
+        assert fake.requests == [{"model": "tiny", "input": ["a", "b"], "encoding_format": "float"}]
         assert "hunter2" not in repr(config(fake, key="hunter2"))
 
 
@@ -212,7 +212,7 @@ async def test_an_answer_that_is_none_is_an_error_of_the_endpoint(answer: bytes)
         fake.answer = lambda asked: answer
         asking = Endpoint(config(fake))
 
-        with pytest.raises(NoAnswerError):
+        with pytest.raises(EndpointError):
             await asking.embed(["a"], BOUND_S)
         await asking.close()
 
@@ -228,7 +228,7 @@ async def test_answers_are_put_in_order() -> None:
 
 async def test_an_endpoint_that_is_away_says_so() -> None:
     asking = Endpoint(Embeddings("http://127.0.0.1:9/v1", "tiny", None))
-    with pytest.raises(NoAnswerError):
+    with pytest.raises(EndpointError):
         await asking.embed(["a"], BOUND_S)
     await asking.close()
 
@@ -240,21 +240,21 @@ async def test_an_endpoint_that_is_away_says_so() -> None:
     "junk", [b"", b"junk", b'{"numbers":3,"order":"little"}\nshort', b'{"numbers":0,"order":"x"}\n']
 )
 def test_a_file_that_cannot_be_read_is_made_anew(tmp_path: Path, junk: bytes) -> None:
-    vectors = Vectors(tmp_path, "m")
-    vectors.save({key_of("a"): vector(1.0, 0.0)})
+    vectors = VectorStore(tmp_path, "m")
+    vectors.save({text_key("a"): vector(1.0, 0.0)})
     (file,) = tmp_path.iterdir()
     file.write_bytes(junk)
 
     assert vectors.load() == {}
-    vectors.save({key_of("a"): vector(0.0, 1.0)})
-    assert vectors.load() == {key_of("a"): vector(0.0, 1.0)}
+    vectors.save({text_key("a"): vector(0.0, 1.0)})
+    assert vectors.load() == {text_key("a"): vector(0.0, 1.0)}
 
 
 def test_what_another_program_has_kept_stays(tmp_path: Path) -> None:
-    Vectors(tmp_path, "m").save({key_of("a"): vector(1.0, 0.0)})
-    Vectors(tmp_path, "m").save({key_of("b"): vector(0.0, 1.0)})
+    VectorStore(tmp_path, "m").save({text_key("a"): vector(1.0, 0.0)})
+    VectorStore(tmp_path, "m").save({text_key("b"): vector(0.0, 1.0)})
 
-    assert set(Vectors(tmp_path, "m").load()) == {key_of("a"), key_of("b")}
+    assert set(VectorStore(tmp_path, "m").load()) == {text_key("a"), text_key("b")}
 
 
 def vector(*numbers: float) -> Vector:

@@ -1,6 +1,6 @@
-"""What went wrong with a remote server, in words that name it and say how to go on.
+"""Errors of a remote server, in messages that name the server and say what to do.
 
-A fault is told by its class, never by its text. `NotSent` is kept for what certainly did not reach the server.
+Errors are classified by their type, never by their text. `NotSent` means that the request did not reach the server.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dynamic_mcp.errors import HttpError, LinkLost, NotSent, ProtocolViolation, 
 from dynamic_mcp.mcp import wire
 
 LONGEST_EXCERPT = 200
-_MAY_HAVE_RUN = "it may have run; it was not sent again"
+_MAY_HAVE_RUN = "the request may have run; it was not sent again"
 _SCOPE = re.compile(r'\bscope="([^"\\]{1,300})"')
 _PHRASES = {each.value: each.phrase for each in HTTPStatus}
 _UNSENT = (
@@ -29,22 +29,24 @@ _UNSENT = (
 )
 
 
-def of_network(group: str, host: str, exc: Exception) -> UpstreamError:
-    """Return what is raised for an error of the network; `host` is how the server is named to people."""
+def network_error(group: str, host: str, exc: Exception) -> UpstreamError:
+    """Return the error to raise for an error of the network; `host` names the server in its message."""
     match exc:
         case httpx2.LocalProtocolError():
-            return Unreachable(group, f"`{host}` cannot be asked: {exc}", hint="check `headers` in the config")
+            return Unreachable(
+                group, f"a request to `{host}` cannot be sent: {exc}", hint="check `headers` in the config"
+            )
         case _ if isinstance(exc, _UNSENT):
-            why, hint = _why_unsent(host, exc)
+            why, hint = _explain_unsent(host, exc)
             return NotSent(group, why, hint=hint)
         case httpx2.DecodingError():
             return ProtocolViolation(group, f"`{host}` sent an answer that cannot be decoded", hint=_MAY_HAVE_RUN)
         case _:
             why = f"`{host}` closed the connection, or sent something that is not HTTP"
-            return LinkLost(group, why, hint="check the `url`, and the server's own log")
+            return LinkLost(group, why, hint="check the `url` and the log of the server")
 
 
-def _why_unsent(host: str, exc: Exception) -> tuple[str, str]:
+def _explain_unsent(host: str, exc: Exception) -> tuple[str, str]:
     if isinstance(exc, httpx2.ConnectTimeout):
         return f"`{host}` did not accept the connection in time", "check the `url`, and the network or VPN"
     if isinstance(exc, httpx2.ProxyError):
@@ -53,10 +55,10 @@ def _why_unsent(host: str, exc: Exception) -> tuple[str, str]:
         match cause:
             case ssl.SSLCertVerificationError():
                 why = f"the certificate of `{host}` cannot be verified: {cause.verify_message}"
-                return why, "for an authority of your own, let `SSL_CERT_FILE` name its certificate"
+                return why, "for your own certificate authority, set `SSL_CERT_FILE` to its certificate"
             case ssl.SSLError():
                 why = f"`{host}` does not speak TLS: {cause.reason or cause}"
-                return why, "check whether the `url` should begin with `http://`, and the port"
+                return why, "check the port, and whether the `url` should begin with `http://`"
             case socket.gaierror():
                 return f"the name `{host}` cannot be resolved", "check the `url`, and the network or VPN"
             case ConnectionRefusedError():
@@ -69,7 +71,7 @@ def _why_unsent(host: str, exc: Exception) -> tuple[str, str]:
 
 
 def _causes(exc: BaseException, depth: int = 0) -> Iterator[BaseException]:
-    """Yield what is behind an error, the innermost first; groups hold what each address of a host came to."""
+    """Yield the causes of an error, the innermost first; a group holds the error of each address of a host."""
     wrapped = [*exc.exceptions] if isinstance(exc, BaseExceptionGroup) else []
     inner = [*wrapped, exc.__cause__, exc.__context__, *exc.args]
     for each in inner:
@@ -78,19 +80,19 @@ def _causes(exc: BaseException, depth: int = 0) -> Iterator[BaseException]:
     yield exc
 
 
-def of_status(
-    group: str, host: str, response: httpx2.Response, *, said: str = "", has_credentials: bool = False
+def status_error(
+    group: str, host: str, response: httpx2.Response, *, detail: str = "", has_credentials: bool = False
 ) -> HttpError:
-    """Return what is raised for a status that is no answer; `said` is an excerpt of what came with it."""
+    """Return the error that a status stands for; `detail` is an excerpt of the body."""
     status = response.status_code
     name = f"{status} {_PHRASES[status]}" if status in _PHRASES else str(status)
-    why = f"`{host}` answered {name}" + (f": {said}" if said else "")
+    why = f"`{host}` answered {name}" + (f": {detail}" if detail else "")
     scope = _SCOPE.search(response.headers.get("www-authenticate", ""))
     match status:
         case 401 if has_credentials:
-            hint = "renew the credentials in the config, which were not accepted"
+            hint = "renew the credentials in the config: the server does not accept them"
         case 401:
-            hint = 'give it credentials in the config: `"headers": {"Authorization": "Bearer ${TOKEN}"}`'
+            hint = 'add credentials to the config: `"headers": {"Authorization": "Bearer ${TOKEN}"}`'
         case 403 if scope:
             hint = f"use credentials that have the scope `{scope[1]}`"
         case 403:
@@ -100,22 +102,22 @@ def of_status(
         case 429 | 503:
             hint = "try again later"
         case _ if 300 <= status < 400:
-            hint = "put the address that is meant into the `url`, if you trust it"
+            hint = "if you trust that address, put it into the `url`"
         case _ if status >= 500:
-            hint = "the server has a problem of its own; it may have run, and was not sent again"
+            hint = "this is a problem of the server; the request may have run, and was not sent again"
         case _:
             hint = ""
     return HttpError(group, why, status=status, hint=hint)
 
 
 def excerpt(body: bytes, mask: Callable[[str], str]) -> str:
-    """Return what a server said beside a status: the message of a JSON error, else the beginning of the text."""
-    message = (
+    """Return the message of a JSON error, else the beginning of the text; masked and printable."""
+    members = (
         wire.member(body, "error", "message"),
         wire.member(body, "error_description"),
         wire.member(body, "error"),
     )
-    text = next(filter(None, map(wire.text, message)), None) or body.decode("utf-8", "replace")
-    words = mask(" ".join(text.split()))
-    shown = words if words.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in words)
-    return shown if len(shown) <= LONGEST_EXCERPT else f"{shown[: LONGEST_EXCERPT - 1]}…"
+    text = next(filter(None, map(wire.text, members)), None) or body.decode("utf-8", "replace")
+    line = mask(" ".join(text.split()))
+    safe = line if line.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
+    return safe if len(safe) <= LONGEST_EXCERPT else f"{safe[: LONGEST_EXCERPT - 1]}…"

@@ -1,4 +1,4 @@
-"""What is read as a file has an end, and its reader never waits for somebody to write it."""
+"""Only what ends is read as a file, and reading never waits for a writer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.system.whole_files import LARGEST_BYTES, UnfitError, read_bytes
+from dynamic_mcp.system.file_reader import LARGEST_BYTES, UnsuitableFileError, read_bytes
 
 
 def test_a_regular_file_is_read_whole_through_links(tmp_path: Path) -> None:
@@ -26,14 +26,14 @@ def test_what_is_no_regular_file_is_refused_without_waiting(tmp_path: Path, name
     server.bind(str(tmp_path / "socket"))
     server.close()
 
-    with pytest.raises(UnfitError, match="not a regular file"):
+    with pytest.raises(UnsuitableFileError, match="not a regular file"):
         read_bytes(tmp_path / name, may_be_piped=may_be_piped)
 
 
 def test_a_file_beyond_the_bound_is_refused(tmp_path: Path) -> None:
     with (tmp_path / "large").open("wb") as file:
         file.truncate(LARGEST_BYTES + 1)
-    with pytest.raises(UnfitError, match="larger than 64 MiB"):
+    with pytest.raises(UnsuitableFileError, match="larger than 64 MiB"):
         read_bytes(tmp_path / "large")
 
 
@@ -44,18 +44,18 @@ def test_a_pipe_of_the_shell_is_read_where_that_makes_sense_and_within_the_bound
         os.close(theirs)
         file = Path(f"/dev/fd/{ours}")
         if content == b"{}":
-            with pytest.raises(UnfitError, match="not a regular file"):
+            with pytest.raises(UnsuitableFileError, match="not a regular file"):
                 read_bytes(file)
             assert read_bytes(file, may_be_piped=True, most=most) == b"{}"
         else:
-            with pytest.raises(UnfitError, match="larger than"):
+            with pytest.raises(UnsuitableFileError, match="larger than"):
                 read_bytes(file, may_be_piped=True, most=most)
         os.close(ours)
 
 
 def test_the_null_device_is_an_empty_file_where_no_file_is_meant() -> None:
     assert read_bytes(Path(os.devnull), may_be_piped=True) == b""
-    with pytest.raises(UnfitError):
+    with pytest.raises(UnsuitableFileError):
         read_bytes(Path(os.devnull))
 
 
@@ -64,5 +64,5 @@ def test_what_is_missing_or_a_directory_says_so(tmp_path: Path) -> None:
         read_bytes(tmp_path / "none")
     with pytest.raises(IsADirectoryError):
         read_bytes(tmp_path)
-    with pytest.raises(OSError, match="its name is not one"):
+    with pytest.raises(OSError, match="not a valid file name"):
         read_bytes(tmp_path / "a\0b")

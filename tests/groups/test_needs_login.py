@@ -7,10 +7,8 @@ import contextlib
 import pytest
 
 from dynamic_mcp.errors import LoginNeeded
-from dynamic_mcp.groups.instance import Group
 from dynamic_mcp.groups.lifecycle import State
-from dynamic_mcp.upstream.open import ClientHello
-from tests.fakes import FakeClock, FakeUpstream, Opener, Watcher, group_config, settled
+from tests.fakes import FakeClock, FakeUpstream, LoneGroup, Opener, Watcher, group_config, settled
 
 COMMAND = "dynamic-mcp auth login up"
 
@@ -25,11 +23,11 @@ class Person:
         return LoginNeeded("up", COMMAND, scope=scope, is_done=lambda: self.has_logged_in)
 
 
-async def needing(person: Person, clock: FakeClock) -> tuple[Group, Opener]:
+async def needing(person: Person, clock: FakeClock) -> tuple[LoneGroup, Opener]:
     """Return a group that needs a login, and will do with it."""
     opener = Opener(up=[person.needed(), FakeUpstream()])
-    group = Group(group_config(), Watcher(), opener=opener, clock=clock)
-    group.start(ClientHello())
+    group = LoneGroup(group_config(), Watcher(), opener=opener, clock=clock)
+    group.begin()
     await settled()
     assert group.state is State.NEEDS_LOGIN
     return group, opener
@@ -60,7 +58,7 @@ async def test_a_call_right_after_the_login_does_not_wait_for_the_next_look() ->
     person, clock = Person(), FakeClock()
     group, _ = await needing(person, clock)
     with pytest.raises(LoginNeeded):
-        await group.request("ping", None, timeout_s=1)
+        await group.send("ping", None, timeout_s=1)
 
     person.has_logged_in = True
 
@@ -73,8 +71,8 @@ async def test_a_call_that_is_refused_ends_the_link_only_if_no_call_can_do_witho
     scope: str | None, state: State
 ) -> None:
     upstream = FakeUpstream()
-    group = Group(group_config(), Watcher(), opener=Opener(up=[upstream]), clock=FakeClock())
-    group.start(ClientHello())
+    group = LoneGroup(group_config(), Watcher(), opener=Opener(up=[upstream]), clock=FakeClock())
+    group.begin()
     await group.catalog()
 
     def refuse(params: object) -> bytes:
@@ -83,7 +81,7 @@ async def test_a_call_that_is_refused_ends_the_link_only_if_no_call_can_do_witho
 
     upstream.answers["tools/call"] = refuse
     with pytest.raises(LoginNeeded):
-        await group.request("tools/call", {}, timeout_s=1)
+        await group.send("tools/call", {}, timeout_s=1)
 
     assert group.state is state
     with contextlib.suppress(LoginNeeded):

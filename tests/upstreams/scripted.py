@@ -1,4 +1,4 @@
-"""A server whose answer to one method is what its arguments say, however odd; to all others it is orderly."""
+"""A server that answers one method as its arguments say, however odd, and all others correctly."""
 
 import json
 import sys
@@ -8,7 +8,7 @@ OTHERS = {
     "initialize": {
         "protocolVersion": "2025-11-25",
         "capabilities": {"tools": {}, "prompts": {}, "resources": {}},
-        "serverInfo": {"name": "said", "version": "1"},
+        "serverInfo": {"name": "scripted", "version": "1"},
     },
     "tools/list": {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]},
     "prompts/list": {"prompts": [{"name": "p"}]},

@@ -1,4 +1,4 @@
-"""A query finds the tool it means: by name, by words in any spelling and script, or not at all."""
+"""A query finds the right tool by name or by words, in any spelling and script, or finds nothing."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from dynamic_mcp.search import MAX_RESULTS, GroupIndex, Match, rank, summary
-from dynamic_mcp.search.ranking import Closeness
+from dynamic_mcp.search import MAX_RESULTS, GroupIndex, Match, rank, summarize
+from dynamic_mcp.search.ranking import Similarities
 from dynamic_mcp.search.synonyms import synonyms
-from dynamic_mcp.search.words import stem, words
+from dynamic_mcp.search.words import split_words, stem
 
 
-def part(group: str, description: str = "", **tools: Any) -> GroupIndex:  # Any: a description, or members of a tool
+def group_index(
+    group: str, description: str = "", **tools: Any
+) -> GroupIndex:  # Any: a description, or members of a tool
     """Return a group of tools, each given by its description or by its members."""
     made = {
         name: {"name": name, **(about if isinstance(about, dict) else {"description": about})}
@@ -29,7 +31,7 @@ def schema(**properties: Any) -> dict[str, Any]:
     return {"inputSchema": {"type": "object", "properties": properties}}
 
 
-CODE = part(
+CODE = group_index(
     "github",
     "Repositories and issues",
     create_issue="Open a new issue in a repository",
@@ -39,14 +41,14 @@ CODE = part(
     search_code="Look for text in files of all repositories",
     delete_branch="Remove a branch",
 )
-DAYS = part(
+DAYS = group_index(
     "calendar",
     "Appointments",
     create_event="Put an appointment into the calendar",
     list_events="Show the appointments of a day",
     find_free_slot="Find a time at which everybody is free",
 )
-FILES = part(
+FILES = group_index(
     "files",
     read_file="Read a text from disk",
     write_file="Write a text to disk",
@@ -56,12 +58,12 @@ FILES = part(
 ALL = [CODE, DAYS, FILES]
 
 
-def found(query: str, parts: list[GroupIndex] = ALL) -> list[str]:
-    return [match.name for match in rank(parts, query)]
+def rank_names(query: str, indexes: list[GroupIndex] = ALL) -> list[str]:
+    return [match.name for match in rank(indexes, query)]
 
 
-def first(query: str, parts: list[GroupIndex] = ALL) -> str | None:
-    return next(iter(found(query, parts)), None)
+def first_name(query: str, indexes: list[GroupIndex] = ALL) -> str | None:
+    return next(iter(rank_names(query, indexes)), None)
 
 
 # --- names ---------------------------------------------------------------------------------------------
@@ -90,20 +92,20 @@ def test_a_name_within_a_sentence_comes_first() -> None:
 
 def test_an_exact_name_comes_before_tools_that_say_it_more_often() -> None:
     loud = {"description": "search search search", **schema(search={"description": "search"})}
-    parts = [part("a", search_all=loud, search_more=loud, search="Anything")]
+    indexes = [group_index("a", search_all=loud, search_more=loud, search="Anything")]
 
-    assert first("search", parts) == "search"
+    assert first_name("search", indexes) == "search"
 
 
 def test_the_same_name_in_two_groups_is_found_in_both_in_their_order() -> None:
-    parts = [part("b", ping="x"), part("a", ping="y")]
+    indexes = [group_index("b", ping="x"), group_index("a", ping="y")]
 
-    assert [match.group for match in rank(parts, "ping")] == ["b", "a"]
+    assert [match.group for match in rank(indexes, "ping")] == ["b", "a"]
 
 
 @pytest.mark.parametrize("query", ["pull request", "pullrequest", "pull-request", "PullRequest"])
 def test_joined_names_fall_into_their_words(query: str) -> None:
-    assert first(query) == "createPullRequest"
+    assert first_name(query) == "createPullRequest"
 
 
 # --- words ---------------------------------------------------------------------------------------------
@@ -124,14 +126,17 @@ def test_joined_names_fall_into_their_words(query: str) -> None:
     ],
 )
 def test_every_text_of_a_tool_is_searched(query: str, name: str) -> None:
-    assert first(query) == name
+    assert first_name(query) == name
 
 
 def test_the_name_and_the_description_of_the_group_are_searched() -> None:
-    parts = [part("slack", "Chat with colleagues", send="Send it"), part("gmail", "Letters", send="Send it")]
+    indexes = [
+        group_index("slack", "Chat with colleagues", send="Send it"),
+        group_index("gmail", "Letters", send="Send it"),
+    ]
 
-    assert rank(parts, "gmail send")[0].group == "gmail"
-    assert rank(parts, "send to colleagues")[0].group == "slack"
+    assert rank(indexes, "gmail send")[0].group == "gmail"
+    assert rank(indexes, "send to colleagues")[0].group == "slack"
 
 
 @pytest.mark.parametrize(
@@ -139,18 +144,18 @@ def test_the_name_and_the_description_of_the_group_are_searched() -> None:
     [("erase a branch", "delete_branch"), ("all bugs", "list_issues"), ("lookup in code", "search_code")],
 )
 def test_a_synonym_finds_what_the_word_would(query: str, name: str) -> None:
-    assert first(query) == name
+    assert first_name(query) == name
 
 
 def test_a_word_itself_counts_more_than_its_synonym() -> None:
-    parts = [part("a", remove_user="x", delete_user="x")]
+    indexes = [group_index("a", remove_user="x", delete_user="x")]
 
-    assert found("delete user", parts) == ["delete_user", "remove_user"]
+    assert rank_names("delete user", indexes) == ["delete_user", "remove_user"]
 
 
 @pytest.mark.parametrize(("query", "name"), [("reposiotry text", "search_code"), ("calender", "create_event")])
 def test_a_slip_of_the_pen_finds_it_all_the_same(query: str, name: str) -> None:
-    assert name in found(query)
+    assert name in rank_names(query)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +172,7 @@ def test_a_slip_of_the_pen_finds_it_all_the_same(query: str, name: str) -> None:
     ],
 )
 def test_other_scripts_and_accents_are_found(query: str, name: str) -> None:
-    weather = part(
+    weather = group_index(
         "weather",
         wetter_ja="東京の天気を調べる",
         wetter_zh="查询城市天气预报",
@@ -180,11 +185,11 @@ def test_other_scripts_and_accents_are_found(query: str, name: str) -> None:
         other="Something else",
     )
 
-    assert name in found(query, [weather])[:2]
+    assert name in rank_names(query, [weather])[:2]
 
 
 def test_full_width_letters_are_letters() -> None:
-    assert first("\uff43\uff52\uff45\uff41\uff54\uff45 \uff49\uff53\uff53\uff55\uff45") == "create_issue"
+    assert first_name("\uff43\uff52\uff45\uff41\uff54\uff45 \uff49\uff53\uff53\uff55\uff45") == "create_issue"
 
 
 # --- nothing, and bounds -------------------------------------------------------------------------------
@@ -195,35 +200,35 @@ def test_full_width_letters_are_letters() -> None:
     ["", " ", "\x00\x1b\n", "???", "🎉🎉", "zzzz qqqq", "bake a chocolate cake", "play some jazz in the kitchen"],
 )
 def test_what_fits_nothing_finds_nothing(query: str) -> None:
-    assert found(query) == []
+    assert rank_names(query) == []
 
 
 def test_one_synonym_in_a_long_query_is_chance() -> None:
-    assert found("book a flight to Paris for my aunt", [CODE]) == []
+    assert rank_names("book a flight to Paris for my aunt", [CODE]) == []
 
 
 def test_there_are_at_most_eight_results() -> None:
-    many = part("many", **{f"tool_{n}": "Turn the wheel" for n in range(50)})
+    many = group_index("many", **{f"tool_{n}": "Turn the wheel" for n in range(50)})
 
-    assert len(found("wheel", [many])) == MAX_RESULTS == 8
+    assert len(rank_names("wheel", [many])) == MAX_RESULTS == 8
 
 
 def test_tools_that_fit_alike_stay_in_their_order() -> None:
-    many = part("many", **{f"{letter}x": "Turn the wheel" for letter in "qwertyui"})
+    many = group_index("many", **{f"{letter}x": "Turn the wheel" for letter in "qwertyui"})
 
-    assert found("wheel", [many]) == [f"{letter}x" for letter in "qwertyui"]
+    assert rank_names("wheel", [many]) == [f"{letter}x" for letter in "qwertyui"]
 
 
 def test_a_query_of_stop_words_alone_means_them() -> None:
-    assert first("help me", [part("a", help="What there is", other="x")]) == "help"
+    assert first_name("help me", [group_index("a", help="What there is", other="x")]) == "help"
 
 
 @pytest.mark.parametrize("filler", ["word ", "w" * 50 + " ", "\x00", "天", "a\u0301", "🎉"], ids=ascii)
 def test_a_very_long_query_is_read_at_both_ends(filler: str) -> None:
     long = filler * (100_000 // len(filler))
 
-    assert "create_issue" in found(f"create an issue {long}")
-    assert "create_issue" in found(f"{long} create an issue")
+    assert "create_issue" in rank_names(f"create an issue {long}")
+    assert "create_issue" in rank_names(f"{long} create an issue")
 
 
 @pytest.mark.parametrize(
@@ -241,45 +246,45 @@ def test_a_very_long_query_is_read_at_both_ends(filler: str) -> None:
     ids=lambda tool: tool[:40],
 )
 def test_an_odd_tool_is_found_by_its_name_and_hides_no_other(tool: bytes) -> None:
-    parts = [GroupIndex("odd", {"odd_one": Raw(tool), "plain": Raw(b'{"description":"A plain one"}')})]
+    indexes = [GroupIndex("odd", {"odd_one": Raw(tool), "plain": Raw(b'{"description":"A plain one"}')})]
 
-    assert first("odd one", parts) == "odd_one"
-    assert first("plain", parts) == "plain"
+    assert first_name("odd one", indexes) == "odd_one"
+    assert first_name("plain", indexes) == "plain"
 
 
 def test_there_may_be_no_tools_at_all() -> None:
     assert rank([], "create issue") == []
-    assert rank([part("empty"), part("none")], "create issue") == []
+    assert rank([group_index("empty"), group_index("none")], "create issue") == []
 
 
 def test_an_empty_group_shifts_nothing() -> None:
-    assert rank([part("empty"), CODE, part("none"), DAYS], "free slot")[0] == Match(
+    assert rank([group_index("empty"), CODE, group_index("none"), DAYS], "free slot")[0] == Match(
         "calendar", "find_free_slot", is_named=False
     )
 
 
-# --- meaning -------------------------------------------------------------------------------------------
+# --- similarity ----------------------------------------------------------------------------------------
 
 
-def test_meaning_finds_what_no_word_says() -> None:
+def test_similarity_finds_a_tool_without_a_matching_word() -> None:
     similarity = [[0.1, 0.1, 0.1, 0.1, 0.1, 0.9], [0.1, 0.2, 0.1], [0.1] * 4]
 
     assert [match.name for match in rank(ALL, "Zweig entfernen", similarity=similarity)] == ["delete_branch"]
 
 
-def test_words_count_beside_meaning() -> None:
+def test_words_count_as_well_as_similarity() -> None:
     even = [[0.5] * 6, [0.5] * 3, [0.5] * 4]
 
     assert rank(ALL, "create issue", similarity=even)[0].name == "create_issue"
 
 
-def test_a_tool_of_unknown_meaning_is_found_by_its_words() -> None:
-    similarity: list[Closeness] = [[None] * 6, [0.1, 0.9, 0.1], [None] * 4]
+def test_a_tool_of_unknown_similarity_is_found_by_its_words() -> None:
+    similarity: list[Similarities] = [[None] * 6, [0.1, 0.9, 0.1], [None] * 4]
 
     assert rank(ALL, "delete branch", similarity=similarity)[0].name == "delete_branch"
 
 
-def test_a_meaning_that_does_not_stand_out_is_no_fit() -> None:
+def test_a_similarity_that_does_not_stand_out_is_no_match() -> None:
     similarity = [[0.4, 0.5, 0.6, 0.5, 0.4, 0.6], [0.5, 0.4, 0.6], [0.5, 0.5, 0.6, 0.4]]
 
     assert rank(ALL, "feed the dog", similarity=similarity) == []
@@ -308,7 +313,7 @@ def test_every_tool_is_first_for_its_own_name(tools: dict[str, str]) -> None:
 
 @given(st.text(max_size=100))
 def test_words_are_lower_case_and_bounded(text: str) -> None:
-    for word in words(text):
+    for word in split_words(text):
         assert word
         assert len(word) <= 256
         assert stem(word)
@@ -324,4 +329,4 @@ def test_synonyms_go_both_ways_and_never_lead_to_the_word_itself() -> None:
 def test_a_summary_says_the_name_the_description_and_the_parameters() -> None:
     tool = {"description": "Open an issue.", **schema(title={}, body={})}
 
-    assert summary("createIssue", Raw(json.dumps(tool).encode())) == "create Issue. Open an issue. (title, body)"
+    assert summarize("createIssue", Raw(json.dumps(tool).encode())) == "create Issue. Open an issue. (title, body)"

@@ -1,17 +1,17 @@
-"""What is kept of a login. A `repr` shows no secret."""
+"""What is stored of a login. `repr` shows no secrets."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Literal
 
-# A token is renewed this long before it expires; one that lives less than twice as long, at half its life.
+# A token is renewed this long before it expires, or at half its lifetime if that comes later.
 EARLY_S = 300.0
 
 
 @dataclass(frozen=True)
 class Client:
-    """Who we are to an authorization server. The secret of a client from the config stays in the config."""
+    """Our client at an authorization server. The secret of a client from the config stays in the config."""
 
     id: str
     source: Literal["config", "document", "registered"]
@@ -32,11 +32,11 @@ class Token:
     scope: str | None = None
 
     def is_expired(self, now: float) -> bool:
-        """Tell whether the time is over that it was given."""
+        """Tell whether the token has expired."""
         return self.expires_at is not None and now >= self.expires_at
 
     def is_due(self, now: float) -> bool:
-        """Tell whether it is time to renew it."""
+        """Tell whether it is time to renew the token."""
         if self.expires_at is None:
             return False
         return now >= self.expires_at - min(EARLY_S, (self.expires_at - self.obtained_at) / 2)
@@ -44,10 +44,10 @@ class Token:
 
 @dataclass(frozen=True)
 class Login:
-    """All that is known about being logged in to one server.
+    """The login to one server.
 
-    Without an issuer the token was pasted, or taken over from another program. `wanted_scope` is what the
-    server has asked for since.
+    A login without an issuer has a token that was pasted, or taken from another program. `wanted_scope` is what the
+    server has asked for since the login.
     """
 
     server: str
@@ -62,11 +62,11 @@ class Login:
 
 
 def union(*scopes: str | None) -> str | None:
-    """Return all scopes of these lists, each once, in the order in which they come."""
+    """Return all scopes of these lists, each once, in their order."""
     words = dict.fromkeys(word for scope in scopes for word in (scope or "").split())
     return " ".join(words) or None
 
 
 def covers(granted: str | None, wanted: str | None) -> bool:
-    """Tell whether all that is wanted is granted."""
+    """Tell whether all wanted scopes are granted."""
     return set((wanted or "").split()) <= set((granted or "").split())

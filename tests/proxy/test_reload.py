@@ -10,10 +10,20 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from dynamic_mcp.config.resolved import Features, GroupConfig, Program, ToolFilter
+from dynamic_mcp.config.resolved import Features, Program, ToolFilter
 from dynamic_mcp.groups.lifecycle import State
-from dynamic_mcp.proxy.router import Proxy
-from tests.fakes import BOUND_S, Client, FakeUpstream, Opener, config_of, group_config, settled, text_of
+from dynamic_mcp.proxy.proxy import Proxy
+from tests.fakes import (
+    BOUND_S,
+    Client,
+    FakeUpstream,
+    Opener,
+    PresentedGroup,
+    config_of,
+    group_config,
+    settled,
+    text_of,
+)
 
 ANSWER = {"content": [{"type": "text", "text": "done"}]}
 OTHER = Program(command="other", args=("--new",), env={"SECRET": "hunter2"}, cwd=None)
@@ -22,11 +32,11 @@ OTHER = Program(command="other", args=("--new",), env={"SECRET": "hunter2"}, cwd
 class Scene:
     """A proxy in front of groups, with one client."""
 
-    def __init__(self, opener: Opener, *configs: GroupConfig) -> None:
+    def __init__(self, opener: Opener, *configs: PresentedGroup) -> None:
         self.proxy = Proxy(config_of(*configs), opener=opener)
         self.client = Client(self.proxy)
 
-    def reload(self, *configs: GroupConfig) -> None:
+    def reload(self, *configs: PresentedGroup) -> None:
         self.proxy.apply(config_of(*configs))
 
     async def is_ready(self, *names: str) -> None:
@@ -39,7 +49,7 @@ class Scene:
 
 
 @contextlib.asynccontextmanager
-async def scene(opener: Opener, *configs: GroupConfig) -> AsyncIterator[Scene]:
+async def scene(opener: Opener, *configs: PresentedGroup) -> AsyncIterator[Scene]:
     made = Scene(opener, *configs)
     try:
         await made.client.initialize()
@@ -64,7 +74,7 @@ async def test_an_unchanged_group_keeps_its_link_its_catalog_and_its_calls() -> 
         assert text_of(await call) == "done"
         assert it.proxy.groups["up"] is group
         assert group.known is catalog
-        assert it.proxy.groups.names() == ["new", "up"]
+        assert [each.name for each in it.proxy.groups] == ["new", "up"]
         assert opener.opened == ["up", "new"]
 
 

@@ -1,0 +1,85 @@
+"""Who uses a group, and which of its users share one instance."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Protocol
+
+from msgspec import Struct
+
+from dynamic_mcp.config.resolved import Share
+from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.upstream.call import Caller
+from dynamic_mcp.upstream.handshake import ClientHello
+
+_EVERYBODY = "everybody"
+
+
+class Principal(Struct, frozen=True):
+    """A person or program, as the issuer of its identity names it."""
+
+    issuer: str
+    subject: str
+
+
+# Whoever starts the program by its standard input and output.
+LOCAL = Principal(issuer="local", subject="user")
+
+
+class Client(Caller, Hashable, Protocol):
+    """A connected client. Its own `notify` and `ask` carry what no request has caused; its `client` is itself."""
+
+    @property
+    def client(self) -> Client:
+        """The client."""
+        ...
+
+    @property
+    def is_greeted(self) -> bool:
+        """Whether the client has said what it is."""
+        ...
+
+    @property
+    def principal(self) -> Principal:
+        """Who the client acts for."""
+        ...
+
+    @property
+    def hello(self) -> ClientHello:
+        """What the client said of itself; a default before it has."""
+        ...
+
+    def has_room(self, frame: Frame) -> bool:
+        """Tell whether a notification would be sent now, or dropped because the client does not read."""
+        ...
+
+
+class User(Caller, Protocol):
+    """A request that is made for a client."""
+
+    @property
+    def client(self) -> Client:
+        """The client."""
+        ...
+
+
+def audience_of(client: Client, share: Share, *, asks: bool) -> Hashable:
+    """Return what all clients of one instance have in common.
+
+    `asks` tells that the server has asked a client something. Over stdio nothing says whose call a question belongs
+    to, so such a server is not shared by itself.
+    """
+    match share:
+        case Share.SESSION:
+            return client
+        case Share.USER:
+            return client.principal
+        case Share.ALL:
+            return _EVERYBODY
+        case Share.AUTO:
+            return client if asks else (client.principal, client.hello.identity)
+
+
+def hello_for(client: Client, share: Share) -> ClientHello:
+    """Return how an instance is greeted: as its client, or as ourselves if it is everybody's."""
+    return ClientHello() if share is Share.ALL else client.hello

@@ -1,0 +1,331 @@
+"""One configured server: its config, its whole catalog, and its instances, one for each audience."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from msgspec import Raw
+
+from dynamic_mcp.config.resolved import GroupConfig, Share
+from dynamic_mcp.groups.audience import Client, User, audience_of, hello_for
+from dynamic_mcp.groups.catalog import Catalog, ListKind
+from dynamic_mcp.groups.catalog_store import CatalogStore
+from dynamic_mcp.groups.instance import Instance, OpenLink
+from dynamic_mcp.groups.lifecycle import State
+from dynamic_mcp.groups.live_catalog import ALL_LISTS, LiveCatalog
+from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.system.clock import Clock
+from dynamic_mcp.system.task_set import TaskSet
+from dynamic_mcp.upstream.open import open_link
+
+log = logging.getLogger(__name__)
+
+# A group with several instances is as well as the best of them.
+_BEST_FIRST = (State.READY, State.CONNECTING, State.COLD, State.WAITING, State.NEEDS_LOGIN, State.FAILED)
+
+
+class Observer(Protocol):
+    """Whoever shows the groups to clients."""
+
+    def group_changed(self, group: Group) -> None:
+        """Learn that a group's state or catalog is another one now."""
+        ...
+
+    def link_opened(self, group: Group, instance: Instance) -> None:
+        """Learn that an instance has a new link, whose upstream knows nothing of what clients have asked for."""
+        ...
+
+    def client_moved(self, group: Group, client: Client) -> None:
+        """Learn that another instance serves a client from now on."""
+        ...
+
+    def prepare_question(self, instance: Instance, frame: Frame, user: User) -> Frame:
+        """Return a request of the upstream as its client is asked it."""
+        ...
+
+    def receive_notification(
+        self, group: Group, instance: Instance, frame: Frame, recipients: Sequence[User]
+    ) -> None:
+        """Take a notification of an upstream, and those who are to hear of it."""
+        ...
+
+
+class Group:
+    """A server by its name in the config. `start` it for a client, use it by `request`, `close` it.
+
+    `instances` are its running copies, by the audience that shares each one.
+    """
+
+    def __init__(
+        self,
+        config: GroupConfig,
+        observer: Observer,
+        *,
+        lists: frozenset[ListKind] = ALL_LISTS,
+        opener: OpenLink = open_link,
+        clock: Clock | None = None,
+        jitter: Callable[[], float] = random.random,
+        catalog_store: CatalogStore | None = None,
+    ) -> None:
+        self.config = config
+        self.name = config.name
+        self.successor: Group | None = None
+        self.instances: dict[Hashable, Instance] = {}
+        self.advice = ""
+        self._observer = observer
+        self._opener = opener
+        self._clock = clock
+        self._jitter = jitter
+        self._catalog = LiveCatalog(config, catalog_store, lists)
+        self._instance_of: dict[Client, Instance] = {}
+        self._is_started = self._is_fresh = False
+        self._is_retired = False
+        self._is_closed = False
+        self._ended_calls = self._ended_failures = 0
+        self._ending = TaskSet()
+
+    def __repr__(self) -> str:
+        if not self.instances:
+            return f"<Group {self.name} {self.state.name}>"
+        return f"<Group {'; '.join(instance.status for instance in self.instances.values())}>"
+
+    # --- questions -------------------------------------------------------------------------------------
+
+    @property
+    def known(self) -> Catalog | None:
+        """Everything that the group offers, as far as it is known."""
+        return self._catalog.known
+
+    @property
+    def state(self) -> State:
+        """How the group is: as well as the best of its instances; COLD while there is none."""
+        if self._is_closed:
+            return State.CLOSED
+        states = {instance.state for instance in self.instances.values()}
+        return next((state for state in _BEST_FIRST if state in states), State.COLD)
+
+    @property
+    def reason(self) -> str:
+        """Why the group is down, in one line; empty while it is not."""
+        state = self.state
+        return next((each.reason for each in self.instances.values() if each.state is state), "")
+
+    @property
+    def in_flight(self) -> int:
+        """How many calls have a place."""
+        return sum(instance.in_flight for instance in self.instances.values())
+
+    @property
+    def calls(self) -> int:
+        """How many calls there have been."""
+        return self._ended_calls + sum(instance.activity.calls for instance in self.instances.values())
+
+    @property
+    def failures(self) -> int:
+        """How many calls had no result."""
+        return self._ended_failures + sum(instance.activity.failures for instance in self.instances.values())
+
+    def complaint(self, kinds: Iterable[ListKind]) -> str:
+        """Say what is missing from these lists and why; empty when they are whole."""
+        complaint = self._catalog.complaint(kinds)
+        if complaint is not None:
+            return complaint
+        return self.reason or ("not read yet" if self.state is State.READY else "not connected yet")
+
+    def wanted_for_s(self) -> float:
+        """Return how long the lists that are missing have been asked of the upstream; 0 while they are not."""
+        return max((instance.wanted_for_s() for instance in self.instances.values()), default=0.0)
+
+    def is_alone(self, client: Client, instance: Instance) -> bool:
+        """Tell whether an instance is this client's and nobody else's."""
+        return len(instance.users) <= 1 and self._instance_of.get(client) is instance
+
+    # --- use -------------------------------------------------------------------------------------------
+
+    def start(self, client: Client) -> None:
+        """Begin to serve a client; a group whose catalog is not known connects in the background to learn it."""
+        if not self._is_started:
+            self._is_started = True
+            self._is_fresh = self._catalog.load()
+        self._advise(client)
+        instance = self._instance_of.get(client)
+        if instance is not None and len(instance.users) == 1:  # it called before it said hello
+            instance.hello = hello_for(client, self.config.share)
+        is_learning = any(each.state is State.CONNECTING for each in self.instances.values())
+        if self.config.eager or not (self._is_fresh or self.known or is_learning):
+            self.instance_for(client).start(wanted=True)
+        elif not self._is_fresh and not is_learning:
+            self._is_fresh = True
+            self.instance_for(client).start(wanted=True)
+
+    def instance_for(self, client: Client) -> Instance:
+        """Return the instance that serves a client: always the same one, until the upstream turns out to ask."""
+        instance = self._instance_of.get(client)
+        return instance if instance is not None else self._assign(client)
+
+    def request(
+        self,
+        method: str,
+        params: Mapping[str, Raw] | None,
+        *,
+        timeout_s: float,
+        caller: User,
+        label: str = "",
+    ) -> Coroutine[Any, Any, Frame]:  # Any: as `async def` has it
+        """Send a request over the instance of the caller's client. Raises UpstreamError."""
+        instance = self._instance_of.get(caller.client) or self._assign(caller.client)
+        return instance.request(method, params, timeout_s=timeout_s, caller=caller, label=label)
+
+    def notify(self, client: Client, method: str, params: Raw) -> None:
+        """Send a notification of a client to its instance, if there is one."""
+        instance = self._instance_of.get(client)
+        if instance is not None:
+            instance.notify(method, params)
+
+    async def learn_catalog(self, client: Client, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
+        """Return what the group offers, connecting to learn it only if need be. Raises UpstreamError."""
+        if self.known is not None and self._catalog.knows(kinds):
+            return self.known
+        return await self.instance_for(client).learn_catalog(client, kinds)
+
+    async def reread(self, client: Client, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
+        """Read these lists again, for a name that is not among them. Raises UpstreamError."""
+        return await self.instance_for(client).reread(client, kinds)
+
+    def release(self, client: Client) -> None:
+        """Serve a client no longer; an instance that nobody else may use ends."""
+        instance = self._instance_of.pop(client, None)
+        if instance is None:
+            return
+        instance.users.remove(client)
+        if self.instances.get(client) is instance:
+            self._end(client, instance)
+        else:
+            self._end_if_unused(instance)
+
+    # --- the config ------------------------------------------------------------------------------------
+
+    def reconfigure(self, config: GroupConfig, lists: frozenset[ListKind]) -> None:
+        """Go on with another config that has the same upstream, and with other lists to read."""
+        self.config = config
+        self._catalog.config = config
+        wanted = self._catalog.want(lists)
+        for instance in self.instances.values():
+            instance.reconfigure(config, wanted)
+        self._observer.group_changed(self)
+
+    def retire(self, successor: Group | None) -> None:
+        """Take no more calls: those that come go to the successor, or fail when there is none."""
+        self._is_retired = True
+        self.successor = successor
+        for instance in self.instances.values():
+            instance.retire()
+
+    async def drain(self, within_s: float) -> bool:
+        """Wait until no call of a retired group is under way, for `within_s` at most; tell whether none is."""
+        drained = await asyncio.gather(*(instance.drain(within_s) for instance in self.instances.values()))
+        return all(drained)
+
+    async def close(self) -> None:
+        """End all instances and their links, for good."""
+        self._is_closed = self._is_retired = True
+        self._instance_of.clear()
+        for instance in self.instances.values():
+            instance.stop()
+        await asyncio.gather(*(instance.close() for instance in self.instances.values()), self._ending.wait())
+        if not self.instances:
+            self._observer.group_changed(self)
+
+    # --- Owner: what an instance says ------------------------------------------------------------------
+
+    def instance_changed(self, instance: Instance) -> None:
+        """Learn that an instance's state or the catalog has changed."""
+        self._observer.group_changed(self)
+        if instance.state is State.COLD:
+            self._end_if_unused(instance)
+
+    def link_opened(self, instance: Instance) -> None:
+        """Learn that an instance has a new link."""
+        self._observer.link_opened(self, instance)
+
+    def learn_asking(self, asked: Client | None) -> None:
+        """Learn that the upstream asks its client: from now on, each client has an instance of its own."""
+        if self._catalog.asks:
+            return
+        self._catalog.asks = True
+        if self.config.share is Share.AUTO:
+            log.info("group %s: the server asks its client; each session has its own from now on", self.name)
+            self._split(asked)
+
+    def prepare_question(self, instance: Instance, frame: Frame, user: User) -> Frame:
+        """Return a request of the upstream as its client is asked it."""
+        return self._observer.prepare_question(instance, frame, user)
+
+    def receive_notification(self, instance: Instance, frame: Frame, recipients: Sequence[User]) -> None:
+        """Take a notification of the upstream."""
+        self._observer.receive_notification(self, instance, frame, recipients)
+
+    # --- instances -------------------------------------------------------------------------------------
+
+    def _advise(self, client: Client) -> None:
+        """Say once which variables are not set, and what to do about it with this client."""
+        advice = client.hello.advice(self.config)
+        if advice and advice != self.advice:
+            log.warning("group %s: %s", self.name, advice)
+        self.advice = advice
+
+    def _assign(self, client: Client) -> Instance:
+        """Choose the instance for a client, and make it if there is none."""
+        audience = audience_of(client, self.config.share, asks=self._catalog.asks)
+        instance = self.instances.get(audience)
+        if instance is None or instance.state is State.CLOSED:
+            hello = hello_for(client, self.config.share)
+            instance = Instance(
+                self.config,
+                self,
+                self._catalog,
+                hello,
+                opener=self._opener,
+                clock=self._clock,
+                jitter=self._jitter,
+            )
+            if self._is_retired:
+                instance.retire()
+            if self._is_closed:
+                return instance
+            self.instances[audience] = instance
+        self._instance_of[client] = instance
+        instance.users.add(client)
+        return instance
+
+    def _split(self, asked: Client | None) -> None:
+        """Give each instance to one client: to the one that was `asked`, else the first; the others get new ones."""
+        before, self.instances = list(self.instances.values()), {}
+        for instance in before:
+            clients = list(instance.users)
+            keeper = asked if asked in clients else clients[0] if clients else None
+            self.instances[keeper or instance] = instance
+            for client in clients:
+                if client is not keeper:
+                    instance.users.remove(client)
+                    del self._instance_of[client]
+                    self._observer.client_moved(self, client)
+
+    def _end_if_unused(self, instance: Instance) -> None:
+        """End an instance without clients, unless it is warm for those who come next."""
+        if not instance.users and instance.state not in (State.READY, State.CONNECTING):
+            for audience in [key for key, each in self.instances.items() if each is instance]:
+                self._end(audience, instance)
+
+    def _end(self, audience: Hashable, instance: Instance) -> None:
+        del self.instances[audience]
+        self._close_behind(instance)
+
+    def _close_behind(self, instance: Instance) -> None:
+        self._ended_calls += instance.activity.calls
+        self._ended_failures += instance.activity.failures
+        self._ending.create(instance.close(), name=f"end of an instance of group {self.name}")

@@ -1,0 +1,47 @@
+"""The revisions of the protocol as a table of what each one has. Nothing else compares their names."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct
+
+
+class Revision(Struct, frozen=True):
+    """One revision of MCP and the features that not every revision has."""
+
+    name: str
+    has_batches: bool = False
+    has_resource_links: bool = False
+    has_tasks: bool = False
+    has_url_elicitation: bool = False
+
+
+# Oldest first: https://modelcontextprotocol.io/specification, the changelog of each revision.
+REVISIONS = (
+    Revision("2024-11-05"),
+    Revision("2025-03-26", has_batches=True),
+    Revision("2025-06-18", has_resource_links=True),
+    Revision("2025-11-25", has_resource_links=True, has_tasks=True, has_url_elicitation=True),
+)
+OLDEST, NEWEST = REVISIONS[0], REVISIONS[-1]
+_BY_NAME = {revision.name: revision for revision in REVISIONS}
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+
+
+def find(name: str | None) -> Revision | None:
+    """Return the revision of this name, or None if it is not in the table."""
+    return _BY_NAME.get(name or "")
+
+
+def negotiate(name: str | None) -> Revision:
+    """Return the revision to answer a client with that asked for `name` (basic/lifecycle, version negotiation)."""
+    return find(name) or NEWEST
+
+
+def closest_older(name: str | None) -> Revision:
+    """Return the newest revision that is not newer than `name`; the oldest if `name` is no date or predates all."""
+    if name is None or not _DATE.fullmatch(name):
+        return OLDEST
+    older = [revision for revision in REVISIONS if revision.name <= name]  # dates compare as text
+    return older[-1] if older else OLDEST

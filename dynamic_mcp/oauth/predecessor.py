@@ -1,0 +1,43 @@
+"""Logins of the program that this one replaces: `~/.dynamic-mcp/oauth-servers/<name>.json`.
+
+They are only read. That program supported logins only for groups whose config names a client, and its authorization
+server was always the server itself.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from dynamic_mcp.config.resolved import Remote
+from dynamic_mcp.oauth.credentials import Login, Token
+
+log = logging.getLogger(__name__)
+
+MAX_BYTES = 1 << 20
+
+
+class _StoredToken(msgspec.Struct):
+    access_token: str
+    refresh_token: str | None = None
+    expires_at: datetime | None = None
+
+
+def find_login(group: str, remote: Remote) -> Login | None:
+    """Return the login that a group had there, if any."""
+    if remote.oauth.client_id is None or remote.oauth.account is not None or set(group) & set("/\\:"):
+        return None
+    try:
+        file = Path.home() / ".dynamic-mcp" / "oauth-servers" / f"{group}.json"
+        if file.is_symlink() or file.stat().st_size > MAX_BYTES:
+            return None
+        stored = msgspec.json.decode(file.read_bytes(), type=_StoredToken)
+    except (OSError, ValueError, RuntimeError):  # no such file, or not a token; RuntimeError: no home directory
+        return None
+    log.info("group %s: using the login in %s", group, file)
+    expires_at = stored.expires_at.timestamp() if stored.expires_at else None
+    token = Token(stored.access_token, file.stat().st_mtime, expires_at, stored.refresh_token)
+    return Login(remote.url, token=token)

@@ -1,0 +1,66 @@
+"""A group in the hands of one client: what commands and the doctor ask of a group without a request of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dynamic_mcp.config.resolved import GroupConfig
+from dynamic_mcp.groups.audience import Client
+from dynamic_mcp.groups.catalog import Catalog, ListKind
+from dynamic_mcp.groups.lifecycle import State
+from dynamic_mcp.proxy.view import GroupView
+
+
+class ClientGroup:
+    """One group of a client's view."""
+
+    def __init__(self, view: GroupView, client: Client) -> None:
+        self.name = view.name
+        self._view = view
+        self._client = client
+
+    @property
+    def config(self) -> GroupConfig:
+        """What is run for the group."""
+        return self._view.config
+
+    @property
+    def description(self) -> str:
+        """One line for a model."""
+        return self._view.description
+
+    @property
+    def state(self) -> State:
+        """How the group is."""
+        return self._view.state
+
+    @property
+    def known(self) -> Catalog | None:
+        """What the group offers, as far as it is known."""
+        return self._view.known
+
+    @property
+    def whole(self) -> Catalog | None:
+        """What the group offers without any filter, as far as it is known."""
+        return self._view.group.known
+
+    def offers(self, feature: str) -> bool:
+        """Tell whether the config lets this feature through."""
+        return self._view.offers(feature)
+
+    def complaint(self, kinds: Iterable[ListKind]) -> str:
+        """Say what is missing from these lists and why; empty when they are whole."""
+        return self._view.complaint(kinds)
+
+    async def catalog(self, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
+        """Return what the group offers, connecting to learn it only if need be. Raises UpstreamError."""
+        return await self._view.learn_catalog(self._client, kinds)
+
+    async def reread(self) -> Catalog:
+        """Read the tools again. Raises UpstreamError."""
+        return await self._view.reread(self._client)
+
+    async def ping(self) -> None:
+        """Ask the server whether it answers. Raises UpstreamError."""
+        instance = self._view.group.instance_for(self._client)
+        await instance.request("ping", None, timeout_s=self.config.timeouts.connect_s)

@@ -1,0 +1,69 @@
+"""The one way from a use case to an upstream. Whatever looks at calls on their way is a middleware here.
+
+A request enters once its target is resolved and its arguments are repaired, and before it takes a place and its
+timeout starts, so that waiting for a person costs no upstream anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+
+from msgspec import Raw, Struct
+
+from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.proxy.request import Request
+from dynamic_mcp.proxy.view import GroupView
+
+
+class UpstreamRequest(Struct, frozen=True, gc=False):
+    """What is to be sent to a group's upstream because of a client's request; `label` names it in messages."""
+
+    request: Request
+    group: GroupView
+    method: str
+    params: Mapping[str, Raw] | None
+    timeout_s: float
+    label: str = ""
+
+
+Next = Callable[[UpstreamRequest], Awaitable[Frame]]
+Middleware = Callable[[UpstreamRequest, Next], Awaitable[Frame]]
+
+
+class Pipeline:
+    """The middlewares of all requests to upstreams, the outermost first; empty until something is configured."""
+
+    def __init__(self, middlewares: Sequence[Middleware] = ()) -> None:
+        self._first: Next | None = None
+        for middleware in reversed(middlewares):
+            self._first = partial(_call, middleware, self._first or _send)
+
+    def send(
+        self,
+        request: Request,
+        group: GroupView,
+        method: str,
+        params: Mapping[str, Raw] | None,
+        *,
+        timeout_s: float,
+        label: str = "",
+    ) -> Awaitable[Frame]:
+        """Send a request to a group's upstream, for the client of `request`. Raises UpstreamError."""
+        if self._first is None:
+            return group.group.request(method, params, timeout_s=timeout_s, caller=request, label=label)
+        return self._first(UpstreamRequest(request, group, method, params, timeout_s, label))
+
+
+def _call(middleware: Middleware, following: Next, message: UpstreamRequest) -> Awaitable[Frame]:
+    return middleware(message, following)
+
+
+def _send(message: UpstreamRequest) -> Awaitable[Frame]:
+    return message.group.group.request(
+        message.method,
+        message.params,
+        timeout_s=message.timeout_s,
+        caller=message.request,
+        label=message.label,
+    )

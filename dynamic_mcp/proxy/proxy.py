@@ -1,0 +1,267 @@
+"""The use cases of MCP in front of many groups, put together: who answers what, and who hears what."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from functools import partial
+
+from msgspec import Raw
+
+from dynamic_mcp import __version__
+from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.embeddings import SemanticIndex
+from dynamic_mcp.errors import DynamicMcpError
+from dynamic_mcp.groups.audience import Client, User
+from dynamic_mcp.groups.catalog import ListKind
+from dynamic_mcp.groups.catalog_store import CatalogStore
+from dynamic_mcp.groups.group import Group
+from dynamic_mcp.groups.groups import Groups
+from dynamic_mcp.groups.instance import Instance, OpenLink
+from dynamic_mcp.groups.lifecycle import State
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.oauth.logins import Logins
+from dynamic_mcp.proxy.capabilities import capabilities
+from dynamic_mcp.proxy.completion import Completion
+from dynamic_mcp.proxy.elicitations import COMPLETE, Elicitations
+from dynamic_mcp.proxy.logins import LoginOffers
+from dynamic_mcp.proxy.pipeline import Pipeline
+from dynamic_mcp.proxy.prompts import Prompts
+from dynamic_mcp.proxy.request import Request
+from dynamic_mcp.proxy.resource_subscriptions import ResourceSubscriptions
+from dynamic_mcp.proxy.resources import Resources
+from dynamic_mcp.proxy.result_store import ResultStore
+from dynamic_mcp.proxy.router import Router, UseCase
+from dynamic_mcp.proxy.search import ToolSearch
+from dynamic_mcp.proxy.subscriptions import Subscriptions
+from dynamic_mcp.proxy.tasks import Tasks
+from dynamic_mcp.proxy.tools import Tools
+from dynamic_mcp.proxy.view import View
+from dynamic_mcp.system.task_set import TaskSet
+from dynamic_mcp.upstream.open import open_link
+
+log = logging.getLogger(__name__)
+
+
+class Proxy:
+    """Answers every client from the groups of one config, and tells each what it wants to hear of them."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        opener: OpenLink | None = None,
+        catalog_store: CatalogStore | None = None,
+        semantic_index: SemanticIndex | None = None,
+        logins: Logins | None = None,
+    ) -> None:
+        opener = opener or partial(open_link, logins=logins)
+        self.groups = Groups(config, self, opener=opener, catalog_store=catalog_store)
+        self.is_greeted = asyncio.Event()  # a client has been greeted
+        self._view = View(self.groups, config)
+        self._subscriptions = Subscriptions(self.view_for, self._snapshot)
+        self._resource_subscriptions = ResourceSubscriptions()
+        self._elicitations = Elicitations()
+        self._logins = LoginOffers(logins, self._subscriptions)
+        self._results = ResultStore()
+        self._semantic_index = semantic_index or SemanticIndex()
+        self._semantic_index.configure(config.embeddings)
+        self._search = ToolSearch(self._semantic_index)
+        pipeline = Pipeline()
+        self._tasks = Tasks(pipeline)
+        self._tools = Tools(pipeline, self._tasks, self._search, self._results, self._elicitations)
+        self._router = Router(self._use_cases(pipeline), pipeline, self._logins)
+        self._background = TaskSet()
+
+    @property
+    def clients(self) -> Iterable[Client]:
+        """The clients that have been greeted."""
+        return self._subscriptions
+
+    def apply(self, config: Config) -> None:
+        """Serve another config from now on; the clients hear of the lists that this changes."""
+        self.groups.apply(config)
+        self._view = View(self.groups, config, self._view)
+        self._semantic_index.configure(config.embeddings)
+        self._search.learn(self._view)
+        self._subscriptions.announce_soon()
+
+    def complain(self, text: str) -> None:
+        """Tell every client of an error of the proxy itself, unless it asked for worse only."""
+        self._subscriptions.complain(text)
+
+    async def close(self) -> None:
+        """End every group."""
+        self._subscriptions.close()
+        self._background.cancel_all()
+        self._logins.close()
+        await self._tasks.close()
+        await self._semantic_index.close()
+        await self.groups.close()
+
+    # --- what a client asks ----------------------------------------------------------------------------
+
+    def view_for(self, client: Client) -> View:
+        """Return what a client may see."""
+        return self._view
+
+    def answer(self, request: Request) -> Awaitable[Frame]:
+        """Answer a request. Raises DynamicMcpError and wire.Malformed."""
+        return self._router.answer(request)
+
+    def notify(self, request: Request) -> None:
+        """Take a notification of a client."""
+        self._router.notify(request)
+
+    def greet(self, client: Client) -> dict[str, object]:
+        """Begin to serve a client that has said what it is; returns the members of the `initialize` result."""
+        self.groups.start(client)
+        self._subscriptions.add(client)
+        self.is_greeted.set()
+        view, revision = self.view_for(client), client.hello.revision
+        self._search.learn(view)
+        return {
+            "protocolVersion": revision.name,
+            "capabilities": capabilities(view, revision),
+            "serverInfo": {"name": "dynamic-mcp", "version": __version__},
+            "instructions": self._tools.instructions(view),
+        }
+
+    def release(self, client: Client) -> None:
+        """Let go of a client that has gone: of all that is kept for it, and all that it asked upstreams for."""
+        self._unsubscribe(client)
+        self._subscriptions.remove(client)
+        self._elicitations.release(client)
+        self._logins.release(client)
+        self._results.release(client)
+        shared = [(group, instance) for group, instance in self._instances_of(client) if len(instance.users) > 1]
+        self.groups.release(client)
+        self._tasks.release(client)
+        for group, instance in shared:
+            self._tell_level(group, instance)
+
+    def _use_cases(self, pipeline: Pipeline) -> Mapping[str, UseCase]:
+        resources = Resources(pipeline, self._results, self._resource_subscriptions)
+        prompts = Prompts(pipeline)
+        return {
+            "tools/list": self._tools.list_tools,
+            "tools/call": self._tools.call,
+            "resources/list": resources.list_resources,
+            "resources/templates/list": resources.list_templates,
+            "resources/read": resources.read,
+            "resources/subscribe": resources.subscribe,
+            "resources/unsubscribe": resources.unsubscribe,
+            "prompts/list": prompts.list_prompts,
+            "prompts/get": prompts.get,
+            "completion/complete": Completion(pipeline).complete,
+            "logging/setLevel": self._set_level,
+            "tasks/get": self._tasks.get,
+            "tasks/cancel": self._tasks.get,
+            "tasks/result": self._tasks.result,
+            "tasks/list": self._tasks.list_tasks,
+        }
+
+    async def _set_level(self, request: Request) -> Frame:
+        """Remember the client's level, and tell its servers if it is the most verbose one they have to serve."""
+        self._subscriptions.set_level(request.client, wire.member(request.params, "level"))
+        for group, instance in self._instances_of(request.client):
+            self._tell_level(group, instance)
+        return wire.result_frame(b"{}")
+
+    def _instances_of(self, client: Client) -> list[tuple[Group, Instance]]:
+        return [
+            (group, instance)
+            for group in self.groups
+            for instance in group.instances.values()
+            if client in instance.users
+        ]
+
+    def _unsubscribe(self, client: Client) -> None:
+        """Unsubscribe a client from resources; the upstream hears of those that nobody else of its clients wants."""
+        for name, uri in self._resource_subscriptions.of_client(client):
+            group = next((group for group in self.groups if group.name == name), None)
+            if group is None:
+                continue
+            self._resource_subscriptions.remove(client, group, uri)
+            instance = group.instance_for(client)
+            if instance.state is State.READY and not self._resource_subscriptions.has_other(
+                client, instance, group, uri
+            ):
+                self._tell(group, instance, "resources/unsubscribe", {"uri": Raw(wire.encode(uri))})
+
+    # --- Observer: what a group does -------------------------------------------------------------------
+
+    def group_changed(self, group: Group) -> None:
+        """Tell the clients if what a list answers is another answer now."""
+        self._subscriptions.announce_soon()
+        if group.state is State.NEEDS_LOGIN:
+            self._logins.open_browser_if_needed(group.name)
+
+    def link_opened(self, group: Group, instance: Instance) -> None:
+        """Ask a new link for what clients have asked of the one before: the log level, and subscriptions."""
+        self._tell_level(group, instance)
+        for uri in self._resource_subscriptions.uris(group, instance):
+            self._tell(group, instance, "resources/subscribe", {"uri": Raw(wire.encode(uri))})
+
+    def client_moved(self, group: Group, client: Client) -> None:
+        """Open the link of a client's new instance if it waits for updates there."""
+        if any(name == group.name for name, _ in self._resource_subscriptions.of_client(client)):
+            group.instance_for(client).start(wanted=True)
+
+    def prepare_question(self, instance: Instance, frame: Frame, user: User) -> Frame:
+        """Return a request of the upstream with the id that a task has for its client."""
+        self._elicitations.note_request(user.client, frame)
+        return self._tasks.with_client_task_id(instance, frame)
+
+    def receive_notification(
+        self, group: Group, instance: Instance, frame: Frame, recipients: Sequence[User]
+    ) -> None:
+        """Pass a notification of an upstream on to whom it concerns."""
+        owner = self._tasks.owner(instance, frame)
+        recipients = [each for each in recipients if each.client.is_greeted] if owner is None else [owner]
+        frame = self._tasks.with_client_task_id(instance, frame)
+        match frame.method:
+            case "notifications/resources/updated":
+                self._resource_subscriptions.pass_update_on(group, instance, frame)
+            case "notifications/tasks/status" if self._tasks.pass_status_on(instance, frame):
+                pass
+            case _ if frame.method == COMPLETE and self._elicitations.pass_completion_on(frame):
+                pass
+            case "notifications/message":
+                self._subscriptions.log(group, instance, frame, recipients)
+            case _:
+                for user in recipients:
+                    user.notify(frame)
+
+    def _snapshot(self, view: View) -> Mapping[str, Sequence[object]]:
+        """Return objects that are the same as long as the lists of a view answer the same."""
+        self._search.learn(view)
+
+        def entries(*kinds: ListKind) -> Sequence[object]:
+            found = ((group, kind, group.known.entries(kind)) for group in view if group.known for kind in kinds)
+            return [part for group, kind, each in found if each for part in (group.name, kind, each)]
+
+        return {
+            "tools": self._tools.snapshot(view),
+            "resources": entries(ListKind.RESOURCES, ListKind.TEMPLATES),
+            "prompts": entries(ListKind.PROMPTS),
+        }
+
+    # --- what upstreams are told in the background -----------------------------------------------------
+
+    def _tell_level(self, group: Group, instance: Instance) -> None:
+        level = self._subscriptions.level_for(instance)
+        if level is not None and instance.state is State.READY and group.known and group.known.may("logging"):
+            self._tell(group, instance, "logging/setLevel", {"level": Raw(wire.encode(level))})
+
+    def _tell(self, group: Group, instance: Instance, method: str, params: Mapping[str, Raw]) -> None:
+        self._background.create(_send(group, instance, method, params))
+
+
+async def _send(group: Group, instance: Instance, method: str, params: Mapping[str, Raw]) -> None:
+    try:
+        await instance.request(method, params, timeout_s=group.config.timeouts.resources_s)
+    except DynamicMcpError as exc:
+        log.warning("group %s: %s: %s", group.name, method, exc.message)

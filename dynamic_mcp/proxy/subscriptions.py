@@ -1,0 +1,129 @@
+"""What each client hears without having asked just now: changed lists, log messages, updates of resources.
+
+Each client has a subscription of its own from its greeting to its end. Nothing else here walks over clients.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from msgspec import Raw
+
+from dynamic_mcp.groups.audience import Client, User
+from dynamic_mcp.groups.group import Group
+from dynamic_mcp.groups.instance import Instance
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.proxy.view import View
+
+log = logging.getLogger(__name__)
+
+# Changes that come together are announced together.
+SETTLE_S = 0.05
+LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")  # RFC 5424
+# What a client hears that has named no level, of an upstream that was told another client's.
+_UNNAMED = LEVELS.index("info")
+
+# What a list answers now, by the feature that it belongs to: objects that are the same as long as the answer is.
+Snapshot = Mapping[str, Sequence[object]]
+
+
+class Subscriptions:
+    """The connected clients, what each was told of the lists, and the log level that each asked for."""
+
+    def __init__(self, view_for: Callable[[Client], View], snapshot: Callable[[View], Snapshot]) -> None:
+        self._view_for = view_for
+        self._snapshot = snapshot
+        self._announced: dict[Client, Snapshot] = {}
+        self._levels: dict[Client, int] = {}
+        self._announcing: asyncio.TimerHandle | None = None
+
+    def __iter__(self) -> Iterator[Client]:
+        return iter(self._announced)
+
+    def add(self, client: Client) -> None:
+        """Remember what the lists answer at the greeting of a client; later changes are announced to it."""
+        self._announced[client] = self._snapshot(self._view_for(client))
+
+    def remove(self, client: Client) -> None:
+        """Forget a client."""
+        self._announced.pop(client, None)
+        self._levels.pop(client, None)
+
+    def close(self) -> None:
+        """Announce nothing any more."""
+        if self._announcing is not None:
+            self._announcing.cancel()
+        self._announced.clear()
+
+    # --- lists -----------------------------------------------------------------------------------------
+
+    def announce_soon(self) -> None:
+        """Tell the clients in a moment whose lists answer something else by then."""
+        if self._announcing is None and self._announced:
+            self._announcing = asyncio.get_running_loop().call_later(SETTLE_S, self._announce)
+
+    def _announce(self) -> None:
+        self._announcing = None
+        snapshots: dict[View, Snapshot] = {}
+        for client, before in list(self._announced.items()):
+            view = self._view_for(client)
+            after = snapshots.get(view) or snapshots.setdefault(view, self._snapshot(view))
+            self._announced[client] = after
+            for feature in after:
+                if not _is_same(before[feature], after[feature]):
+                    client.notify(Frame(method=f"notifications/{feature}/list_changed"))
+
+    # --- log messages ----------------------------------------------------------------------------------
+
+    def set_level(self, client: Client, level: Raw) -> None:
+        """Send a client messages of this level and above from now on. Raises Malformed."""
+        name = wire.text(level)
+        if name not in LEVELS:
+            raise wire.Malformed(f"`level` must be one of {', '.join(LEVELS)}")
+        self._levels[client] = LEVELS.index(name)
+
+    def level_for(self, instance: Instance) -> str | None:
+        """Return the most verbose level that a client of an instance has asked for; None while none has."""
+        levels = [self._levels[client] for client in instance.users if client in self._levels]
+        return LEVELS[min(levels)] if levels else None
+
+    def log(self, group: Group, instance: Instance, frame: Frame, recipients: Sequence[User]) -> None:
+        """Send a log message of an upstream to those whom it concerns and who want it."""
+        level = _level_of(frame)
+        has_level = self.level_for(instance) is not None
+        for caller in recipients:
+            client = caller.client
+            lowest = self._levels.get(client, _UNNAMED if has_level else 0)
+            if level >= lowest and client.has_room(frame):
+                caller.notify(_with_group_in_logger(group.name, frame))
+
+    def complain(self, text: str) -> None:
+        """Tell every client of an error of the proxy itself, unless it asked for worse only."""
+        params = {"level": "error", "logger": "dynamic-mcp", "data": text}
+        frame = Frame(method="notifications/message", params=Raw(wire.encode(params)))
+        for client in self._announced:
+            if self._levels.get(client, 0) <= LEVELS.index("error"):
+                client.notify(frame)
+
+
+def _is_same(before: Sequence[object], after: Sequence[object]) -> bool:
+    return len(before) == len(after) and all(a is b or a == b for a, b in zip(before, after, strict=True))
+
+
+def _level_of(frame: Frame) -> int:
+    """Return how severe a log message is; one of an unknown level is for everybody."""
+    name = wire.text(wire.member(frame.params, "level"))
+    return LEVELS.index(name) if name in LEVELS else len(LEVELS)
+
+
+def _with_group_in_logger(group: str, frame: Frame) -> Frame:
+    """Put the group in front of the logger's name, so that a client can tell whose words these are."""
+    logger = wire.text(wire.member(frame.params, "logger"))
+    try:
+        params = wire.with_member(frame.params, f"{group}/{logger}" if logger else group, "logger")
+    except wire.Malformed:
+        return frame
+    return Frame(method=frame.method, params=params)

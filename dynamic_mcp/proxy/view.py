@@ -1,0 +1,149 @@
+"""What a client may see: the only way to a group. A group that is not in a view cannot be told from none at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from dynamic_mcp.config.resolved import Config, GroupConfig, Presentation
+from dynamic_mcp.errors import Disabled, NotFound
+from dynamic_mcp.groups.audience import Client
+from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind, one_line
+from dynamic_mcp.groups.group import Group
+from dynamic_mcp.groups.groups import Groups
+from dynamic_mcp.groups.lifecycle import DOWN, State
+from dynamic_mcp.mcp.names import closest
+
+_NONE = Listing()
+
+
+class GroupView:
+    """One group as it is presented: its filtered catalog, its description, and what its calls are treated with."""
+
+    def __init__(self, group: Group, presentation: Presentation) -> None:
+        self.group = group
+        self.name = group.name
+        self.presentation = presentation
+        self._whole: Catalog | None = None
+        self._known: Catalog | None = None
+        self._tools: tuple[Listing | None, Listing] = (None, _NONE)
+
+    def __repr__(self) -> str:
+        return f"<GroupView of {self.group!r}>"
+
+    @property
+    def config(self) -> GroupConfig:
+        """What is run for the group."""
+        return self.group.config
+
+    @property
+    def state(self) -> State:
+        """How the group is."""
+        return self.group.state
+
+    @property
+    def is_down(self) -> bool:
+        """Whether every instance of the group has failed."""
+        return self.group.state in DOWN
+
+    @property
+    def reason(self) -> str:
+        """Why the group is down, in one line; empty while it is not."""
+        return self.group.reason
+
+    @property
+    def description(self) -> str:
+        """One line for a model: the config's, else from the upstream's own words, else from how it is started."""
+        if self.presentation.description:
+            return " ".join(self.presentation.description.split())
+        derived = self.group.known.summary if self.group.known else ""
+        return derived or f"Tools from `{one_line(self.config.label)}`"
+
+    @property
+    def known(self) -> Catalog | None:
+        """What the group offers here, as far as it is known."""
+        whole = self.group.known
+        if whole is not self._whole:
+            self._known = None if whole is None else self._filter(whole)
+            self._whole = whole
+        return self._known
+
+    def offers(self, feature: str) -> bool:
+        """Tell whether the config lets this feature through."""
+        return self.presentation.features.allows(feature)
+
+    def complaint(self, kinds: Iterable[ListKind]) -> str:
+        """Say what is missing from these lists and why; empty when they are whole."""
+        return self.group.complaint(kinds)
+
+    async def learn_catalog(self, client: Client, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
+        """Return what the group offers here, connecting to learn it only if need be. Raises UpstreamError."""
+        return self._filter(await self.group.learn_catalog(client, kinds))
+
+    async def reread(self, client: Client, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
+        """Read these lists again, for a name that is not among them. Raises UpstreamError."""
+        return self._filter(await self.group.reread(client, kinds))
+
+    def _filter(self, whole: Catalog) -> Catalog:
+        """Return a catalog without the tools and the lists that are not presented."""
+        if whole is self._whole and self._known is not None:
+            return self._known
+        lists = {kind: _NONE for kind in whole.lists if not self.offers(kind.capability)}
+        if ListKind.TOOLS in whole.lists and ListKind.TOOLS not in lists:
+            lists[ListKind.TOOLS] = self._filter_tools(whole.lists[ListKind.TOOLS])
+        return whole.with_lists(lists)
+
+    def _filter_tools(self, listing: Listing) -> Listing:
+        """Return the tools that pass the filter; the same object as long as the upstream's list is the same."""
+        source, filtered = self._tools
+        if source is not listing:
+            allows = self.presentation.tools.allows
+            entries = {name: tool for name, tool in listing.entries.items() if allows(name)}
+            filtered = listing if len(entries) == len(listing.entries) else replace(listing, entries=entries)
+            self._tools = listing, filtered
+        return filtered
+
+
+class View:
+    """The groups that a client may see, in the order of the config; `split_calls` is the config's."""
+
+    def __init__(self, groups: Groups, config: Config, before: View | None = None) -> None:
+        self.split_calls = config.split_calls
+        self._groups: dict[str, GroupView] = {}
+        known = {group.name: group for group in before or ()}
+        for group in groups:
+            presentation = config.presentations[group.name]
+            old = known.get(group.name)
+            is_same = old is not None and old.group is group and old.presentation == presentation
+            self._groups[group.name] = old if old is not None and is_same else GroupView(group, presentation)
+
+    def __iter__(self) -> Iterator[GroupView]:
+        return iter(self._groups.values())
+
+    def __getitem__(self, name: str) -> GroupView:
+        """Return the group of this name. Raises NotFound with the closest names and all that there are."""
+        try:
+            return self._groups[name]
+        except KeyError:
+            raise NotFound("group", name, closest(name, self.names), hint=self.names_in_words()) from None
+
+    @property
+    def names(self) -> list[str]:
+        """The names, in config order."""
+        return list(self._groups)
+
+    def names_in_words(self, feature: str = "") -> str:
+        """Say which groups there are, or which of them offer a feature."""
+        names = ", ".join(f"`{group.name}`" for group in self if group.offers(feature))
+        return f"the groups are {names}" if names else "no group is configured"
+
+    def offering(self, feature: str) -> list[GroupView]:
+        """Return the groups that let this feature through."""
+        return [group for group in self if group.offers(feature)]
+
+    def group(self, name: str, feature: str) -> GroupView:
+        """Return a group that lets a feature through. Raises NotFound and Disabled."""
+        group = self[name]
+        if not group.offers(feature):
+            raise Disabled(feature, name)
+        return group

@@ -1,0 +1,122 @@
+"""The handshake with an upstream: what it hears of the client, and what it says of itself."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from msgspec import Raw, Struct, field
+
+from dynamic_mcp import __version__
+from dynamic_mcp.config.resolved import Broken, GroupConfig
+from dynamic_mcp.errors import METHOD_NOT_FOUND, ProtocolViolation, Refused
+from dynamic_mcp.mcp import revisions, wire
+from dynamic_mcp.mcp.revisions import NEWEST, Revision
+from dynamic_mcp.upstream.link import Link
+from dynamic_mcp.upstream.mask import mask_of
+
+log = logging.getLogger(__name__)
+
+OURSELVES = Raw(wire.encode({"name": "dynamic-mcp", "version": __version__}))
+# Servers, by group and answer, whose version was complained of while this program runs.
+_COMPLAINED: set[tuple[str, str | None]] = set()
+# A server that declares nothing is asked for every list; those it does not know it refuses.
+_UNDECLARED: Mapping[str, Raw] = dict.fromkeys(("tools", "resources", "prompts"), wire.EMPTY_OBJECT)
+
+
+class ClientHello(Struct, frozen=True):
+    """What an upstream is told of the client when a link opens, word for word."""
+
+    revision: Revision = NEWEST
+    capabilities: Raw = field(default_factory=lambda: wire.EMPTY_OBJECT)
+    client_info: Raw = field(default_factory=lambda: OURSELVES)
+
+    @property
+    def name(self) -> str:
+        """The client's name for itself."""
+        return wire.text(wire.member(self.client_info, "name")) or ""
+
+    @property
+    def identity(self) -> tuple[str, bytes, bytes]:
+        """What two clients share if an upstream could not tell one from the other."""
+        return self.revision.name, bytes(self.capabilities), bytes(self.client_info)
+
+    def advice(self, config: GroupConfig) -> str:
+        """Say which variables of a server are not set and what to do with this client; empty if all are set."""
+        if not (config.unset or config.empty):
+            return ""
+        from dynamic_mcp.config.clients import advice
+
+        return advice(config.unset, config.empty, self.name)
+
+
+class ServerHello(Struct, frozen=True):
+    """What an upstream said of itself: the members of its `initialize` result, as bytes."""
+
+    result: dict[str, Raw]
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether the upstream said what it can do."""
+        return "capabilities" in self.result
+
+    @property
+    def capabilities(self) -> Mapping[str, Raw]:
+        """What the upstream can do, by the capability's name; one that says nothing may have every list."""
+        if not self.is_declared:
+            return _UNDECLARED
+        try:
+            return wire.members(self.result["capabilities"])
+        except wire.Malformed:
+            return {}
+
+    @property
+    def instructions(self) -> str:
+        """The upstream's own words on how to use it."""
+        return wire.text(self.result.get("instructions")) or ""
+
+    @property
+    def title(self) -> str:
+        """The upstream's name for people."""
+        try:
+            info = wire.members(self.result.get("serverInfo", wire.EMPTY_OBJECT))
+        except wire.Malformed:
+            return ""
+        return wire.text(info.get("title")) or ""
+
+
+async def greet(link: Link, hello: ClientHello, config: GroupConfig) -> ServerHello:
+    """Initialize as the lifecycle of the MCP specification says.
+
+    A server that answers with a revision of its own invention, or with none, is served as the closest older one.
+    Raises UpstreamError.
+    """
+    params = {
+        "protocolVersion": Raw(wire.encode(hello.revision.name)),
+        "capabilities": hello.capabilities,
+        "clientInfo": hello.client_info,
+    }
+    answer = await link.request("initialize", params, timeout_s=config.timeouts.connect_s)
+    result = result_of(answer, config, "initialize")
+    name = wire.text(result.get("protocolVersion"))
+    if revisions.find(name) is None and (config.name, name) not in _COMPLAINED:
+        _COMPLAINED.add((config.name, name))
+        answered = "no protocol version" if name is None else f"the unknown protocol version `{name[:40]}`"
+        served = revisions.closest_older(name).name
+        log.warning("group %s: the server answered with %s; it is served as %s", config.name, answered, served)
+    link.notify("notifications/initialized")
+    return ServerHello(result)
+
+
+def result_of(answer: wire.Frame, config: GroupConfig, what: str) -> dict[str, Raw]:
+    """Return the members of a result that the proxy itself must read. Raises Refused and ProtocolViolation."""
+    if len(answer.error):
+        error = bytes(answer.error).decode("utf-8", "replace")
+        if not isinstance(config.upstream, Broken):
+            error = mask_of(config.upstream)(error)
+        is_unknown = bytes(wire.member(answer.error, "code")) == b"%d" % METHOD_NOT_FOUND
+        raise Refused(config.name, f"answered {what} with the error {error}", is_unknown=is_unknown)
+    try:
+        return wire.members(answer.result)
+    except wire.Malformed:
+        raise ProtocolViolation(config.name, f"answered {what} with something other than an object") from None
