@@ -15,8 +15,8 @@ from typing import Any
 import click
 
 from dynamic_mcp import errors
-from dynamic_mcp.cli.commands import commands
-from dynamic_mcp.cli.words import SECTIONS
+from dynamic_mcp.cli.command_group import commands
+from dynamic_mcp.cli.command_names import SECTIONS
 from dynamic_mcp.config.schema import schema
 from dynamic_mcp.groups.lifecycle import TRANSITIONS
 from dynamic_mcp.importer.model import Machine, Scope

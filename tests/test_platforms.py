@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.cli.running import run
-from dynamic_mcp.cli.standing import Process, from_ps, processes
-from dynamic_mcp.doctor.files import check
+from dynamic_mcp.cli.process_table import Process, parse_ps, read_processes
+from dynamic_mcp.cli.runner import run
+from dynamic_mcp.doctor.files import check_file
 from dynamic_mcp.observe import log_output
 from dynamic_mcp.observe.instances import SILENT_S, InstanceRegistry
 from dynamic_mcp.observe.log_output import LogFile, find_log_files
@@ -73,7 +73,7 @@ def test_windows_has_no_mode_bits_to_warn_of(tmp_path: Path) -> None:
     file = tmp_path / "c.json"
     file.write_text(json.dumps({"mcpServers": {}}))
     file.chmod(0o666)
-    _, findings = check(file, {})
+    _, findings = check_file(file, {})
     assert [finding.level for finding in findings] == ["ok"]
 
 
@@ -83,12 +83,12 @@ def test_windows_lists_no_processes_and_leaves_ctrl_c_to_the_runner() -> None:
         assert signal.getsignal(signal.SIGINT) is not signal.SIG_DFL
         return "done"
 
-    assert processes() == {}
+    assert read_processes() == {}
     assert run(work()) == "done"
 
 
 def test_macos_lists_processes_as_ps_does() -> None:
-    assert from_ps("    1     0  9000\n  345     1   120\n") == {
+    assert parse_ps("    1     0  9000\n  345     1   120\n") == {
         1: Process(0, 9000 << 10),
         345: Process(1, 120 << 10),
     }

@@ -1,6 +1,6 @@
-"""The three standard descriptors, which whoever starts a program may have closed.
+"""The three standard descriptors, which the parent process may have closed.
 
-A file that is opened later would get such a number, and what is meant for stderr would be written into it.
+A file opened later would get such a number, and output for stderr would end up in it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _STANDARD = (("stdin", os.O_RDONLY, "r"), ("stdout", os.O_WRONLY, "w"), ("stderr
 
 
 def fill_standard() -> None:
-    """Open those that are closed on the null device: there is nothing to read, and what is written goes nowhere."""
+    """Open closed ones on the null device: reading returns nothing, and output is discarded."""
     for number, (name, flags, mode) in enumerate(_STANDARD):
         try:
             os.fstat(number)

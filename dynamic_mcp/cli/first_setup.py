@@ -1,4 +1,4 @@
-"""A first setup as a value: what is imported, and what happens to each AI tool; then carrying it out."""
+"""A first setup: plans what to import and what to change in each AI tool, then does it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dynamic_mcp.cli.importing import journal, machine_of, now, write
-from dynamic_mcp.cli.installing import tell_limits
+from dynamic_mcp.cli.import_flow import write_plan
+from dynamic_mcp.cli.installer import warn_about_limits
+from dynamic_mcp.cli.machine import local_machine, open_journal, timestamp
 from dynamic_mcp.cli.output import Output
-from dynamic_mcp.cli.own_program import own_program
+from dynamic_mcp.cli.own_program import find_own_program
 from dynamic_mcp.config.needs import find_required_variables
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.importer.adapter import Adapter
@@ -34,8 +35,8 @@ _NAMES_SHOWN = 60
 
 
 @dataclass(frozen=True)
-class FoundTool:
-    """An AI tool with settings of the user's on this machine, and the servers in them."""
+class ToolSettings:
+    """The user's settings of one AI tool on this machine, and the servers in them."""
 
     adapter: Adapter
     readings: tuple[Reading, ...]
@@ -44,80 +45,80 @@ class FoundTool:
         names = [found.name for reading in self.readings for found in reading.servers]
         if not names:
             return f"{self.adapter.title}: no servers yet"
-        listed = ", ".join(names)
-        short = listed if len(listed) <= _NAMES_SHOWN else f"{listed[: _NAMES_SHOWN - 1]}…"
+        all_names = ", ".join(names)
+        short = all_names if len(all_names) <= _NAMES_SHOWN else f"{all_names[: _NAMES_SHOWN - 1]}…"
         return f"{self.adapter.title}: {pluralize(len(names), 'server')} ({short})"
 
 
 @dataclass(frozen=True)
 class Setup:
-    """Everything that is going to happen: the `plan` of the import, and whether tools lose what is imported."""
+    """All changes to make: the plan of the import, and whether imported servers are removed from their tools."""
 
     file: Path
-    tools: tuple[FoundTool, ...]
+    tools: tuple[ToolSettings, ...]
     plan: Plan
     memories: MemoryStore
-    replaces: bool = False
+    is_replacing: bool = False
     left_out: tuple[str, ...] = ()
 
     @property
     def new_servers(self) -> dict[str, Entry]:
-        """The servers that are not in the config yet, or others than there, by the name that they get."""
+        """The servers that the config does not have yet or has differently, by their new name."""
         return {item.name: item.entry for item in self.plan.items if item.entry is not None and item.is_changed}
 
     @property
-    def tools_with_servers(self) -> list[FoundTool]:
-        """The tools of which a server is, or will be, in the config."""
+    def tools_with_servers(self) -> list[ToolSettings]:
+        """The tools that have a server which is, or will be, in the config."""
         names = {item.server.source.tool for item in self.plan.items if item.entry is not None}
         return [tool for tool in self.tools if tool.adapter.name in names]
 
     @property
-    def is_anything(self) -> bool:
-        """Tell whether a file would be another."""
+    def has_changes(self) -> bool:
+        """Tell whether any file would change."""
         return self.plan.is_changed or any(
-            _has_no_entry(tool.adapter) or self._taken_from(tool) for tool in self.tools
+            _has_no_entry(tool.adapter) or self._servers_to_remove(tool) for tool in self.tools
         )
 
     def without(self, names: Collection[str]) -> Setup:
-        """Return the setup without the servers that would get these names."""
-        gone = {key_of(item.server) for item in self.plan.items if item.name in names}
-        tools = tuple(replace(tool, readings=_kept(tool.readings, gone)) for tool in self.tools)
-        return replace(_planned(self.file, tools, self.memories), left_out=tuple(names))
+        """Return the setup without the servers of these names."""
+        excluded = {key_of(item.server) for item in self.plan.items if item.name in names}
+        tools = tuple(replace(tool, readings=_without_servers(tool.readings, excluded)) for tool in self.tools)
+        return replace(_plan(self.file, tools, self.memories), left_out=tuple(names))
 
-    def replacing(self) -> Setup:
-        """Return the setup in which tools lose what is imported from them."""
-        return replace(self, replaces=True)
+    def with_replacement(self) -> Setup:
+        """Return the setup in which the imported servers are removed from their tools."""
+        return replace(self, is_replacing=True)
 
     def origin(self, name: str) -> str:
-        """Return the tools that a server is from, in words."""
+        """Return the titles of the tools that a server comes from."""
         tools = {item.server.source.tool for item in self.plan.items if item.name == name}
         return " and ".join(tool.adapter.title for tool in self.tools if tool.adapter.name in tools)
 
     def steps(self) -> Iterator[str]:
-        """Yield what is going to happen, a line for each file."""
+        """Yield the changes to make, one line for each file."""
         new = self.new_servers
         if self.plan.is_changed:
             what = "create" if self.plan.before is None else "change"
             yield f"{what} {self.file}: {pluralize(len(new), 'server')} ({', '.join(new)})"
         if self.left_out:
-            yield f"leave out {', '.join(self.left_out)}; the tools keep what they have"
+            yield f"leave out {', '.join(self.left_out)}; the tools keep their own entries"
         if self.plan.variables:
             secrets = pluralize(len(self.plan.variables), "secret")
             yield f"move {secrets} into {self.plan.env_file}, which only you can read"
         for tool in self.tools:
-            file = find_target(tool.adapter, Scope.USER, machine_of(None)).file
-            out = self._taken_from(tool)
-            how = "switch {} off" if has_switch(tool.adapter) else "take {} out"
-            rest = how.format(", ".join(out))
+            file = find_target(tool.adapter, Scope.USER, local_machine(None)).file
+            names = self._servers_to_remove(tool)
+            how = "disable {}" if has_switch(tool.adapter) else "remove {}"
+            removal = how.format(", ".join(names))
             where = f"{tool.adapter.title} ({file})"
             if _has_no_entry(tool.adapter):
-                yield f"add dynamic-mcp to {where}{f', and {rest}' if out else ''}"
-            elif out:
-                yield f"{rest} {'in' if has_switch(tool.adapter) else 'of'} {where}"
+                yield f"add dynamic-mcp to {where}{f', and {removal}' if names else ''}"
+            elif names:
+                yield f"{removal} {'in' if has_switch(tool.adapter) else 'from'} {where}"
 
-    def _taken_from(self, tool: FoundTool) -> list[str]:
-        """Return the servers that the tool loses: those that are in the config, and not switched off already."""
-        if not self.replaces:
+    def _servers_to_remove(self, tool: ToolSettings) -> list[str]:
+        """Return the servers to remove from the tool: those in the config that are not disabled there already."""
+        if not self.is_replacing:
             return []
         found = (found for reading in tool.readings for found in reading.servers)
         there = {key_of(each) for each in found if not (each.is_off and has_switch(tool.adapter))}
@@ -126,48 +127,48 @@ class Setup:
         ]
 
 
-def found_tools(machine: Machine) -> list[FoundTool]:
-    """Return the tools that have settings of the user's here, which can be written."""
+def find_tools(machine: Machine) -> list[ToolSettings]:
+    """Return the tools whose user settings exist on this machine and can be written."""
     return [
-        FoundTool(tool, tuple(read_tool(tool, (Scope.USER,), machine)))
+        ToolSettings(tool, tuple(read_tool(tool, (Scope.USER,), machine)))
         for tool in TOOLS
         if any(not place.borrowed for place, _ in locations.find_files(tool, machine, (Scope.USER,)))
         and _can_be_written(tool, machine)
     ]
 
 
-def planned(file: Path, tools: Sequence[FoundTool]) -> Setup:
-    """Work out what importing from these tools would do, with their secrets moved into a private file."""
-    return _planned(file, tuple(tools), MemoryStore(paths.state_dir() / "imports", randomness.token_hex(16)))
+def plan_setup(file: Path, tools: Sequence[ToolSettings]) -> Setup:
+    """Plan an import from these tools, with their secrets moved into a private file."""
+    return _plan(file, tuple(tools), MemoryStore(paths.state_dir() / "imports", randomness.token_hex(16)))
 
 
-def carried_out(setup: Setup, out: Output) -> list[str]:
-    """Write the config and the tools' files; return the ids of what can be undone, the first first."""
-    machine = machine_of(None)
-    deeds = [write(setup.plan, setup.memories)]
+def apply_setup(setup: Setup, out: Output) -> list[str]:
+    """Write the config and the tools' files; return the ids of the changes, oldest first."""
+    machine = local_machine(None)
+    deeds = [write_plan(setup.plan, setup.memories)]
     needed = find_required_variables(setup.file, os.environ)
-    program, remark = own_program()
+    program, caveat = find_own_program()
     for tool in setup.tools:
-        wanted = plan_replacement(
+        replacement = plan_replacement(
             tool.adapter, (Scope.USER,), machine, memory=setup.plan.memory, names=setup.plan.servers.keys()
         )
-        made = plan_installation(
+        result = plan_installation(
             tool.adapter,
             Scope.USER,
             machine,
             start=[*program, str(setup.file.absolute())],
             variables=needed.names,
-            replacements=wanted.servers if setup.replaces else None,
+            replacements=replacement.servers if setup.is_replacing else None,
         )
-        if made.is_needed:
+        if result.is_needed:
             about = f"{tool.adapter.name}/{Scope.USER.value}"
-            deeds.append(journal().apply(f"install {tool.adapter.name}", about, now(), made.changes))
-        tell_limits(out, tool.adapter, made, needed, remark)
+            deeds.append(open_journal().apply(f"install {tool.adapter.name}", about, timestamp(), result.changes))
+        warn_about_limits(out, tool.adapter, result, needed, caveat)
     return [deed.id for deed in deeds if deed is not None]
 
 
-def _planned(file: Path, tools: tuple[FoundTool, ...], memories: MemoryStore) -> Setup:
-    machine = machine_of(None)
+def _plan(file: Path, tools: tuple[ToolSettings, ...], memories: MemoryStore) -> Setup:
+    machine = local_machine(None)
     order = ImportRequest(
         output=file.absolute(),
         home=str(machine.home),
@@ -176,22 +177,22 @@ def _planned(file: Path, tools: tuple[FoundTool, ...], memories: MemoryStore) ->
         environment=machine.environment,
     )
     readings = [reading for tool in tools for reading in tool.readings]
-    return Setup(file, tools, plan_import(readings, order, memories, describe=_described), memories)
+    return Setup(file, tools, plan_import(readings, order, memories, describe=_describe), memories)
 
 
-def _described(found: ForeignServer) -> Mapping[str, object]:
+def _describe(found: ForeignServer) -> Mapping[str, object]:
     return description.with_description(found.name, found.entry)
 
 
-def _kept(readings: Sequence[Reading], gone: Collection[Key]) -> tuple[Reading, ...]:
+def _without_servers(readings: Sequence[Reading], excluded: Collection[Key]) -> tuple[Reading, ...]:
     return tuple(
-        replace(reading, servers=tuple(found for found in reading.servers if key_of(found) not in gone))
+        replace(reading, servers=tuple(found for found in reading.servers if key_of(found) not in excluded))
         for reading in readings
     )
 
 
 def _has_no_entry(adapter: Adapter) -> bool:
-    machine = machine_of(None)
+    machine = local_machine(None)
     return read_entry(adapter, find_target(adapter, Scope.USER, machine), machine) is None
 
 

@@ -1,4 +1,4 @@
-"""What is shown of an import: tables, the difference, warnings and what to do next."""
+"""Prints an import: tables, the difference, warnings and what to do next."""
 
 from __future__ import annotations
 
@@ -11,87 +11,87 @@ from dynamic_mcp.importer.model import Notice, Source
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 
-def show_readings(out: Output, made: Plan) -> None:
-    """Show what was found, file by file, and what an import would make of it."""
-    if out.asked_for_json or not out.is_terminal:
-        out.json(made.to_json())
+def show_readings(out: Output, plan: Plan) -> None:
+    """Print what each file holds, and what an import would do with it."""
+    if out.is_json_requested or not out.is_terminal:
+        out.print_json(plan.to_json())
         return
     rows: list[list[str]] = []
-    for reading in made.readings:
+    for reading in plan.readings:
         source = reading.source
-        counts = count_actions([item for item in made.items if item.server.source == source])
+        counts = count_actions([item for item in plan.items if item.server.source == source])
         changed = counts[Action.UPDATE] + counts[Action.CONFLICT]
         numbers = [str(len(reading.servers)), str(counts[Action.NEW]), str(counts[Action.SAME]), str(changed)]
         file = f"{source.file}: {reading.error}" if reading.error else str(source.file)
         rows.append([source.tool, source.scope.value, *numbers, file])
-    out.table(["TOOL", "SCOPE", "SERVERS", "NEW", "SAME", "CHANGED", "FILE"], rows)
+    out.print_table(["TOOL", "SCOPE", "SERVERS", "NEW", "SAME", "CHANGED", "FILE"], rows)
 
 
-def show_diff(out: Output, made: Plan) -> None:
-    """Show the difference that would be made, secrets hidden."""
-    lines = list(made.diff())
+def show_diff(out: Output, plan: Plan) -> None:
+    """Print the difference that would be written, without secrets."""
+    lines = list(plan.diff())
     if not lines:
-        out.words(f"`{made.output}` would not change")
+        out.say(f"`{plan.output}` would not change")
     for line in lines:
         if out.is_terminal:
-            out.line(line, _STYLES.get(line[:1], ""))
+            out.print_line(line, _STYLES.get(line[:1], ""))
         else:
-            out.text(line)
-    if made.variables:
-        out.words(f"`{made.env_file}` would get {', '.join(made.variables)}")
+            out.print_text(line)
+    if plan.variables:
+        out.say(f"`{plan.env_file}` would get {', '.join(plan.variables)}")
 
 
-def show_warnings(out: Output, made: Plan) -> None:
-    """Say what is lost, what could not be read, and what is no longer there."""
-    show_notices(out, made.warnings)
-    for error in made.errors:
-        out.words(f"error: {error}", "red")
-    for remark in made.remarks:
-        out.words(f"note: {remark}")
+def show_warnings(out: Output, plan: Plan) -> None:
+    """Print what is lost, what could not be read, and what no longer exists."""
+    show_notices(out, plan.warnings)
+    for error in plan.errors:
+        out.say(f"error: {error}", "red")
+    for remark in plan.remarks:
+        out.say(f"note: {remark}")
 
 
 def show_notices(out: Output, notices: Iterable[Notice]) -> None:
-    """Say what is lost, a line for each field."""
+    """Print what is lost, one line for each field."""
     for notice in notices:
-        out.words(f"warning: {notice}", "yellow")
+        out.say(f"warning: {notice}", "yellow")
 
 
-def show_done(out: Output, made: Plan, *, is_exposed: bool) -> None:
-    """Say what was done, and what is to be done now."""
-    counts = count_actions(made.items)
-    words = [f"{number} {action}" for action, number in counts.items() if number]
-    done = f"{made.output}: " + (", ".join(words) or "no servers")
-    out.words(done if made.is_changed or made.variables else f"{done}; nothing to write")
-    show_to_do(out, made)
+def show_summary(out: Output, plan: Plan, *, is_exposed: bool) -> None:
+    """Print what was done and what to do next."""
+    counts = count_actions(plan.items)
+    parts = [f"{number} {action}" for action, number in counts.items() if number]
+    summary = f"{plan.output}: " + (", ".join(parts) or "no servers")
+    out.say(summary if plan.is_changed or plan.variables else f"{summary}; nothing to write")
+    show_actions(out, plan)
     if is_exposed:
-        out.words(f"warning: `{made.output}` is in a git work tree that does not ignore it", "yellow")
-    if made.variables:
-        out.words(f"secrets are in `{made.env_file}`: {', '.join(made.variables)}")
-    if made.is_changed:
-        out.words("next: `dynamic-mcp install TOOL` connects your AI tool")
+        out.say(f"warning: `{plan.output}` is in a git work tree that does not ignore it", "yellow")
+    if plan.variables:
+        out.say(f"secrets are in `{plan.env_file}`: {', '.join(plan.variables)}")
+    if plan.is_changed:
+        out.say("next: `dynamic-mcp install TOOL` connects your AI tool")
 
 
-def show_to_do(out: Output, made: Plan) -> None:
-    """Say what becomes of each server, which variables a person has to set, and what can be done about secrets."""
-    for item in made.items:
+def show_actions(out: Output, plan: Plan) -> None:
+    """Print what happens to each server, which variables to set, and what to do about secrets."""
+    for item in plan.items:
         if item.action not in (Action.SAME, Action.SKIP):
             choice = f" ({item.choice})" if item.choice else ""
-            origin = _origin(item.server.source, item.server.name, item.name)
+            origin = _format_origin(item.server.source, item.server.name, item.name)
             fields = f", which differ in {', '.join(item.conflicts)}" if item.conflicts else ""
-            out.words(f"  {item.action}{choice}: {item.name}{origin}{fields}")
+            out.say(f"  {item.action}{choice}: {item.name}{origin}{fields}")
         elif item.action is Action.SAME and item.reason:
-            out.words(f"  same: {item.server.name}{_from(item.server.source)}, which {item.reason}")
+            out.say(f"  same: {item.server.name}{_format_source(item.server.source)}, which {item.reason}")
         elif item.reason:
-            out.words(f"  skipped: {item.server.name}{_from(item.server.source)}: {item.reason}")
-    for name, servers in made.exports.items():
-        out.words(f"to set: {name} (for {', '.join(servers)})")
-    if made.find_secrets():
-        out.words("hint: `--secrets env` moves the secrets into a private file")
+            out.say(f"  skipped: {item.server.name}{_format_source(item.server.source)}: {item.reason}")
+    for name, servers in plan.exports.items():
+        out.say(f"set the variable {name} (for {', '.join(servers)})")
+    if plan.find_secrets():
+        out.say("hint: `--secrets env` moves the secrets into a private file")
 
 
-def _origin(source: Source, found: str, name: str) -> str:
-    return _from(source) + (f", where it is `{found}`" if found != name else "")
+def _format_origin(source: Source, found: str, name: str) -> str:
+    return _format_source(source) + (f", where it is `{found}`" if found != name else "")
 
 
-def _from(source: Source) -> str:
+def _format_source(source: Source) -> str:
     return f" from {source.tool} ({source.scope.value})"

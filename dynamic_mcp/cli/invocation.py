@@ -1,4 +1,4 @@
-"""One run of a command: its config, and where its words and data go."""
+"""One run of a command: its config, and where its messages and data go."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from dynamic_mcp.cli.output import Output
+from dynamic_mcp.errors import closest
 from dynamic_mcp.observe import log_output
 from dynamic_mcp.system import paths
 
@@ -20,46 +21,42 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Invocation:
-    """What a command is given; `named` is the config file that `--config` names."""
+    """What every command gets; `config_option` is the value of `--config`."""
 
-    named: str | None
+    config_option: str | None
     out: Output
     verbose: int = 0
 
-    def file(self, *, may_be_new: bool = False) -> Path:
+    def config_path(self, *, may_be_new: bool = False) -> Path:
         """Return the config file, found as serving finds it. Raises ConfigError."""
-        return config_file(self.named, may_be_new=may_be_new)
+        return find_config(self.config_option, may_be_new=may_be_new)
 
-    def named_file(self) -> Path | None:
-        """Return the full path of the config that --config names, if it names one."""
-        return self.file().absolute() if self.named else None
+    def explicit_path(self) -> Path | None:
+        """Return the absolute path of the config that --config gives, if it gives one."""
+        return self.config_path().absolute() if self.config_option else None
 
-    def config(self) -> Config:
-        """Read the config. Raises ConfigError."""
+    def read_config(self, group: str | None = None) -> Config:
+        """Read the config, with one group only if it is given. Raises ConfigError and NotFound."""
         from dynamic_mcp.config.read import read
 
-        return read(self.file(), os.environ)
-
-    def config_of(self, group: str | None) -> Config:
-        """Read the config, with no group but this one where it is named. Raises ConfigError and NotFound."""
-        config = self.config()
+        config = read(self.config_path(), os.environ)
         if group is None:
             return config
-        chosen = tuple(each for each in config.groups if each.name == group)
-        if not chosen:
-            raise _no_group(group, config)
-        return replace(config, groups=chosen)
+        groups = tuple(each for each in config.groups if each.name == group)
+        if not groups:
+            raise _unknown_group(group, config)
+        return replace(config, groups=groups)
 
-    def listed(self, group: str | None) -> Config:
-        """Read the config as `config_of` does, and say how to go on where it has no groups."""
-        config = self.config_of(group)
+    def read_groups(self, group: str | None = None) -> Config:
+        """Do the same, and print a hint if the config has no groups."""
+        config = self.read_config(group)
         if not config.groups:
-            self.out.words(without_groups(config.file))
+            self.out.say(empty_config_message(config.file))
         return config
 
 
-def without_groups(file: Path) -> str:
-    """Say that a config has no groups, and how to get some."""
+def empty_config_message(file: Path) -> str:
+    """Return a message that a config has no groups, and how to get some."""
     from dynamic_mcp.config.read import list_disabled
     from dynamic_mcp.system.shell import format_command
 
@@ -71,26 +68,26 @@ def without_groups(file: Path) -> str:
     return f"`{file}` has no groups yet\nhint: {hint}"
 
 
-def config_file(named: str | None, *, may_be_new: bool = False) -> Path:
-    """Return the config that a command uses: this is the one rule, for serving and for every command.
+def find_config(explicit: str | None, *, may_be_new: bool = False) -> Path:
+    """Return the config to use. This is the one rule, for serving and for every command.
 
-    What is named on the command line, else $DYNAMIC_MCP_CONFIG, else ./dynamic-mcp.json, else the one in the user's
-    config directory. Where there is none, a new one goes into the user's directory. Raises ConfigError.
+    The file given on the command line comes first, then $DYNAMIC_MCP_CONFIG, ./dynamic-mcp.json and the file in the
+    user's config directory. If none exists, one that `may_be_new` goes into the user's directory. Raises ConfigError.
     """
     from dynamic_mcp.config.read import find
 
-    return find(named, os.environ, cwd=Path.cwd(), user_dir=paths.config_dir(), may_be_new=may_be_new)
+    return find(explicit, os.environ, cwd=Path.cwd(), user_dir=paths.config_dir(), may_be_new=may_be_new)
 
 
-def invocation(named: str | None, *, quiet: bool, verbose: int, as_json: bool) -> Invocation:
-    """Begin a command: its log goes to stderr, errors only unless it is to say more."""
+def start_invocation(config_option: str | None, *, quiet: bool, verbose: int, as_json: bool) -> Invocation:
+    """Start a command: its log goes to stderr, errors only without --verbose."""
     levels = ("error", "info", "debug")
     log_output.log_to_terminal("error" if quiet else levels[min(verbose, 2)], sys.stderr)
     out = Output(sys.stdout, sys.stderr, os.environ, as_json=as_json, is_quiet=quiet, is_plain=verbose > 0)
-    return Invocation(named, out, verbose)
+    return Invocation(config_option, out, verbose)
 
 
-def _no_group(name: str, config: Config) -> Exception:
+def _unknown_group(name: str, config: Config) -> Exception:
     from dynamic_mcp.config.read import list_disabled
     from dynamic_mcp.errors import NotFound
     from dynamic_mcp.system.shell import format_command
@@ -98,6 +95,6 @@ def _no_group(name: str, config: Config) -> Exception:
     names = [group.name for group in config.groups]
     if name in list_disabled(config.file):
         return NotFound("enabled group", name, hint=f"`{format_command('enable', name)}` enables it")
-    listed = ", ".join(f"`{each}`" for each in names)
-    hint = f"the groups of `{config.file}` are {listed}" if names else f"`{config.file}` has no groups"
-    return NotFound("group", name, names, hint=hint)
+    listed_names = ", ".join(f"`{each}`" for each in names)
+    hint = f"the groups of `{config.file}` are {listed_names}" if names else f"`{config.file}` has no groups"
+    return NotFound("group", name, closest(name, names), hint=hint)

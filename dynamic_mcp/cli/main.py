@@ -1,4 +1,4 @@
-"""Where the program begins, and the one place where an error becomes words on stderr and an exit code."""
+"""The entry point, and the one place where an error becomes a message on stderr and an exit code."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import os
 import sys
 from typing import NoReturn
 
+from dynamic_mcp.cli.command_names import COMMANDS, looks_like_a_command
 from dynamic_mcp.cli.descriptors import fill_standard
-from dynamic_mcp.cli.words import COMMANDS, looks_like_a_command
 from dynamic_mcp.errors import DynamicMcpError
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
@@ -25,66 +25,68 @@ def main() -> NoReturn:
 def run(args: list[str]) -> int:
     """Run one command and return its exit code."""
     for stream in (sys.stdin, sys.stdout, sys.stderr):
-        # a terminal of another encoding shows the escape of what it lacks, and so are odd bytes of an answer read
+        # characters that a terminal's encoding lacks show as escapes; odd bytes of an answer are read the same way
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
         code = _run(args)
         sys.stdout.flush()
     except DynamicMcpError as exc:
-        return _said(str(exc), exc.exit_code)
+        return _report(str(exc), exc.exit_code)
     except KeyboardInterrupt:
-        return _said("interrupted", _INTERRUPTED)
-    except BrokenPipeError:  # whoever read our output has seen enough
+        return _report("interrupted", _INTERRUPTED)
+    except BrokenPipeError:  # the reader of our output has closed it
         _close_stdout()
         return 1
     except OSError as exc:
-        return _cannot(exc)
+        return _report_os_error(exc)
     return code
 
 
 def _run(args: list[str]) -> int:
-    if not _is_a_config_alone(args):
-        from dynamic_mcp.cli.commands import invoke
+    if not _is_config_alone(args):
+        from dynamic_mcp.cli.command_group import invoke
 
         return invoke(args)
     if not args and sys.stdin.isatty() and sys.stdout.isatty():
-        from dynamic_mcp.cli.wizard import offer
+        from dynamic_mcp.cli.wizard import offer_setup
 
-        if (code := offer()) is not None:
+        if (code := offer_setup()) is not None:
             return code
-    gc.disable()  # what a start loads stays, so looking for garbage in it only takes time; serving looks again
+    gc.disable()  # what a start loads stays, so collecting garbage only costs time; serving enables it again
     try:
-        from dynamic_mcp.cli.serving import LogOptions, serve
+        from dynamic_mcp.cli.startup import serve
 
-        serve(args[0] if args else None, LogOptions(None, None))
+        serve(args[0] if args else None)
     finally:
         gc.enable()
     return 0
 
 
-def _is_a_config_alone(args: list[str]) -> bool:
-    """Tell whether there is nothing to do but serve, as AI tools ask for it: that start does not wait for click."""
+def _is_config_alone(args: list[str]) -> bool:
+    """Tell whether to serve without any options, as AI tools ask for: that start does without click."""
     if "_DYNAMIC_MCP_COMPLETE" in os.environ or len(args) > 1:
         return False
     return not args or not (args[0].startswith("-") or args[0] in COMMANDS or looks_like_a_command(args[0]))
 
 
-def _cannot(exc: OSError) -> int:
-    """Say what the system refused: mostly a file that may not be read or written, or a full disk."""
+def _report_os_error(exc: OSError) -> int:
+    """Report what the system refused, mostly access to a file, or space on a full disk."""
     what, why = os.fsdecode(exc.filename or ""), (exc.strerror or str(exc)).lower()
     if exc.errno in _FULL or not what:
         _close_stdout()
-        return _said(f"cannot be written: {exc.strerror}" if exc.errno in _FULL else f"it cannot be done: {why}", 1)
-    return _said(f"{what}: {why}", 1)
+        return _report(
+            f"cannot be written: {exc.strerror}" if exc.errno in _FULL else f"the system refused: {why}", 1
+        )
+    return _report(f"{what}: {why}", 1)
 
 
 def _close_stdout() -> None:
-    """Let what is still to be written go nowhere, so that the exit does not fail as well."""
+    """Discard output that is still buffered, so that the exit does not fail as well."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _said(message: str, code: int) -> int:
+def _report(message: str, code: int) -> int:
     from dynamic_mcp.system.text import escape
 
     print("error: " + escape(message, keep="\n"), file=sys.stderr, flush=True)  # noqa: T201

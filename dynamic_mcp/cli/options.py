@@ -1,4 +1,4 @@
-"""What every command takes: which config, how much to say, and in which form."""
+"""The options that commands share: which config, how much to print, and in which form."""
 
 from __future__ import annotations
 
@@ -32,30 +32,36 @@ proxies_option = click.option(
     help="Only proxies that serve this config. Default: all.",
 )
 timeout_option = click.option(
-    "--timeout", metavar="TIME", help="How long to wait for the answer, e.g. `2m`. Default: as in the config."
+    "--timeout", metavar="TIME", help="How long to wait for the answer, e.g. `2m`. Default: as configured."
 )
 save_option = click.option(
-    "--save", metavar="DIR", type=click.Path(file_okay=False), help="Where to save images and other files."
+    "--save", metavar="DIR", type=click.Path(file_okay=False), help="The directory to save images and other files in."
+)
+project_option = click.option(
+    "--project",
+    metavar="DIR",
+    type=click.Path(file_okay=False),
+    help="The project directory. Default: the current one.",
 )
 partial_option = click.option(
-    "--partial", is_flag=True, help="Exit with 0 if at least one server answered; the others are on stderr."
+    "--partial", is_flag=True, help="Exit with 0 if at least one server answered; errors of the others go to stderr."
 )
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
 verbose_option = click.option("-v", "--verbose", count=True, help="Print more on stderr; -vv prints everything.")
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, also on a terminal.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON even on a terminal.")
 
 
-def common(function: Callable[Concatenate[Invocation, P], int | None]) -> Command[...]:
-    """Give a command the options that all have; it gets them as its first argument, and returns its exit code."""
-    return config_option(without_config(function))
+def common_options(function: Callable[Concatenate[Invocation, P], int | None]) -> Command[...]:
+    """Add the common options to a command, which gets them as an Invocation and returns its exit code."""
+    return config_option(output_options(function))
 
 
-def about_proxies(function: Callable[Concatenate[Invocation, P], int | None]) -> Command[...]:
-    """Do the same for a command about running proxies, where a config only narrows down which."""
-    return proxies_option(without_config(function))
+def proxy_options(function: Callable[Concatenate[Invocation, P], int | None]) -> Command[...]:
+    """Do the same for a command about running proxies, which a config only filters."""
+    return proxies_option(output_options(function))
 
 
-def without_config(function: Callable[Concatenate[Invocation, P], int | None]) -> Command[...]:
+def output_options(function: Callable[Concatenate[Invocation, P], int | None]) -> Command[...]:
     """Do the same for a command that uses no config."""
 
     @quiet_option
@@ -63,22 +69,22 @@ def without_config(function: Callable[Concatenate[Invocation, P], int | None]) -
     @json_option
     @functools.wraps(function)
     def command(
-        quiet: bool,  # noqa: FBT001 - click gives them by name, and nothing may stand between *args and **kwargs
+        quiet: bool,  # noqa: FBT001 - click passes them by name, and no keyword may follow *args
         verbose: int,
         as_json: bool,  # noqa: FBT001
         config_file: str | None = None,
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> int | None:
-        from dynamic_mcp.cli.invocation import invocation
+        from dynamic_mcp.cli.invocation import start_invocation
 
-        return function(invocation(config_file, quiet=quiet, verbose=verbose, as_json=as_json), *args, **kwargs)
+        return function(start_invocation(config_file, quiet=quiet, verbose=verbose, as_json=as_json), *args, **kwargs)
 
     return command
 
 
-def one_config(this: Invocation, config: str | None) -> Invocation:
-    """Take the config from an argument or from --config. Raises UsageError where both name one."""
-    if config and this.named:
-        raise click.UsageError(f"two configs are given: `{config}` and `{this.named}`")
-    return replace(this, named=config or this.named)
+def with_config_argument(this: Invocation, config: str | None) -> Invocation:
+    """Return the invocation with the config of its argument or of --config. Raises UsageError if both are given."""
+    if config and this.config_option:
+        raise click.UsageError(f"two configs are given: `{config}` and `{this.config_option}`")
+    return replace(this, config_option=config or this.config_option)

@@ -1,6 +1,6 @@
-"""Where a command's data and words go. This file alone knows terminals, JSON, colour, width and foreign text.
+"""Where a command's data and messages go. Only this file deals with terminals, JSON, colour, width and foreign text.
 
-Data is on stdout: JSON when nobody looks at it, tables when somebody does. Words are on stderr.
+Data goes to stdout: tables on a terminal, else JSON. Messages go to stderr.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from dynamic_mcp.cli.waiting import Waiting
+from dynamic_mcp.cli.progress import Progress
 from dynamic_mcp.system.text import escape
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 # Below this many columns a table becomes a list.
 NARROW = 60
-# What may stay in foreign text.
+# The control characters that may stay in foreign text.
 _LINES = "\n\t"
-# Control characters that JSON lets pass and a terminal would act on: C1, and those that turn the direction of text.
+# Characters that JSON allows and a terminal acts on: C1 controls, and those that change the direction of text.
 _UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 
 
@@ -42,42 +42,42 @@ class Output:
     ) -> None:
         self.is_terminal = stdout.isatty()
         self.is_json = as_json or not self.is_terminal
-        self.asked_for_json = as_json
+        self.is_json_requested = as_json
         self._stdout = stdout
         self._stderr = stderr
         self._is_quiet = is_quiet
         is_dumb = environment.get("TERM", "") in ("", "dumb", "unknown")
-        # where nothing can be drawn over, and where a log would run through the drawing, nothing moves
+        # no spinner where nothing can be redrawn, nor where log lines would break it
         self._may_draw = stderr.isatty() and not is_dumb and not is_quiet and not is_plain
-        self._drawn: Status | None = None
-        self._waiting: Waiting | None = None
+        self._status: Status | None = None
+        self._progress: Progress | None = None
 
     # --- data ------------------------------------------------------------------------------------------
 
-    def json(self, value: object) -> None:
+    def print_json(self, value: object) -> None:
         """Print a value, or bytes that are JSON already, as indented JSON."""
         import msgspec
 
-        data = value if isinstance(value, bytes) else _encoded(value)
+        data = value if isinstance(value, bytes) else _encode(value)
         with contextlib.suppress(msgspec.DecodeError, RecursionError):  # lone surrogates, which stay escapes
             data = msgspec.json.format(data, indent=2)
         text = data.decode("utf-8", "replace")
         self._print(_UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
 
-    def json_line(self, value: object) -> None:
+    def print_json_line(self, value: object) -> None:
         """Print a value as one line of JSON, all ASCII."""
         import json
 
         self._print(json.dumps(value))
 
-    def text(self, text: str) -> None:
-        """Print foreign text: as it is when it is piped, without what a terminal would act on when it is not."""
+    def print_text(self, text: str) -> None:
+        """Print foreign text: unchanged when piped, with control characters escaped on a terminal."""
         self._print(escape(text, keep=_LINES) if self.is_terminal else text)
 
-    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]], *, title: str = "") -> None:
-        """Print rows for a person; the last column takes what room there is."""
+    def print_table(self, columns: Sequence[str], rows: Sequence[Sequence[str]], *, title: str = "") -> None:
+        """Print rows for a person; the last column takes the remaining width."""
         if self.console().width < NARROW:
-            self._list(columns, rows, title)
+            self._print_list(columns, rows, title)
             return
         from rich.table import Table
         from rich.text import Text
@@ -94,17 +94,17 @@ class Output:
             table.add_row(*(Text(escape(cell, keep=_LINES), _style(cell)) for cell in row))
         self.console().print(table)
 
-    def _list(self, columns: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> None:
+    def _print_list(self, columns: Sequence[str], rows: Sequence[Sequence[str]], title: str) -> None:
         if title:
-            self.line(title, "bold")
+            self.print_line(title, "bold")
         for first, *others in rows:
-            self.line(first, "bold")
+            self.print_line(first, "bold")
             for column, cell in zip(columns[1:], others, strict=True):
                 if cell:
-                    self.line(f"{column.lower()}: {cell}", indent=2)
+                    self.print_line(f"{column.lower()}: {cell}", indent=2)
 
-    def line(self, text: str, style: str = "", *, indent: int = 0) -> None:
-        """Print one paragraph for a person, folded at the width and indented as a whole."""
+    def print_line(self, text: str, style: str = "", *, indent: int = 0) -> None:
+        """Print one paragraph for a person, wrapped at the width and indented as a whole."""
         from rich.text import Text
 
         console = self.console()
@@ -116,63 +116,63 @@ class Output:
         """Return a sign that this terminal can show: `ok`, `note`, `warning` or `error`."""
         signs = {"ok": "✓", "note": "·", "warning": "!", "error": "✗"}
         plain = {"ok": "+", "note": "-", "warning": "!", "error": "x"}
-        return self.drawn(signs[name], plain[name])
+        return self.sign(signs[name], plain[name])
 
-    def drawn(self, sign: str, plain: str) -> str:
-        """Return a sign where this terminal can show it, else the plain one."""
+    def sign(self, symbol: str, plain: str) -> str:
+        """Return the symbol if this terminal can show it, else the plain one."""
         try:
-            sign.encode(getattr(self._stdout, "encoding", None) or "ascii")
+            symbol.encode(getattr(self._stdout, "encoding", None) or "ascii")
         except UnicodeEncodeError:
             return plain
-        return sign
+        return symbol
 
     def clear(self) -> None:
-        """Begin a new screen, where there is one."""
+        """Clear the screen, if stdout is a terminal."""
         if self.is_terminal:
             self.console().clear()
 
-    # --- words -----------------------------------------------------------------------------------------
+    # --- messages --------------------------------------------------------------------------------------
 
-    def words(self, text: str, style: str = "") -> None:
-        """Say something on stderr, unless the command is to be quiet."""
+    def say(self, text: str, style: str = "") -> None:
+        """Print a message on stderr, unless --quiet is given."""
         if self._is_quiet:
             return
-        if self._drawn is not None:
+        if self._status is not None:
             from rich.text import Text
 
-            self._drawn.console.print(Text(escape(text, keep=_LINES), style))
+            self._status.console.print(Text(escape(text, keep=_LINES), style))
         else:
             print(escape(text, keep=_LINES), file=self._stderr, flush=True)
 
-    def error(self, text: str) -> None:
-        """Say on stderr what went wrong, also when the command is to be quiet."""
+    def print_error(self, text: str) -> None:
+        """Print an error on stderr, even with --quiet."""
         print(f"error: {escape(text, keep=_LINES)}", file=self._stderr, flush=True)
 
     @contextlib.contextmanager
-    def waiting(self, what: str, names: Sequence[str] = ()) -> Iterator[Waiting]:
-        """Show what is waited for, and how long already; on a terminal only."""
-        waiting = Waiting(what, names)
-        if not self._may_draw or self._drawn is not None:
-            yield waiting
+    def progress(self, what: str, names: Sequence[str] = ()) -> Iterator[Progress]:
+        """Show what the command waits for and for how long; on a terminal only."""
+        progress = Progress(what, names)
+        if not self._may_draw or self._status is not None:
+            yield progress
             return
         console = self.console(self._stderr)
         spinner = "dots" if self.mark("ok") == "✓" else "line"
-        with _unechoed(sys.stdin), console.status(waiting, spinner=spinner) as self._drawn:
-            self._waiting = waiting
+        with _without_echo(sys.stdin), console.status(progress, spinner=spinner) as self._status:
+            self._progress = progress
             try:
-                yield waiting
+                yield progress
             finally:
-                self._drawn = None
+                self._status = None
 
-    def progressed(self, text: str) -> None:
-        """Show how far something is: beside the spinner, else as a line."""
-        if self._drawn is not None and self._waiting is not None:
-            self._waiting.note = text
+    def update_progress(self, text: str) -> None:
+        """Show how far the work is: beside the spinner if there is one, else as a line."""
+        if self._status is not None and self._progress is not None:
+            self._progress.note = text
         else:
-            self.words(text)
+            self.say(text)
 
     def console(self, stream: TextIO | None = None) -> Console:
-        """Return rich's view of a stream; NO_COLOR, TERM and COLUMNS count."""
+        """Return a rich console on a stream; it follows NO_COLOR, TERM and COLUMNS."""
         from rich.console import Console
 
         return Console(file=stream or self._stdout, highlight=False, markup=False, emoji=False)
@@ -182,9 +182,9 @@ class Output:
 
 
 @contextlib.contextmanager
-def _unechoed(stdin: TextIO) -> Iterator[None]:
-    """Keep the terminal from showing what is typed: the line of an Enter would part the drawing. It is still read."""
-    descriptor = _terminal_of(stdin)
+def _without_echo(stdin: TextIO) -> Iterator[None]:
+    """Keep the terminal from echoing keys: a typed line break would break the spinner. Input is still read."""
+    descriptor = _own_terminal(stdin)
     if descriptor is None:
         yield
         return
@@ -200,19 +200,19 @@ def _unechoed(stdin: TextIO) -> Iterator[None]:
         termios.tcsetattr(descriptor, termios.TCSANOW, before)
 
 
-def _terminal_of(stdin: TextIO) -> int | None:
-    """Return the descriptor of a terminal that we may change: to do so from the background would stop us."""
+def _own_terminal(stdin: TextIO) -> int | None:
+    """Return the descriptor of a terminal that we may change: the system stops a background process that does."""
     if sys.platform == "win32" or not stdin.isatty():
         return None
     descriptor = stdin.fileno()
     try:
         return descriptor if os.tcgetpgrp(descriptor) == os.getpgrp() else None
-    except OSError:  # not the terminal that stops those in its background
+    except OSError:  # not our controlling terminal, which alone stops background processes
         return descriptor
 
 
-def _encoded(value: object) -> bytes:
-    """Write a value as JSON; a path that is not UTF-8 shows the escapes of its odd bytes."""
+def _encode(value: object) -> bytes:
+    """Encode a value as JSON; bytes of a path that are not UTF-8 become escapes."""
     import json
 
     import msgspec

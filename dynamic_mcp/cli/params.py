@@ -1,4 +1,4 @@
-"""What the words of a command line must be: text that can be written as UTF-8, unless they name a file."""
+"""The type of text arguments and options: valid UTF-8, unless they are paths."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import click
 
 class _Text(click.types.StringParamType):
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Refuse bytes that were no UTF-8: what a server is asked and what a config says is JSON, which has none."""
+        """Refuse bytes that are not UTF-8: they end up in JSON, for a server or a config, which cannot hold them."""
         text = str(super().convert(value, param, ctx))
         try:
             text.encode()
@@ -19,11 +19,11 @@ class _Text(click.types.StringParamType):
 _TEXT = _Text()
 
 
-def checked(command: click.Command) -> click.Command:
-    """Return the command, which takes only words that are text; paths may be any bytes."""
+def require_utf8(command: click.Command) -> click.Command:
+    """Make a command and its subcommands refuse text that is not UTF-8, and return it; paths may be any bytes."""
     for param in command.params:
         if param.type is click.STRING:
             param.type = _TEXT
     for each in command.commands.values() if isinstance(command, click.Group) else ():
-        checked(each)
+        require_utf8(each)
     return command

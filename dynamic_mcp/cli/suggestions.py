@@ -1,4 +1,4 @@
-"""What a shell offers when Tab is pressed, from the config, the kept catalogs and a table. No server is started."""
+"""Shell completion, from the config, the cached catalogs and a table. No server is started."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def complete_group(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Offer the groups, each with its description."""
+    """Complete a group, with its description."""
     config = _config(ctx)
     return _items(
         ((name, shown.description or "") for name, shown in (config.presentations.items() if config else ())),
@@ -26,8 +26,8 @@ def complete_group(ctx: click.Context, param: click.Parameter, incomplete: str) 
     )
 
 
-def complete_any(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Offer every server of the file, disabled ones too."""
+def complete_server(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete a server of the config, disabled ones included."""
     from dynamic_mcp.config.read import list_disabled
 
     config = _config(ctx)
@@ -36,26 +36,28 @@ def complete_any(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 
 
 def complete_tool(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Offer the known tools of the group that is named before."""
+    """Complete a cached tool of the group on the command line."""
     tools = (name for catalog in _catalogs(ctx) for name in catalog.tools)
     return _items(((name, "") for name in tools), incomplete)
 
 
 def complete_argument(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Offer `key=` for the arguments of the tool that is named before, and the values where there are only some."""
-    from dynamic_mcp.cli.typed import keys
+    """Complete `key=` for the arguments of the tool on the command line, and the values of enumerations."""
+    from dynamic_mcp.cli.tool_arguments import argument_keys
     from dynamic_mcp.mcp import wire
 
     for catalog in _catalogs(ctx):
         tool = catalog.tools.get(ctx.params.get("tool") or "")
         schema = _json(wire.member(tool, "inputSchema")) if tool is not None else None
         if isinstance(schema, dict):
-            return _arguments([(k.name, k.values, k.is_list, k.description) for k in keys(schema)], ctx, incomplete)
+            return _arguments(
+                [(k.name, k.values, k.is_list, k.description) for k in argument_keys(schema)], ctx, incomplete
+            )
     return []
 
 
 def complete_prompt(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Offer the known prompts of the group that is named before."""
+    """Complete a cached prompt of the group on the command line."""
     from dynamic_mcp.groups.catalog import ListKind
 
     prompts = (name for catalog in _catalogs(ctx) for name in catalog.entries(ListKind.PROMPTS))
@@ -63,14 +65,14 @@ def complete_prompt(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 
 def complete_prompt_argument(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Offer `key=` for the arguments of the prompt that is named before."""
+    """Complete `key=` for the arguments of the prompt on the command line."""
     from dynamic_mcp.groups.catalog import ListKind
     from dynamic_mcp.mcp import wire
 
     for catalog in _catalogs(ctx):
         prompt = catalog.entries(ListKind.PROMPTS).get(ctx.params.get("name") or "")
-        listed = wire.members(prompt).get("arguments") if prompt is not None else None
-        found = [wire.members(each) for each in wire.elements(listed or wire.EMPTY_ARRAY)]
+        members = wire.members(prompt).get("arguments") if prompt is not None else None
+        found = [wire.members(each) for each in wire.elements(members or wire.EMPTY_ARRAY)]
         named = [(wire.text(each.get("name")) or "", wire.text(each.get("description")) or "") for each in found]
         return _arguments([(name, (), False, said) for name, said in named if name], ctx, incomplete)
     return []
@@ -108,7 +110,7 @@ def _items(offered: Iterable[tuple[str, str]], incomplete: str) -> list[Completi
 
 
 def _catalogs(ctx: click.Context) -> Iterable[Catalog]:
-    """Yield what is kept of the group that is named before."""
+    """Yield the cached catalog of the group on the command line."""
     from dynamic_mcp.groups.catalog_store import CatalogStore
     from dynamic_mcp.system import paths
 
@@ -129,11 +131,11 @@ def _json(data: bytes) -> object:
 
 
 def _config(ctx: click.Context) -> Config | None:
-    from dynamic_mcp.cli.invocation import config_file
+    from dynamic_mcp.cli.invocation import find_config
     from dynamic_mcp.config.read import read
     from dynamic_mcp.errors import ConfigError
 
     try:
-        return read(config_file(ctx.params.get("config_file")), os.environ)
+        return read(find_config(ctx.params.get("config_file")), os.environ)
     except ConfigError:  # a prompt is no place for error messages
         return None

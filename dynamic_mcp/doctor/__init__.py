@@ -1,1 +1,1 @@
-"""Checks of a config and of each server behind it. They give findings, which are values; nothing is printed here."""
+"""Checks of a config and of the servers in it. They return findings as values and print nothing."""

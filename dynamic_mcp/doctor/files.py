@@ -1,4 +1,4 @@
-"""What can be told of a config without connecting to anything: the file, its variables, programs and secrets."""
+"""Checks of a config that connect to nothing: the file, its variables, commands and secrets."""
 
 from __future__ import annotations
 
@@ -13,41 +13,40 @@ from dynamic_mcp.config.keys import format_path
 from dynamic_mcp.config.read import list_disabled, read, read_document
 from dynamic_mcp.config.resolved import Broken, Config, GroupConfig, Program
 from dynamic_mcp.config.secrets import plain_secrets
-from dynamic_mcp.doctor.findings import Finding, Level, of_config
+from dynamic_mcp.doctor.findings import Finding, Level, config_error
 from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.system.shell import quote
 from dynamic_mcp.system.text import pluralize
-from dynamic_mcp.upstream.mask import mask_of
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _OTHERS_READ = stat.S_IRGRP | stat.S_IROTH
 
 
-def check(file: Path, environment: Mapping[str, str]) -> tuple[Config | None, list[Finding]]:
-    """Return the config, unless it is wrong, and what there is to say about its file and its servers."""
+def check_file(file: Path, environment: Mapping[str, str]) -> tuple[Config | None, list[Finding]]:
+    """Return the config, or None if it is invalid, and the findings about its file and its servers."""
     try:
         config = read(file, environment)
     except ConfigError as exc:
-        return None, [of_config(str(file), exc.problem, exc.hint)]
+        return None, [config_error(str(file), exc.problem, exc.hint)]
     secrets = [format_path(keys) for keys in plain_secrets(read_document(file))]
     findings = [
-        Finding(Level.OK, str(file), _counted(config)),
-        *_access(file, has_secrets=bool(secrets)),
-        *(_secret(where) for where in secrets),
-        *(_unset(warning) for warning in config.warnings),
-        *(finding for group in config.groups for finding in _program(group)),
+        Finding(Level.OK, str(file), _summary(config)),
+        *_check_access(file, has_secrets=bool(secrets)),
+        *(_secret_finding(where) for where in secrets),
+        *(_warning_finding(warning) for warning in config.warnings),
+        *(finding for group in config.groups for finding in _check_upstream(group)),
     ]
     return config, findings
 
 
-def _counted(config: Config) -> str:
+def _summary(config: Config) -> str:
     off = list_disabled(config.file)
     switched_off = f", {len(off)} disabled" if off else ""
     return f"valid: {pluralize(len(config.groups), 'group')}{switched_off}"
 
 
-def _access(file: Path, *, has_secrets: bool) -> Iterator[Finding]:
-    """Say who else can change what is started, or read what is secret. Windows has no such bits."""
+def _check_access(file: Path, *, has_secrets: bool) -> Iterator[Finding]:
+    """Check who else can change the config or read its secrets. Windows has no such permission bits."""
     if sys.platform == "win32":
         return
     for place, what in ((file, "the file"), (file.absolute().parent, "its directory")):
@@ -58,7 +57,7 @@ def _access(file: Path, *, has_secrets: bool) -> Iterator[Finding]:
             yield Finding(Level.WARNING, str(place), why, f"`chmod go-w {quote(place)}`")
     status = file.stat()
     if status.st_uid not in (0, os.getuid()):
-        why = f"the file belongs to user {status.st_uid}, who can run programs as you with it"
+        why = f"the file belongs to user {status.st_uid}, who can use it to run programs as you"
         yield Finding(Level.WARNING, str(file), why, f"`chown` it, or copy it: `cp {quote(file)} …`")
     mode = status.st_mode
     if has_secrets and mode & _OTHERS_READ:
@@ -66,34 +65,34 @@ def _access(file: Path, *, has_secrets: bool) -> Iterator[Finding]:
         yield Finding(Level.WARNING, str(file), why, f"`chmod 600 {quote(file)}`")
 
 
-def _secret(where: str) -> Finding:
+def _secret_finding(where: str) -> Finding:
     hint = "write `${VARIABLE}`, and set that where your AI tool starts, or in an `env_file`"
     return Finding(Level.WARNING, where, "looks like a secret in plain text", hint)
 
 
-def _unset(warning: str) -> Finding:
+def _warning_finding(warning: str) -> Finding:
     where, _, what = warning.partition(": ")
     return Finding(Level.WARNING, where, what, "set it, or write `${NAME:-default}`")
 
 
-def _program(group: GroupConfig) -> Iterator[Finding]:
+def _check_upstream(group: GroupConfig) -> Iterator[Finding]:
     match group.upstream:
         case Broken(reason=reason):
-            yield of_config(f"mcpServers.{group.name}", reason)
+            yield config_error(f"mcpServers.{group.name}", reason)
         case Program(cwd=str(cwd)) if not Path(cwd).is_dir():
-            yield of_config(f"mcpServers.{group.name}.cwd", f"the directory `{cwd}` does not exist")
+            yield config_error(f"mcpServers.{group.name}.cwd", f"the directory `{cwd}` does not exist")
         case Program() as program:
-            found = where_is(program)
+            found = find_program(program)
             if found is None:
                 hint = "install it, or give its full path"
                 why = f"the command `{program.command}` was not found on its `PATH`"
                 if os.sep in program.command:
                     why = f"the command `{program.command}` does not exist or is not executable"
-                yield of_config(f"mcpServers.{group.name}.command", mask_of(program)(why), hint)
+                yield config_error(f"mcpServers.{group.name}.command", why, hint)
 
 
-def where_is(program: Program) -> str | None:
-    """Return the file that a program's command is, as the system will look for it; None where there is none."""
+def find_program(program: Program) -> str | None:
+    """Return the file that the system would run for a command; None if there is none."""
     command = program.command
     if os.sep in command and program.cwd is not None:
         command = str(Path(program.cwd) / command)

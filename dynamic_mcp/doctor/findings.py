@@ -1,4 +1,4 @@
-"""What a check can find."""
+"""The findings of a check, and the report on one server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dynamic_mcp.errors import ConfigError
 
 
 class Level(StrEnum):
-    """How bad a finding is: `note` is good to know, `warning` may hurt later, `error` is in the way now."""
+    """How serious a finding is: `note` is good to know, `warning` may hurt later, `error` breaks something now."""
 
     OK = "ok"
     NOTE = "note"
@@ -20,7 +20,7 @@ class Level(StrEnum):
 
 
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing that is so, where it is, and what to do about it; `exit_code` is that of the command it spoils."""
+    """What was found, where, and what to do about it; `exit_code` is that of a command with this error."""
 
     level: Level
     where: str
@@ -29,8 +29,8 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     exit_code: int = 0
 
 
-class Examined(msgspec.Struct, frozen=True, kw_only=True):
-    """A server that was connected to, or was tried; times are in seconds, and None where it did not come so far."""
+class ServerReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of connecting to one server. Times are in seconds, and None if it did not get that far."""
 
     group: str
     is_up: bool
@@ -47,10 +47,10 @@ class Examined(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def exit_code(findings: Iterable[Finding]) -> int:
-    """Return the exit code that the first error asks for; 0 without one."""
+    """Return the exit code of the first error; 0 if there is none."""
     return next((finding.exit_code for finding in findings if finding.level is Level.ERROR), 0)
 
 
-def of_config(where: str, what: str, hint: str = "") -> Finding:
-    """Return an error that is the config's."""
+def config_error(where: str, what: str, hint: str = "") -> Finding:
+    """Return an error in the config."""
     return Finding(Level.ERROR, where, what, hint, ConfigError.exit_code)

@@ -1,4 +1,4 @@
-"""Whether the schemas of tools are schemas: a model that is given another one calls the tool wrongly."""
+"""Checks the JSON Schemas of tools: with an invalid one, a model calls the tool wrongly."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from dynamic_mcp.mcp import wire
 _LONGEST = 200
 
 
-def bad_schemas(group: str, tools: Mapping[str, Raw]) -> Iterator[Finding]:
-    """Yield what is wrong with the schemas of a group's tools."""
+def check_schemas(group: str, tools: Mapping[str, Raw]) -> Iterator[Finding]:
+    """Yield a finding for each invalid schema of a group's tools."""
     for name, tool in tools.items():
         for member in ("inputSchema", "outputSchema"):
-            why = _flaw(wire.members(tool).get(member), is_needed=member == "inputSchema")
-            if why:
+            flaw = _find_flaw(wire.members(tool).get(member), is_required=member == "inputSchema")
+            if flaw:
                 hint = "models may call the tool wrongly; report it to the server's author"
-                yield Finding(Level.WARNING, f"{group}.{name}.{member}", why, hint)
+                yield Finding(Level.WARNING, f"{group}.{name}.{member}", flaw, hint)
 
 
-def _flaw(data: Raw | None, *, is_needed: bool) -> str:
+def _find_flaw(data: Raw | None, *, is_required: bool) -> str:
     from jsonschema.exceptions import SchemaError
     from jsonschema.validators import Draft202012Validator, validator_for
 
     if data is None:
-        return "is missing; MCP requires one" if is_needed else ""
+        return "is missing; MCP requires one" if is_required else ""
     try:
         schema = json.loads(bytes(data))
     except (ValueError, RecursionError):

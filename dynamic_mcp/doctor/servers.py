@@ -1,4 +1,4 @@
-"""What can be told of servers by connecting to them, each at the same time as the others."""
+"""Checks of servers that connect to them, all at the same time."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from dynamic_mcp.config.resolved import GroupConfig
-from dynamic_mcp.doctor.findings import Examined, Finding, Level
-from dynamic_mcp.doctor.schemas import bad_schemas
+from dynamic_mcp.doctor.findings import Finding, Level, ServerReport
+from dynamic_mcp.doctor.schemas import check_schemas
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.groups.catalog_store import StoredCatalog, changed_definitions
@@ -30,91 +30,96 @@ _SHOWN_CHANGES = 5
 
 
 class Doctor:
-    """Examines groups of a proxy whose opener goes through `around`, and overhears what servers say."""
+    """Examines the groups of a proxy that opens its links through `wrap_opener`, and records what servers print."""
 
     def __init__(self, *, clock: Clock | None = None) -> None:
         self._opener: OpenLink = open_link
         self._clock = clock or LoopClock()
-        self._welcomes: dict[str, ServerHello] = {}
-        self._took: dict[str, float] = {}
-        self._overheard = _Overheard()
+        self._server_hellos: dict[str, ServerHello] = {}
+        self._connect_s: dict[str, float] = {}
+        self._output = _OutputRecorder()
 
-    def around(self, opener: OpenLink) -> OpenLink:
-        """Return what opens links as `opener` does, while this doctor looks on."""
+    def wrap_opener(self, opener: OpenLink) -> OpenLink:
+        """Return an opener that does the same as this one and is observed."""
         self._opener = opener
         return self._open
 
     async def _open(self, config: GroupConfig, listener: Listener, hello: ClientHello) -> tuple[Link, ServerHello]:
-        """Open a link as ever, and remember how that went."""
+        """Open a link, and remember how long it took and what the server said in its handshake."""
         began = self._clock.now()
         try:
-            link, welcome = await self._opener(config, listener, hello)
+            link, server_hello = await self._opener(config, listener, hello)
         finally:
-            self._took[config.name] = self._clock.now() - began
-        self._welcomes[config.name] = welcome
-        return link, welcome
+            self._connect_s[config.name] = self._clock.now() - began
+        self._server_hellos[config.name] = server_hello
+        return link, server_hello
 
     @contextlib.contextmanager
-    def listening(self) -> Iterator[None]:
-        """Overhear what servers write outside the protocol."""
-        with self._overheard.attached():
+    def record_output(self) -> Iterator[None]:
+        """Record what servers print outside the protocol."""
+        with self._output.attach():
             yield
 
-    async def examine(self, group: ClientGroup, kept: StoredCatalog | None) -> Examined:
-        """Connect to a group and look at what it offers; `kept` is what was known of it before."""
+    async def examine(self, group: ClientGroup, stored: StoredCatalog | None) -> ServerReport:
+        """Connect to a group and check what it offers; `stored` is its cached catalog."""
         kinds = [kind for kind in ListKind if group.offers(kind.capability)]
         try:
             catalog = await group.catalog(kinds)
-            ping_s = await self._pinged(group)
+            ping_s = await self._ping(group)
         except DynamicMcpError as exc:
-            return self._failed(group, exc)
-        found = [
-            *self._speed(group),
-            *_complaints(group, kinds),
-            *bad_schemas(group.name, catalog.tools),
-            *_changes(group.name, catalog, kept),
-            *self._skipped(group.name),
+            return self._report_failure(group, exc)
+        findings = [
+            *self._check_speed(group),
+            *_check_lists(group, kinds),
+            *check_schemas(group.name, catalog.tools),
+            *_check_changes(group.name, catalog, stored),
+            *self._check_stdout(group.name),
         ]
-        return self._examined(group, catalog, ping_s, found)
+        return self._report(group, catalog, ping_s, findings)
 
-    async def _pinged(self, group: ClientGroup) -> float:
+    async def _ping(self, group: ClientGroup) -> float:
         began = self._clock.now()
         await group.ping()
         return self._clock.now() - began
 
-    def _examined(self, group: ClientGroup, catalog: Catalog, ping_s: float, found: list[Finding]) -> Examined:
-        welcome = self._welcomes[group.name].result
-        info = [wire.text(wire.member(welcome.get("serverInfo", wire.EMPTY_OBJECT), part)) for part in _INFO]
+    def _report(self, group: ClientGroup, catalog: Catalog, ping_s: float, findings: list[Finding]) -> ServerReport:
+        server_hello = self._server_hellos[group.name].result
+        info = [wire.text(wire.member(server_hello.get("serverInfo", wire.EMPTY_OBJECT), part)) for part in _INFO]
         counts = {name: len(catalog.entries(kind)) for name, kind in _COUNTED.items() if group.offers(name)}
-        return Examined(
+        return ServerReport(
             group=group.name,
             is_up=True,
-            connect_s=round(self._took[group.name], 3),
+            connect_s=round(self._connect_s[group.name], 3),
             ping_s=round(ping_s, 4),
-            protocol=wire.text(welcome.get("protocolVersion")),
+            protocol=wire.text(server_hello.get("protocolVersion")),
             server=" ".join(filter(None, info)) or None,
             capabilities=list(catalog.capabilities),
-            stderr=self._overheard.said(group.name),
-            findings=found,
+            stderr=self._output.stderr_lines(group.name),
+            findings=findings,
             **counts,
         )
 
-    def _failed(self, group: ClientGroup, error: DynamicMcpError) -> Examined:
+    def _report_failure(self, group: ClientGroup, error: DynamicMcpError) -> ServerReport:
         hint = error.hint
-        if group.name not in self._welcomes and self._took.get(group.name, 0.0) >= group.config.timeouts.connect_s:
+        if (
+            group.name not in self._server_hellos
+            and self._connect_s.get(group.name, 0.0) >= group.config.timeouts.connect_s
+        ):
             hint = "is it waiting for a login or a download? `timeout.connect` gives it more time"
         what = getattr(error, "reason", error.message)
-        found = [Finding(Level.ERROR, group.name, what, hint, error.exit_code), *self._skipped(group.name)]
-        return Examined(group=group.name, is_up=False, stderr=self._overheard.said(group.name), findings=found)
+        findings = [Finding(Level.ERROR, group.name, what, hint, error.exit_code), *self._check_stdout(group.name)]
+        return ServerReport(
+            group=group.name, is_up=False, stderr=self._output.stderr_lines(group.name), findings=findings
+        )
 
-    def _speed(self, group: ClientGroup) -> Iterator[Finding]:
-        took_s = self._took[group.name]
-        if took_s > SLOW_S:
+    def _check_speed(self, group: ClientGroup) -> Iterator[Finding]:
+        connect_s = self._connect_s[group.name]
+        if connect_s > SLOW_S:
             hint = "`connect: eager` starts it early, `idle_timeout: never` keeps it running"
-            yield Finding(Level.WARNING, group.name, f"takes {took_s:.0f} s to start", hint)
+            yield Finding(Level.WARNING, group.name, f"takes {connect_s:.0f} s to start", hint)
 
-    def _skipped(self, group: str) -> Iterator[Finding]:
-        for count, line in self._overheard.skipped(group):
+    def _check_stdout(self, group: str) -> Iterator[Finding]:
+        for count, line in self._output.skipped_lines(group):
             hint = "stdout is for MCP messages only; its author should log to stderr"
             times = f" ({count} lines)" if count > 1 else ""
             yield Finding(Level.WARNING, group, f"writes non-MCP output to stdout{times}: {line}", hint)
@@ -124,25 +129,25 @@ _INFO = ("name", "version")
 _COUNTED = {"tools": ListKind.TOOLS, "resources": ListKind.RESOURCES, "prompts": ListKind.PROMPTS}
 
 
-class _Overheard(logging.Handler):
-    """Keeps what servers say on stderr, and what on stdout is no message, by the group that it comes from."""
+class _OutputRecorder(logging.Handler):
+    """Keeps the stderr of servers and the non-MCP output on their stdout, by group."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._said: dict[str, deque[str]] = {}
+        self._stderr: dict[str, deque[str]] = {}
         self._skipped: dict[str, tuple[int, str]] = {}
 
-    def said(self, group: str) -> list[str]:
+    def stderr_lines(self, group: str) -> list[str]:
         """Return the last lines of a group's stderr."""
-        return list(self._said.get(group, ()))
+        return list(self._stderr.get(group, ()))
 
-    def skipped(self, group: str) -> list[tuple[int, str]]:
-        """Return how many lines of stdout were no message, and one of them; nothing where there were none."""
+    def skipped_lines(self, group: str) -> list[tuple[int, str]]:
+        """Return the number of non-MCP lines on stdout with one of them; an empty list if there are none."""
         return [self._skipped[group]] if group in self._skipped else []
 
     @contextlib.contextmanager
-    def attached(self) -> Iterator[None]:
-        """Listen."""
+    def attach(self) -> Iterator[None]:
+        """Record for as long as this is entered."""
         logs = {
             logging.getLogger(name): logging.getLogger(name).level for name in (log_output.STDERR, log_output.STDOUT)
         }
@@ -157,38 +162,38 @@ class _Overheard(logging.Handler):
                 log.setLevel(level)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Take one line."""
-        group = log_output.group_of(record)
-        if group is None:
-            return
-        match record.args:
-            case (_, str(line)):
-                self._said.setdefault(group, deque(maxlen=STDERR_LINES)).append(line)
-            case (_, int(count), str(line)):
+        """Record one line."""
+        args = record.args if isinstance(record.args, tuple) else ()
+        match args:
+            case (str(group), str(line)):
+                self._stderr.setdefault(group, deque(maxlen=STDERR_LINES)).append(line)
+            case (str(group), int(count), str(line)):
                 self._skipped[group] = (count, line)
 
 
-def _complaints(group: ClientGroup, kinds: list[ListKind]) -> Iterator[Finding]:
+def _check_lists(group: ClientGroup, kinds: list[ListKind]) -> Iterator[Finding]:
     complaint = group.complaint(kinds)
     if complaint:
         yield Finding(Level.WARNING, group.name, complaint, "the rest of the list was read")
 
 
-def _changes(group: str, catalog: Catalog, kept: StoredCatalog | None) -> Iterator[Finding]:
-    """Say which definitions are others than they were: a model may be told something new under an old name."""
+def _check_changes(group: str, catalog: Catalog, stored: StoredCatalog | None) -> Iterator[Finding]:
+    """Report definitions that have changed: a server can tell a model something new under an old name."""
     hint = f"review them with `{format_command('tools', group, '--detail', 'full')}`"
-    if kept is None:
+    if stored is None:
         return
-    if changed := changed_definitions(kept.catalog, catalog):
-        since = datetime.fromtimestamp(kept.read_at, UTC).date()
-        yield Finding(Level.WARNING, group, f"tool definitions changed since {since}: {_named(changed)}", hint)
-    if kept.changes:
-        latest = kept.changes[-1].partition(" ")[0]
-        when = datetime.fromtimestamp(float(latest), UTC).date()
-        names = list(dict.fromkeys(change.partition(" ")[2] for change in kept.changes))
-        yield Finding(Level.NOTE, group, f"tool definitions changed before, last on {when}: {_named(names)}", hint)
+    if changed := changed_definitions(stored.catalog, catalog):
+        since = datetime.fromtimestamp(stored.read_at, UTC).date()
+        yield Finding(Level.WARNING, group, f"tool definitions changed since {since}: {_format_names(changed)}", hint)
+    if stored.changes:
+        latest = stored.changes[-1].partition(" ")[0]
+        changed_on = datetime.fromtimestamp(float(latest), UTC).date()
+        names = list(dict.fromkeys(change.partition(" ")[2] for change in stored.changes))
+        yield Finding(
+            Level.NOTE, group, f"tool definitions changed before, last on {changed_on}: {_format_names(names)}", hint
+        )
 
 
-def _named(tools: list[str]) -> str:
-    shown = ", ".join(f"`{tool}`" for tool in tools[:_SHOWN_CHANGES])
-    return f"{shown} and {len(tools) - _SHOWN_CHANGES} more" if len(tools) > _SHOWN_CHANGES else shown
+def _format_names(tools: list[str]) -> str:
+    names = ", ".join(f"`{tool}`" for tool in tools[:_SHOWN_CHANGES])
+    return f"{names} and {len(tools) - _SHOWN_CHANGES} more" if len(tools) > _SHOWN_CHANGES else names

@@ -334,11 +334,8 @@ class Link:
         if frame.method == "ping":
             self._reply(frame.id, wire.result_frame(b"{}"))
             return
-        callers = self._callers(for_id)
-        if for_id:
-            caller = callers[0] if callers else None
-        else:
-            caller = self._listener.choose_caller(callers or ())
+        callers = self._callers(for_id) or []
+        caller = next(iter(callers), None) if for_id else self._listener.choose_caller(callers)
         if caller is None:
             self._reply(frame.id, wire.error_frame(METHOD_NOT_FOUND, f"no client can be asked `{frame.method}`"))
             return

@@ -23,8 +23,8 @@ _NOT_OURS = {"DYNAMIC_MCP_CONFIG", "DYNAMIC_MCP_LOG", "NO_COLOR", "FORCE_COLOR",
 
 
 @dataclass(frozen=True)
-class Done:
-    """What came of a command."""
+class CommandResult:
+    """The exit code and the output of a command."""
 
     code: int
     out: str
@@ -36,8 +36,8 @@ class Done:
 
 
 @dataclass(frozen=True)
-class Desk:
-    """A directory with a config in it, where commands are run."""
+class CliRunner:
+    """Runs commands in a directory that has a config."""
 
     folder: Path
 
@@ -56,7 +56,7 @@ class Desk:
     def command(*args: str) -> tuple[str, ...]:
         return (*PROGRAM, *args)
 
-    def run(self, *args: str, stdin: str = "", **env: str) -> Done:
+    def run(self, *args: str, stdin: str = "", **env: str) -> CommandResult:
         """Run a command whose streams are pipes."""
         done = subprocess.run(
             [*PROGRAM, *args],
@@ -68,10 +68,10 @@ class Desk:
             timeout=BOUND_S,
             check=False,
         )
-        return Done(done.returncode, done.stdout, done.stderr)
+        return CommandResult(done.returncode, done.stdout, done.stderr)
 
-    def run_at_once(self, *commands: Sequence[str]) -> list[Done]:
-        """Start these commands together, and wait for all."""
+    def run_at_once(self, *commands: Sequence[str]) -> list[CommandResult]:
+        """Start these commands at the same time, and wait for all of them."""
         started = [
             subprocess.Popen(
                 [*PROGRAM, *args],
@@ -85,10 +85,10 @@ class Desk:
             for args in commands
         ]
         said = [each.communicate(timeout=BOUND_S) for each in started]
-        return [Done(each.returncode, *texts) for each, texts in zip(started, said, strict=True)]
+        return [CommandResult(each.returncode, *texts) for each, texts in zip(started, said, strict=True)]
 
-    def on_terminal(self, *args: str, width: int = 80, typed: bytes = b"", **env: str) -> Done:
-        """Run a command on a terminal of this width; `out` is all that it showed; `typed` is typed ahead."""
+    def run_on_terminal(self, *args: str, width: int = 80, typed: bytes = b"", **env: str) -> CommandResult:
+        """Run a command on a terminal of this width; `out` is all that it printed; `typed` is input typed ahead."""
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
         environment = self.environment(**{"TERM": "xterm-256color", **env})
@@ -102,16 +102,16 @@ class Desk:
             while data := os.read(ours, 65536):
                 shown += data
         os.close(ours)
-        return Done(process.wait(BOUND_S), shown.decode().replace("\r\n", "\n"))
+        return CommandResult(process.wait(BOUND_S), shown.decode().replace("\r\n", "\n"))
 
 
-def limited(desk: Desk, *args: str) -> Done:
-    """Run a command that may use 4 GiB of address space, so that one without a bound fails and harms nobody."""
-    command = ["sh", "-c", 'ulimit -v 4194304; exec "$@"', "sh", *desk.command(*args)]
-    environment = desk.environment(HOME=str(desk.folder))
+def run_with_memory_limit(cli: CliRunner, *args: str) -> CommandResult:
+    """Run a command with 4 GiB of address space, so that one without a bound fails without harm."""
+    command = ["sh", "-c", 'ulimit -v 4194304; exec "$@"', "sh", *cli.command(*args)]
+    environment = cli.environment(HOME=str(cli.folder))
     done = subprocess.run(
         command,
-        cwd=desk.folder,
+        cwd=cli.folder,
         env=environment,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -119,9 +119,9 @@ def limited(desk: Desk, *args: str) -> Done:
         timeout=BOUND_S,
         check=False,
     )
-    return Done(done.returncode, done.stdout, done.stderr)
+    return CommandResult(done.returncode, done.stdout, done.stderr)
 
 
-def plain(shown: str) -> str:
-    """Return what a terminal shows without its control sequences."""
+def strip_escapes(shown: str) -> str:
+    """Return terminal output without its control sequences."""
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import Desk
+from tests.cli.commands import CliRunner
 from tests.program import full
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    """A desk with one server that can do everything, by the name `full`."""
-    made = Desk(tmp_path)
-    made.configure({"full": full(description="Everything that there is")})
-    return made
+def cli(tmp_path: Path) -> CliRunner:
+    """A config with one server that can do everything, by the name `full`."""
+    runner = CliRunner(tmp_path)
+    runner.configure({"full": full(description="Everything that there is")})
+    return runner

@@ -36,7 +36,7 @@ def _load() -> None:
     """Load what the runs need, so that each of them finds it in memory."""
     with contextlib.redirect_stdout(io.StringIO()):
         run(["--help"])
-    for name in ("running", "listing", "calling", "serving", "importing", "installing", "examining", "logging_in"):
+    for name in ("client", "catalog_view", "tool_call", "startup", "import_flow", "installer", "diagnosis", "login"):
         importlib.import_module(f"dynamic_mcp.cli.{name}")
 
 
@@ -48,7 +48,7 @@ def _answer(request: dict[str, Any]) -> dict[str, object]:  # Any: JSON
         if pid == 0:
             os.setpgid(0, 0)
             _run(request, (stdin.fileno(), stdout.fileno(), stderr.fileno()))
-        status = _waited(pid)
+        status = _wait(pid)
         texts = []
         for file in (stdout, stderr):
             file.seek(0)
@@ -57,7 +57,7 @@ def _answer(request: dict[str, Any]) -> dict[str, object]:  # Any: JSON
     return {"code": code, "out": texts[0], "err": texts[1]}
 
 
-def _waited(pid: int) -> int | None:
+def _wait(pid: int) -> int | None:
     """Wait for a run; None where it has to be killed."""
     killed: list[int] = []
 

@@ -15,7 +15,7 @@ from typing import Any
 import click
 from hypothesis import strategies as st
 
-from dynamic_mcp.cli.commands import commands
+from dynamic_mcp.cli.command_group import commands
 from tests.program import UPSTREAMS
 
 TINY = {"command": sys.executable, "args": ["-I", "-S", str(UPSTREAMS / "tiny.py")]}
@@ -144,10 +144,10 @@ def _argv() -> st.SearchStrategy[list[str]]:
     begun = st.tuples(st.sampled_from(_BEGINNINGS), st.lists(_WORD, max_size=1)).map(lambda two: [*two[0], *two[1]])
     called = st.lists(_WORD, max_size=3).map(lambda words: ["call", "tiny", "echo", *words])
     alone = st.lists(_WORD, max_size=3)
-    return st.one_of(named, begun, begun, begun, called, alone).map(_without_bytes_that_cannot_be)
+    return st.one_of(named, begun, begun, begun, called, alone).map(_without_impossible_bytes)
 
 
-def _without_bytes_that_cannot_be(words: list[str]) -> list[str]:
+def _without_impossible_bytes(words: list[str]) -> list[str]:
     """Return words as a kernel hands them over: bytes, as Python decodes them."""
     return [os.fsdecode(_bytes(word)) for word in words]
 
@@ -168,7 +168,7 @@ LINES: st.SearchStrategy[Line] = st.builds(
 )
 
 
-def furnish(folder: Path) -> None:
+def create_files(folder: Path) -> None:
     """Put configs and settings into an empty sandbox."""
     (folder / "home" / ".cursor").mkdir(parents=True)
     (folder / "home" / ".cursor" / "mcp.json").write_text(json.dumps({"mcpServers": {"theirs": TINY}}))
@@ -218,7 +218,7 @@ def fork_server() -> Iterator[ForkServer]:
         process.stdin.close()
 
 
-def faults(line: Line, code: object, out: str, err: str) -> list[str]:
+def find_faults(line: Line, code: object, out: str, err: str) -> list[str]:
     """Return what is wrong with how a run ended."""
     found = [] if code in EXIT_CODES else [f"exit code {code}"]
     if code == 3 and line.args[:1] != ["import"]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.commands import Desk
+from tests.cli.commands import CliRunner
 
 TEXT = """{
   // the ones I use
@@ -20,12 +20,12 @@ TEXT = """{
 
 
 @pytest.fixture
-def written(desk: Desk) -> Desk:
-    desk.config.write_text(TEXT)
-    return desk
+def written(cli: CliRunner) -> CliRunner:
+    cli.config.write_text(TEXT)
+    return cli
 
 
-def test_a_program_is_added_and_comments_stay(written: Desk) -> None:
+def test_a_program_is_added_and_comments_stay(written: CliRunner) -> None:
     done = written.run(
         "add", "git", "--env", "A=${B}", "--cwd", ".", "--description", "History", "--", "uvx", "-q", "x"
     )
@@ -40,7 +40,7 @@ def test_a_program_is_added_and_comments_stay(written: Desk) -> None:
     assert git["entry"] == entry
 
 
-def test_a_remote_server_is_added_with_its_headers(written: Desk) -> None:
+def test_a_remote_server_is_added_with_its_headers(written: CliRunner) -> None:
     args = ("--url", "https://example.com/mcp", "--header", "Authorization=Bearer ${TOKEN}", "--type", "http")
     done = written.run("add", "gh", *args, "--json")
     assert done.code == 0
@@ -51,10 +51,10 @@ def test_a_remote_server_is_added_with_its_headers(written: Desk) -> None:
     }
 
 
-def test_the_first_server_makes_a_private_config_in_the_users_directory(desk: Desk) -> None:
-    desk.config.unlink()
-    assert desk.run("add", "a", "--", "x").code == 0
-    made = desk.folder / "home" / "dynamic-mcp" / "dynamic-mcp.json"
+def test_the_first_server_makes_a_private_config_in_the_users_directory(cli: CliRunner) -> None:
+    cli.config.unlink()
+    assert cli.run("add", "a", "--", "x").code == 0
+    made = cli.folder / "home" / "dynamic-mcp" / "dynamic-mcp.json"
     assert json.loads(made.read_text()) == {"mcpServers": {"a": {"command": "x"}}}
     assert stat.S_IMODE(made.stat().st_mode) == 0o600
 
@@ -63,43 +63,43 @@ def test_the_first_server_makes_a_private_config_in_the_users_directory(desk: De
     ("args", "said"),
     [
         (["add", "time", "--", "x"], "already has a server `time`\nhint: --replace overwrites it"),
-        (["add", "x"], "error: give either a command after `--`, or --url"),
-        (["add", "x", "--url", "http://h", "--env", "A=b"], "--env and --cwd are for a command"),
+        (["add", "x"], "error: give either a command after `--` or --url"),
+        (["add", "x", "--url", "http://h", "--env", "A=b"], "--env and --cwd go with a command"),
         (["add", "x", "--url", "not a url"], "is not a URL"),
         (["add", "x", "--env", "hunter2", "--", "y"], "--env: `hunter2` is not NAME=VALUE"),
         (["remove", "tme"], "error: no server is named `tme`\nhint: did you mean `time`?"),
         (["disable", "nothing"], "error: no server is named `nothing`"),
     ],
 )
-def test_what_cannot_be_done_changes_nothing(written: Desk, args: list[str], said: str) -> None:
+def test_what_cannot_be_done_changes_nothing(written: CliRunner, args: list[str], said: str) -> None:
     done = written.run(*args)
     assert (done.code, done.out) == (2, "")
     assert said in done.err
     assert written.config.read_text() == TEXT
 
 
-def test_a_file_that_is_wrong_is_not_touched(desk: Desk) -> None:
-    desk.config.write_text('{"mcpServers": {,}}')
-    done = desk.run("add", "a", "--", "x")
+def test_a_file_that_is_wrong_is_not_touched(cli: CliRunner) -> None:
+    cli.config.write_text('{"mcpServers": {,}}')
+    done = cli.run("add", "a", "--", "x")
     assert done.code == 2
     assert "is not JSON" in done.err
-    assert desk.config.read_text() == '{"mcpServers": {,}}'
+    assert cli.config.read_text() == '{"mcpServers": {,}}'
 
 
-def test_replace_takes_the_place_of_a_server(written: Desk) -> None:
+def test_replace_takes_the_place_of_a_server(written: CliRunner) -> None:
     done = written.run("add", "time", "--replace", "--", "other")
     assert done.err.startswith("replaced `time` in")
     assert [each["entry"] for each in _servers(written)] == [{"command": "other"}]
 
 
-def test_a_literal_secret_is_warned_of_without_showing_it(written: Desk) -> None:
+def test_a_literal_secret_is_warned_of_without_showing_it(written: CliRunner) -> None:
     done = written.run("add", "gh", "--url", "https://h/mcp", "--header", "Authorization=Bearer s3cr3t-t0ken")
     assert done.code == 0
     assert "`mcpServers.gh.headers.Authorization` looks like a secret in plain text" in done.err
     assert "s3cr3t" not in done.err
 
 
-def test_a_server_is_removed_disabled_and_enabled(written: Desk) -> None:
+def test_a_server_is_removed_disabled_and_enabled(written: CliRunner) -> None:
     assert written.run("disable", "time").err.startswith("disabled `time` in")
     assert written.run("disable", "time").err.startswith("`time` is already disabled in")
     assert [each["entry"]["enabled"] for each in _servers(written)] == [False]
@@ -110,7 +110,7 @@ def test_a_server_is_removed_disabled_and_enabled(written: Desk) -> None:
     assert "// the ones I use" in written.config.read_text()
 
 
-def test_mode_and_link_of_the_file_stay(written: Desk) -> None:
+def test_mode_and_link_of_the_file_stay(written: CliRunner) -> None:
     real = written.folder / "real.json"
     written.config.rename(real)
     real.chmod(0o640)
@@ -121,25 +121,25 @@ def test_mode_and_link_of_the_file_stay(written: Desk) -> None:
     assert "enabled" in real.read_text()
 
 
-def test_changes_that_are_made_at_once_are_all_made(desk: Desk) -> None:
+def test_changes_that_are_made_at_once_are_all_made(cli: CliRunner) -> None:
     names = [f"new{n}" for n in range(10)]
-    desk.configure({f"old{n}": {"command": "x"} for n in range(6)})
+    cli.configure({f"old{n}": {"command": "x"} for n in range(6)})
 
-    done = desk.run_at_once(
+    done = cli.run_at_once(
         *(["add", name, "--", "uvx", name] for name in names),
         *(["remove", f"old{n}"] for n in range(3)),
         *(["disable", f"old{n}"] for n in range(3, 6)),
     )
 
     assert [each.code for each in done] == [0] * len(done), [each.err for each in done if each.code]
-    found = {each["name"]: each["entry"] for each in _servers(desk)}
+    found = {each["name"]: each["entry"] for each in _servers(cli)}
     assert set(found) == {*names, "old3", "old4", "old5"}
     assert [found[f"old{n}"]["enabled"] for n in range(3, 6)] == [False] * 3
 
 
-def _servers(desk: Desk) -> list[dict[str, Any]]:
+def _servers(cli: CliRunner) -> list[dict[str, Any]]:
     from dynamic_mcp.config import jsonc
 
-    tree = jsonc.loads(desk.config.read_text())
+    tree = jsonc.loads(cli.config.read_text())
     assert isinstance(tree, dict)
     return [{"name": name, "entry": entry} for name, entry in tree["mcpServers"].items()]

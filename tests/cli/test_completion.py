@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.cli.commands import Desk
+from tests.cli.commands import CliRunner
 from tests.program import UPSTREAMS, full
 
 SCHEMA = {
@@ -35,20 +35,20 @@ for line in sys.stdin:
 
 
 @pytest.fixture
-def painter(desk: Desk) -> Desk:
-    """A desk whose server has one tool with arguments, known from before."""
-    (desk.folder / "server.py").write_text(SERVER)
-    args = ["server.py", str(desk.folder / "starts"), json.dumps(SCHEMA)]
-    desk.configure({"art": {"command": sys.executable, "args": args, "cwd": "."}, "full": full()})
-    assert desk.run("tools").code == 0
-    return desk
+def painter(cli: CliRunner) -> CliRunner:
+    """A config whose server has one tool with arguments, known from before."""
+    (cli.folder / "server.py").write_text(SERVER)
+    args = ["server.py", str(cli.folder / "starts"), json.dumps(SCHEMA)]
+    cli.configure({"art": {"command": sys.executable, "args": args, "cwd": "."}, "full": full()})
+    assert cli.run("tools").code == 0
+    return cli
 
 
-def offered(desk: Desk, line: str) -> list[str]:
+def complete(cli: CliRunner, line: str) -> list[str]:
     """Return what is offered for the last word of a line, as zsh asks: with its words whole."""
     words = f"dynamic-mcp {line}"
     asked = {"_DYNAMIC_MCP_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
-    return [each.partition(",")[2] for each in desk.run(**asked).out.splitlines() if each]
+    return [each.partition(",")[2] for each in cli.run(**asked).out.splitlines() if each]
 
 
 @pytest.mark.parametrize(
@@ -69,20 +69,20 @@ def offered(desk: Desk, line: str) -> list[str]:
         ("import cursor goo", ["goose"]),
     ],
 )
-def test_arguments_prompts_and_ai_tools_are_offered(painter: Desk, line: str, values: list[str]) -> None:
-    assert offered(painter, line) == values
+def test_arguments_prompts_and_ai_tools_are_offered(painter: CliRunner, line: str, values: list[str]) -> None:
+    assert complete(painter, line) == values
 
 
-def test_no_server_is_started_to_complete(painter: Desk) -> None:
+def test_no_server_is_started_to_complete(painter: CliRunner) -> None:
     before = (painter.folder / "starts").read_text()
-    assert offered(painter, "call art paint col") == ["colour="]
+    assert complete(painter, "call art paint col") == ["colour="]
     assert (painter.folder / "starts").read_text() == before
 
 
-def test_without_a_config_nothing_is_offered_and_nothing_said(desk: Desk) -> None:
-    desk.config.write_text("{")
+def test_without_a_config_nothing_is_offered_and_nothing_said(cli: CliRunner) -> None:
+    cli.config.write_text("{")
     asked = {"_DYNAMIC_MCP_COMPLETE": "bash_complete", "COMP_WORDS": "dynamic-mcp call full echo ", "COMP_CWORD": "4"}
-    done = desk.run(**asked)
+    done = cli.run(**asked)
     assert (done.out.strip(), done.err) == ("", "")
 
 
@@ -98,7 +98,7 @@ def test_without_a_config_nothing_is_offered_and_nothing_said(desk: Desk) -> Non
     ],
 )
 def test_bash_which_cuts_words_at_the_equals_sign_gets_what_it_can_put_there(
-    painter: Desk, words: list[str], replies: list[str]
+    painter: CliRunner, words: list[str], replies: list[str]
 ) -> None:
     line = "dynamic-mcp"
     for word in words:
@@ -127,9 +127,9 @@ def test_bash_which_cuts_words_at_the_equals_sign_gets_what_it_can_put_there(
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
-def test_no_space_is_put_after_a_key(desk: Desk, shell: str) -> None:
-    assert "== *= ]] && " in desk.run("completions", shell).out
+def test_no_space_is_put_after_a_key(cli: CliRunner, shell: str) -> None:
+    assert "== *= ]] && " in cli.run("completions", shell).out
 
 
-def test_the_script_is_for_the_program_by_its_name(desk: Desk) -> None:
-    assert "complete -o nosort -F _dynamic_mcp_completion dynamic-mcp" in desk.run("completions", "bash").out
+def test_the_script_is_for_the_program_by_its_name(cli: CliRunner) -> None:
+    assert "complete -o nosort -F _dynamic_mcp_completion dynamic-mcp" in cli.run("completions", "bash").out

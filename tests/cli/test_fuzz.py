@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, note, settings
 
-from tests.cli.fuzzing import LINES, ForkServer, Line, environment, faults, fork_server, furnish
+from tests.cli.fuzzing import LINES, ForkServer, Line, create_files, environment, find_faults, fork_server
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="runs are forks")
 
@@ -38,10 +38,10 @@ def _server() -> Iterator[ForkServer]:
 def test_no_command_line_ends_in_a_traceback_or_not_at_all(server: ForkServer, line: Line) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        furnish(folder)
+        create_files(folder)
         done = server.run(line, folder)
     note(f"{done['code']}\n{done['out'][-1000:]}\n{done['err'][-3000:]}")
-    assert faults(line, done["code"], done["out"], done["err"]) == []
+    assert find_faults(line, done["code"], done["out"], done["err"]) == []
 
 
 @settings(CALM, max_examples=10)
@@ -51,7 +51,7 @@ def test_nor_does_a_process_of_its_own(line: Line) -> None:
     script = " ".join(['exec "$@"', *(signs[number] for number in line.closed)])
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        furnish(folder)
+        create_files(folder)
         done = subprocess.run(
             ["/bin/sh", "-c", script, "sh", sys.executable, "-m", "dynamic_mcp", *line.args],
             input=line.stdin,
@@ -63,4 +63,4 @@ def test_nor_does_a_process_of_its_own(line: Line) -> None:
         )
     out, err = done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
     note(err[-3000:])
-    assert faults(line, done.returncode, out, err) == []
+    assert find_faults(line, done.returncode, out, err) == []

@@ -14,17 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import Desk, Done, plain
+from tests.cli.commands import CliRunner, CommandResult, strip_escapes
 from tests.program import full, odd
 
 SECRET = "sk-abcdefghijklmnop1234567890"
 
 
 @pytest.fixture
-def home(desk: Desk) -> Path:
+def home(cli: CliRunner) -> Path:
     """A home with Cursor, which has a working server and a broken one, and Claude Code, which has another."""
-    desk.config.unlink()
-    home = desk.folder / "person"
+    cli.config.unlink()
+    home = cli.folder / "person"
     (home / ".cursor").mkdir(parents=True)
     start = " ".join([full()["command"], *full()["args"]])
     needs_its_secret = ["-c", f'case "$API_TOKEN" in sk-*) exec {start};; esac; exit 3']
@@ -36,13 +36,13 @@ def home(desk: Desk) -> Path:
 
 
 @pytest.fixture
-def config(desk: Desk) -> Path:
+def config(cli: CliRunner) -> Path:
     """Where the config of a person goes."""
-    return desk.folder / "home" / "dynamic-mcp" / "dynamic-mcp.json"
+    return cli.folder / "home" / "dynamic-mcp" / "dynamic-mcp.json"
 
 
-def run(desk: Desk, home: Path, *args: str) -> Done:
-    return desk.run(*args, HOME=str(home))
+def run(cli: CliRunner, home: Path, *args: str) -> CommandResult:
+    return cli.run(*args, HOME=str(home))
 
 
 def servers_of(file: Path) -> dict[str, object]:
@@ -50,19 +50,19 @@ def servers_of(file: Path) -> dict[str, object]:
     return found
 
 
-def at_terminal(
-    desk: Desk, home: Path, *turns: tuple[str, str], command: Sequence[str] = ("init",)
+def run_at_terminal(
+    cli: CliRunner, home: Path, *turns: tuple[str, str], command: Sequence[str] = ("init",)
 ) -> tuple[str, int]:
     """Answer the questions of `init`, or another command, on a terminal; return what was shown, and the code."""
     ours, theirs = pty.openpty()
-    environment = desk.environment(TERM="xterm", HOME=str(home), PATH=os.environ["PATH"], COLUMNS="200")
+    environment = cli.environment(TERM="xterm", HOME=str(home), PATH=os.environ["PATH"], COLUMNS="200")
     process = subprocess.Popen(
-        desk.command(*command), cwd=desk.folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs
+        cli.command(*command), cwd=cli.folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs
     )
     os.close(theirs)
     shown, seen = "", 0
     for question, answer in turns:
-        while question not in plain(shown[seen:]):
+        while question not in strip_escapes(shown[seen:]):
             assert select.select([ours], [], [], 30)[0], f"no `{question}` in {shown!r}"
             shown += os.read(ours, 65536).decode()
         seen = len(shown)
@@ -71,18 +71,18 @@ def at_terminal(
         while data := os.read(ours, 65536):
             shown += data.decode()
     os.close(ours)
-    return plain(shown), process.wait(30)
+    return strip_escapes(shown), process.wait(30)
 
 
 QUESTIONS = (
     "Set up dynamic-mcp for",
     "Leave out the server that does not start (broken)?",
-    "Take the imported",
+    "Remove the imported",
     "Go ahead?",
 )
 
 
-def entered(answers: Sequence[str] = ("\r",) * 4) -> list[tuple[str, str]]:
+def keystrokes(answers: Sequence[str] = ("\r",) * 4) -> list[tuple[str, str]]:
     return list(zip(QUESTIONS, answers, strict=True))
 
 
@@ -97,8 +97,8 @@ def assert_is_set_up(home: Path, config: Path) -> None:
     assert set(servers_of(home / ".claude.json")) == {"dynamic-mcp"}
 
 
-def test_four_times_enter_ends_in_a_working_setup(desk: Desk, home: Path, config: Path) -> None:
-    shown, code = at_terminal(desk, home, *entered())
+def test_four_times_enter_ends_in_a_working_setup(cli: CliRunner, home: Path, config: Path) -> None:
+    shown, code = run_at_terminal(cli, home, *keystrokes())
 
     assert code == 0
     assert_is_set_up(home, config)
@@ -113,42 +113,42 @@ def test_four_times_enter_ends_in_a_working_setup(desk: Desk, home: Path, config
         assert said in shown
 
 
-def test_yes_does_the_same_without_a_terminal(desk: Desk, home: Path, config: Path) -> None:
-    assert run(desk, home, "init", "--yes").code == 0
+def test_yes_does_the_same_without_a_terminal(cli: CliRunner, home: Path, config: Path) -> None:
+    assert run(cli, home, "init", "--yes").code == 0
 
     assert_is_set_up(home, config)
-    called = run(desk, home, "call", "-c", str(config), "full", "echo", "text=it works")
+    called = run(cli, home, "call", "-c", str(config), "full", "echo", "text=it works")
     assert (called.code, called.out) == (0, "it works\n")
 
 
-def test_what_a_tool_can_switch_off_is_not_said_to_be_taken_out(desk: Desk, home: Path) -> None:
+def test_what_a_tool_can_switch_off_is_not_said_to_be_taken_out(cli: CliRunner, home: Path) -> None:
     (home / ".gemini").mkdir()
     (home / ".gemini" / "settings.json").write_text(
         json.dumps({"mcpServers": {"third": odd(env={"OF_ITS_OWN": "1"})}})
     )
 
-    said = run(desk, home, "init", "--yes").err
+    said = run(cli, home, "init", "--yes").err
 
-    assert ".gemini/settings.json), and switch third off\n" in said
-    assert ".cursor/mcp.json), and take full out\n" in said
+    assert ".gemini/settings.json), and disable third\n" in said
+    assert ".cursor/mcp.json), and remove full\n" in said
 
 
 def test_a_broken_server_of_a_tool_that_passes_on_its_whole_environment_is_left_out(
-    desk: Desk, home: Path, config: Path
+    cli: CliRunner, home: Path, config: Path
 ) -> None:
     broken = {"command": "no-such-command"}
     (home / ".claude.json").write_text(json.dumps({"mcpServers": {"other": odd(), "gone": broken}}))
 
-    assert run(desk, home, "init", "--yes").code == 0
+    assert run(cli, home, "init", "--yes").code == 0
 
     assert set(servers_of(config)) == {"full", "other"}
     assert servers_of(home / ".claude.json")["gone"] == broken
 
 
-def test_an_impatient_enter_leaves_nothing_of_the_spinner_on_the_screen(desk: Desk, home: Path) -> None:
+def test_an_impatient_enter_leaves_nothing_of_the_spinner_on_the_screen(cli: CliRunner, home: Path) -> None:
     (home / ".claude.json").write_text(json.dumps({"mcpServers": {"other": odd("slow_init", "1")}}))
 
-    shown, code = at_terminal(desk, home, (QUESTIONS[0], "\r"), ("trying ", "\r\r\r\r"))
+    shown, code = run_at_terminal(cli, home, (QUESTIONS[0], "\r"), ("trying ", "\r\r\r\r"))
 
     assert code == 0
     assert "Done. Next" in shown
@@ -157,106 +157,108 @@ def test_an_impatient_enter_leaves_nothing_of_the_spinner_on_the_screen(desk: De
     assert len([line for line in drawn if "trying " in line or "finishing" in line]) == 1, drawn
 
 
-def test_undo_takes_back_every_byte(desk: Desk, home: Path, config: Path) -> None:
+def test_undo_takes_back_every_byte(cli: CliRunner, home: Path, config: Path) -> None:
     files = (home / ".cursor" / "mcp.json", home / ".claude.json")
     before = [file.read_bytes() for file in files]
-    run(desk, home, "init", "--yes")
+    run(cli, home, "init", "--yes")
 
-    assert run(desk, home, "undo", "3", "2", "1").code == 0
+    assert run(cli, home, "undo", "3", "2", "1").code == 0
 
     assert [file.read_bytes() for file in files] == before
     assert not config.exists()
 
 
-def test_a_second_time_there_is_nothing_to_do(desk: Desk, home: Path, config: Path) -> None:
-    run(desk, home, "init", "--yes")
+def test_a_second_time_there_is_nothing_to_do(cli: CliRunner, home: Path, config: Path) -> None:
+    run(cli, home, "init", "--yes")
     (home / ".cursor" / "mcp.json").write_text(json.dumps({"mcpServers": {"dynamic-mcp": {"command": "x"}}}))
 
-    done = run(desk, home, "init", "--yes")
+    done = run(cli, home, "init", "--yes")
 
     assert done.code == 0
     assert "Everything is set up already" in done.err
     assert "add dynamic-mcp to" not in done.err
 
 
-def test_a_server_that_has_come_back_into_a_tool_is_taken_out_again(desk: Desk, home: Path, config: Path) -> None:
+def test_a_server_that_has_come_back_into_a_tool_is_taken_out_again(cli: CliRunner, home: Path, config: Path) -> None:
     file = home / ".claude.json"
     before = json.loads(file.read_text())["mcpServers"]
-    run(desk, home, "init", "--yes")
+    run(cli, home, "init", "--yes")
     file.write_text(json.dumps({"mcpServers": {**servers_of(file), **before}}))
 
-    done = run(desk, home, "init", "--yes")
+    done = run(cli, home, "init", "--yes")
 
-    assert f"take other out of Claude Code ({file})" in done.err
+    assert f"remove other from Claude Code ({file})" in done.err
     assert set(servers_of(file)) == {"dynamic-mcp"}
 
 
 # --- other answers ---------------------------------------------------------------------------------------
 
 
-def test_who_keeps_the_servers_in_the_tools_is_told_what_that_means(desk: Desk, home: Path, config: Path) -> None:
-    shown, code = at_terminal(desk, home, *entered(("\r", "\r", "n", "\r")))
+def test_who_keeps_the_servers_in_the_tools_is_told_what_that_means(cli: CliRunner, home: Path, config: Path) -> None:
+    shown, code = run_at_terminal(cli, home, *keystrokes(("\r", "\r", "n", "\r")))
 
     assert code == 0
-    assert "every tool twice, and run every server twice" in shown
+    assert "every tool twice and run every server twice" in shown
     assert set(servers_of(home / ".cursor" / "mcp.json")) == {"full", "broken", "dynamic-mcp"}
 
 
-def test_a_broken_server_can_be_imported_all_the_same(desk: Desk, home: Path, config: Path) -> None:
-    at_terminal(desk, home, *entered(("\r", "n", "\r", "\r")))
+def test_a_broken_server_can_be_imported_all_the_same(cli: CliRunner, home: Path, config: Path) -> None:
+    run_at_terminal(cli, home, *keystrokes(("\r", "n", "\r", "\r")))
 
     assert "broken" in servers_of(config)
     assert "broken" not in servers_of(home / ".cursor" / "mcp.json")
 
 
 @pytest.mark.parametrize(
-    ("choice", "turns"), [("no tool", [("Set up", "i\r")]), ("no", entered(("\r", "\r", "\r", "n")))]
+    ("choice", "turns"), [("no tool", [("Set up", "i\r")]), ("no", keystrokes(("\r", "\r", "\r", "n")))]
 )
 def test_without_a_yes_nothing_is_changed(
-    desk: Desk, home: Path, config: Path, choice: str, turns: list[tuple[str, str]]
+    cli: CliRunner, home: Path, config: Path, choice: str, turns: list[tuple[str, str]]
 ) -> None:
     before = (home / ".cursor" / "mcp.json").read_bytes()
 
-    shown, code = at_terminal(desk, home, *turns)
+    shown, code = run_at_terminal(cli, home, *turns)
 
     assert code == 0
-    assert "Done" not in shown, choice
+    assert "CommandResult" not in shown, choice
     assert (home / ".cursor" / "mcp.json").read_bytes() == before
     assert not config.exists()
 
 
-def test_a_project_s_own_servers_are_not_started(desk: Desk, home: Path, config: Path) -> None:
-    (desk.folder / ".cursor").mkdir()
+def test_a_project_s_own_servers_are_not_started(cli: CliRunner, home: Path, config: Path) -> None:
+    (cli.folder / ".cursor").mkdir()
     marked = {"command": sys.executable, "args": ["-c", "open('started', 'w')"]}
-    (desk.folder / ".cursor" / "mcp.json").write_text(json.dumps({"mcpServers": {"foreign": marked}}))
+    (cli.folder / ".cursor" / "mcp.json").write_text(json.dumps({"mcpServers": {"foreign": marked}}))
 
-    run(desk, home, "init", "--yes")
+    run(cli, home, "init", "--yes")
 
-    assert not (desk.folder / "started").exists()
+    assert not (cli.folder / "started").exists()
     assert "foreign" not in servers_of(config)
 
 
 # --- without the word init -------------------------------------------------------------------------------
 
 
-def test_the_bare_program_offers_the_setup_to_a_person_without_a_config(desk: Desk, home: Path, config: Path) -> None:
-    shown, code = at_terminal(desk, home, ("Set up dynamic-mcp for the AI tools", "\r"), *entered(), command=())
+def test_the_bare_program_offers_the_setup_to_a_person_without_a_config(
+    cli: CliRunner, home: Path, config: Path
+) -> None:
+    shown, code = run_at_terminal(cli, home, ("Set up dynamic-mcp for the AI tools", "\r"), *keystrokes(), command=())
 
     assert code == 0
     assert "There is no config yet" in shown
     assert_is_set_up(home, config)
 
 
-def test_who_declines_is_told_how_to_get_a_config(desk: Desk, home: Path, config: Path) -> None:
-    shown, code = at_terminal(desk, home, ("Set up dynamic-mcp for the AI tools", "n"), command=())
+def test_who_declines_is_told_how_to_get_a_config(cli: CliRunner, home: Path, config: Path) -> None:
+    shown, code = run_at_terminal(cli, home, ("Set up dynamic-mcp for the AI tools", "n"), command=())
 
     assert code == 2
     assert "`dynamic-mcp init` creates one" in shown
     assert not config.exists()
 
 
-def test_a_client_is_asked_nothing(desk: Desk, home: Path) -> None:
-    done = run(desk, home)
+def test_a_client_is_asked_nothing(cli: CliRunner, home: Path) -> None:
+    done = run(cli, home)
 
     assert (done.code, done.out) == (2, "")
     assert "`dynamic-mcp init` creates one" in done.err
@@ -265,21 +267,21 @@ def test_a_client_is_asked_nothing(desk: Desk, home: Path) -> None:
 # --- where there is nothing ------------------------------------------------------------------------------
 
 
-def test_without_a_terminal_nobody_is_asked(desk: Desk) -> None:
-    done = desk.run("init")
+def test_without_a_terminal_nobody_is_asked(cli: CliRunner) -> None:
+    done = cli.run("init")
     assert (done.code, done.out) == (2, "")
     assert "error: `init` asks questions, and there is no terminal to answer on" in done.err
     assert "`dynamic-mcp init --yes`" in done.err
 
 
-def test_where_no_ai_tool_is_found_servers_are_added_by_hand(desk: Desk, config: Path) -> None:
-    desk.config.unlink()
-    shown, code = at_terminal(
-        desk,
-        desk.folder,
+def test_where_no_ai_tool_is_found_servers_are_added_by_hand(cli: CliRunner, config: Path) -> None:
+    cli.config.unlink()
+    shown, code = run_at_terminal(
+        cli,
+        cli.folder,
         ("Add a server by hand?", "y"),
-        ("Its name:", "time\r"),
-        ("Its command", "uvx 'mcp server'\r"),
+        ("Name:", "time\r"),
+        ("Command with", "uvx 'mcp server'\r"),
         ("What it is good for", "Clocks\r"),
         ("Add a server by hand?", "n"),
     )
@@ -289,24 +291,24 @@ def test_where_no_ai_tool_is_found_servers_are_added_by_hand(desk: Desk, config:
     assert servers_of(config) == {"time": {"description": "Clocks", "command": "uvx", "args": ["mcp server"]}}
 
 
-def test_where_no_ai_tool_has_a_server_yes_says_how_to_go_on(desk: Desk, home: Path, config: Path) -> None:
+def test_where_no_ai_tool_has_a_server_yes_says_how_to_go_on(cli: CliRunner, home: Path, config: Path) -> None:
     (home / ".cursor" / "mcp.json").unlink()
     (home / ".claude.json").write_text(json.dumps({"theme": "dark"}))
 
-    done = run(desk, home, "init", "--yes")
+    done = run(cli, home, "init", "--yes")
 
     assert done.code == 0
     assert "These AI tools have no servers yet" in done.err
-    assert "`dynamic-mcp add` makes one" in done.err
+    assert "`dynamic-mcp add` creates one" in done.err
     assert not config.exists()
     assert json.loads((home / ".claude.json").read_text()) == {"theme": "dark"}
 
 
-def test_where_no_ai_tool_is_found_yes_says_how_to_go_on(desk: Desk, config: Path) -> None:
-    desk.config.unlink()
+def test_where_no_ai_tool_is_found_yes_says_how_to_go_on(cli: CliRunner, config: Path) -> None:
+    cli.config.unlink()
 
-    done = run(desk, desk.folder, "init", "--yes")
+    done = run(cli, cli.folder, "init", "--yes")
 
     assert done.code == 0
-    assert "`dynamic-mcp add` makes one" in done.err
+    assert "`dynamic-mcp add` creates one" in done.err
     assert not config.exists()

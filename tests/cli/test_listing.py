@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
-from dynamic_mcp.cli.waiting import Waiting
-from tests.cli.commands import Desk, plain
+from dynamic_mcp.cli.progress import Progress
+from tests.cli.commands import CliRunner, strip_escapes
 from tests.program import full, odd, running
 
 
-def test_piped_tools_are_json_with_their_group(desk: Desk) -> None:
-    done = desk.run("tools")
+def test_piped_tools_are_json_with_their_group(cli: CliRunner) -> None:
+    done = cli.run("tools")
     assert (done.code, done.err) == (0, "")
     by_name = {tool["name"]: tool for tool in done.json}
     assert by_name["echo"]["group"] == "full"
@@ -23,156 +23,156 @@ def test_piped_tools_are_json_with_their_group(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("detail", "members"), [("names", {"group", "name"}), ("brief", {"group", "name", "description"})]
 )
-def test_detail_says_how_much_of_a_tool(desk: Desk, detail: str, members: set[str]) -> None:
-    (echo,) = [tool for tool in desk.run("tools", "full", "--detail", detail).json if tool["name"] == "echo"]
+def test_detail_says_how_much_of_a_tool(cli: CliRunner, detail: str, members: set[str]) -> None:
+    (echo,) = [tool for tool in cli.run("tools", "full", "--detail", detail).json if tool["name"] == "echo"]
     assert set(echo) == members
 
 
-def test_one_broken_group_costs_the_others_nothing_and_is_told_with_exit_code_5(desk: Desk) -> None:
-    desk.configure({"odd": odd("exit_at_start"), "full": full()})
-    done = desk.run("tools")
+def test_one_broken_group_costs_the_others_nothing_and_is_told_with_exit_code_5(cli: CliRunner) -> None:
+    cli.configure({"odd": odd("exit_at_start"), "full": full()})
+    done = cli.run("tools")
     assert done.code == 5
     assert {tool["group"] for tool in done.json} == {"full"}
     assert "error: group `odd`: the server exited with code 3" in done.err
 
 
-def test_a_terminal_gets_a_table(desk: Desk) -> None:
-    shown = plain(desk.on_terminal("tools").out)
+def test_a_terminal_gets_a_table(cli: CliRunner) -> None:
+    shown = strip_escapes(cli.run_on_terminal("tools").out)
     assert "full: Everything that there is\nTOOL " in shown
     assert "echo             Answers the text." in shown
 
 
-def test_a_narrow_terminal_gets_a_list(desk: Desk) -> None:
-    shown = plain(desk.on_terminal("tools", width=30).out)
+def test_a_narrow_terminal_gets_a_list(cli: CliRunner) -> None:
+    shown = strip_escapes(cli.run_on_terminal("tools", width=30).out)
     assert "echo\n  description: Answers the\n  text.\n" in shown
 
 
-def test_no_color_and_dumb_terminals_get_no_control_sequences(desk: Desk) -> None:
-    assert "\x1b[" in desk.on_terminal("tools", "-q").out
-    assert "\x1b[" not in desk.on_terminal("tools", TERM="dumb").out
-    colours = desk.on_terminal("check", NO_COLOR="1").out
+def test_no_color_and_dumb_terminals_get_no_control_sequences(cli: CliRunner) -> None:
+    assert "\x1b[" in cli.run_on_terminal("tools", "-q").out
+    assert "\x1b[" not in cli.run_on_terminal("tools", TERM="dumb").out
+    colours = cli.run_on_terminal("check", NO_COLOR="1").out
     assert "\x1b[3" not in colours
-    assert "\x1b[3" in desk.on_terminal("check").out
+    assert "\x1b[3" in cli.run_on_terminal("check").out
 
 
-def test_a_spinner_is_for_terminals_only(desk: Desk) -> None:
+def test_a_spinner_is_for_terminals_only(cli: CliRunner) -> None:
     code = "import time; time.sleep(60)"
-    desk.configure({"slow": {"command": sys.executable, "args": ["-c", code], "timeout": {"connect": "2s"}}})
-    assert "asking slow (1 s)" in plain(desk.on_terminal("tools").out)
-    assert "asking" not in desk.run("tools").err
+    cli.configure({"slow": {"command": sys.executable, "args": ["-c", code], "timeout": {"connect": "2s"}}})
+    assert "asking slow (1 s)" in strip_escapes(cli.run_on_terminal("tools").out)
+    assert "asking" not in cli.run("tools").err
 
 
-def test_resources_and_their_templates_are_listed(desk: Desk) -> None:
-    entries = desk.run("resources", "full").json
+def test_resources_and_their_templates_are_listed(cli: CliRunner) -> None:
+    entries = cli.run("resources", "full").json
     assert "full://text" in {entry.get("uri") for entry in entries}
     assert "full://item/{id}" in {entry.get("uriTemplate") for entry in entries}
-    assert "full://item/{id}" in plain(desk.on_terminal("resources").out)
+    assert "full://item/{id}" in strip_escapes(cli.run_on_terminal("resources").out)
 
 
-def test_prompts_are_listed_with_their_arguments(desk: Desk) -> None:
-    assert "greet" in {entry["name"] for entry in desk.run("prompts").json}
-    assert "greet city=… [style=…]" in plain(desk.on_terminal("prompts", width=120).out)
+def test_prompts_are_listed_with_their_arguments(cli: CliRunner) -> None:
+    assert "greet" in {entry["name"] for entry in cli.run("prompts").json}
+    assert "greet city=… [style=…]" in strip_escapes(cli.run_on_terminal("prompts", width=120).out)
 
 
-def test_a_resource_is_read(desk: Desk) -> None:
-    done = desk.run("read", "full://text")
+def test_a_resource_is_read(cli: CliRunner) -> None:
+    done = cli.run("read", "full://text")
     assert done.code == 0
     assert done.out
-    assert desk.run("read", "full://text", "--json").json["contents"]
+    assert cli.run("read", "full://text", "--json").json["contents"]
 
 
-def test_a_resource_that_nobody_has_is_exit_code_2(desk: Desk) -> None:
-    desk.configure({"a": full("--scheme", "a"), "b": full("--scheme", "b")})
-    done = desk.run("read", "c://nothing")
+def test_a_resource_that_nobody_has_is_exit_code_2(cli: CliRunner) -> None:
+    cli.configure({"a": full("--scheme", "a"), "b": full("--scheme", "b")})
+    done = cli.run("read", "c://nothing")
     assert (done.code, done.out) == (2, "")
     assert "error: no resource is named `c://nothing`" in done.err
 
 
-def test_a_prompt_is_filled_in(desk: Desk) -> None:
-    done = desk.run("prompt", "full", "greet", "city=Oslo")
+def test_a_prompt_is_filled_in(cli: CliRunner) -> None:
+    done = cli.run("prompt", "full", "greet", "city=Oslo")
     assert done.code == 0
     assert done.out.startswith("[user]\n")
-    assert desk.run("prompt", "full", "full__greet", "city=Oslo").out == done.out
+    assert cli.run("prompt", "full", "full__greet", "city=Oslo").out == done.out
 
 
-def test_a_prompt_that_is_not_there_is_answered_with_the_closest(desk: Desk) -> None:
-    done = desk.run("prompt", "full", "gret")
+def test_a_prompt_that_is_not_there_is_answered_with_the_closest(cli: CliRunner) -> None:
+    done = cli.run("prompt", "full", "gret")
     assert (done.code, done.out) == (2, "")
     assert "no prompt of group `full` is named `gret`\nhint: did you mean `greet`?" in done.err
 
 
-def test_a_disabled_group_is_told_from_one_that_is_not_there(desk: Desk) -> None:
-    desk.configure({"full": full(enabled=False)})
-    done = desk.run("tools", "full")
+def test_a_disabled_group_is_told_from_one_that_is_not_there(cli: CliRunner) -> None:
+    cli.configure({"full": full(enabled=False)})
+    done = cli.run("tools", "full")
     assert done.code == 2
     assert "no enabled group is named `full`\nhint: `dynamic-mcp enable full` enables it" in done.err
 
 
-def test_partial_makes_a_server_that_is_down_a_matter_of_words(desk: Desk) -> None:
-    desk.configure({"odd": odd("exit_at_start"), "full": full()})
+def test_partial_makes_a_server_that_is_down_a_matter_of_words(cli: CliRunner) -> None:
+    cli.configure({"odd": odd("exit_at_start"), "full": full()})
     for command in ("tools", "resources", "prompts", "stats"):
-        done = desk.run(command, "--partial")
+        done = cli.run(command, "--partial")
         assert done.code == 0
         assert done.json
         assert "error: group `odd`: the server exited with code 3" in done.err
-        assert desk.run(command).code == 5
+        assert cli.run(command).code == 5
 
 
-def test_partial_needs_one_server_that_answers(desk: Desk) -> None:
-    desk.configure({"odd": odd("exit_at_start")})
+def test_partial_needs_one_server_that_answers(cli: CliRunner) -> None:
+    cli.configure({"odd": odd("exit_at_start")})
     for command in ("tools", "resources", "prompts", "stats"):
-        assert desk.run(command, "--partial").code == 5
+        assert cli.run(command, "--partial").code == 5
 
 
 @pytest.mark.parametrize("command", ["tools", "resources", "prompts", "stats", "check", "doctor"])
-def test_a_config_without_groups_is_told_how_to_get_one(desk: Desk, command: str) -> None:
-    desk.configure({})
-    done = desk.run(command)
+def test_a_config_without_groups_is_told_how_to_get_one(cli: CliRunner, command: str) -> None:
+    cli.configure({})
+    done = cli.run(command)
     assert done.code == 0
-    assert f"`{desk.config}` has no groups yet\nhint: `dynamic-mcp add NAME -- COMMAND` adds one" in done.err
-    desk.configure({"a b": full(enabled=False)})
-    assert "is disabled\nhint: `dynamic-mcp enable 'a b'` enables one" in desk.run(command).err
+    assert f"`{cli.config}` has no groups yet\nhint: `dynamic-mcp add NAME -- COMMAND` adds one" in done.err
+    cli.configure({"a b": full(enabled=False)})
+    assert "is disabled\nhint: `dynamic-mcp enable 'a b'` enables one" in cli.run(command).err
 
 
-async def test_status_says_that_a_proxy_has_no_groups(desk: Desk) -> None:
-    desk.configure({})
-    async with running(str(desk.config)) as program:
+async def test_status_says_that_a_proxy_has_no_groups(cli: CliRunner) -> None:
+    cli.configure({})
+    async with running(str(cli.config)) as program:
         await program.initialize()
         async with asyncio.timeout(60):
-            while not (await asyncio.to_thread(desk.run, "status")).json:
+            while not (await asyncio.to_thread(cli.run, "status")).json:
                 pass
-        shown = plain((await asyncio.to_thread(desk.on_terminal, "status")).out)
+        shown = strip_escapes((await asyncio.to_thread(cli.run_on_terminal, "status")).out)
     assert "no groups yet; `dynamic-mcp add NAME -- COMMAND` adds one" in shown
 
 
-def test_reading_and_prompting_wait_no_longer_than_they_are_told(desk: Desk) -> None:
-    desk.run("tools")
-    desk.configure({"full": full("--hang", "resources/read", "--hang", "prompts/get")})
-    assert desk.run("prompts").code == 0
+def test_reading_and_prompting_wait_no_longer_than_they_are_told(cli: CliRunner) -> None:
+    cli.run("tools")
+    cli.configure({"full": full("--hang", "resources/read", "--hang", "prompts/get")})
+    assert cli.run("prompts").code == 0
     for args in (["read", "full://text"], ["prompt", "full", "greet", "city=Oslo"]):
-        done = desk.run(*args, "--timeout", "50ms")
+        done = cli.run(*args, "--timeout", "50ms")
         assert (done.code, done.out) == (5, "")
         assert "was not answered within 0.05 s" in done.err
-        assert "--timeout is not a duration: `soon`" in desk.run(*args, "--timeout", "soon").err
+        assert "--timeout is not a duration: `soon`" in cli.run(*args, "--timeout", "soon").err
 
 
-def test_an_argument_of_a_prompt_may_come_from_a_file(desk: Desk) -> None:
-    (desk.folder / "city").write_text("Oslo")
-    from_file = desk.run("prompt", "full", "greet", "city=@city")
+def test_an_argument_of_a_prompt_may_come_from_a_file(cli: CliRunner) -> None:
+    (cli.folder / "city").write_text("Oslo")
+    from_file = cli.run("prompt", "full", "greet", "city=@city")
     assert from_file.code == 0
-    assert from_file.out == desk.run("prompt", "full", "greet", "city=Oslo").out
-    assert "@city" in desk.run("prompt", "full", "greet", r"city=\@city").out
+    assert from_file.out == cli.run("prompt", "full", "greet", "city=Oslo").out
+    assert "@city" in cli.run("prompt", "full", "greet", r"city=\@city").out
 
 
 def test_a_terminal_shows_which_servers_are_still_waited_for_and_how_long() -> None:
     now = 0.0
-    waiting = Waiting("asking", ["a", "b", "c", "d", "e"], now=lambda: now)
-    assert str(waiting) == "asking a, b, c and 2 more"
-    waiting.done("b")
+    progress = Progress("asking", ["a", "b", "c", "d", "e"], now=lambda: now)
+    assert str(progress) == "asking a, b, c and 2 more"
+    progress.complete("b")
     now = 3.2
-    assert str(waiting) == "asking a, c, d and 1 more (3 s)"
-    waiting.note = "progress 1/2"
-    assert str(waiting) == "asking a, c, d and 1 more (3 s): progress 1/2"
+    assert str(progress) == "asking a, c, d and 1 more (3 s)"
+    progress.note = "progress 1/2"
+    assert str(progress) == "asking a, c, d and 1 more (3 s): progress 1/2"
     for name in ("a", "c", "d", "e"):
-        waiting.done(name)
-    assert str(waiting).startswith("finishing (3 s)")
+        progress.complete(name)
+    assert str(progress).startswith("finishing (3 s)")

@@ -9,25 +9,25 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp import __version__
-from dynamic_mcp.cli.words import COMMANDS
-from tests.cli.commands import Desk
+from dynamic_mcp.cli.command_names import COMMANDS
+from tests.cli.commands import CliRunner
 
 
-def test_the_version_is_data(desk: Desk) -> None:
-    done = desk.run("--version")
+def test_the_version_is_data(cli: CliRunner) -> None:
+    done = cli.run("--version")
     assert (done.code, done.out, done.err) == (0, f"dynamic-mcp {__version__}\n", "")
 
 
-def test_help_lists_every_command_and_the_exit_codes(desk: Desk) -> None:
-    done = desk.run("--help")
+def test_help_lists_every_command_and_the_exit_codes(cli: CliRunner) -> None:
+    done = cli.run("--help")
     assert (done.code, done.err) == (0, "")
     for word in (*COMMANDS, "Exit codes: 0 success", "130 interrupted"):
         assert word in done.out
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help(desk: Desk, command: str) -> None:
-    done = desk.run(command, "--help")
+def test_every_command_has_help(cli: CliRunner, command: str) -> None:
+    done = cli.run(command, "--help")
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith(f"Usage: dynamic-mcp {command}")
 
@@ -51,14 +51,16 @@ def test_every_command_has_help(desk: Desk, command: str) -> None:
         (["--log-level", "loud"], "error: --log-level: `loud` is not a level"),
     ],
 )
-def test_a_wrong_word_is_answered_with_the_closest_and_exit_code_2(desk: Desk, args: list[str], said: str) -> None:
-    done = desk.run(*args)
+def test_a_wrong_word_is_answered_with_the_closest_and_exit_code_2(
+    cli: CliRunner, args: list[str], said: str
+) -> None:
+    done = cli.run(*args)
     assert (done.code, done.out) == (2, "")
     assert said in done.err
 
 
-def test_the_schema_is_printed(desk: Desk) -> None:
-    done = desk.run("schema")
+def test_the_schema_is_printed(cli: CliRunner) -> None:
+    done = cli.run("schema")
     assert done.code == 0
     assert done.json["title"] == "dynamic-mcp config"
 
@@ -66,8 +68,8 @@ def test_the_schema_is_printed(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("shell", "word"), [("bash", "complete "), ("zsh", "compdef"), ("fish", "complete --no-files")]
 )
-def test_completions_are_printed_for_each_shell(desk: Desk, shell: str, word: str) -> None:
-    done = desk.run("completions", shell)
+def test_completions_are_printed_for_each_shell(cli: CliRunner, shell: str, word: str) -> None:
+    done = cli.run("completions", shell)
     assert (done.code, done.err) == (0, "")
     assert word in done.out
 
@@ -75,42 +77,44 @@ def test_completions_are_printed_for_each_shell(desk: Desk, shell: str, word: st
 @pytest.mark.parametrize(
     ("typed", "offered"), [("to", "tools"), ("tools fu", "full"), ("call full ech", "echo"), ("disable fu", "full")]
 )
-def test_a_shell_is_offered_commands_groups_and_known_tools(desk: Desk, typed: str, offered: str) -> None:
-    desk.run("tools", "full")
+def test_a_shell_is_offered_commands_groups_and_known_tools(cli: CliRunner, typed: str, offered: str) -> None:
+    cli.run("tools", "full")
     words = f"dynamic-mcp {typed}"
     asked = {"_DYNAMIC_MCP_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
-    done = desk.run(**asked)
+    done = cli.run(**asked)
     assert f"plain,{offered}\n" in done.out
 
 
-def test_a_reader_that_has_seen_enough_is_no_error(desk: Desk) -> None:
+def test_a_reader_that_has_seen_enough_is_no_error(cli: CliRunner) -> None:
     program = f"{sys.executable} -m dynamic_mcp schema | head -c 1"
     done = subprocess.run(
-        ["bash", "-c", f"set -o pipefail; {program}"], cwd=desk.folder, capture_output=True, text=True, check=False
+        ["bash", "-c", f"set -o pipefail; {program}"],
+        cwd=cli.folder,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.stdout, done.stderr) == ("{", "")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 @pytest.mark.parametrize("command", ["schema", "status", "--version"])
-def test_a_full_disk_is_said_in_one_line(desk: Desk, command: str) -> None:
+def test_a_full_disk_is_said_in_one_line(cli: CliRunner, command: str) -> None:
     with Path("/dev/full").open("w") as full:
-        told = subprocess.run(
-            desk.command(command), cwd=desk.folder, stdout=full, stderr=subprocess.PIPE, check=False
-        )
+        told = subprocess.run(cli.command(command), cwd=cli.folder, stdout=full, stderr=subprocess.PIPE, check=False)
     assert (told.returncode, told.stderr) == (1, b"error: cannot be written: No space left on device\n")
 
 
-def test_quiet_commands_say_nothing_of_what_is_as_it_should_be(desk: Desk) -> None:
-    desk.configure({"remote": {"url": "http://127.0.0.1:9/mcp"}})
-    assert desk.run("auth", "logout").err == "remote: not logged in\n"
-    assert desk.run("auth", "logout", "-q").err == ""
+def test_quiet_commands_say_nothing_of_what_is_as_it_should_be(cli: CliRunner) -> None:
+    cli.configure({"remote": {"url": "http://127.0.0.1:9/mcp"}})
+    assert cli.run("auth", "logout").err == "remote: not logged in\n"
+    assert cli.run("auth", "logout", "-q").err == ""
 
 
 @pytest.mark.parametrize(
     "args", [["--help"], ["schema"], ["undo", "--list"], ["check", "--json"], ["status"], ["logs"], ["add", "--help"]]
 )
-def test_what_does_not_connect_loads_nothing_that_connects(desk: Desk, args: list[str]) -> None:
+def test_what_does_not_connect_loads_nothing_that_connects(cli: CliRunner, args: list[str]) -> None:
     code = (
         "import sys; from dynamic_mcp.cli.main import run; "
         f"run({args!r}); "
@@ -119,8 +123,8 @@ def test_what_does_not_connect_loads_nothing_that_connects(desk: Desk, args: lis
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
-        cwd=desk.folder,
-        env=desk.environment(),
+        cwd=cli.folder,
+        env=cli.environment(),
         capture_output=True,
         text=True,
         check=True,

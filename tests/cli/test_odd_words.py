@@ -8,13 +8,13 @@ import sys
 
 import pytest
 
-from tests.cli.commands import Desk, Done
+from tests.cli.commands import CliRunner, CommandResult
 from tests.program import UPSTREAMS
 
 ODD = "a\udcff"  # what Python makes of the bytes `a\xff`
 
 
-def _refused(done: Done, said: str) -> None:
+def _assert_refused(done: CommandResult, said: str) -> None:
     assert "Traceback" not in done.err
     assert (done.code, done.out) == (2, "")
     assert said in done.err
@@ -37,44 +37,44 @@ def _refused(done: Done, said: str) -> None:
         ("auth", "status", ODD),
     ],
 )
-def test_words_that_are_not_utf8_are_named(desk: Desk, args: tuple[str, ...]) -> None:
-    before = desk.config.read_bytes()
-    _refused(desk.run(*args), "is not UTF-8")
-    assert desk.config.read_bytes() == before
+def test_words_that_are_not_utf8_are_named(cli: CliRunner, args: tuple[str, ...]) -> None:
+    before = cli.config.read_bytes()
+    _assert_refused(cli.run(*args), "is not UTF-8")
+    assert cli.config.read_bytes() == before
 
 
 @pytest.mark.parametrize(
     "args", [("check",), ("tools", "full", "--detail", "names", "-c"), ("stats",), ("doctor", "-c")]
 )
-def test_a_config_whose_path_is_not_utf8_works(desk: Desk, args: tuple[str, ...]) -> None:
-    odd = desk.folder / f"{ODD}.json"
-    odd.write_bytes(desk.config.read_bytes())
-    done = desk.run(*args, str(odd))
+def test_a_config_whose_path_is_not_utf8_works(cli: CliRunner, args: tuple[str, ...]) -> None:
+    odd = cli.folder / f"{ODD}.json"
+    odd.write_bytes(cli.config.read_bytes())
+    done = cli.run(*args, str(odd))
     assert (done.code, "Traceback" in done.err) == (0, False)
     assert done.json
 
 
-def test_a_proxy_serves_a_config_whose_path_is_not_utf8(desk: Desk) -> None:
-    odd = desk.folder / f"{ODD}.json"
-    odd.write_bytes(desk.config.read_bytes())
-    done = desk.run(str(odd), stdin='{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+def test_a_proxy_serves_a_config_whose_path_is_not_utf8(cli: CliRunner) -> None:
+    odd = cli.folder / f"{ODD}.json"
+    odd.write_bytes(cli.config.read_bytes())
+    done = cli.run(str(odd), stdin='{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
     assert (done.code, done.json["result"]) == (0, {})
     assert "Traceback" not in done.err
 
 
-def test_an_import_into_a_path_that_is_not_utf8_works(desk: Desk) -> None:
-    home = desk.folder / "home"
+def test_an_import_into_a_path_that_is_not_utf8_works(cli: CliRunner) -> None:
+    home = cli.folder / "home"
     (home / ".cursor").mkdir(parents=True)
     (home / ".cursor" / "mcp.json").write_text('{"mcpServers": {"a": {"command": "true"}}}')
-    done = desk.run("import", "--all", "--yes", "--json", "-o", f"{ODD}.json", HOME=str(home))
+    done = cli.run("import", "--all", "--yes", "--json", "-o", f"{ODD}.json", HOME=str(home))
     assert (done.code, "Traceback" in done.err) == (0, False)
-    assert "a" in json.loads((desk.folder / f"{ODD}.json").read_text())["mcpServers"]
-    assert desk.run("undo", "--list", "--json").code == 0
+    assert "a" in json.loads((cli.folder / f"{ODD}.json").read_text())["mcpServers"]
+    assert cli.run("undo", "--list", "--json").code == 0
 
 
 @pytest.mark.parametrize("word", ['text:="\\ud83d"', '{"text": "\\ud83d"}'])
-def test_half_a_surrogate_pair_reaches_the_server_as_its_escape(desk: Desk, word: str) -> None:
-    done = desk.run("call", "full", "record", word)
+def test_half_a_surrogate_pair_reaches_the_server_as_its_escape(cli: CliRunner, word: str) -> None:
+    done = cli.run("call", "full", "record", word)
     assert (done.code, done.err) == (0, "")
     assert "\\ud83d" in json.loads(done.out)[-1]
 
@@ -97,36 +97,36 @@ DEEP = "[" * 50_000 + "]" * 50_000
     ],
     ids=lambda word: word[:20],
 )
-def test_json_that_servers_would_read_differently_is_refused(desk: Desk, word: str, said: str) -> None:
-    done = desk.run("call", "full", "record", word)
-    _refused(done, said)
+def test_json_that_servers_would_read_differently_is_refused(cli: CliRunner, word: str, said: str) -> None:
+    done = cli.run("call", "full", "record", word)
+    _assert_refused(done, said)
     assert len(done.err) < 1000
 
 
-def test_an_argument_of_a_prompt_that_is_given_twice_is_refused(desk: Desk) -> None:
-    _refused(desk.run("prompt", "full", "greet", "name=a", "name=b"), "`name` is given twice")
+def test_an_argument_of_a_prompt_that_is_given_twice_is_refused(cli: CliRunner) -> None:
+    _assert_refused(cli.run("prompt", "full", "greet", "name=a", "name=b"), "`name` is given twice")
 
 
-def test_large_numbers_and_the_form_of_a_number_are_kept(desk: Desk) -> None:
-    done = desk.run("call", "full", "record", "n:=1.0", "big:=123456789012345678901234567890")
+def test_large_numbers_and_the_form_of_a_number_are_kept(cli: CliRunner) -> None:
+    done = cli.run("call", "full", "record", "n:=1.0", "big:=123456789012345678901234567890")
     assert '"n": 1.0, "big": 123456789012345678901234567890' in json.loads(done.out)[-1]
 
 
-def test_a_place_that_may_not_be_written_is_said_in_words(desk: Desk) -> None:
-    (desk.folder / "file").write_text("")
-    done = desk.run("call", "full", "plain", "--save", "file/below")
+def test_a_place_that_may_not_be_written_is_said_in_words(cli: CliRunner) -> None:
+    (cli.folder / "file").write_text("")
+    done = cli.run("call", "full", "plain", "--save", "file/below")
     assert "Traceback" not in done.err
     assert done.code == 1
     assert "error: file/below: not a directory" in done.err
 
 
-def test_a_stdin_that_is_not_utf8_is_said_in_words(desk: Desk) -> None:
+def test_a_stdin_that_is_not_utf8_is_said_in_words(cli: CliRunner) -> None:
     done = subprocess.run(
-        desk.command("call", "full", "echo", "-"),
+        cli.command("call", "full", "echo", "-"),
         input=b'{"text": "\xff"}',
         capture_output=True,
-        cwd=desk.folder,
-        env=desk.environment(),
+        cwd=cli.folder,
+        env=cli.environment(),
         timeout=60,
         check=False,
     )
@@ -134,19 +134,19 @@ def test_a_stdin_that_is_not_utf8_is_said_in_words(desk: Desk) -> None:
     assert b"error: stdin is not JSON: byte 11 is not UTF-8" in done.stderr
 
 
-def test_a_word_that_is_longer_than_a_file_name_is_said_in_words(desk: Desk) -> None:
-    done = desk.run("a" * 5000)
+def test_a_word_that_is_longer_than_a_file_name_is_said_in_words(cli: CliRunner) -> None:
+    done = cli.run("a" * 5000)
     assert "Traceback" not in done.err
     assert done.code in (1, 2)
 
 
-def test_an_answer_that_is_not_utf8_is_said_in_words(desk: Desk) -> None:
+def test_an_answer_that_is_not_utf8_is_said_in_words(cli: CliRunner) -> None:
     done = subprocess.run(
-        desk.command("import"),
+        cli.command("import"),
         input=b"\xff\xfe\n",
         capture_output=True,
-        cwd=desk.folder,
-        env=desk.environment(HOME=str(desk.folder)),
+        cwd=cli.folder,
+        env=cli.environment(HOME=str(cli.folder)),
         timeout=60,
         check=False,
     )
@@ -154,8 +154,8 @@ def test_an_answer_that_is_not_utf8_is_said_in_words(desk: Desk) -> None:
     assert b"Traceback" not in done.stderr
 
 
-def test_a_resource_without_a_name_is_refused(desk: Desk) -> None:
-    _refused(desk.run("read", ""), "`uri` of the resource is missing")
+def test_a_resource_without_a_name_is_refused(cli: CliRunner) -> None:
+    _assert_refused(cli.run("read", ""), "`uri` of the resource is missing")
 
 
 @pytest.mark.parametrize(
@@ -169,12 +169,12 @@ def test_a_resource_without_a_name_is_refused(desk: Desk) -> None:
     ],
 )
 def test_an_answer_that_the_protocol_does_not_have_is_said_in_words(
-    desk: Desk, command: tuple[str, ...], method: str, result: object
+    cli: CliRunner, command: tuple[str, ...], method: str, result: object
 ) -> None:
-    desk.configure(
+    cli.configure(
         {"odd": {"command": sys.executable, "args": [str(UPSTREAMS / "scripted.py"), method, json.dumps(result)]}}
     )
-    done = desk.run(*command)
+    done = cli.run(*command)
     assert "Traceback" not in done.err
     assert done.code == 5
     assert done.err.startswith("error: ")

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.cli.standing import Memory, Process, memory
-from tests.cli.commands import Desk, Done, plain
+from dynamic_mcp.cli.process_table import Memory, Process, measure_memory
+from tests.cli.commands import CliRunner, CommandResult, strip_escapes
 from tests.program import full, odd, running
 
 
@@ -24,7 +24,7 @@ def state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path / "state" / "dynamic-mcp"
 
 
-async def until(run: Callable[[], Done], wanted: Callable[[Done], bool]) -> Done:
+async def wait_until(run: Callable[[], CommandResult], wanted: Callable[[CommandResult], bool]) -> CommandResult:
     """Repeat a command until it shows what is wanted."""
     async with asyncio.timeout(60):
         while not wanted(done := await asyncio.to_thread(run)):
@@ -32,22 +32,22 @@ async def until(run: Callable[[], Done], wanted: Callable[[Done], bool]) -> Done
     return done
 
 
-async def test_status_shows_a_running_proxy_its_client_and_its_groups(desk: Desk, state: Path) -> None:
-    desk.configure({"full": full(), "bad": odd("exit_at_start")})
-    async with running(str(desk.config)) as program:
+async def test_status_shows_a_running_proxy_its_client_and_its_groups(cli: CliRunner, state: Path) -> None:
+    cli.configure({"full": full(), "bad": odd("exit_at_start")})
+    async with running(str(cli.config)) as program:
         await program.initialize()
         await program.call("full", "echo", {"text": "a"})
         await program.call("bad", "echo")
 
-        def is_known(done: Done) -> bool:
+        def is_known(done: CommandResult) -> bool:
             groups = {group["name"]: group for proxy in done.json for group in proxy["groups"]}
             return bool(groups) and groups["full"]["calls"] == 1 and groups["bad"]["reason"] != ""
 
-        done = await until(lambda: desk.run("status"), is_known)
+        done = await wait_until(lambda: cli.run("status"), is_known)
         (proxy,) = done.json
         assert (done.code, done.err) == (0, "")
         assert proxy["pid"] == program.process.pid
-        assert proxy["config"] == str(desk.config)
+        assert proxy["config"] == str(cli.config)
         assert proxy["clients"] == ["test"]
         assert proxy["memory"]["proxy"] > 1 << 20
         assert proxy["memory"]["servers"] > 1 << 20
@@ -56,65 +56,67 @@ async def test_status_shows_a_running_proxy_its_client_and_its_groups(desk: Desk
         assert bad["reason"].startswith("the server exited with code 3")
         (file,) = (state / "running").iterdir()
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
-        shown = plain((await asyncio.to_thread(desk.on_terminal, "status", width=200)).out)
+        shown = strip_escapes((await asyncio.to_thread(cli.run_on_terminal, "status", width=200)).out)
         assert re.search(r"full +\d+ +0 +1 +0 +connected", shown)
     assert list((state / "running").iterdir()) == []
 
 
-async def test_a_proxy_that_was_killed_is_recognised_and_forgotten(desk: Desk, state: Path) -> None:
-    async with running(str(desk.config)) as program:
+async def test_a_proxy_that_was_killed_is_recognised_and_forgotten(cli: CliRunner, state: Path) -> None:
+    async with running(str(cli.config)) as program:
         await program.initialize()
-        await until(lambda: desk.run("status"), lambda done: len(done.json) == 1)
+        await wait_until(lambda: cli.run("status"), lambda done: len(done.json) == 1)
         program.process.kill()
         await program.process.wait()
         assert len(list((state / "running").iterdir())) == 1
-        assert (await asyncio.to_thread(desk.run, "status")).json == []
+        assert (await asyncio.to_thread(cli.run, "status")).json == []
         assert list((state / "running").iterdir()) == []
 
 
-def test_without_a_proxy_status_says_so(desk: Desk) -> None:
-    done = desk.run("status")
+def test_without_a_proxy_status_says_so(cli: CliRunner) -> None:
+    done = cli.run("status")
     assert (done.code, done.json) == (0, [])
-    assert "no proxy is running" in desk.on_terminal("status").out
+    assert "no proxy is running" in cli.run_on_terminal("status").out
 
 
 def test_memory_is_that_of_a_process_and_of_its_whole_family() -> None:
     table = {1: Process(0, 5), 2: Process(1, 10), 3: Process(2, 20), 4: Process(3, 40), 9: Process(1, 80)}
-    assert memory(2, table) == Memory(proxy=10, servers=60)
-    assert memory(7, table) is None
+    assert measure_memory(2, table) == Memory(proxy=10, servers=60)
+    assert measure_memory(7, table) is None
 
 
-async def test_logs_show_what_a_proxy_said_and_what_its_servers_said_on_stderr(desk: Desk, state: Path) -> None:
-    desk.configure({"full": full(), "bad": odd("exit_at_start")})
-    async with running(str(desk.config)) as program:
+async def test_logs_show_what_a_proxy_said_and_what_its_servers_said_on_stderr(cli: CliRunner, state: Path) -> None:
+    cli.configure({"full": full(), "bad": odd("exit_at_start")})
+    async with running(str(cli.config)) as program:
         await program.initialize()
         await program.call("bad", "echo")
-    done = desk.run("logs")
+    done = cli.run("logs")
     assert (done.code, done.err) == (0, "")
     records = [json.loads(line) for line in done.out.splitlines()]
     assert {record["pid"] for record in records} == {program.process.pid}
     assert records[0]["message"].startswith("serving ")
-    of_bad = [json.loads(line) for line in desk.run("logs", "bad").out.splitlines()]
+    of_bad = [json.loads(line) for line in cli.run("logs", "bad").out.splitlines()]
     assert {record["group"] for record in of_bad} == {"bad"}
     assert "group bad on stderr: odd: ODD_TOKEN is not set" in [record["message"] for record in of_bad]
-    warnings = desk.run("logs", "bad", "--level", "warning").out.splitlines()
+    warnings = cli.run("logs", "bad", "--level", "warning").out.splitlines()
     assert warnings
     assert {json.loads(line)["level"] for line in warnings} == {"warning"}
-    assert re.search(r"\d\d-\d\d \d\d:\d\d:\d\d info    serving ", plain(desk.on_terminal("logs", width=300).out))
+    assert re.search(
+        r"\d\d-\d\d \d\d:\d\d:\d\d info    serving ", strip_escapes(cli.run_on_terminal("logs", width=300).out)
+    )
     assert stat.S_IMODE((state / "log" / "dynamic-mcp.log").stat().st_mode) == 0o600
 
 
-def test_logs_since_leaves_out_what_is_older(desk: Desk, state: Path) -> None:
+def test_logs_since_leaves_out_what_is_older(cli: CliRunner, state: Path) -> None:
     (state / "log").mkdir(parents=True)
     old = {"time": "2020-01-01T00:00:00.000+00:00", "level": "info", "message": "long ago"}
     (state / "log" / "dynamic-mcp.log").write_text(json.dumps(old) + "\nnot json\n")
-    assert "long ago" in desk.run("logs").out
-    done = desk.run("logs", "--since", "1h")
+    assert "long ago" in cli.run("logs").out
+    done = cli.run("logs", "--since", "1h")
     assert (done.code, done.out) == (0, "")
-    assert "has nothing yet" in done.err
+    assert "has no records yet" in done.err
 
 
-async def test_logs_follow_across_a_rotation(desk: Desk, state: Path) -> None:
+async def test_logs_follow_across_a_rotation(cli: CliRunner, state: Path) -> None:
     log = state / "log" / "dynamic-mcp.log"
     log.parent.mkdir(parents=True)
 
@@ -124,7 +126,10 @@ async def test_logs_follow_across_a_rotation(desk: Desk, state: Path) -> None:
 
     write("first")
     process = await asyncio.create_subprocess_exec(
-        *desk.command("logs", "--follow"), cwd=desk.folder, env=desk.environment(), stdout=asyncio.subprocess.PIPE
+        *cli.command("logs", "--follow"),
+        cwd=cli.folder,
+        env=cli.environment(),
+        stdout=asyncio.subprocess.PIPE,
     )
     assert process.stdout is not None
     async with asyncio.timeout(60):
@@ -138,26 +143,26 @@ async def test_logs_follow_across_a_rotation(desk: Desk, state: Path) -> None:
         await process.wait()
 
 
-async def test_a_config_that_is_wrong_is_in_the_log_too(desk: Desk) -> None:
-    desk.config.write_text("{")
-    assert desk.run(str(desk.config)).code == 2
-    record = json.loads(desk.run("logs").out)
+async def test_a_config_that_is_wrong_is_in_the_log_too(cli: CliRunner) -> None:
+    cli.config.write_text("{")
+    assert cli.run(str(cli.config)).code == 2
+    record = json.loads(cli.run("logs").out)
     assert record["level"] == "error"
     assert record["message"].startswith("did not start: ")
 
 
-def test_the_log_on_stderr_may_be_json_and_of_another_level(desk: Desk) -> None:
-    lines = desk.run(str(desk.config), "--log-format", "json").err.splitlines()
+def test_the_log_on_stderr_may_be_json_and_of_another_level(cli: CliRunner) -> None:
+    lines = cli.run(str(cli.config), "--log-format", "json").err.splitlines()
     assert {json.loads(line)["level"] for line in lines} == {"info"}
-    assert desk.run(str(desk.config), "-q").err == ""
-    assert desk.run(str(desk.config), DYNAMIC_MCP_LOG="error").err == ""
-    desk.configure({}, settings={"log": {"level": "error", "file": False}})
-    assert desk.run(str(desk.config)).err == ""
-    assert desk.run(str(desk.config), "--log-level", "info").err != ""
+    assert cli.run(str(cli.config), "-q").err == ""
+    assert cli.run(str(cli.config), DYNAMIC_MCP_LOG="error").err == ""
+    cli.configure({}, settings={"log": {"level": "error", "file": False}})
+    assert cli.run(str(cli.config)).err == ""
+    assert cli.run(str(cli.config), "--log-level", "info").err != ""
 
 
-def test_the_config_can_keep_the_log_out_of_files(desk: Desk) -> None:
-    desk.configure({}, settings={"log": {"file": False}})
-    assert desk.run(str(desk.config)).code == 0
-    assert desk.run("logs").out == ""
+def test_the_config_can_keep_the_log_out_of_files(cli: CliRunner) -> None:
+    cli.configure({}, settings={"log": {"file": False}})
+    assert cli.run(str(cli.config)).code == 0
+    assert cli.run("logs").out == ""
     assert os.environ["XDG_STATE_HOME"]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynamic_mcp.cli.typed import arguments, keys
+from dynamic_mcp.cli.tool_arguments import argument_keys, parse_arguments
 from dynamic_mcp.errors import InvalidArguments
 
 
@@ -44,7 +44,7 @@ def schema(**properties: Any) -> dict[str, Any]:
     ],
 )
 def test_a_word_becomes_a_value_of_its_type(made: dict[str, Any], word: str, value: object) -> None:
-    assert arguments([word], {**schema(a=made), "$defs": {"n": {"type": "integer"}}}) == {"a": value}
+    assert parse_arguments([word], {**schema(a=made), "$defs": {"n": {"type": "integer"}}}) == {"a": value}
 
 
 def test_a_list_grows_with_each_word_and_an_object_member_by_member() -> None:
@@ -53,11 +53,11 @@ def test_a_list_grows_with_each_word_and_an_object_member_by_member() -> None:
         where={"type": "object", "properties": {"city": {"type": "string"}, "floor": {"type": "integer"}}},
     )
     words = ["tags=a", "tags=b", "where.city=Oslo", "where.floor=3"]
-    assert arguments(words, made) == {"tags": ["a", "b"], "where": {"city": "Oslo", "floor": 3}}
+    assert parse_arguments(words, made) == {"tags": ["a", "b"], "where": {"city": "Oslo", "floor": 3}}
 
 
 def test_a_key_with_a_dot_of_its_own_is_one_key() -> None:
-    assert arguments(["a.b=1"], schema(**{"a.b": {"type": "string"}})) == {"a.b": "1"}
+    assert parse_arguments(["a.b=1"], schema(**{"a.b": {"type": "string"}})) == {"a.b": "1"}
 
 
 @pytest.mark.parametrize(
@@ -72,18 +72,18 @@ def test_a_key_with_a_dot_of_its_own_is_one_key() -> None:
 )
 def test_a_word_that_means_nothing_is_named(word: str, said: str) -> None:
     with pytest.raises(InvalidArguments, match=said):
-        arguments([word], schema(a={"type": "integer"}))
+        parse_arguments([word], schema(a={"type": "integer"}))
 
 
 def test_an_unknown_argument_is_answered_with_the_closest() -> None:
     with pytest.raises(InvalidArguments) as caught:
-        arguments(["timezon=UTC"], schema(timezone={"type": "string"}, city={"type": "string"}))
+        parse_arguments(["timezon=UTC"], schema(timezone={"type": "string"}, city={"type": "string"}))
     assert caught.value.hint == "did you mean `timezone`? its arguments are `timezone`, `city`"
 
 
 def test_a_value_that_is_given_twice_is_refused() -> None:
     with pytest.raises(InvalidArguments, match="given twice"):
-        arguments(["a=1", "a=2"], schema(a={"type": "integer"}))
+        parse_arguments(["a=1", "a=2"], schema(a={"type": "integer"}))
 
 
 JSON = st.recursive(
@@ -99,7 +99,7 @@ def test_no_schema_and_no_word_is_answered_with_anything_but_values_or_an_error_
     made: dict[str, Any], words: list[str]
 ) -> None:
     with contextlib.suppress(InvalidArguments):
-        assert isinstance(arguments(words, made), dict)
+        assert isinstance(parse_arguments(words, made), dict)
 
 
 @pytest.mark.parametrize(
@@ -115,37 +115,37 @@ def test_no_schema_and_no_word_is_answered_with_anything_but_values_or_an_error_
 def test_a_value_comes_from_a_file(made: dict[str, Any], written: str, value: object, tmp_path: Path) -> None:
     file = tmp_path / "value"
     file.write_text(written)
-    assert arguments([f"a=@{file}"], schema(a=made)) == {"a": value}
+    assert parse_arguments([f"a=@{file}"], schema(a=made)) == {"a": value}
 
 
 def test_json_comes_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "value.json"
     file.write_text('{"b": [1, 2]}\n')
-    assert arguments([f"a:=@{file}"], schema(a={"type": "string"})) == {"a": {"b": [1, 2]}}
+    assert parse_arguments([f"a:=@{file}"], schema(a={"type": "string"})) == {"a": {"b": [1, 2]}}
 
 
 def test_a_text_that_begins_with_an_at_sign_is_escaped_as_in_httpie() -> None:
     made = schema(a={"type": "string"})
-    assert arguments([r"a=\@home"], made) == {"a": "@home"}
-    assert arguments([r"a=\home"], made) == {"a": r"\home"}
-    assert arguments(["a=me@home"], made) == {"a": "me@home"}
+    assert parse_arguments([r"a=\@home"], made) == {"a": "@home"}
+    assert parse_arguments([r"a=\home"], made) == {"a": r"\home"}
+    assert parse_arguments(["a=me@home"], made) == {"a": "me@home"}
 
 
 def test_a_file_that_cannot_be_read_is_named_with_the_way_to_write_an_at_sign(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     made = schema(a={"type": "string"})
     with pytest.raises(InvalidArguments, match="no such file or directory") as missing:
-        arguments(["a=@nowhere"], made)
-    assert missing.value.hint == r"a text that begins with `@` is written `\@nowhere`"
+        parse_arguments(["a=@nowhere"], made)
+    assert missing.value.hint == r"write a text that begins with `@` as `\@nowhere`"
     with pytest.raises(InvalidArguments, match="the file is not UTF-8 text"):
-        arguments([f"a=@{tmp_path}/binary"], made)
+        parse_arguments([f"a=@{tmp_path}/binary"], made)
 
 
 def test_a_long_value_of_the_wrong_type_is_not_repeated_whole(tmp_path: Path) -> None:
     file = tmp_path / "long"
     file.write_text("x" * 10_000)
     with pytest.raises(InvalidArguments, match="`a` must be an integer; got `xxx") as caught:
-        arguments([f"a=@{file}"], schema(a={"type": "integer"}))
+        parse_arguments([f"a=@{file}"], schema(a={"type": "integer"}))
     assert len(str(caught.value)) < 200
 
 
@@ -155,15 +155,15 @@ def test_the_keys_that_a_tool_takes_are_known_with_their_values() -> None:
         sizes={"type": "array", "items": {"enum": [1, 2]}},
         where={"type": "object", "properties": {"city": {"type": "string"}, "indoors": {"type": "boolean"}}},
     )
-    assert [(key.name, key.values, key.is_list) for key in keys(made)] == [
+    assert [(key.name, key.values, key.is_list) for key in argument_keys(made)] == [
         ("colour", ("red", "blue"), False),
         ("sizes", ("1", "2"), True),
         ("where.city", (), False),
         ("where.indoors", ("true", "false"), False),
     ]
-    assert keys(made)[0].description == "Which one"
+    assert argument_keys(made)[0].description == "Which one"
 
 
 @given(st.dictionaries(KEYWORDS, JSON))
 def test_no_schema_keeps_its_keys_from_being_told(made: dict[str, Any]) -> None:
-    assert all(isinstance(key.name, str) for key in keys(made))
+    assert all(isinstance(key.name, str) for key in argument_keys(made))

@@ -286,7 +286,7 @@ async def test_a_config_from_a_pipe_is_not_read_twice(tmp_path: Path) -> None:
 
 
 def test_nothing_is_loaded_before_something_is_watched() -> None:
-    code = "import sys, dynamic_mcp.cli.serve; print('watchdog' in sys.modules)"
+    code = "import sys, dynamic_mcp.cli.commands.serve; print('watchdog' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 

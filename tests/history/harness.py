@@ -14,7 +14,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from dynamic_mcp.config.resolved import Answers, Exposure, Program, Remote, Share
-from dynamic_mcp.face.lines import StdioFace
+from dynamic_mcp.face.lines import LineFace
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.session.legacy import Session
 from tests.fakes import FakeUpstream, Opener, PresentedGroup, config_of, group_config
@@ -39,14 +39,14 @@ async def disconnect(proxy: Proxy, session: Session) -> None:
     session.close()
 
 
-async def open_face(proxy: Proxy, stdin: int, stdout: int) -> StdioFace:
+async def open_face(proxy: Proxy, stdin: int, stdout: int) -> LineFace:
     """Begin a session on two file descriptors."""
-    face = StdioFace(MAX_MESSAGE_BYTES)
+    face = LineFace(MAX_MESSAGE_BYTES)
     await face.open(proxy, stdin, stdout)
     return face
 
 
-async def close_face(proxy: Proxy, face: StdioFace) -> None:
+async def close_face(proxy: Proxy, face: LineFace) -> None:
     """End the session of a face, once its input has ended."""
     await face.ended.wait()
     await disconnect(proxy, face.session)
@@ -175,7 +175,7 @@ class _PipeLine:
     def __init__(self, proxy: Proxy, take: Send) -> None:
         self._proxy = proxy
         self._take = take
-        self._face: StdioFace | None = None
+        self._face: LineFace | None = None
         self._writer: asyncio.WriteTransport
         self._reading: asyncio.Task[None]
 

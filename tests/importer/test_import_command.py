@@ -408,7 +408,7 @@ def test_a_dry_run_says_which_variables_would_have_to_be_set(world: World) -> No
     server = {"command": "npx", "env": {"GH_TOKEN": "${input:gh}"}}
     world.project.joinpath(".vscode").mkdir()
     world.project.joinpath(".vscode/mcp.json").write_text(json.dumps({"inputs": inputs, "servers": {"gh": server}}))
-    assert "to set: GH_TOKEN (for gh)" in world.run("import", "vscode", "--dry-run").err
+    assert "set the variable GH_TOKEN (for gh)" in world.run("import", "vscode", "--dry-run").err
 
 
 def test_where_no_server_is_wanted_no_file_is_made(world: World) -> None:

@@ -116,7 +116,7 @@ def test_all_asks_once_and_a_no_writes_nothing(home: Path) -> None:
     with terminal(home, "import", "--all") as shell:
         shell.shows("Import from these 2 files?")
         shell.types(b"n")
-        shell.shows("nothing is written")
+        shell.shows("nothing was written")
         assert shell.ends() == 0
     assert not (home / "dynamic-mcp.json").exists()
 
@@ -137,7 +137,7 @@ def test_a_conflict_is_asked_and_the_answer_counts(home: Path) -> None:
     with terminal(home, "import", "gemini", "-g") as shell:
         shell.shows("keep both")
         shell.types(DOWN)
-        shell.shows("take what gemini has")
+        shell.shows("take the one from gemini")
         shell.types(ENTER)
         assert shell.ends() == 0
     assert servers(home)["two"]["command"] == "theirs-mcp"

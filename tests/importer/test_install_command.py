@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.cli.importing import machine_of
+from dynamic_mcp.cli.machine import local_machine
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.importer.adapter import Adapter
 from dynamic_mcp.importer.formats.documents import parse_document
@@ -38,7 +38,7 @@ def scope_of(adapter: Adapter) -> Scope | None:
     """The scope in which a tool has a file of its own, the user's first."""
     for scope in (Scope.USER, Scope.PROJECT):
         try:
-            find_target(adapter, scope, machine_of(None))
+            find_target(adapter, scope, local_machine(None))
         except DynamicMcpError:
             continue
         return scope
@@ -47,7 +47,7 @@ def scope_of(adapter: Adapter) -> Scope | None:
 
 def settings(adapter: Adapter, scope: Scope, *names: str) -> Path:
     """Write a file of the tool, with comments and with these servers in its own shape."""
-    place, file = find_target(adapter, scope, machine_of(None))
+    place, file = find_target(adapter, scope, local_machine(None))
     suffix = {".yml": ".yaml", ".jsonc": ".json"}.get(file.suffix, file.suffix)
     made = parse_document(file, BEGINNINGS[suffix].encode())
     container = container_of(adapter, {}, place.servers or adapter.servers)
@@ -63,7 +63,7 @@ def settings(adapter: Adapter, scope: Scope, *names: str) -> Path:
 
 def named(world: World, adapter: Adapter, scope: Scope) -> dict[str, bool]:
     """The servers that the tool has, and whether it starts them."""
-    readings = read_tool(adapter, (scope,), machine_of(None))
+    readings = read_tool(adapter, (scope,), local_machine(None))
     assert not any(reading.error for reading in readings)
     return {found.name: found.entry.get("enabled") is not False for reading in readings for found in reading.servers}
 
@@ -199,7 +199,7 @@ def test_every_tool_gets_the_full_path_of_the_script_that_was_run(
     monkeypatch.setattr(sys, "argv", [str(program), "install"])
     world.output.write_text('{"mcpServers": {}}')
     world.run("install", tool)
-    file = find_target(find_tool(tool), Scope.USER, machine_of(None)).file
+    file = find_target(find_tool(tool), Scope.USER, local_machine(None)).file
     assert str(program) in file.read_text()
 
 
@@ -256,7 +256,7 @@ def test_undo_goes_back_one_by_one_and_says_what_it_did(world: World) -> None:
 def test_a_local_file_of_its_own_is_read_back_by_its_tool(world: World, tool: str) -> None:
     world.output.write_text("{}")
     assert world.run("install", tool, "--scope", "local").code == 0
-    (reading,) = read_tool(find_tool(tool), (Scope.LOCAL,), machine_of(None))
+    (reading,) = read_tool(find_tool(tool), (Scope.LOCAL,), local_machine(None))
     assert ["is dynamic-mcp itself" in notice.reason for notice in reading.notices] == [True]
 
 
@@ -268,7 +268,7 @@ def test_a_second_installation_into_a_list_changes_nothing(world: World, tool: s
     before = file.read_bytes()
     ran = world.run("install", tool)
     assert (ran.code, file.read_bytes()) == (0, before)
-    assert "already has it" in ran.err
+    assert "already has the entry" in ran.err
 
 
 def test_windows_writes_one_project_in_two_cases(tmp_path: Path) -> None:

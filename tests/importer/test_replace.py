@@ -44,7 +44,7 @@ def test_all_scopes_are_replaced_in_one_change_and_come_back_in_one(world: World
     ran = world.run("install", "claude", "--replace", "--scope", "all", "-c", str(world.output))
     assert ran.code == 0, ran.err
     assert "still on" not in ran.err
-    assert f"changed as well: `{projects}`" in ran.err
+    assert f"also changed: `{projects}`" in ran.err
     made = json.loads(users.read_text())
     assert list(made["mcpServers"]) == ["dynamic-mcp"]
     assert made["projects"][str(world.project)]["mcpServers"] == {}

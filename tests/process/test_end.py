@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.program import Program, odd, serving, text_of
+from tests.program import BOUND_S, Program, odd, serving, text_of
 
 
 async def pids_of(program: Program, group: str) -> list[int]:
@@ -45,6 +46,21 @@ async def test_no_server_survives_the_program(tmp_path: Path, mode: str, end: st
             os.kill(program.process.pid, signal.Signals[end])
         assert await program.ends() == 0
         assert not [pid for pid in pids if is_running(pid)]
+
+
+@pytest.mark.parametrize(("signals", "is_graceful"), [(["SIGTERM"], True), (["SIGTERM", "SIGINT"], False)])
+async def test_a_second_signal_ends_the_program_without_waiting_for_its_servers(
+    tmp_path: Path, signals: list[str], is_graceful: bool
+) -> None:
+    async with serving(tmp_path, {"odd": odd("ignore_term")}) as program:
+        pids = await pids_of(program, "odd")
+        for name in signals:
+            os.kill(program.process.pid, signal.Signals[name])
+        assert await program.ends() == 0
+        assert ("stopped serving" in await program.stderr()) is is_graceful
+        async with asyncio.timeout(BOUND_S):
+            while any(map(is_running, pids)):  # noqa: ASYNC110 - nobody tells when a killed process is gone
+                await asyncio.sleep(0.01)
 
 
 async def test_a_server_that_is_replaced_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.commands import Desk
+from tests.cli.commands import CliRunner
 from tests.program import full
 
 Json = Any  # whatever JSON a test writes down
@@ -149,9 +149,9 @@ def test_a_person_at_a_terminal_sees_a_table_with_bars(tmp_path: Path) -> None:
 
 
 def test_a_terminal_without_blocks_gets_bars_of_plain_characters(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.configure({"full": full()})
-    shown = desk.on_terminal("stats", width=40, PYTHONIOENCODING="ascii").out
+    cli = CliRunner(tmp_path)
+    cli.configure({"full": full()})
+    shown = cli.run_on_terminal("stats", width=40, PYTHONIOENCODING="ascii").out
     assert "###" in shown
     assert "\\u" not in shown
     assert "tokens: " in shown

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from dynamic_mcp.cli.running import loop_factory
+from dynamic_mcp.system.event_loop import loop_factory
 from dynamic_mcp.system.pipes import open_sink
 
 LOOPS = [loop_factory(), asyncio.new_event_loop]

@@ -1,0 +1,184 @@
+"""Prints what groups offer. All groups are asked at once; one that fails does not affect the others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from msgspec import Raw
+
+from dynamic_mcp.cli.client import for_each_group, open_client
+from dynamic_mcp.cli.invocation import Invocation
+from dynamic_mcp.cli.output import Output
+from dynamic_mcp.cli.runner import run
+from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.errors import DynamicMcpError, UpstreamError
+from dynamic_mcp.groups.catalog import Catalog, ListKind
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.proxy.client_group import ClientGroup
+from dynamic_mcp.system.text import one_line
+from dynamic_mcp.tools import meta_tools
+
+_SUMMARY = 200
+
+
+@dataclass(frozen=True)
+class GroupListing:
+    """A group with its catalog, or the reason why there is none."""
+
+    group: str
+    description: str
+    catalog: Catalog | None
+    error: DynamicMcpError | None = None
+    missing: str = ""
+
+
+def list_tools(this: Invocation, group: str | None, detail: str, *, is_partial: bool) -> int:
+    """Print tools; return the exit code."""
+    listings = run(_list_groups(this.read_groups(group), [ListKind.TOOLS], this.out))
+    if this.out.is_json:
+        this.out.print_json(
+            [_select_members(each, tool, detail) for each in listings for tool in _entries(each, ListKind.TOOLS)]
+        )
+    for each in listings if not this.out.is_json else ():
+        rows = [_tool_row(tool, detail) for tool in _entries(each, ListKind.TOOLS)]
+        if each.catalog is not None:
+            columns = ["TOOL"] if detail == "names" else ["TOOL", "DESCRIPTION"]
+            _show_group(this.out, each, columns, rows, "tools")
+    return _report_problems(this.out, listings, is_partial=is_partial)
+
+
+def list_entries(this: Invocation, group: str | None, kinds: Sequence[ListKind], *, is_partial: bool) -> int:
+    """Print resources or prompts; return the exit code."""
+    listings = run(_list_groups(this.read_groups(group), kinds, this.out))
+    if this.out.is_json:
+        this.out.print_json(
+            [{"group": each.group, **entry} for each in listings for kind in kinds for entry in _entries(each, kind)]
+        )
+    for each in listings if not this.out.is_json else ():
+        rows = [_row(entry) for kind in kinds for entry in _entries(each, kind)]
+        if each.catalog is not None:
+            name = "PROMPT" if ListKind.PROMPTS in kinds else "URI"
+            _show_group(this.out, each, [name, "DESCRIPTION"], rows, kinds[0].member)
+    return _report_problems(this.out, listings, is_partial=is_partial)
+
+
+def search_tools(this: Invocation, group: str | None, query: str, detail: str | None) -> int:
+    """Print the tools that a model finds with this query; return the exit code."""
+    arguments = {"group": group, "query": query, "detail": detail}
+    parameters = {name: value for name, value in arguments.items() if value is not None}
+    result = run(_search(this.read_groups(group), parameters, this.out))
+    blocks = [wire.text(wire.member(block, "text")) or "" for block in wire.elements(wire.member(result, "content"))]
+    tools, *remarks = blocks or ["[]"]
+    if bytes(wire.member(result, "isError")) == b"true":
+        raise UpstreamError("", tools)
+    if this.out.is_json:
+        this.out.print_json(tools.encode())
+    else:
+        rows = [_match_row(tool, group) for tool in json.loads(tools)]
+        this.out.print_table(["GROUP", "TOOL", "DESCRIPTION"], rows) if rows else this.out.say(
+            f"no tool matches `{query}`"
+        )
+    for remark in remarks:
+        this.out.say(remark)
+    return 0
+
+
+async def _list_groups(config: Config, kinds: Sequence[ListKind], out: Output) -> list[GroupListing]:
+    with out.progress("asking", [group.name for group in config.groups]) as progress:
+        async with open_client(config, out) as client:
+            return await for_each_group(client, progress, lambda group: _list_group(group, kinds))
+
+
+async def _list_group(group: ClientGroup, kinds: Sequence[ListKind]) -> GroupListing:
+    allowed = [kind for kind in kinds if group.offers(kind.capability)]
+    try:
+        catalog = await group.catalog(ListKind)  # the whole catalog, so that it can be cached
+    except DynamicMcpError as exc:
+        return GroupListing(group.name, group.description, None, exc)
+    return GroupListing(group.name, group.description, catalog, missing=group.complaint(allowed))
+
+
+async def _search(config: Config, arguments: Mapping[str, object], out: Output) -> Raw:
+    with out.progress("asking", [group.name for group in config.groups]) as progress:
+        async with open_client(config, out) as client:
+            # a search only looks at known catalogs, so they are fetched first
+            await for_each_group(client, progress, lambda group: _list_group(group, [ListKind.TOOLS]))
+            return await client.ask("tools/call", {"name": meta_tools.GET, "arguments": arguments})
+
+
+def _entries(listing: GroupListing, kind: ListKind) -> list[dict[str, Raw]]:
+    return [wire.members(entry) for entry in listing.catalog.entries(kind).values()] if listing.catalog else []
+
+
+def _select_members(listing: GroupListing, tool: Mapping[str, Raw], detail: str) -> dict[str, object]:
+    members = {"names": ("name",), "brief": ("name", "title", "description")}.get(detail, tuple(tool))
+    return {"group": listing.group, **{name: tool[name] for name in members if name in tool}}
+
+
+def _tool_row(tool: Mapping[str, Raw], detail: str) -> list[str]:
+    name = wire.text(tool.get("name")) or ""
+    text = wire.text(tool.get("description")) or wire.text(tool.get("title")) or ""
+    match detail:
+        case "names":
+            return [name]
+        case "brief":
+            return [name, one_line(text, _SUMMARY)]
+    return [name, "\n".join(filter(None, [text.strip(), *_parameters(tool)]))]
+
+
+def _parameters(tool: Mapping[str, Raw]) -> list[str]:
+    """Return a line for each parameter of a tool: name, `?` if it may be left out, type, description."""
+    try:
+        schema = json.loads(bytes(tool.get("inputSchema", wire.EMPTY_OBJECT)))
+        required = schema.get("required") or ()
+        return [
+            f"  {name}{'' if name in required else '?'}: {_type_of(member)}  {member.get('description', '')}".rstrip()
+            for name, member in (schema.get("properties") or {}).items()
+        ]
+    except (ValueError, AttributeError, TypeError, RecursionError):  # `doctor` reports what is wrong with the schema
+        return []
+
+
+def _type_of(schema: Mapping[str, object]) -> str:
+    kind = schema.get("enum") or schema.get("type") or "any"
+    return "|".join(map(str, kind)) if isinstance(kind, list) else str(kind)
+
+
+def _row(entry: Mapping[str, Raw]) -> list[str]:
+    key = next(filter(None, (wire.text(entry.get(name)) for name in ("uri", "uriTemplate", "name"))), "")
+    text = wire.text(entry.get("description")) or wire.text(entry.get("title")) or wire.text(entry.get("name")) or ""
+    arguments = [_argument(each) for each in wire.elements(entry.get("arguments", wire.EMPTY_ARRAY))]
+    return [" ".join([key, *arguments]), one_line(text, _SUMMARY)]
+
+
+def _argument(data: Raw) -> str:
+    name = wire.text(wire.member(data, "name")) or "?"
+    return f"{name}=…" if bytes(wire.member(data, "required")) == b"true" else f"[{name}=…]"
+
+
+def _match_row(tool: Mapping[str, object], group: str | None) -> list[str]:
+    name, text = str(tool.get("name", "")), str(tool.get("description") or tool.get("title") or "")
+    return [str(tool.get("group") or group or ""), name, one_line(text, _SUMMARY)]
+
+
+def _show_group(out: Output, listing: GroupListing, columns: Sequence[str], rows: list[list[str]], what: str) -> None:
+    out.print_line(f"{listing.group}: {one_line(listing.description)}", "bold")
+    if rows:
+        out.print_table(columns, rows)
+    else:
+        out.print_line(f"no {what}", indent=2)
+    out.print_line("")
+
+
+def _report_problems(out: Output, listings: Sequence[GroupListing], *, is_partial: bool) -> int:
+    """Print which groups failed; return the exit code of the first, or 0 if a partial answer is enough."""
+    for each in listings:
+        if each.error is not None:
+            out.print_error(str(each.error))
+        elif each.missing:
+            out.say(f"group `{each.group}`: {each.missing}")
+    if is_partial and any(each.error is None for each in listings):
+        return 0
+    return next((each.error.exit_code for each in listings if each.error is not None), 0)

@@ -1,0 +1,87 @@
+"""The changes that this program has made to the files of tools, and how to undo them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+
+import click
+
+from dynamic_mcp.cli.change_lock import hold_change_lock
+from dynamic_mcp.cli.invocation import Invocation
+from dynamic_mcp.cli.machine import open_journal
+from dynamic_mcp.cli.respondent import find_respondent
+from dynamic_mcp.importer.journal import Journal, JournalEntry
+
+
+def undo(this: Invocation, ids: Sequence[str], *, yes: bool, dry_run: bool) -> int:
+    """Undo changes, the latest one only after confirmation; return the exit code."""
+    journal = open_journal()
+    deeds = [journal.find(id) for id in ids or (None,)]
+    if not (ids or yes or dry_run) and not _confirm(this, deeds[0], journal.preview(deeds[0])):
+        return report(this, ["nothing is undone"])
+    if dry_run:
+        return report(
+            this, [line for deed in deeds for line in (_title("would be undone", deed), *journal.preview(deed))]
+        )
+    with hold_change_lock():
+        # another command may have undone them since they were looked up
+        return report(this, [line for deed in deeds for line in _undo(journal, journal.find(deed.id))])
+
+
+def _undo(journal: Journal, deed: JournalEntry) -> list[str]:
+    if deed.is_undone:
+        return [f"{deed.id} ({deed.title}) is already undone"]
+    return [_title("undone", deed), *journal.undo(deed)]
+
+
+def _title(verb: str, deed: JournalEntry) -> str:
+    return f"{verb}: {deed.title} ({deed.id}, {deed.when})"
+
+
+def _confirm(this: Invocation, deed: JournalEntry, words: Iterable[str]) -> bool:
+    """Show what would be undone, and ask. Raises UsageError if nobody can answer."""
+    for word in (f"the latest change is {deed.id}: {deed.title} ({deed.when})", *words):
+        this.out.say(word)
+    if not find_respondent(
+        this, may_ask=not this.out.is_json_requested and sys.stdin is not None and sys.stdin.isatty()
+    ).is_terminal:
+        raise click.UsageError(
+            f"nothing was undone: `dynamic-mcp undo {deed.id}`, or `--yes`, undoes it without asking"
+        )
+    import questionary
+
+    return questionary.confirm("Undo it?", default=False).ask() is True
+
+
+def show_changes(this: Invocation) -> int:
+    """List the changes; return the exit code."""
+    deeds = open_journal().entries()
+    if this.out.is_json:
+        this.out.print_json([_to_json(deed) for deed in deeds])
+        return 0
+    rows = [
+        [deed.id, deed.when, deed.title, "undone" if deed.is_undone else "", ", ".join(map(str, deed.files))]
+        for deed in deeds
+    ]
+    this.out.print_table(["ID", "WHEN", "WHAT", "STATE", "FILES"], rows)
+    return 0
+
+
+def _to_json(deed: JournalEntry) -> dict[str, object]:
+    return {
+        "id": deed.id,
+        "when": deed.when,
+        "what": deed.title,
+        "undone": deed.is_undone,
+        "files": [str(file) for file in deed.files],
+    }
+
+
+def report(this: Invocation, actions: Iterable[str]) -> int:
+    """Print what was done; return the exit code."""
+    for action in actions:
+        this.out.say(action)
+    if this.out.is_json_requested:
+        this.out.print_json({"done": list(actions)})
+    return 0

@@ -1,0 +1,40 @@
+"""The lock for commands that change files, so that each starts from what the one before it wrote."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+
+from dynamic_mcp.errors import DynamicMcpError
+from dynamic_mcp.system import paths
+
+# A command holds the lock while it reads and writes a few files, never while it waits for a person.
+WAIT_S = 30.0
+_POLL_S = 0.02
+
+
+@contextlib.contextmanager
+def hold_change_lock() -> Iterator[None]:
+    """Hold the lock of this user for configs and the settings of tools. Raises DynamicMcpError."""
+    lock = paths.FileLock(paths.state_dir() / "changes.lock")
+    try:
+        _wait_for(lock)
+    except OSError:  # there is no state directory: no journal is written, but a config can still be changed
+        yield
+        return
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _wait_for(lock: paths.FileLock) -> None:
+    ends_at = time.monotonic() + WAIT_S
+    while not lock.try_acquire():
+        if time.monotonic() > ends_at:
+            raise DynamicMcpError(
+                f"another `dynamic-mcp` command has been changing files for {WAIT_S:g} s",
+                hint="wait until it has finished, or stop it",
+            )
+        time.sleep(_POLL_S)

@@ -1,0 +1,21 @@
+"""The names of the commands, known without loading click."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+# By purpose, as `--help` shows them. Each command is loaded from the file of its name when it is needed.
+SECTIONS = {
+    "Serve": ["serve"],
+    "Set up": ["init", "import", "install", "uninstall", "undo", "add", "remove", "enable", "disable"],
+    "Look and try": ["tools", "resources", "prompts", "call", "read", "prompt", "stats"],
+    "Check and repair": ["check", "doctor", "auth", "status", "logs"],
+    "For editors and shells": ["schema", "completions"],
+}
+COMMANDS = [name for names in SECTIONS.values() for name in names]
+
+
+def looks_like_a_command(word: str) -> bool:
+    """Tell whether a word is more likely a misspelled command than a config."""
+    return re.fullmatch(r"[a-z]+(-[a-z]+)*", word) is not None and not Path(word).exists()

@@ -1,0 +1,1 @@
+"""The commands, one file each. A file is imported only when its command is named or listed."""

@@ -1,0 +1,27 @@
+"""`dynamic-mcp check [CONFIG]`: the config alone, without connecting to anything."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from dynamic_mcp.cli.options import common_options, with_config_argument
+
+if TYPE_CHECKING:
+    from dynamic_mcp.cli.invocation import Invocation
+
+
+@click.command(short_help="Check the config without connecting to anything.")
+@click.argument("config", required=False, type=click.Path())
+@common_options
+def command(this: Invocation, config: str | None) -> int:
+    """Check the config without connecting to anything.
+
+    It must be valid, its variables set and passed on by the tools that start it, and its commands installed. Secrets
+    in plain text and files that others can change are warnings. Exits with 2 on errors, and with 0 if there are only
+    warnings.
+    """
+    from dynamic_mcp.cli.diagnosis import check_config
+
+    return check_config(with_config_argument(this, config))

@@ -1,0 +1,27 @@
+"""`dynamic-mcp init`: set up everything for the AI tools on this machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from dynamic_mcp.cli.options import common_options
+
+if TYPE_CHECKING:
+    from dynamic_mcp.cli.invocation import Invocation
+
+
+@click.command(short_help="Set up dynamic-mcp for your AI tools.")
+@click.option("-y", "--yes", is_flag=True, help="Ask no questions and use the default answers.")
+@common_options
+def command(this: Invocation, *, yes: bool) -> int:
+    """Set up dynamic-mcp for the AI tools on this machine.
+
+    It finds the tools and their servers, checks that each server works, shows the changes, and makes them once you
+    agree: the servers move into one config, and each tool gets one entry in their place. Enter accepts the default
+    answer to a question. `dynamic-mcp undo` reverts the changes.
+    """
+    from dynamic_mcp.cli.wizard import set_up
+
+    return set_up(this, yes=yes)

@@ -1,0 +1,44 @@
+"""`dynamic-mcp install TOOL`: add one entry to a tool's settings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from dynamic_mcp.cli.options import common_options, project_option
+from dynamic_mcp.cli.suggestions import complete_ai_tool
+
+if TYPE_CHECKING:
+    from dynamic_mcp.cli.invocation import Invocation
+
+
+@click.command(short_help="Add dynamic-mcp to another tool's settings.")
+@click.argument("tool", shell_complete=complete_ai_tool)
+@click.option(
+    "--scope",
+    type=click.Choice(["user", "project", "local", "all"]),
+    default="user",
+    show_default=True,
+    help="Which settings to change; `local` is yours for one project; `all` replaces servers in every scope.",
+)
+@project_option
+@click.option(
+    "--replace", is_flag=True, help="Disable or remove the imported servers in TOOL, so that they run only once."
+)
+@click.option("--dry-run", is_flag=True, help="Show the difference and write nothing.")
+@common_options
+def command(this: Invocation, tool: str, *, scope: str, project: str | None, replace: bool, dry_run: bool) -> int:
+    """Add one entry to TOOL's settings that starts dynamic-mcp with the config.
+
+    The rest of the file, comments included, is kept byte for byte. A backup is made first; `dynamic-mcp undo`
+    reverts the change. A file that cannot be parsed is never written. Run it again to update the entry, e.g.
+    when the config needs more variables that the tool does not pass on by itself.
+
+    \b
+    dynamic-mcp install cursor
+    dynamic-mcp install claude --replace --dry-run
+    """
+    from dynamic_mcp.cli.installer import install
+
+    return install(this, tool, scope, project, replace=replace, dry_run=dry_run)

@@ -1,0 +1,25 @@
+"""`dynamic-mcp prompts [GROUP]`: list the prompts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from dynamic_mcp.cli.options import common_options, partial_option
+from dynamic_mcp.cli.suggestions import complete_group
+
+if TYPE_CHECKING:
+    from dynamic_mcp.cli.invocation import Invocation
+
+
+@click.command(short_help="List prompts.")
+@click.argument("group", required=False, shell_complete=complete_group)
+@partial_option
+@common_options
+def command(this: Invocation, group: str | None, *, partial: bool) -> int:
+    """List the prompts of all groups, or of GROUP, with their arguments."""
+    from dynamic_mcp.cli.catalog_view import list_entries
+    from dynamic_mcp.groups.catalog import ListKind
+
+    return list_entries(this, group, [ListKind.PROMPTS], is_partial=partial)

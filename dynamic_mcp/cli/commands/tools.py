@@ -1,0 +1,32 @@
+"""`dynamic-mcp tools [GROUP]`: list the tools."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from dynamic_mcp.cli.options import common_options, partial_option
+from dynamic_mcp.cli.suggestions import complete_group
+
+if TYPE_CHECKING:
+    from dynamic_mcp.cli.invocation import Invocation
+
+
+@click.command(short_help="List or search tools.")
+@click.argument("group", required=False, shell_complete=complete_group)
+@click.option("--query", metavar="WORDS", help="Show the tools that match these words best, as a model sees them.")
+@click.option("--detail", type=click.Choice(["names", "brief", "full"]), help="How much of each tool to show.")
+@partial_option
+@common_options
+def command(this: Invocation, group: str | None, *, query: str | None, detail: str | None, partial: bool) -> int:
+    """List the tools of all groups, or of GROUP.
+
+    Connects to groups whose tools are not known yet. With --query, the answer is what a model gets, best match
+    first.
+    """
+    from dynamic_mcp.cli.catalog_view import list_tools, search_tools
+
+    if query is not None:
+        return search_tools(this, group, query, detail)
+    return list_tools(this, group, detail or ("brief" if this.out.is_terminal else "full"), is_partial=partial)

@@ -1,0 +1,35 @@
+"""`dynamic-mcp uninstall TOOL`: remove the entry from a tool's settings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from dynamic_mcp.cli.options import output_options, project_option
+from dynamic_mcp.cli.suggestions import complete_ai_tool
+
+if TYPE_CHECKING:
+    from dynamic_mcp.cli.invocation import Invocation
+
+
+@click.command(short_help="Remove dynamic-mcp from another tool's settings.")
+@click.argument("tool", shell_complete=complete_ai_tool)
+@click.option(
+    "--scope",
+    type=click.Choice(["user", "project", "local"]),
+    default="user",
+    show_default=True,
+    help="Which settings to change.",
+)
+@project_option
+@click.option("--dry-run", is_flag=True, help="Show what would be removed and change nothing.")
+@output_options
+def command(this: Invocation, tool: str, *, scope: str, project: str | None, dry_run: bool) -> int:
+    """Undo `install TOOL`. If there is no record of it, only remove the dynamic-mcp entry.
+
+    A file that has not changed since is restored byte for byte. In one that has changed, only our edits are undone.
+    """
+    from dynamic_mcp.cli.installer import uninstall
+
+    return uninstall(this, tool, scope, project, dry_run=dry_run)

@@ -1,0 +1,110 @@
+"""Edits the config file: changes one value, keeps every other byte, and never writes an invalid config."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from dynamic_mcp.cli.change_lock import hold_change_lock
+from dynamic_mcp.cli.invocation import Invocation
+from dynamic_mcp.config import edit
+from dynamic_mcp.config.keys import format_path
+from dynamic_mcp.config.read import list_disabled, parse_server_names
+from dynamic_mcp.config.read import read_document as document_of
+from dynamic_mcp.config.secrets import plain_secrets
+from dynamic_mcp.errors import ConfigError, InvalidArguments, NotFound
+from dynamic_mcp.importer.formats import files
+from dynamic_mcp.system import paths
+from dynamic_mcp.system.file_reader import read_bytes
+from dynamic_mcp.system.shell import format_command
+
+_EMPTY = '{\n  "mcpServers": {}\n}\n'
+
+
+def add_server(this: Invocation, name: str, entry: Mapping[str, object], *, may_replace: bool) -> int:
+    """Add a server to the config; return the exit code."""
+    with hold_change_lock():
+        return _add(this, this.config_path(may_be_new=True), name, entry, may_replace=may_replace)
+
+
+def _add(this: Invocation, file: Path, name: str, entry: Mapping[str, object], *, may_replace: bool) -> int:
+    before = _read_text(file) if file.exists() else None
+    is_there = before is not None and name in parse_server_names(before, file)
+    if is_there and not may_replace:
+        raise InvalidArguments(f"`{file}` already has a server `{name}`", hint="--replace overwrites it")
+    _write(file, before, edit.put(before or _EMPTY, ("mcpServers", name), entry))
+    _report(this, file, name, "replaced in" if is_there else "added to", entry)
+    for keys in plain_secrets({"mcpServers": {name: dict(entry)}}):
+        this.out.say(f"warning: `{format_path(keys)}` looks like a secret in plain text; use `${{VARIABLE}}` instead")
+    return 0
+
+
+def remove_server(this: Invocation, name: str) -> int:
+    """Remove a server from the config; return the exit code."""
+    file = this.config_path()
+    with hold_change_lock():
+        before = _read_with(file, name)
+        _write(file, before, edit.drop(before, ("mcpServers", name)))
+    _report(this, file, name, "removed from", None)
+    return 0
+
+
+def set_enabled(this: Invocation, name: str, *, enabled: bool) -> int:
+    """Enable or disable a server; return the exit code."""
+    file = this.config_path()
+    with hold_change_lock():
+        before = _read_with(file, name)
+        if (name not in list_disabled(file)) == enabled:
+            this.out.say(f"`{name}` is already {'enabled' if enabled else 'disabled'} in `{file}`")
+            return 0
+        _write(file, before, edit.put(before, ("mcpServers", name, "enabled"), enabled))
+    _report(this, file, name, "enabled in" if enabled else "disabled in", None)
+    return 0
+
+
+def parse_pairs(option: str, words: Iterable[str]) -> dict[str, str]:
+    """Parse NAME=VALUE arguments. Raises InvalidArguments."""
+    pairs: dict[str, str] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name:
+            raise InvalidArguments(f"{option}: `{name}` is not NAME=VALUE")  # the rest may be a secret
+        pairs[name] = value
+    return pairs
+
+
+def _read_with(file: Path, name: str) -> str:
+    """Read the text of a config that has this server. Raises ConfigError and NotFound."""
+    from dynamic_mcp.errors import closest
+
+    text = _read_text(file)
+    names = parse_server_names(text, file)
+    if name not in names:
+        known = ", ".join(f"`{each}`" for each in names) or "none"
+        raise NotFound("server", name, closest(name, names), hint=f"servers in `{file}`: {known}")
+    return text
+
+
+def _read_text(file: Path) -> str:
+    document_of(file)  # raises an error that says what is wrong
+    return read_bytes(file).decode()
+
+
+def _write(file: Path, before: str | None, after: str) -> None:
+    """Write a config whose text was `before`, or which did not exist. Raises ConfigError and FileError."""
+    parse_server_names(after, file)
+    try:
+        paths.make_private_dir(file.parent)
+    except OSError as exc:
+        raise ConfigError(str(file), "", f"cannot be written: {(exc.strerror or str(exc)).lower()}") from exc
+    expected = None if before is None else before.encode()
+    files.write_bytes(file, after.encode(), expected=expected, is_private=before is None)
+
+
+def _report(this: Invocation, file: Path, name: str, done: str, entry: Mapping[str, object] | None) -> None:
+    verb, _, place = done.partition(" ")
+    this.out.say(f"{verb} `{name}` {place} `{file}`")
+    if this.out.is_json_requested:
+        this.out.print_json({"file": str(file), "server": name, "entry": entry})
+    elif entry is not None:
+        this.out.say(f"next: `{format_command('doctor', name)}` checks that it works")

@@ -1,0 +1,218 @@
+"""What the tools of a config cost a model's context, listed directly and through this proxy.
+
+Every figure is measured on what a client gets: the command sends the requests of a client to a proxy of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+
+from msgspec import Raw
+
+from dynamic_mcp.cli.client import HELLO, Client, for_each_group, open_client
+from dynamic_mcp.cli.invocation import Invocation
+from dynamic_mcp.cli.output import Output
+from dynamic_mcp.cli.runner import run
+from dynamic_mcp.cli.token_counter import Counter, load_counter
+from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.errors import DynamicMcpError, UpstreamError
+from dynamic_mcp.groups.catalog import ListKind
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.proxy.client_group import ClientGroup
+from dynamic_mcp.system.text import pluralize
+from dynamic_mcp.tools.meta_tools import GET
+
+# The members of a tool that every client passes to its model.
+_MEMBERS = ("name", "description", "inputSchema")
+_COLUMNS = ("GROUP", "TOOLS", "DIRECT", "SEARCH", "WHOLE GROUP", "DIRECT (ABOVE), SEARCH (BELOW)")
+_LEGEND = (
+    "DIRECT: the tools without dynamic-mcp. An AI tool puts all of them into every conversation.",
+    "SEARCH: the answer to one search through dynamic-mcp, for the words of the group's first tool.",
+    "WHOLE GROUP: all tools in one answer. Often more than DIRECT: it adds titles, output schemas, annotations.",
+)
+_BAR = 30
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The size of a text."""
+
+    bytes: int = 0
+    tokens: int = 0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(self.bytes + other.bytes, self.tokens + other.tokens)
+
+
+@dataclass(frozen=True)
+class GroupStats:
+    """One group: its tools listed directly, the answer to one search, and the answer with the whole group."""
+
+    group: str
+    tools: int
+    direct: Cost
+    search: Cost
+    full: Cost
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Stats:
+    """All groups, and what every conversation starts with. `counted` says how tokens were counted."""
+
+    counted: str
+    groups: tuple[GroupStats, ...]
+    start: Cost
+
+    @property
+    def tools(self) -> int:
+        """The number of tools."""
+        return sum(each.tools for each in self.groups)
+
+    @property
+    def direct(self) -> Cost:
+        """The cost of all tools listed directly."""
+        return sum((each.direct for each in self.groups), Cost())
+
+    @property
+    def after_search(self) -> Cost:
+        """The cost of the start and of the longest search."""
+        return self.start + max((each.search for each in self.groups), key=lambda cost: cost.tokens, default=Cost())
+
+    @property
+    def after_group(self) -> Cost:
+        """The cost of the start and of the longest whole group."""
+        return self.start + max((each.full for each in self.groups), key=lambda cost: cost.tokens, default=Cost())
+
+    def to_json(self) -> dict[str, object]:
+        """Return the figures as JSON."""
+        total = {name: asdict(getattr(self, name)) for name in ("direct", "start", "after_search", "after_group")}
+        groups = [{key: value for key, value in asdict(each).items() if value != ""} for each in self.groups]
+        return {"tokens": self.counted, "groups": groups, "all": {"tools": self.tools, **total}}
+
+
+def show_stats(this: Invocation, *, is_partial: bool) -> int:
+    """Print the figures of a config; return the exit code. Raises ConfigError."""
+    figures = run(_measure(this.read_groups(None), this.out))
+    if this.out.is_json:
+        this.out.print_json(figures.to_json())
+    elif figures.groups:
+        _show(figures, this.out)
+    failed = [each.error for each in figures.groups if each.error]
+    for error in failed:
+        this.out.print_error(error)
+    is_enough = not failed or (is_partial and len(failed) < len(figures.groups))
+    return 0 if is_enough else UpstreamError.exit_code
+
+
+async def _measure(config: Config, out: Output) -> Stats:
+    """Connect to groups whose tools are not known, then measure what a client gets."""
+    async with open_client(config, out) as client:
+        with out.progress("asking", [group.name for group in config.groups]) as progress:
+            errors = await for_each_group(client, progress, _load_catalog)
+        with out.progress("counting tokens"):
+            counter = await asyncio.to_thread(load_counter)
+        meter = _Meter(client, counter)
+        groups = [await meter.measure_group(group, error) for group, error in zip(client.groups, errors, strict=True)]
+        return Stats(counter.name, tuple(groups), await meter.measure_start())
+
+
+async def _load_catalog(group: ClientGroup) -> str:
+    """Load a group's catalog; return an error message, empty if there is none."""
+    if not group.offers("tools"):
+        return ""
+    try:
+        await group.catalog(ListKind)  # the whole catalog, so that it can be cached
+    except DynamicMcpError as exc:
+        return str(exc)
+    return ""
+
+
+class _Meter:
+    """Measures what a client of the proxy gets."""
+
+    def __init__(self, client: Client, counter: Counter) -> None:
+        self._client = client
+        self._counter = counter
+
+    async def measure_start(self) -> Cost:
+        """Measure what every conversation starts with."""
+        tools = await self._client.ask("tools/list", {})
+        hello = await self._client.ask("initialize", HELLO)
+        return self._count([_tools_for_model(tools), wire.text(wire.member(hello, "instructions")) or ""])
+
+    async def measure_group(self, group: ClientGroup, error: str) -> GroupStats:
+        """Measure one group; one that failed costs nothing and has its error."""
+        if error or group.known is None or not group.known.tools:
+            return GroupStats(group.name, 0, Cost(), Cost(), Cost(), error)
+        catalog = group.known
+        direct = self._count([_array(catalog.tools.values()), catalog.instructions])
+        search = await self._measure_answer(query=_query_for(next(iter(catalog.tools))))
+        full = await self._measure_answer(group=group.name, detail="full")
+        return GroupStats(group.name, len(catalog.tools), direct, search, full)
+
+    async def _measure_answer(self, **arguments: str) -> Cost:
+        result = await self._client.ask("tools/call", {"name": GET, "arguments": arguments})
+        blocks = wire.elements(wire.member(result, "content"))
+        return self._count(wire.text(wire.member(block, "text")) or "" for block in blocks)
+
+    def _count(self, texts: Iterable[str]) -> Cost:
+        text = "\n".join(filter(None, texts))
+        return Cost(len(text.encode()), self._counter.tokens(text))
+
+
+def _tools_for_model(result: Raw) -> str:
+    return _array(wire.elements(wire.member(result, "tools")))
+
+
+def _array(tools: Iterable[Raw]) -> str:
+    return "[" + ",".join(map(_tool, tools)) + "]"
+
+
+def _tool(tool: Raw) -> str:
+    members = wire.members(tool)
+    parts = (b'"%s":%s' % (key.encode(), wire.compact(members[key])) for key in _MEMBERS if key in members)
+    return (b"{" + b",".join(parts) + b"}").decode()
+
+
+def _query_for(name: str) -> str:
+    """Return the words of a tool's name, which is what someone who looks for it would type."""
+    return " ".join(re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", name).replace("_", " ").replace("-", " ").split()).lower()
+
+
+# --- for a person ----------------------------------------------------------------------------------------
+
+
+def _show(stats: Stats, out: Output) -> None:
+    longest = max((cost.tokens for each in stats.groups for cost in (each.direct, each.search)), default=0)
+    bar = out.sign("█", "#")
+    out.print_table(_COLUMNS, [_row(each, longest, bar) for each in stats.groups], title=f"tokens, {stats.counted}")
+    out.print_line("")
+    for words in _LEGEND:
+        out.print_line(words, "dim")
+    out.print_line("")
+    lines = [
+        (f"without dynamic-mcp: {pluralize(stats.tools, 'tool')} listed directly", stats.direct),
+        ("with dynamic-mcp, at the start", stats.start),
+        ("and after one search (the longest)", stats.after_search),
+        ("or after one whole group (the longest)", stats.after_group),
+    ]
+    rows = [[words, f"{cost.tokens:,}", f"{cost.bytes:,}", _share(cost, stats.direct)] for words, cost in lines]
+    out.print_table(("ALL GROUPS", "TOKENS", "BYTES", "SHARE"), rows)
+
+
+def _share(cost: Cost, whole: Cost) -> str:
+    return f"{cost.tokens / whole.tokens:.0%}" if whole.tokens else ""
+
+
+def _row(each: GroupStats, longest: int, bar: str) -> list[str]:
+    costs = [f"{cost.tokens:,}" for cost in (each.direct, each.search, each.full)]
+    bars = "\n".join(bar * _length(cost, longest) for cost in (each.direct, each.search))
+    return [each.group, str(each.tools), *costs, "not reached" if each.error else bars]
+
+
+def _length(cost: Cost, longest: int) -> int:
+    return max(1, round(_BAR * cost.tokens / longest)) if longest else 0

@@ -1,0 +1,132 @@
+"""What `check` and `doctor` print: the findings about the config and about each server."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dynamic_mcp.cli.invocation import Invocation, empty_config_message
+from dynamic_mcp.cli.output import Output
+from dynamic_mcp.config.keys import format_path
+from dynamic_mcp.doctor.files import check_file
+from dynamic_mcp.doctor.findings import Finding, Level, ServerReport, exit_code
+from dynamic_mcp.system.text import pluralize
+
+if TYPE_CHECKING:
+    from dynamic_mcp.config.resolved import Config
+
+_STYLES = {Level.OK: "green", Level.NOTE: "", Level.WARNING: "yellow", Level.ERROR: "red"}
+_STDERR_LINES = 5
+
+
+def check_config(this: Invocation) -> int:
+    """Print the findings about the config; return the exit code."""
+    file = this.config_path()
+    config, findings = _check_files(file)
+    if this.out.is_json:
+        this.out.print_json(findings)
+    else:
+        _show_findings(this.out, findings)
+    if config is not None and not config.groups:
+        this.out.say(empty_config_message(file))
+    return exit_code(findings)
+
+
+def diagnose(this: Invocation, group: str | None) -> int:
+    """Print the findings about the config and its servers; return the exit code."""
+    from dynamic_mcp.cli.runner import run
+
+    file = this.config_path()
+    config, findings = _check_files(file)
+    reports: list[ServerReport] = []
+    if config is not None:
+        chosen = this.read_config(group)
+        findings = [each for each in findings if group is None or _concerns(each, group)]
+        reports = run(_examine(chosen, this.out))
+    if this.out.is_json:
+        this.out.print_json({"config": str(file), "findings": findings, "groups": reports})
+    else:
+        _show_findings(this.out, findings)
+        errors = [finding for finding in findings if finding.level is Level.ERROR]
+        for each in reports:
+            if each.is_up or not any(_is_about(error, each.group) for error in errors):  # else shown above
+                _show_report(this.out, each, is_verbose=this.verbose > 0)
+    if config is not None and not config.groups:
+        this.out.say(empty_config_message(file))
+    return exit_code([*findings, *(finding for each in reports for finding in each.findings)])
+
+
+def _check_files(file: Path) -> tuple[Config | None, list[Finding]]:
+    """Return the config, or None if it is invalid, and the findings about its file and the tools that start it."""
+    from dynamic_mcp.cli.tool_entries import check_variables
+
+    config, findings = check_file(file, os.environ)
+    return config, findings if config is None else [*findings, *check_variables(file, os.environ)]
+
+
+async def _examine(config: Config, out: Output) -> list[ServerReport]:
+    from dynamic_mcp.cli.client import for_each_group, open_client
+    from dynamic_mcp.doctor.servers import Doctor
+    from dynamic_mcp.groups.catalog_store import CatalogStore
+    from dynamic_mcp.system import paths
+
+    catalog_store = CatalogStore(paths.cache_dir() / "catalogs")
+    doctor = Doctor()
+    names = [each.name for each in config.groups]
+    with doctor.record_output(), out.progress("connecting to", names) as progress:
+        async with open_client(config, out, wrap_opener=doctor.wrap_opener, uses_cache=False) as client:
+            return await for_each_group(
+                client, progress, lambda group: doctor.examine(group, catalog_store.load(group.config))
+            )
+
+
+def _concerns(finding: Finding, group: str) -> bool:
+    """Tell whether a finding about the config matters to someone who asks about one group."""
+    return not finding.where.startswith("mcpServers") or _is_about(finding, group)
+
+
+def _is_about(finding: Finding, group: str) -> bool:
+    """Tell whether a finding is about the entry of a group."""
+    entry = format_path(("mcpServers", group))
+    return finding.where == entry or finding.where.startswith((f"{entry}.", f"{entry}["))
+
+
+def _show_findings(out: Output, findings: list[Finding]) -> None:
+    for finding in findings:
+        out.print_line(f"{out.mark(finding.level)} {finding.where}: {finding.what}", _STYLES[finding.level])
+        if finding.hint:
+            out.print_line(f"hint: {finding.hint}", indent=4)
+
+
+def _show_report(out: Output, report: ServerReport, *, is_verbose: bool) -> None:
+    out.print_line("")
+    if report.is_up:
+        out.print_line(f"{out.mark(Level.OK)} {report.group}: {_summary(report)}", _STYLES[Level.OK])
+        out.print_line(_details(report), indent=2)
+    _show_findings(out, report.findings)
+    if report.stderr and (is_verbose or not (report.is_up or _has_last_line(report))):
+        out.print_line("last lines on stderr:", indent=2)
+        for line in report.stderr if is_verbose else report.stderr[-_STDERR_LINES:]:
+            out.print_line(line, "dim", indent=4)
+
+
+def _has_last_line(report: ServerReport) -> bool:
+    """Tell whether a finding quotes the last line of stderr already."""
+    return any(report.stderr[-1] in finding.what for finding in report.findings)
+
+
+def _summary(report: ServerReport) -> str:
+    counts = (("tool", report.tools), ("resource", report.resources), ("prompt", report.prompts))
+    has = ", ".join(pluralize(count, noun) for noun, count in counts if count)
+    return f"connected in {report.connect_s or 0:.1f} s, {has or 'offers nothing'}"
+
+
+def _details(report: ServerReport) -> str:
+    parts = [
+        report.server or "unnamed server",
+        f"protocol {report.protocol}",
+        f"ping {(report.ping_s or 0) * 1000:.0f} ms",
+        f"supports {', '.join(report.capabilities) or 'nothing'}",
+    ]
+    return "; ".join(parts)

@@ -1,0 +1,284 @@
+"""The `import` command: reads the settings of tools, lets a person choose, and merges the servers into a config."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets as randomness
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from dynamic_mcp.cli import import_view as view
+from dynamic_mcp.cli.change_lock import hold_change_lock
+from dynamic_mcp.cli.invocation import Invocation, find_config
+from dynamic_mcp.cli.machine import local_machine, open_journal, timestamp
+from dynamic_mcp.cli.respondent import Respondent, find_respondent
+from dynamic_mcp.errors import ConfigError, DynamicMcpError
+from dynamic_mcp.importer import reader
+from dynamic_mcp.importer.adapter import Adapter
+from dynamic_mcp.importer.convert import description, vault
+from dynamic_mcp.importer.convert.memory import MemoryStore, encode_memory
+from dynamic_mcp.importer.convert.merge import Conflict, Entry
+from dynamic_mcp.importer.convert.plan import Choice, Plan
+from dynamic_mcp.importer.formats import files
+from dynamic_mcp.importer.formats.changes import Change, Edit
+from dynamic_mcp.importer.formats.tree import NOTHING
+from dynamic_mcp.importer.formats.work_tree import is_exposed
+from dynamic_mcp.importer.journal import JournalEntry
+from dynamic_mcp.importer.model import ForeignServer, Machine, Reading, Scope
+from dynamic_mcp.importer.planner import ImportRequest, plan_import
+from dynamic_mcp.system import paths
+
+OK, FAILED, NOTHING_FOUND, IN_PART = 0, 1, 3, 4
+
+
+@dataclass(frozen=True)
+class ImportOptions:
+    """The options of the command line."""
+
+    tools: tuple[str, ...]
+    is_all: bool
+    files: tuple[str, ...]
+    scope: Literal["user", "project", "local", "all"] | None
+    is_global: bool
+    project: str | None
+    output: str | None
+    on_conflict: Literal["ask", "keep", "replace", "rename"]
+    only: tuple[str, ...]
+    exclude: tuple[str, ...]
+    skip_disabled: bool
+    secrets: Literal["keep", "env", "fail"]
+    describe: Literal["auto", "server", "ask", "none"] | None
+    trust: bool
+    strict: bool
+    yes: bool
+    force: bool
+    dry_run: bool
+    is_list: bool
+
+    @property
+    def has_no_source(self) -> bool:
+        """Tell whether neither tools nor files are given."""
+        return not (self.tools or self.files)
+
+    @property
+    def is_read_only(self) -> bool:
+        """Tell whether nothing is written, so that there is nothing to ask."""
+        return self.dry_run or self.is_list
+
+
+def import_servers(this: Invocation, options: ImportOptions) -> int:
+    """Import servers; return the exit code."""
+    machine = local_machine(options.project)
+    respondent = find_respondent(
+        this, may_ask=not (options.yes or options.is_read_only or this.out.is_json_requested)
+    )
+    if options.has_no_source and not (options.is_all or options.is_list or respondent.is_terminal):
+        raise click.UsageError("name a tool, or give --all; `dynamic-mcp import --list` shows what there is")
+    order = _order(options, machine)
+    readings = [reading for reading in _read_settings(options, machine) if _is_importable(reading, order.output)]
+    if not any(reading.servers or reading.error for reading in readings):
+        return _report_nothing(this, options, machine, readings)
+    memories = MemoryStore(paths.state_dir() / "imports", randomness.token_hex(16))
+    if options.is_list:
+        view.show_readings(this.out, plan_import(readings, order, memories))
+        return OK
+    if options.has_no_source and respondent.is_terminal:
+        view.show_readings(this.out, plan_import(readings, order, memories))
+        readings = respondent.choose_files(readings, is_all=options.is_all)
+        if not readings:
+            this.out.say("nothing was chosen, so nothing was written")
+            return OK
+    if order.output.exists() and not options.force and respondent.has_answers:
+        order = replace(order, is_afresh=respondent.confirm_overwrite(order.output))
+    if respondent.has_answers:
+        readings = _sort_servers(readings)
+    describer = _describer(this, options, order, readings, memories, respondent)
+    with contextlib.ExitStack() as turn:
+        if not (respondent.is_terminal or respondent.has_answers):
+            turn.enter_context(hold_change_lock())
+        planned = plan_import(
+            readings, order, memories, settle=_conflict_settler(options, respondent), describe=describer
+        )
+        if respondent.is_terminal or respondent.has_answers:  # the lock is not held while a person answers
+            turn.enter_context(hold_change_lock())
+        return _apply(this, options, planned, memories)
+
+
+def _order(options: ImportOptions, machine: Machine) -> ImportRequest:
+    return ImportRequest(
+        output=find_config(options.output, may_be_new=True).absolute(),
+        home=str(machine.home),
+        project=machine.project,
+        only=options.only,
+        exclude=options.exclude,
+        skip_disabled=options.skip_disabled,
+        secrets=options.secrets,
+        is_afresh=options.force,
+        environment=machine.environment,
+    )
+
+
+def _read_settings(options: ImportOptions, machine: Machine) -> list[Reading]:
+    scopes = _scopes(options)
+    found: list[Reading] = []
+    for tool in _tools(options):
+        found += reader.read_tool(tool, scopes, machine)
+    found += [reader.read_file(Path(file).absolute(), machine) for file in options.files]
+    if options.has_no_source:
+        found += reader.read_all(machine, scopes)
+    return _without_duplicates(found)
+
+
+def _without_duplicates(readings: Sequence[Reading]) -> list[Reading]:
+    """Leave out project files that are the user's own, as when the project is the home directory."""
+    users = {
+        (each.source.tool, each.source.file)
+        for each in readings
+        if each.source.scope is Scope.USER and (each.servers or each.error)
+    }
+    return [
+        each
+        for each in readings
+        if each.source.scope is not Scope.PROJECT or (each.source.tool, each.source.file) not in users
+    ]
+
+
+def _tools(options: ImportOptions) -> list[Adapter]:
+    return list({tool.name: tool for tool in map(reader.find_tool, options.tools)}.values())
+
+
+def _scopes(options: ImportOptions) -> tuple[Scope, ...] | None:
+    if options.is_global:
+        return (Scope.USER,)
+    if options.scope == "all" or (options.scope is None and options.has_no_source and not options.is_all):
+        return tuple(Scope)
+    return None if options.scope is None else (Scope(options.scope),)
+
+
+def _is_importable(reading: Reading, output: Path) -> bool:
+    """Tell whether a file has anything to import. Raises ConfigError if it is also the output."""
+    if reading.source.file.absolute() == output:
+        raise ConfigError(str(output), "", "is both an input and the output", hint="name another file with --output")
+    return bool(reading.servers or reading.error or reading.notices)
+
+
+def _report_nothing(this: Invocation, options: ImportOptions, machine: Machine, readings: Sequence[Reading]) -> int:
+    for reading in readings:
+        view.show_notices(this.out, reading.notices)
+    this.out.say("no servers were found")
+    scopes = _scopes(options) or tuple(Scope)
+    for tool in _tools(options):
+        looked = [str(source.file) for source in reader.list_sources(tool, machine, scopes)]
+        this.out.say(f"hint: looked for {tool.title} in " + ", ".join(dict.fromkeys(looked)))
+    if this.out.is_json_requested:
+        this.out.print_json({"servers": [], "files": [], "changed": False})
+    return NOTHING_FOUND
+
+
+def _conflict_settler(options: ImportOptions, respondent: Respondent) -> Callable[[Conflict], Choice]:
+    """Return what settles a conflict: the command line, a person at the terminal, or else the config's side."""
+    if options.on_conflict != "ask":
+        return lambda conflict: Choice(options.on_conflict)
+    return respondent.settle_conflict if respondent.is_terminal else lambda conflict: Choice.KEEP
+
+
+def _sort_servers(readings: Sequence[Reading]) -> list[Reading]:
+    return [replace(each, servers=tuple(sorted(each.servers, key=lambda found: found.name))) for each in readings]
+
+
+def _describer(
+    this: Invocation,
+    options: ImportOptions,
+    order: ImportRequest,
+    readings: Sequence[Reading],
+    memories: MemoryStore,
+    respondent: Respondent,
+) -> Callable[[ForeignServer], Entry]:
+    """Return what describes a new server. Servers are asked here, before any file is locked."""
+    if options.describe == "server" and not options.dry_run:
+        quiet = options if options.on_conflict != "ask" else replace(options, on_conflict="keep")
+        return _ask_servers(
+            this, options, plan_import(readings, order, memories, settle=_conflict_settler(quiet, respondent))
+        )
+    if options.describe == "none":
+        return lambda found: found.entry
+    if respondent.has_answers or (options.describe == "ask" and respondent.is_terminal):
+        return respondent.describe_server
+    return lambda found: description.with_description(found.name, found.entry)
+
+
+def _ask_servers(this: Invocation, options: ImportOptions, first: Plan) -> Callable[[ForeignServer], Entry]:
+    from dynamic_mcp.cli.server_descriptions import fetch_descriptions
+
+    texts: Mapping[str, str] = fetch_descriptions(this.out, first, may_start_projects=options.trust)
+    return lambda found: description.with_description(found.name, found.entry, texts.get(found.name, ""))
+
+
+def _apply(this: Invocation, options: ImportOptions, planned: Plan, memories: MemoryStore) -> int:
+    """Show the plan, and write it unless an option forbids that."""
+    if options.dry_run and not this.out.is_json_requested:
+        view.show_diff(this.out, planned)
+    view.show_warnings(this.out, planned)
+    plain = planned.find_secrets()
+    if options.secrets == "fail" and plain:
+        fields_by_server = "; ".join(f"{name} ({', '.join(fields)})" for name, fields in plain.items())
+        raise DynamicMcpError(
+            f"secrets in plain text, so nothing was written: {fields_by_server}",
+            hint="`--secrets env` moves them into a private file",
+        )
+    if options.strict and (planned.warnings or planned.errors):
+        raise DynamicMcpError(
+            f"{len(planned.warnings) + len(planned.errors)} warnings with --strict, so nothing was written"
+        )
+    if all(reading.error for reading in planned.readings):
+        return FAILED
+    if options.dry_run:
+        view.show_actions(this.out, planned)
+    else:
+        write_plan(planned, memories)
+        view.show_summary(this.out, planned, is_exposed=bool(plain) and is_exposed(planned.output, os.environ))
+    if this.out.is_json_requested:
+        this.out.print_json(planned.to_json())
+    return IN_PART if planned.errors or any(item.is_flawed for item in planned.items) else OK
+
+
+def write_plan(planned: Plan, memories: MemoryStore) -> JournalEntry | None:
+    """Write what a plan says; return the change to undo, or None if only the memory of the import changes."""
+    changes: list[Change] = []
+    if planned.env_file is not None:
+        before = files.read_bytes(planned.env_file)
+        after = vault.set_variables((before or b"").decode(), planned.variables).encode()
+        changes.append(Change(planned.env_file, before, after, is_private=True))
+    if planned.is_changed:
+        before = None if planned.before is None else planned.before.encode()
+        changes.append(
+            Change(planned.output, before, planned.after.encode(), _list_edits(planned), planned.has_secrets())
+        )
+    memory = memories.file_of(planned.output)
+    changes.append(
+        Change(
+            memory,
+            files.read_bytes(memory),
+            encode_memory(planned.output, planned.memory),
+            is_private=True,
+            is_silent=True,
+        )
+    )
+    if len(changes) > 1:
+        tools = list(dict.fromkeys(reading.source.tool for reading in planned.readings if reading.servers))
+        return open_journal().apply(f"import {' '.join(tools)}", "", timestamp(), changes)
+    paths.write_private(memory, changes[0].after)
+    return None
+
+
+def _list_edits(planned: Plan) -> tuple[Edit, ...]:
+    return tuple(
+        Edit(("mcpServers", item.name), NOTHING if item.before is None else dict(item.before), dict(item.entry))
+        for item in planned.items
+        if item.entry is not None and item.entry != item.before
+    )

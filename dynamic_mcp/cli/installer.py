@@ -1,0 +1,251 @@
+"""The `install` and `uninstall` commands: our entry in the settings of AI tools."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import os
+import secrets as randomness
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+
+from dynamic_mcp.cli.change_history import report
+from dynamic_mcp.cli.change_lock import hold_change_lock
+from dynamic_mcp.cli.invocation import Invocation
+from dynamic_mcp.cli.machine import local_machine, open_journal, timestamp
+from dynamic_mcp.cli.output import Output
+from dynamic_mcp.cli.own_program import find_own_program
+from dynamic_mcp.config.clients import find_client
+from dynamic_mcp.config.needs import RequiredVariables, find_required_variables
+from dynamic_mcp.config.read import parse_server_names
+from dynamic_mcp.errors import ConfigError, DynamicMcpError
+from dynamic_mcp.importer import reader
+from dynamic_mcp.importer.adapter import Adapter
+from dynamic_mcp.importer.convert.memory import MemoryStore
+from dynamic_mcp.importer.convert.secrets import Hiding
+from dynamic_mcp.importer.formats.shapes import NAME
+from dynamic_mcp.importer.installer import Installation, find_target, plan_installation, plan_removal
+from dynamic_mcp.importer.journal import JournalEntry
+from dynamic_mcp.importer.model import Machine, Scope
+from dynamic_mcp.importer.replacement import RemainingServer, Replacement, plan_replacement
+from dynamic_mcp.system import paths
+
+
+def install(this: Invocation, tool: str, scope: str, project: str | None, *, replace: bool, dry_run: bool) -> int:
+    """Add our entry to a tool's settings; return the exit code."""
+    if scope == "all" and not replace:
+        raise click.UsageError("--scope all selects the servers to replace, so it needs --replace")
+    with hold_change_lock():
+        return _install(this, tool, scope, project, replace=replace, dry_run=dry_run)
+
+
+def _install(this: Invocation, tool: str, scope: str, project: str | None, *, replace: bool, dry_run: bool) -> int:
+    adapter, machine, config = (
+        reader.find_tool(tool),
+        local_machine(project),
+        _require_config(this.config_path().absolute()),
+    )
+    where = _scope(adapter, scope, machine)
+    replacement = _find_replaced(adapter, scope, machine, config) if replace else None
+    needed = _read_needs(this, config)
+    program, caveat = find_own_program()
+    result = plan_installation(
+        adapter,
+        where,
+        machine,
+        start=[*program, str(config)],
+        variables=needed.names,
+        replacements=replacement.servers if replacement else None,
+    )
+    if dry_run:
+        _show_diff(this, result)
+    elif result.is_needed:
+        deed = open_journal().apply(f"install {adapter.name}", _about(adapter, where), timestamp(), result.changes)
+        _report(this, adapter, result, deed)
+    if not result.is_needed:
+        this.out.say(f"`{result.file}` already has the entry")
+    warn_about_limits(this.out, adapter, result, needed, caveat)
+    if replacement is not None:
+        _report_remaining(this, adapter, replacement)
+    if this.out.is_json_requested:
+        this.out.print_json(_to_json(adapter, result, replacement))
+    return 0
+
+
+def uninstall(this: Invocation, tool: str, scope: str, project: str | None, *, dry_run: bool) -> int:
+    """Remove our entry from a tool's settings; return the exit code."""
+    with hold_change_lock():
+        return report(this, _uninstall(tool, scope, project, dry_run=dry_run))
+
+
+def _uninstall(tool: str, scope: str, project: str | None, *, dry_run: bool) -> list[str]:
+    """Remove our entry, or with `dry_run` only find out what that would do; return what was done."""
+    adapter, machine = reader.find_tool(tool), local_machine(project)
+    _, file = find_target(adapter, Scope(scope), machine)
+    journal = open_journal()
+    about = _about(adapter, Scope(scope))
+    installs = [
+        deed for deed in journal.entries() if deed.subject == about and not deed.is_undone and file in deed.files
+    ]
+    if installs:
+        return [word for deed in installs for word in (journal.preview(deed) if dry_run else journal.undo(deed))]
+    result = plan_removal(adapter, Scope(scope), machine)
+    if not result.is_needed:
+        raise DynamicMcpError(f"`{file}` has no entry `{NAME}`", hint="`dynamic-mcp undo --list` lists the changes")
+    if dry_run:
+        return [f"the entry `{NAME}` would be removed from `{file}`"]
+    journal.apply(f"uninstall {adapter.name}", "", timestamp(), result.changes)
+    return [f"the entry `{NAME}` was removed from `{file}`"]
+
+
+def _require_config(config: Path) -> Path:
+    """Return the config if it exists: a tool does not show why a start without one fails. Raises ConfigError."""
+    if not config.is_file():
+        raise ConfigError(
+            str(config), "", "does not exist", hint="`dynamic-mcp init` or `dynamic-mcp add` creates one"
+        )
+    return config
+
+
+def _scope(adapter: Adapter, scope: str, machine: Machine) -> Scope:
+    """Return the scope of the entry; for `all`, the first scope that the tool has, beginning with the user's."""
+    if scope != "all":
+        return Scope(scope)
+    for each in Scope:
+        with contextlib.suppress(DynamicMcpError):
+            find_target(adapter, each, machine)
+            return each
+    return Scope.USER
+
+
+def _read_needs(this: Invocation, config: Path) -> RequiredVariables:
+    """Return the variables that the config needs; none, with a warning, if it is invalid."""
+    try:
+        parse_server_names(config.read_text(encoding="utf-8-sig"), config)
+        return find_required_variables(config, os.environ)
+    except ConfigError as exc:
+        this.out.say(f"warning: {exc.message}; the variables that it needs are not known")
+        return RequiredVariables((), {})
+
+
+def _find_replaced(adapter: Adapter, scope: str, machine: Machine, config: Path) -> Replacement:
+    """Return the servers of a tool to replace. Raises DynamicMcpError if the config has none of them."""
+    memory = MemoryStore(paths.state_dir() / "imports", randomness.token_hex(16)).load(config)
+    names = set(parse_server_names(config.read_text(encoding="utf-8-sig"), config))
+    scopes = tuple(Scope) if scope == "all" else (Scope(scope),)
+    found = plan_replacement(adapter, scopes, machine, memory=memory, names=names)
+    if found.servers:
+        return found
+    others = sorted({each.source.scope.value for each in found.remaining if each.is_imported})
+    if others:
+        raise DynamicMcpError(
+            f"`{config}` has no server from {adapter.title}'s {scope} settings",
+            hint=f"it has some from the scope {' and '.join(others)}: "
+            + " or ".join(f"`--scope {each}`" for each in (*others, "all")),
+        )
+    raise DynamicMcpError(
+        f"`{config}` has no server imported from {adapter.title}, so there is nothing to replace",
+        hint=f"run `dynamic-mcp import {adapter.name} --scope {scope} -o {config}` first, or omit --replace",
+    )
+
+
+def _about(adapter: Adapter, scope: Scope) -> str:
+    return f"{adapter.name}/{scope.value}"
+
+
+def _show_diff(this: Invocation, result: Installation) -> None:
+    hiding = Hiding()
+    for each in result.diffs:
+        hiding.add_tree(each.servers)
+    for each in result.diffs if not this.out.is_json_requested else ():
+        name = str(each.file)
+        for line in difflib.unified_diff(each.before.splitlines(), each.after.splitlines(), name, name, lineterm=""):
+            this.out.print_text(hiding.hidden(line))
+
+
+def _report(this: Invocation, adapter: Adapter, result: Installation, deed: JournalEntry) -> None:
+    this.out.say(f"{adapter.title} now starts dynamic-mcp: `{result.file}`")
+    for text, names in (
+        ("disabled there", result.disabled_servers),
+        ("removed there", result.removed_servers),
+        ("no longer there", result.missing_servers),
+        (f"variables that {adapter.title} is asked to pass on", result.requested_variables),
+    ):
+        if names:
+            this.out.say(f"{text}: {', '.join(names)}")
+    others = [f"`{change.file}`" for change in result.changes if change.file != result.file]
+    if others:
+        this.out.say(f"also changed: {', '.join(others)}")
+    if result.remark:
+        this.out.say(f"note: {result.remark}")
+    this.out.say(f"restart {adapter.title}; `dynamic-mcp undo {deed.id}` reverts this")
+
+
+def warn_about_limits(
+    out: Output, adapter: Adapter, result: Installation, needed: RequiredVariables, caveat: str
+) -> None:
+    """Warn about what will not work in this tool."""
+    client = find_client(adapter.name)
+    if caveat:
+        out.say(f"warning: {caveat}")
+    if client is not None and result.withheld_variables:
+        out.say(
+            f"warning: {adapter.title} {client.habit}, and its entry cannot ask for "
+            f"{', '.join(result.withheld_variables)}: put"
+            " what the config needs into a file that `settings.variables_file` names"
+        )
+    restricted = [name for name, unwanted in needed.wants_all.items() if not _withheld_globs(adapter) <= unwanted]
+    if client is not None and restricted and client.withheld == ("*",):
+        more = "; name what they need in `inherit_env` and install again" if client.can_be_asked else ""
+        out.say(
+            f"warning: {adapter.title} {client.habit}; servers that want your whole environment (`inherit_env`)"
+            f" get no more than that: {', '.join(restricted)}{more}"
+        )
+
+
+def _withheld_globs(adapter: Adapter) -> frozenset[str]:
+    """Return globs of the variables that a tool withholds; `*` for one that passes on only a few."""
+    if adapter.inherits is None or isinstance(adapter.inherits, str):
+        return frozenset("*")
+    return frozenset(each for each in adapter.inherits if each.startswith("!"))
+
+
+def _report_remaining(this: Invocation, adapter: Adapter, replacement: Replacement) -> None:
+    """Report the servers that stay active beside our entry, and how to replace them."""
+    imported = [each for each in replacement.remaining if each.is_imported and each.is_writable]
+    others = [each for each in replacement.remaining if not each.is_imported]
+    fixed = [each for each in replacement.remaining if each.is_imported and not each.is_writable]
+    scopes = _scopes(imported)
+    # one command a scope: `--scope all` would skip servers that another scope shadows
+    verb = "brings" if len(_scopes(others)) == 1 else "bring"
+    imports = [f"`dynamic-mcp import {adapter.name} --scope {each}`" for each in _scopes(others)]
+    for text, servers, hint in (
+        ("in other scopes", imported, f"`--scope {scopes[0] if len(scopes) == 1 else 'all'}` replaces them too"),
+        ("not in the config", others, f"{' and '.join(imports)} {verb} them in"),
+        ("in files that dynamic-mcp does not write", fixed, f"disable them in {adapter.title}"),
+    ):
+        if servers:
+            names = ", ".join(f"{each.name} ({each.source.scope.value}, `{each.source.file}`)" for each in servers)
+            this.out.say(f"still active beside dynamic-mcp, {text}: {names}; {hint}")
+
+
+def _scopes(found: Iterable[RemainingServer]) -> list[str]:
+    return sorted({each.source.scope.value for each in found})
+
+
+def _to_json(adapter: Adapter, result: Installation, replacement: Replacement | None) -> dict[str, object]:
+    staying = replacement.remaining if replacement is not None else ()
+    return {
+        "tool": adapter.name,
+        "file": str(result.file),
+        "changed": result.is_needed,
+        "switched_off": list(result.disabled_servers),
+        "taken_out": list(result.removed_servers),
+        "variables": list(result.requested_variables),
+        "withheld": list(result.withheld_variables),
+        "still_on": [
+            {"name": each.name, "scope": each.source.scope.value, "file": str(each.source.file)} for each in staying
+        ],
+    }

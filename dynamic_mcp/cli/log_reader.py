@@ -1,0 +1,141 @@
+"""Reads the log file: filtered, oldest record first, and followed as it grows."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from dynamic_mcp.cli.invocation import Invocation
+from dynamic_mcp.cli.output import Output
+from dynamic_mcp.config.values import FlawError, parse_seconds
+from dynamic_mcp.errors import InvalidArguments
+from dynamic_mcp.observe import log_output
+from dynamic_mcp.system import paths
+
+Record = dict[str, Any]  # Any: what a line of JSON may hold
+
+_EVERY_S = 0.5
+_STYLES = {"error": "red", "warning": "yellow", "debug": "dim"}
+
+
+@dataclass(frozen=True)
+class LogFilter:
+    """Which records to show; `since` has the format of the times in the file."""
+
+    group: str | None
+    since: str
+    levels: frozenset[str]
+    config: str | None = None
+
+    @classmethod
+    def parse(
+        cls, group: str | None, since: str | None, level: str | None, *, config: Path | None = None
+    ) -> LogFilter:
+        """Parse the options of the command line. Raises InvalidArguments."""
+        begin = ""
+        if since is not None:
+            try:
+                begin = (datetime.now(UTC) - timedelta(seconds=parse_seconds(since))).isoformat(
+                    timespec="milliseconds"
+                )
+            except FlawError as exc:
+                raise InvalidArguments(f"--since {exc}", hint=exc.hint) from exc
+        # the stderr of servers has level debug, and is what someone who asks for a group wants to see
+        lowest = log_output.LEVELS.index(level or "debug")
+        return cls(group, begin, frozenset(log_output.LEVELS[lowest:]), None if config is None else str(config))
+
+    def matches(self, record: Record) -> bool:
+        """Tell whether to show a record."""
+        return (
+            (self.group is None or record.get("group") == self.group)
+            and (self.config is None or record.get("config") == self.config)
+            and record.get("level") in self.levels
+            and str(record.get("time", "")) >= self.since
+        )
+
+
+def show_logs(this: Invocation, wanted: LogFilter, *, is_following: bool) -> int:
+    """Print the records that match; return the exit code."""
+    folder = paths.log_dir()
+    is_empty = True
+    for line in _read_lines(folder, is_following=is_following):
+        record = _parse_record(line)
+        if record is not None and wanted.matches(record):
+            is_empty = False
+            _show(this.out, record)
+    if is_empty:
+        where = f" about group `{wanted.group}`" if wanted.group else ""
+        by = f" of `{wanted.config}`" if wanted.config else ""
+        this.out.say(f"the log{by} in `{folder}` has no records{where} yet")
+    return 0
+
+
+def _read_lines(folder: Path, *, is_following: bool) -> Iterator[str]:
+    for file in log_output.find_log_files(folder):
+        if file.name != log_output.FILE_NAME:
+            yield from _read_all(file)
+    yield from (_follow if is_following else _read_all)(folder / log_output.FILE_NAME)
+
+
+def _read_all(file: Path) -> Iterator[str]:
+    try:
+        with file.open(encoding="utf-8", errors="replace") as opened:
+            yield from opened
+    except FileNotFoundError:  # just rotated
+        return
+
+
+def _follow(path: Path) -> Iterator[str]:
+    """Yield the lines of a file as it grows, and those of its successor after a rotation."""
+    partial = ""
+    while True:
+        try:
+            with path.open(encoding="utf-8", errors="replace") as file:
+                while True:
+                    if line := file.readline():
+                        partial += line
+                        if partial.endswith("\n"):
+                            yield partial
+                            partial = ""
+                    elif _is_replaced(path, file.fileno()):
+                        break
+                    else:
+                        time.sleep(_EVERY_S)
+        except FileNotFoundError:
+            time.sleep(_EVERY_S)
+
+
+def _is_replaced(path: Path, descriptor: int) -> bool:
+    try:
+        return not os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _parse_record(line: str) -> Record | None:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _show(out: Output, record: Record) -> None:
+    if out.is_json:
+        out.print_json_line(record)
+        return
+    try:
+        when = datetime.fromisoformat(str(record.get("time"))).astimezone().strftime("%m-%d %H:%M:%S")
+    except ValueError:
+        when = "?"
+    level = str(record.get("level", ""))
+    text = f"{when} {level:7} {record.get('message', '')}"
+    if "traceback" in record:
+        text += f"\n{record['traceback']}"
+    out.print_line(text, _STYLES.get(level, ""))

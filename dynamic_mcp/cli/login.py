@@ -1,0 +1,279 @@
+"""The `auth` command: logs in to remote servers, with a browser here or on another machine, and out again."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import click
+
+from dynamic_mcp.cli.invocation import Invocation
+from dynamic_mcp.cli.output import Output
+from dynamic_mcp.config.keys import format_path
+from dynamic_mcp.config.resolved import Config, GroupConfig, Remote
+from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, LoginFailed, LoginNeeded
+from dynamic_mcp.oauth.bearer import Bearer
+from dynamic_mcp.oauth.callback import UnexpectedResponse
+from dynamic_mcp.oauth.credentials import Login, Token
+from dynamic_mcp.oauth.user_logins import login_command, login_folder
+from dynamic_mcp.system import paths
+from dynamic_mcp.system.shell import format_command
+
+_LONGEST_TOKEN = 1 << 20
+LOGIN_NEEDED = LoginNeeded.exit_code
+_SAVE_HINT = f"check the free space and the permissions of `{paths.state_dir()}`"
+
+
+@dataclass(frozen=True)
+class _RemoteGroup:
+    """A remote group and its credentials."""
+
+    name: str
+    remote: Remote
+    bearer: Bearer
+    out: Output
+    # a warning about a variable in its headers that is not set
+    unset: str = ""
+
+    def has_own_header(self) -> bool:
+        """Tell whether the config has an Authorization header for it."""
+        return any(name.lower() == "authorization" and value.strip() for name, value in self.remote.headers.items())
+
+
+def log_in(this: Invocation, name: str | None, *, open_browser: bool, ask_token: bool) -> None:
+    """Log in to one group, or to all that are not logged in. Raises DynamicMcpError."""
+    groups = _select_groups(this, name)
+    failures: list[DynamicMcpError] = []
+    for group in groups:
+        try:
+            asyncio.run(_log_in(group, is_explicit=name is not None, open_browser=open_browser, ask_token=ask_token))
+        except DynamicMcpError as exc:
+            failures.append(exc)
+    for failure in failures[:-1]:
+        this.out.print_error(str(failure))
+    if failures:
+        raise failures[-1]
+
+
+def log_out(this: Invocation, name: str | None) -> None:
+    """Revoke and delete the tokens of one group, or of all. Raises DynamicMcpError."""
+    for group in _select_groups(this, name):
+        asyncio.run(_log_out(group))
+
+
+def show_status(this: Invocation, name: str | None) -> int:
+    """Print which groups are logged in; return the exit code."""
+    groups = _select_groups(this, name, only_remote=name is not None)
+    rows = asyncio.run(_list_rows(groups))
+    if this.out.is_json:
+        this.out.print_json(rows)
+    elif rows:
+        columns = ("group", "state", "until", "scope", "issuer")
+        rows_of_text = [[row.get(column) or "" for column in columns] for row in rows]
+        this.out.print_table([column.upper() for column in columns], rows_of_text)
+    else:
+        this.out.say("no group has a `url`, so there is nothing to log in to")
+    failures = {"expired"} if name is None else {"expired", "not logged in"}
+    failures |= {group.unset for group in groups if group.unset}
+    return LOGIN_NEEDED if any(row["state"] in failures for row in rows) else 0
+
+
+# --- which groups ----------------------------------------------------------------------------------------
+
+
+def _select_groups(this: Invocation, name: str | None, *, only_remote: bool = True) -> list[_RemoteGroup]:
+    config = this.read_config(name)
+    groups = [_remote_group(each, config, this.out) for each in config.groups if isinstance(each.upstream, Remote)]
+    if name is not None and only_remote and not groups:
+        raise InvalidArguments(f"group `{name}` needs no login: it is a local program, or its entry is invalid")
+    return groups
+
+
+def _remote_group(config: GroupConfig, root: Config, out: Output) -> _RemoteGroup:
+    assert isinstance(config.upstream, Remote)
+    bearer = Bearer(config.name, config.upstream, login_folder(), login_command(root.file, config.name))
+    headers = format_path(("mcpServers", config.name, "headers"))
+    warnings = [each for each in root.warnings if each.startswith((f"{headers}.", f"{headers}["))]
+    unset = warnings[0].partition(": ")[2] if warnings else ""
+    return _RemoteGroup(config.name, config.upstream, bearer, out, unset)
+
+
+# --- login -----------------------------------------------------------------------------------------------
+
+
+async def _log_in(group: _RemoteGroup, *, is_explicit: bool, open_browser: bool, ask_token: bool) -> None:
+    known = await group.bearer.load_login()
+    if group.unset:
+        group.out.say(f"{group.name}: a header in the config is incomplete: {group.unset}")
+        return
+    if group.has_own_header():
+        group.out.say(f"{group.name}: uses the Authorization header of the config")
+        return
+    if not is_explicit and known is not None and known.token is not None and not ask_token:
+        group.out.say(f"{group.name}: already logged in")
+        return
+    if group.remote.oauth.is_client_credentials:
+        await group.bearer.get_header()
+        group.out.say(f"{group.name}: logs in by itself, with the configured client")
+        return
+    login = await _ask_token(group) if ask_token else await _browse(group, known, open_browser=open_browser)
+    if login is None:
+        return
+    if not await group.bearer.adopt(login):
+        raise LoginFailed(group.name, "the login worked, but its token could not be saved", hint=_SAVE_HINT)
+    group.out.say(f"{group.name}: logged in; running proxies use it from now on")
+
+
+async def _browse(group: _RemoteGroup, known: Login | None, *, open_browser: bool) -> Login | None:
+    """Log in with a browser, or with a pasted token if there is no client id. Return None if no login is needed."""
+    from dynamic_mcp.oauth.login import LoginAborted, NoClient, begin_login
+    from dynamic_mcp.oauth.probe import probe
+
+    outcome = await probe(group.remote)
+    if outcome.status is None:
+        raise LoginFailed(group.name, outcome.reason, hint="check the `url`, and the network or VPN")
+    try:
+        async with begin_login(group.remote, group.bearer.policy, outcome.challenge, known) as attempt:
+            if outcome.is_open() and attempt.is_assumed():
+                _report_no_login(group)
+                return None
+            await _show_link(group.out, attempt.url, open_browser=open_browser)
+            _read_pasted_address(group.out, attempt.paste)
+            login = await attempt.finish()
+    except NoClient as exc:
+        if outcome.is_open():
+            _report_no_login(group)
+            return None
+        group.out.say(f"{group.name}: {exc}")
+        return await _ask_token(group)
+    except LoginAborted as exc:
+        raise LoginFailed(group.name, str(exc)) from exc
+    for warning in attempt.warnings:
+        group.out.say(f"warning: {group.name}: {warning}")
+    return login
+
+
+def _report_no_login(group: _RemoteGroup) -> None:
+    group.out.say(f"{group.name}: needs no login")
+
+
+async def _show_link(out: Output, url: str, *, open_browser: bool) -> None:
+    """Show the link to the person, in a browser if there is one. The link is data and goes to stdout."""
+    from dynamic_mcp.oauth.browser import has_browser, open_link
+
+    is_open = open_browser and has_browser(os.environ) and await open_link(url)
+    out.say("Opening this page in a browser; log in there:" if is_open else "Open this page and log in:")
+    out.print_text(url)
+    out.say("If the browser is on another machine, paste the address of the page it ends up on here.")
+
+
+def _read_pasted_address(out: Output, paste: Callable[[str], None]) -> None:
+    """Read the address that the browser ended up on from stdin, while we also wait for the browser itself."""
+    loop = asyncio.get_running_loop()
+
+    def take(line: str) -> None:
+        try:
+            paste(line)
+        except UnexpectedResponse as exc:
+            out.say(f"cannot use this address: {exc}")
+
+    def read() -> None:
+        rest = b""
+        # not `sys.stdin`: this thread would hold its lock at exit while it waits for a line
+        while (data := _read_chunk()) and not loop.is_closed():
+            *lines, rest = (rest + data).split(b"\n")
+            for line in filter(None, lines):
+                with contextlib.suppress(RuntimeError):  # the login is over
+                    loop.call_soon_threadsafe(take, line.decode("utf-8", "replace"))
+
+    threading.Thread(target=read, name="pasted", daemon=True).start()
+
+
+def _read_chunk() -> bytes:
+    try:
+        return os.read(0, 65536)
+    except OSError:  # there is no stdin
+        return b""
+
+
+async def _ask_token(group: _RemoteGroup) -> Login:
+    """Ask for a token that the person has created, and try it. Raises LoginFailed."""
+    from dynamic_mcp.oauth.probe import probe
+    from dynamic_mcp.oauth.services import token_hint
+
+    group.out.say(f"{group.name}: create a token ({token_hint(group.remote.url)})")
+    text = await asyncio.to_thread(_read_token)
+    if not text or not text.isascii() or not text.isprintable() or " " in text:
+        hint = f"pipe it in: `… | {format_command('auth', 'login', '--token', group.name)}`"
+        raise LoginFailed(group.name, "no token was given", hint=hint)
+    outcome = await probe(group.remote, text)
+    if outcome.status in (401, 403):
+        raise LoginFailed(group.name, f"the server does not accept this token (HTTP {outcome.status})")
+    return Login(group.remote.url, token=Token(text, time.time()))
+
+
+def _read_token() -> str:
+    if not sys.stdin.isatty():
+        return sys.stdin.readline(_LONGEST_TOKEN).strip().removeprefix("Bearer ")
+    token: str = click.prompt("token", hide_input=True, default="", show_default=False, err=True)
+    return token.strip().removeprefix("Bearer ")
+
+
+# --- logout and status -----------------------------------------------------------------------------------
+
+
+async def _log_out(group: _RemoteGroup) -> None:
+    known = await group.bearer.load_login()
+    if known is None or known.token is None:
+        group.out.say(f"{group.name}: not logged in")
+        return
+    if known.revocation_endpoint is not None and known.client is not None:
+        from dynamic_mcp.oauth.tokens import TokenDenied, TokenEndpoint, TokenRequestFailed
+
+        try:
+            await TokenEndpoint(group.bearer.policy, known, group.remote.oauth).revoke(known.token)
+        except (TokenDenied, TokenRequestFailed) as exc:
+            why = f"`{known.revocation_endpoint}` {exc}"
+            group.out.say(f"warning: {group.name}: the token was deleted here, but not revoked: {why}")
+    try:
+        await group.bearer.forget()
+    except OSError as exc:
+        raise LoginFailed(group.name, f"the token cannot be deleted: {exc.strerror or exc}") from exc
+    group.out.say(f"{group.name}: logged out")
+
+
+async def _list_rows(groups: list[_RemoteGroup]) -> list[dict[str, str | None]]:
+    return [await _row(group) for group in groups]
+
+
+async def _row(group: _RemoteGroup) -> dict[str, str | None]:
+    row: dict[str, str | None] = {"group": group.name}
+    if group.unset:
+        return {**row, "state": group.unset}
+    if group.has_own_header():
+        return {**row, "state": "authorized by the config"}
+    login = await group.bearer.load_login()
+    token = login.token if login else None
+    if group.remote.oauth.is_client_credentials:
+        state = "logs in by itself"
+    elif token is None:
+        state = "not logged in"
+    else:
+        state = "expired" if token.is_expired(time.time()) and token.refresh is None else "logged in"
+    until = None
+    if token is not None and token.expires_at is not None and token.refresh is None:
+        until = datetime.fromtimestamp(token.expires_at, UTC).isoformat(timespec="seconds")
+    return {
+        **row,
+        "state": state,
+        "issuer": login.issuer if login else None,
+        "scope": token.scope if token else None,
+        "until": until,
+    }

@@ -1,0 +1,32 @@
+"""This machine as the importer sees it, and the journal of the changes that were made on it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import Literal
+
+from dynamic_mcp.importer.journal import Journal
+from dynamic_mcp.importer.model import Machine
+from dynamic_mcp.system import paths
+
+
+def local_machine(project: str | None) -> Machine:
+    """Return this machine; the project is that directory, else the current one."""
+    platform: Literal["linux", "darwin", "win32"] = "linux"
+    if sys.platform in ("darwin", "win32"):
+        platform = sys.platform
+    folder = os.path.abspath(project or ".")  # noqa: PTH100 - tools know a project by its path with links in it
+    return Machine(Path.home(), Path(folder), os.environ, platform)
+
+
+def open_journal() -> Journal:
+    """Return the journal of this user."""
+    return Journal(paths.state_dir() / "journal")
+
+
+def timestamp() -> str:
+    """Return the time now, as the journal writes it."""
+    return datetime.now().astimezone().isoformat(timespec="seconds")

@@ -1,0 +1,76 @@
+"""Gets one prompt and prints its messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Raw
+
+from dynamic_mcp.cli import content_view, file_values
+from dynamic_mcp.cli.client import Client, open_client, with_timeout
+from dynamic_mcp.cli.invocation import Invocation
+from dynamic_mcp.cli.runner import run
+from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.errors import Disabled, InvalidArguments, NotFound, closest
+from dynamic_mcp.groups.catalog import ListKind
+from dynamic_mcp.mcp import names
+from dynamic_mcp.system.shell import format_command
+
+
+def get_prompt(
+    this: Invocation,
+    group: str,
+    name: str,
+    arguments: tuple[str, ...],
+    *,
+    timeout: str | None,
+    save: str | None,
+) -> int:
+    """Get a prompt and print its messages; return the exit code."""
+    config = with_timeout(this.read_config(group), timeout, "prompts_s")
+    result = run(_get(this, config, name, _parse_pairs(arguments)))
+    if this.out.is_json_requested:
+        this.out.print_json(bytes(result))
+    else:
+        with content_view.reject_malformed(group):
+            content_view.show_messages(this.out, result, save)
+    return 0
+
+
+def _parse_pairs(words: Iterable[str]) -> dict[str, str]:
+    """Parse key=value arguments. Raises InvalidArguments."""
+    pairs: dict[str, str] = {}
+    for key, value in map(_parse_pair, words):
+        if key in pairs:
+            raise InvalidArguments(f"`{key}` is given twice")
+        pairs[key] = value
+    return pairs
+
+
+def _parse_pair(word: str) -> tuple[str, str]:
+    key, equals, text = word.partition("=")
+    if not equals:
+        raise InvalidArguments(f"`{key}` is not key=value")
+    return key, file_values.read_file_value(text, word) if file_values.is_file_value(text) else file_values.unescape(
+        text
+    )
+
+
+async def _get(this: Invocation, config: Config, name: str, arguments: dict[str, str]) -> Raw:
+    group = config.groups[0].name
+    async with open_client(config, this.out) as client:
+        with this.out.progress(f"waiting for `{name}` of {group}"):
+            own = await _find_prompt(client, group, name)
+            return await client.ask("prompts/get", {"name": own, "arguments": arguments}, group=group)
+
+
+async def _find_prompt(client: Client, group: str, name: str) -> str:
+    """Return a prompt's name in its group; `name` may be the one that clients see. Raises NotFound and Disabled."""
+    if not client.group(group).offers("prompts"):
+        raise Disabled("prompts", group)
+    prompts = (await client.group(group).catalog([ListKind.PROMPTS])).entries(ListKind.PROMPTS)
+    for own in prompts:
+        if name in (own, names.qualified_name(group, own)):
+            return own
+    hint = f"`{format_command('prompts', group)}` lists them"
+    raise NotFound(f"prompt of group `{group}`", name, closest(name, list(prompts)), hint=hint)

@@ -1,0 +1,47 @@
+"""Runs what a command does in an event loop, so that Ctrl-C ends it cleanly."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Coroutine
+from typing import TypeVar
+
+from dynamic_mcp.system.event_loop import loop_factory
+from dynamic_mcp.upstream.process.child import kill_all
+
+T = TypeVar("T")
+
+
+def run(work: Coroutine[object, object, T]) -> T:
+    """Run a coroutine and return its result. Raises KeyboardInterrupt after Ctrl-C.
+
+    The first Ctrl-C cancels the coroutine, which tells the upstreams; the second ends the process at once.
+    """
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        return runner.run(_run_interruptible(work))
+
+
+async def _run_interruptible(work: Coroutine[object, object, T]) -> T:
+    if sys.platform == "win32":  # asyncio's runner does the same there
+        return await work
+    task = asyncio.ensure_future(work)
+    is_interrupted = False
+
+    def interrupt() -> None:
+        nonlocal is_interrupted
+        if is_interrupted:
+            kill_all()
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            signal.raise_signal(signal.SIGINT)
+        is_interrupted = True
+        task.cancel("interrupted at the terminal")
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, interrupt)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if is_interrupted:
+            raise KeyboardInterrupt from None
+        raise

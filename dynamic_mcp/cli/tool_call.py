@@ -1,0 +1,158 @@
+"""Calls one tool: builds its arguments from the command line and prints its result."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from dynamic_mcp.cli import content_view, strict_json
+from dynamic_mcp.cli.client import Client, open_client, with_timeout
+from dynamic_mcp.cli.invocation import Invocation
+from dynamic_mcp.cli.runner import run
+from dynamic_mcp.cli.tool_arguments import parse_arguments
+from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.config.values import NO_LIMIT
+from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, NotFound, UpstreamError, closest
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.system.file_reader import LARGEST_BYTES
+from dynamic_mcp.system.shell import format_command
+from dynamic_mcp.tools import meta_tools
+
+_ERROR_CODE = UpstreamError.exit_code
+
+
+@dataclass(frozen=True)
+class CallOptions:
+    """What the command line says about the call."""
+
+    group: str
+    tool: str
+    arguments: tuple[str, ...]
+    select: str | None
+    timeout: str | None
+    save: str | None
+
+
+def call_tool(this: Invocation, options: CallOptions) -> int:
+    """Call a tool and print its result; return the exit code. Raises InvalidArguments before anything runs."""
+    if options.select is not None:
+        _check_jsonpath(options.select)
+    config = with_timeout(_without_limits(this.read_config(options.group)), options.timeout, "tools_s")
+    return run(_call(this, config, options))
+
+
+async def _call(this: Invocation, config: Config, options: CallOptions) -> int:
+    async with open_client(config, this.out) as client:
+        with this.out.progress(f"waiting for `{options.tool}` of {options.group}"):
+            if this.verbose:
+                await client.ask("logging/setLevel", {"level": "debug"})
+            result = await client.ask("tools/call", await _build_params(client, options), group=options.group)
+        with content_view.reject_malformed(options.group):
+            return _show(this, result, options)
+
+
+async def _build_params(client: Client, options: CallOptions) -> dict[str, object]:
+    arguments = {"group": options.group, "name": options.tool, "args": await _build_arguments(client, options)}
+    return {"name": meta_tools.CALL, "arguments": arguments, "_meta": {"progressToken": 1}}
+
+
+async def _build_arguments(client: Client, options: CallOptions) -> object:
+    """Return the arguments: JSON unchanged, or key=value typed by the tool's schema. Raises InvalidArguments."""
+    tools = await _find_tools(client, options)
+    match options.arguments:
+        case ():
+            return {}
+        case ("-",):
+            return _parse_object(_read_stdin(), "stdin")
+        case (text,) if text.lstrip().startswith("{"):
+            return _parse_object(text.encode("utf-8", "surrogateescape"), "the argument")
+    schema = wire.value(wire.members(tools[options.tool]).get("inputSchema", wire.EMPTY_OBJECT))
+    return Raw(strict_json.dumps(parse_arguments(options.arguments, schema if isinstance(schema, dict) else {})))
+
+
+def _read_stdin() -> bytes:
+    data = sys.stdin.buffer.read(LARGEST_BYTES + 1)
+    if len(data) > LARGEST_BYTES:
+        raise InvalidArguments(f"stdin is larger than {LARGEST_BYTES >> 20} MiB")
+    return data
+
+
+async def _find_tools(client: Client, options: CallOptions) -> Mapping[str, Raw]:
+    """Return the group's tools, of which the called one is one. Raises NotFound and UpstreamError."""
+    group = client.group(options.group)
+    tools = (await group.catalog()).tools
+    if options.tool not in tools:
+        tools = (await group.reread()).tools
+    if options.tool not in tools:
+        hint = f"`{format_command('tools', group.name)}` lists them"
+        raise NotFound(f"tool of group `{group.name}`", options.tool, closest(options.tool, list(tools)), hint=hint)
+    return tools
+
+
+def _parse_object(data: bytes, where: str) -> Raw:
+    """Return the bytes unchanged, so that numbers keep their digits. Raises InvalidArguments."""
+    try:
+        found = strict_json.loads(data)
+    except ValueError as exc:
+        raise InvalidArguments(f"{where} is not JSON: {exc}", hint='quote it: \'{"key": "value"}\'') from exc
+    if not isinstance(found, dict):
+        raise InvalidArguments(f"{where} is not a JSON object", hint='write {"key": "value"}, or key=value')
+    return Raw(data.strip())
+
+
+def _without_limits(config: Config) -> Config:
+    """Return a config without a limit on results and with one tool for all calls: no context needs saving here."""
+    presentations = {
+        name: replace(each, answers=replace(each.answers, limit=NO_LIMIT))
+        for name, each in config.presentations.items()
+    }
+    return replace(config, presentations=presentations, split_calls=False)
+
+
+def _show(this: Invocation, result: Raw, options: CallOptions) -> int:
+    is_error = bytes(wire.member(result, "isError")) == b"true"
+    if options.select is not None and not is_error:
+        return _show_selected(this, result, options)
+    if this.out.is_json_requested:
+        this.out.print_json(bytes(result))
+    elif is_error:
+        this.out.print_error("\n".join(content_view.texts(result)) or "the tool reported an error without a message")
+    else:
+        content_view.show_result(this.out, result, options.save)
+    return _ERROR_CODE if is_error else 0
+
+
+def _check_jsonpath(path: str) -> None:
+    from dynamic_mcp.tools import selection
+
+    try:
+        selection.is_definite(path)
+    except selection.BadPath as exc:
+        raise InvalidArguments(
+            f"--select `{path[:100]}` is not a JSONPath: {exc}", hint="write it like `$.items[*].id`"
+        ) from exc
+
+
+def _show_selected(this: Invocation, result: Raw, options: CallOptions) -> int:
+    """Print what `--select` matches as JSON; if it matches nothing, save the whole result, because the tool ran."""
+    from dynamic_mcp.tools import results, selection
+
+    assert options.select is not None
+    structured = wire.members(result).get("structuredContent")
+    try:
+        data = results.parse_data(structured, filter(None, content_view.texts(result)))
+        this.out.print_json(selection.write_json(selection.select_value(options.select, data)).encode())
+        return 0
+    except selection.BadPath as exc:
+        why = f"`{options.select}` cannot be applied to its result: {exc}"
+    except LookupError:
+        why = f"nothing matches `{options.select}` in {selection.describe_shape(data)}"
+    except ValueError:
+        why = "its result is not JSON"
+    file = content_view.save_file(bytes(result), ".json", options.save)
+    this.out.print_error(f"the tool ran, but {why}\nhint: the whole result is saved as {file}")
+    return DynamicMcpError.exit_code

@@ -1,0 +1,29 @@
+"""The logins of this user: where they are kept, and the command that a person types to log in."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+
+from dynamic_mcp.config.read import FILE_NAME
+from dynamic_mcp.oauth.logins import Logins
+from dynamic_mcp.system import paths
+from dynamic_mcp.system.shell import format_command
+
+
+def login_folder() -> Path:
+    """Return the directory that holds the logins."""
+    return paths.state_dir() / "logins"
+
+
+def open_logins(config: Path, *, may_open_browser: bool) -> Logins:
+    """Return the logins of a config; only a serving proxy opens a browser unasked."""
+    return Logins(login_folder(), partial(login_command, config), os.environ if may_open_browser else None)
+
+
+def login_command(config: Path, group: str) -> str:
+    """Return the command that logs in to a group, from whatever directory it is typed in."""
+    file = config.absolute()
+    option = () if file == paths.config_dir() / FILE_NAME else ("-c", file)
+    return format_command("auth", "login", group, *option)

@@ -1,0 +1,15 @@
+"""The event loop that the program runs on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Return the factory of the fastest event loop there is; None for asyncio's own."""
+    try:
+        from uvloop import new_event_loop
+    except ImportError:  # there is none for Windows
+        return None
+    return new_event_loop
