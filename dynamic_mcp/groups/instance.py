@@ -198,7 +198,7 @@ class Instance:
             raise
         finally:
             self.activity.end_call()
-            if caller is not None:
+            if caller is not None and self.users.has_been_shared:
                 self.users.note_call(caller.client)
 
     def forget(self, client: Client) -> None:

@@ -64,7 +64,7 @@ class Users:
 
     def note_call(self, client: Client) -> None:
         """Note that a call of a client has just ended."""
-        if len(self._last_calls) > 1 and client in self._last_calls:
+        if client in self._last_calls:
             self._last_calls[client] = self._clock.now()
 
     def choose(self, callers: Sequence[Caller]) -> tuple[Caller | None, Client | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from dynamic_mcp.groups.audience import Client, Principal
 from dynamic_mcp.mcp.revisions import Revision
@@ -13,21 +13,18 @@ from dynamic_mcp.proxy.view import View
 from dynamic_mcp.upstream.call import Caller
 
 
-class Request:
+class Request(Struct, frozen=True, gc=False):
     """A request or notification of a client: its method and params, who it is from, and what that client may see.
 
-    `notify` and `ask` reach the client where this request can be answered. It is the caller of all that is sent to
-    upstreams because of it.
+    `notify` and `ask` reach the client where this request is answered: over its `channel`, if it has one. It is the
+    caller of all that is sent to upstreams because of it.
     """
 
-    __slots__ = ("_channel", "client", "method", "params", "view")
-
-    def __init__(self, method: str, params: Raw, client: Client, view: View, channel: Caller | None = None) -> None:
-        self.method = method
-        self.params = params
-        self.client = client
-        self.view = view
-        self._channel: Caller = channel or client
+    method: str
+    params: Raw
+    client: Client
+    view: View
+    channel: Caller | None = None
 
     @property
     def principal(self) -> Principal:
@@ -41,8 +38,8 @@ class Request:
 
     def notify(self, frame: Frame) -> None:
         """Send the client a notification that this request has caused."""
-        self._channel.notify(frame)
+        (self.channel or self.client).notify(frame)
 
     async def ask(self, frame: Frame, on_status: Callable[[Frame], None]) -> Frame:
         """Send the client a request that this request has caused, and return its answer."""
-        return await self._channel.ask(frame, on_status)
+        return await (self.channel or self.client).ask(frame, on_status)

@@ -29,17 +29,16 @@ class Router:
 
     async def answer(self, request: Request) -> Frame:
         """Answer a request; one that was refused for want of a login is repeated after it."""
+        use_case = self._use_cases.get(request.method, self._pass_on)
         try:
-            return await self._answer(request)
+            return await use_case(request)
         except LoginNeeded as exc:
             if not await self._logins.offer(request, exc.group):
                 raise
-        return await self._answer(request)
+        return await use_case(request)
 
-    async def _answer(self, request: Request) -> Frame:
-        use_case = self._use_cases.get(request.method)
-        if use_case is not None:
-            return await use_case(request)
+    async def _pass_on(self, request: Request) -> Frame:
+        """Pass on a request that the protocol does not know."""
         group = _find_extended(request)
         if group is None:
             why = f"method not found: `{request.method}`; `_meta` may name a group for it, as `{GROUP}`"

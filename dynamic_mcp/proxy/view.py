@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from dynamic_mcp.config.resolved import Config, GroupConfig, Presentation
+from dynamic_mcp.config.resolved import Config, Presentation
 from dynamic_mcp.errors import Disabled, NotFound
 from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
@@ -15,26 +15,27 @@ from dynamic_mcp.groups.lifecycle import DOWN, State
 from dynamic_mcp.system.text import one_line
 
 _NONE = Listing()
+_FEATURES = ("tools", "resources", "prompts")
 
 
 class GroupView:
-    """One group as it is presented: its filtered catalog, its description, and what its calls are treated with."""
+    """One group as it is presented: its filtered catalog, its description, and how its calls are treated.
+
+    `config` is what is run for it.
+    """
 
     def __init__(self, group: Group, presentation: Presentation) -> None:
         self.group = group
         self.name = group.name
+        self.config = group.config
         self.presentation = presentation
+        self._switched_off = {name for name in _FEATURES if not presentation.features.allows(name)}
         self._whole: Catalog | None = None
         self._known: Catalog | None = None
         self._tools: tuple[Listing | None, Listing] = (None, _NONE)
 
     def __repr__(self) -> str:
         return f"<GroupView of {self.group!r}>"
-
-    @property
-    def config(self) -> GroupConfig:
-        """What is run for the group."""
-        return self.group.config
 
     @property
     def state(self) -> State:
@@ -70,7 +71,7 @@ class GroupView:
 
     def offers(self, feature: str) -> bool:
         """Tell whether the config lets this feature through."""
-        return self.presentation.features.allows(feature)
+        return feature not in self._switched_off
 
     def complaint(self, kinds: Iterable[ListKind]) -> str:
         """Say what is missing from these lists and why; empty when they are whole."""
@@ -114,8 +115,9 @@ class View:
         for group in groups:
             presentation = config.presentations[group.name]
             old = known.get(group.name)
-            is_same = old is not None and old.group is group and old.presentation == presentation
-            self._groups[group.name] = old if old is not None and is_same else GroupView(group, presentation)
+            if old is None or (old.group, old.config, old.presentation) != (group, group.config, presentation):
+                old = GroupView(group, presentation)
+            self._groups[group.name] = old
 
     def __iter__(self) -> Iterator[GroupView]:
         return iter(self._groups.values())

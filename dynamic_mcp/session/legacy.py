@@ -103,6 +103,7 @@ class Session:
         self._by_task_id: dict[bytes, _Question] = {}
         self._by_token: dict[bytes, _Question] = {}
         self._ids = itertools.count(1)
+        self._own_methods = {"initialize": self._initialize, "ping": self._ping}
         self._is_closed = False
         self._loop = asyncio.get_running_loop()
 
@@ -266,16 +267,15 @@ class Session:
     def _request(self, frame: Frame) -> Request:
         return Request(frame.method, frame.params, self, self._server.view_for(self))
 
-    async def answer(self, frame: Frame) -> Frame:
+    def answer(self, frame: Frame) -> Awaitable[Frame]:
         """Answer one request. Raises DynamicMcpError and wire.Malformed."""
-        match frame.method:
-            case "initialize":
-                return self._initialize(frame)
-            case "ping":
-                return wire.result_frame(b"{}")
-        return await self._server.answer(self._request(frame))
+        own = self._own_methods.get(frame.method)
+        return self._server.answer(self._request(frame)) if own is None else own(frame)
 
-    def _initialize(self, frame: Frame) -> Frame:
+    async def _ping(self, frame: Frame) -> Frame:
+        return wire.result_frame(b"{}")
+
+    async def _initialize(self, frame: Frame) -> Frame:
         """Negotiate as the lifecycle of the MCP specification says."""
         params = wire.members(frame.params)
         declared = params.get("capabilities", wire.EMPTY_OBJECT)
