@@ -52,7 +52,7 @@ STATEFUL = frozenset(
     )
 )
 # A version or tag after a package's name: `@latest`, `==1.2`, `:1.0`; a scope's own `@` comes first and stays.
-_VERSION = re.compile(r"(?<=.)(?:@|==|:)[^/@]*$")
+_VERSION = re.compile(r"(?<=.)(?:@|==|:)[^/\\@]*$")
 
 
 def is_stateful(upstream: Program | Remote | Broken) -> bool:

@@ -15,6 +15,7 @@ from msgspec import Raw
 
 from dynamic_mcp.errors import DynamicMcpError, Refused
 from dynamic_mcp.mcp import wire
+from dynamic_mcp.system.bounded import BoundedDict
 from dynamic_mcp.system.text import one_line
 from dynamic_mcp.tools.schema import InputSchema
 
@@ -106,15 +107,13 @@ class Catalog:
         """Return what a tool takes, ready to be asked; one that has none takes every object."""
         found = self._compiled.get(tool)
         if found is None:
-            while len(self._compiled) >= MAX_COMPILED:
-                del self._compiled[next(iter(self._compiled))]
             raw = wire.member(self.tools.get(tool, wire.EMPTY_OBJECT), "inputSchema")
             found = self._compiled[tool] = InputSchema(raw if len(raw) else wire.EMPTY_OBJECT)
         return found
 
     @cached_property
-    def _compiled(self) -> dict[str, InputSchema]:
-        return {}
+    def _compiled(self) -> BoundedDict[str, InputSchema]:
+        return BoundedDict(MAX_COMPILED)
 
     @cached_property
     def summary(self) -> str:

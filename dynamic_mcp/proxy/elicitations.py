@@ -7,6 +7,7 @@ from msgspec import Raw
 from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.system.bounded import BoundedDict
 
 COMPLETE = "notifications/elicitation/complete"
 # Elicitations that are remembered; the oldest is forgotten first.
@@ -17,7 +18,7 @@ class Elicitations:
     """The elicitations that upstreams have sent, by their ids."""
 
     def __init__(self) -> None:
-        self._clients: dict[bytes, Client] = {}
+        self._clients: BoundedDict[bytes, Client] = BoundedDict(_MAX_REMEMBERED)
 
     def note_request(self, client: Client, frame: Frame) -> None:
         """Note an `elicitation/create` that a client is asked."""
@@ -40,10 +41,9 @@ class Elicitations:
 
     def release(self, client: Client) -> None:
         """Forget a client."""
-        self._clients = {id: each for id, each in self._clients.items() if each is not client}
+        for id in [id for id, each in self._clients.items() if each is client]:
+            del self._clients[id]
 
     def _note(self, client: Client, id: Raw) -> None:
         if len(id):
             self._clients[bytes(id)] = client
-            if len(self._clients) > _MAX_REMEMBERED:
-                del self._clients[next(iter(self._clients))]

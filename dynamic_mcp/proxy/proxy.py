@@ -27,7 +27,7 @@ from dynamic_mcp.proxy.completion import Completion
 from dynamic_mcp.proxy.elicitations import COMPLETE, Elicitations
 from dynamic_mcp.proxy.logins import LoginOffers
 from dynamic_mcp.proxy.own_requests import tell
-from dynamic_mcp.proxy.pipeline import Pipeline
+from dynamic_mcp.proxy.pipeline import Middleware, Pipeline
 from dynamic_mcp.proxy.prompts import Prompts
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.resource_subscriptions import ResourceSubscriptions
@@ -56,6 +56,7 @@ class Proxy:
         catalog_store: CatalogStore | None = None,
         semantic_index: SemanticIndex | None = None,
         logins: Logins | None = None,
+        middlewares: Sequence[Middleware] = (),
     ) -> None:
         opener = opener or partial(open_link, logins=logins)
         self.groups = Groups(config, self, opener=opener, catalog_store=catalog_store)
@@ -69,7 +70,7 @@ class Proxy:
         self._semantic_index = semantic_index or SemanticIndex()
         self._semantic_index.configure(config.embeddings)
         self._search = ToolSearch(self._semantic_index)
-        pipeline = Pipeline()
+        pipeline = Pipeline(middlewares)
         self._tasks = Tasks(pipeline)
         self._tools = Tools(pipeline, self._tasks, self._search, self._results, self._elicitations)
         self._router = Router(self._use_cases(pipeline), pipeline, self._logins)

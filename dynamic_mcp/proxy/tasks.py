@@ -24,6 +24,7 @@ from dynamic_mcp.proxy.lists import WAIT_S, with_missing
 from dynamic_mcp.proxy.pipeline import Pipeline
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.view import GroupView
+from dynamic_mcp.system.bounded import BoundedDict
 from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.upstream.call import PROGRESS_EXTENDS_TO
 from dynamic_mcp.upstream.handshake import result_of
@@ -51,7 +52,7 @@ class Tasks:
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
         self._by_id: dict[tuple[Client, str], _Task] = {}
-        self._by_own_id: dict[tuple[Instance, str], _Task] = {}
+        self._by_own_id: BoundedDict[tuple[Instance, str], _Task] = BoundedDict(_MAX_TASKS, on_evict=self._forget)
         self._background = TaskSet()
 
     def begin(self, request: Request, group: GroupView, instance: Instance, answer: Frame) -> Frame:
@@ -200,11 +201,11 @@ class Tasks:
             id = own_id if (client, own_id) not in self._by_id else f"{group.name}__{own_id}"
             task = _Task(group, instance, own_id, id, client)
             self._by_own_id[instance, own_id] = self._by_id[client, id] = task
-            if len(self._by_own_id) > _MAX_TASKS:
-                oldest = self._by_own_id.pop(next(iter(self._by_own_id)))
-                if oldest.client is not None:
-                    self._by_id.pop((oldest.client, oldest.id), None)
         return task
+
+    def _forget(self, key: tuple[Instance, str], task: _Task) -> None:
+        if task.client is not None:
+            self._by_id.pop((task.client, task.id), None)
 
 
 async def _cancel(task: _Task) -> None:

@@ -28,6 +28,8 @@ from dynamic_mcp.mcp.revisions import REVISIONS
 from dynamic_mcp.mcp.wire import NULL, Frame
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.view import View
+from dynamic_mcp.system.bounded import BoundedDict
+from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.upstream.handshake import OURSELVES, ClientHello
 
 log = logging.getLogger(__name__)
@@ -98,10 +100,10 @@ class Session:
         self._server = server
         self._capabilities: Mapping[str, Raw] = {}
         self._serving: dict[bytes, asyncio.Task[bytes]] = {}
-        self._batches: set[asyncio.Task[None]] = set()
+        self._batches = TaskSet(log)
         self._questions: dict[bytes, _Question] = {}
-        self._by_task_id: dict[bytes, _Question] = {}
-        self._by_token: dict[bytes, _Question] = {}
+        self._by_task_id: BoundedDict[bytes, _Question] = BoundedDict(_MAX_TASKS)
+        self._by_token: BoundedDict[bytes, _Question] = BoundedDict(_MAX_TASKS)
         self._ids = itertools.count(1)
         self._own_methods = {"initialize": self._initialize, "ping": self._ping}
         self._is_closed = False
@@ -186,9 +188,7 @@ class Session:
                 tasks += [task] if task else []
             else:
                 self._take_notification(frame, lines.append)
-        batch = self._loop.create_task(self._answer_batch(tasks, lines))
-        self._batches.add(batch)
-        batch.add_done_callback(self._batches.discard)
+        self._batches.create(self._answer_batch(tasks, lines), name="batch")
 
     async def _answer_batch(self, tasks: list[asyncio.Task[bytes]], lines: list[bytes]) -> None:
         if tasks:
@@ -259,8 +259,7 @@ class Session:
             return
         question.future.set_result(frame)
         if task := bytes(wire.member(frame.result, "task", "taskId")):
-            _remember(self._by_task_id, task, question)
-            _remember(self._by_token, bytes(frame.id), question)
+            self._by_task_id[task] = self._by_token[bytes(frame.id)] = question
 
     # --- requests --------------------------------------------------------------------------------------
 
@@ -331,12 +330,6 @@ class Session:
         if question is not None and len(question.token):
             params = wire.with_member(frame.params, question.token, "progressToken")
             question.on_status(Frame(method=frame.method, params=params))
-
-
-def _remember(questions: dict[bytes, _Question], key: bytes, question: _Question) -> None:
-    questions[key] = question
-    if len(questions) > _MAX_TASKS:
-        del questions[next(iter(questions))]
 
 
 def _gone() -> Frame:

@@ -25,6 +25,7 @@ from dynamic_mcp.errors import (
 from dynamic_mcp.mcp import lines, wire
 from dynamic_mcp.mcp.wire import ABSENT, Frame
 from dynamic_mcp.observe.log_output import STDOUT, group_logger
+from dynamic_mcp.system.bounded import BoundedDict
 from dynamic_mcp.upstream.call import Call, Caller, Question
 
 log = logging.getLogger(__name__)
@@ -96,7 +97,7 @@ class Link:
         self._loop = asyncio.get_running_loop()
         self._ids = itertools.count(1)
         self._calls: dict[bytes, Call] = {}
-        self._tasks: dict[bytes, Call] = {}
+        self._tasks: BoundedDict[bytes, Call] = BoundedDict(_MAX_TASKS)
         self._questions: dict[bytes, Question] = {}
         self._garbage = 0
         self._joiner = lines.MultilineJoiner()
@@ -298,8 +299,6 @@ class Link:
     def _became_task(self, key: bytes, call: Call) -> None:
         """Keep the progress token of a call that goes on as a task after its answer (MCP 2025-11-25, tasks)."""
         self._tasks[key] = call
-        if len(self._tasks) > _MAX_TASKS:
-            del self._tasks[next(iter(self._tasks))]
 
     def _pass_progress_on(self, frame: Frame) -> None:
         token = bytes(wire.member(frame.params, "progressToken"))
