@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 
 from dynamic_mcp.config.resolved import GroupConfig
 from dynamic_mcp.errors import Busy
 from dynamic_mcp.groups.limiter import Limiter
 from dynamic_mcp.system.clock import Clock
 
+# Calls of one client that wait for a place.
 MAX_QUEUED = 1024
 # A group that connected only to learn what it has is let go after this, if nobody has used it.
 UNUSED_IDLE_S = 60.0
@@ -33,7 +35,7 @@ class Activity:
     @property
     def in_flight(self) -> int:
         """How many calls have a place."""
-        return self._limiter.taken
+        return self._limiter.in_use
 
     def reconfigure(self, config: GroupConfig) -> None:
         """Go on with another config."""
@@ -49,12 +51,12 @@ class Activity:
         """Count this moment as a use."""
         self._last = self._clock.now()
 
-    async def begin_call(self) -> None:
-        """Wait for a place, which `end_call` gives back. Raises Busy when too many wait already."""
-        if self._limiter.is_full():
+    async def begin_call(self, client: Hashable = None) -> None:
+        """Wait for a place, which `end_call` gives back. Raises Busy if too many calls of the client wait already."""
+        if self._limiter.is_full(client):
             why = f"{self.in_flight} calls are in flight and {MAX_QUEUED} wait: no more are accepted"
             raise Busy(self.config.name, why)
-        await self._limiter.acquire()
+        await self._limiter.acquire(client)
         self.calls += 1
 
     def note_answer(self, *, with_error: bool) -> None:

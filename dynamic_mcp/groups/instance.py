@@ -186,7 +186,7 @@ class Instance:
     async def _send(
         self, method: str, params: Mapping[str, Raw] | None, timeout_s: float, caller: User | None, label: str
     ) -> Frame:
-        await self.activity.begin_call()
+        await self.activity.begin_call(None if caller is None else caller.client)
         link = None if self._is_retired else self._link
         try:
             link = link or await self._wait_for_link()

@@ -1,63 +1,83 @@
-"""So many at once, so many in a queue, and no more: the places of calls in flight."""
+"""How many calls an instance has in flight, and who is next: clients take turns, each with a bounded queue."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections import deque
+from collections.abc import Hashable
 
 
 class Limiter:
-    """A bounded number of places with a bounded, fair queue before them."""
+    """At most `limit` places. A client that waits for many gets no more of them than one that waits for a few."""
 
-    def __init__(self, most: int, longest_queue: int) -> None:
-        self.taken = 0
-        self._most = most
-        self._longest_queue = longest_queue
-        self._empty = asyncio.Event()
-        self._queue: deque[asyncio.Future[None]] = deque()
+    def __init__(self, limit: int, max_queued: int) -> None:
+        self.in_use = 0
+        self._limit = limit
+        self._max_queued = max_queued
+        self._idle = asyncio.Event()
+        # the client whose turn it is comes first
+        self._queues: dict[Hashable, deque[asyncio.Future[None]]] = {}
 
-    def is_full(self) -> bool:
-        """Tell whether even the queue is full."""
-        return self.taken >= self._most and len(self._queue) >= self._longest_queue
+    def is_full(self, client: Hashable = None) -> bool:
+        """Tell whether a client cannot even wait for a place."""
+        return self.in_use >= self._limit and len(self._queues.get(client, ())) >= self._max_queued
 
-    def resize(self, most: int) -> None:
-        """Have another number of places; who is in stays in."""
-        self._most = most
-        while self._queue and self.taken < self._most:
-            self.taken += 1
+    def resize(self, limit: int) -> None:
+        """Change the number of places; whoever has one keeps it."""
+        self._limit = limit
+        while self._queues and self.in_use < self._limit:
+            self.in_use += 1
             self.release()
 
     async def wait_until_idle(self, seconds: float) -> bool:
-        """Wait until nobody has a place, for so many seconds at most; tell whether nobody has."""
-        if self.taken:
-            self._empty.clear()
+        """Wait until no place is in use, for so many seconds at most; tell whether none is."""
+        if self.in_use:
+            self._idle.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
-                    await self._empty.wait()
-        return not self.taken
+                    await self._idle.wait()
+        return not self.in_use
 
-    async def acquire(self) -> None:
+    async def acquire(self, client: Hashable = None) -> None:
         """Take a place, waiting for one if need be. Ask `is_full` first."""
-        if self.taken < self._most:
-            self.taken += 1
+        if self.in_use < self._limit:
+            self.in_use += 1
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queue.append(turn)
+        self._queues.setdefault(client, deque()).append(turn)
         try:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
                 self.release()  # the place came together with the cancellation
+            else:
+                self._leave_queue(client, turn)
             raise
 
     def release(self) -> None:
-        """Give a place back, or on to the first in the queue."""
-        while self._queue and self.taken <= self._most:
-            turn = self._queue.popleft()
-            if not turn.done():
+        """Give a place back, or on to the client whose turn it is."""
+        while self._queues and self.in_use <= self._limit:
+            turn = self._next_turn()
+            if not turn.done():  # cancelled just now, and not yet out of the queue
                 turn.set_result(None)
                 return
-        self.taken -= 1
-        if not self.taken:
-            self._empty.set()
+        self.in_use -= 1
+        if not self.in_use:
+            self._idle.set()
+
+    def _next_turn(self) -> asyncio.Future[None]:
+        """Take the first waiter of the client whose turn it is; the client's others wait for its next turn."""
+        client = next(iter(self._queues))
+        queue = self._queues.pop(client)
+        turn = queue.popleft()
+        if queue:
+            self._queues[client] = queue
+        return turn
+
+    def _leave_queue(self, client: Hashable, turn: asyncio.Future[None]) -> None:
+        queue = self._queues.get(client)
+        if queue is not None and turn in queue:
+            queue.remove(turn)
+            if not queue:
+                del self._queues[client]
