@@ -148,7 +148,7 @@ class FakeUpstream:
 
     def die(self, reason: str = "the server exited with code 1") -> None:
         """End the connection."""
-        self.link.lost(LinkLost(self.link.group, reason))
+        self.link.lose(LinkLost(self.link.group, reason))
 
     def _answer(self, message: dict[str, Json]) -> None:
         answer = self.answers[message["method"]]

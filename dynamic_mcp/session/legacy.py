@@ -121,7 +121,7 @@ class Session:
         try:
             frame = wire.parse(line)
         except wire.Malformed as exc:
-            self._receive_odd(line, exc)
+            self._receive_malformed(line, exc)
             return
         if frame.method and len(frame.id):
             self._begin(frame, self._send)
@@ -150,7 +150,7 @@ class Session:
         self._by_token.clear()
         self._server.release(self)
 
-    def _receive_odd(self, line: bytes, exc: wire.Malformed) -> None:
+    def _receive_malformed(self, line: bytes, exc: wire.Malformed) -> None:
         if not line.strip():
             return
         if isinstance(line, Oversized):
@@ -199,16 +199,16 @@ class Session:
     def _begin(self, frame: Frame, reply: Callable[[bytes], None]) -> asyncio.Task[bytes] | None:
         """Start to answer a request, unless it cannot be one."""
         key = bytes(frame.id)
-        wrong = self._wrong(frame, key)
-        if wrong is not None:
+        refusal = self._refusal(frame, key)
+        if refusal is not None:
             id = frame.id if wire.is_request_id(frame.id) else NULL
-            reply(wire.answer_line(id, wrong))
+            reply(wire.answer_line(id, refusal))
             return None
         task = self._loop.create_task(self._serve(frame, key, reply))
         self._serving[key] = task
         return task
 
-    def _wrong(self, frame: Frame, key: bytes) -> Frame | None:
+    def _refusal(self, frame: Frame, key: bytes) -> Frame | None:
         if frame.jsonrpc != "2.0":
             return wire.error_frame(INVALID_REQUEST, '`jsonrpc` is not "2.0"')
         if not wire.is_request_id(frame.id):

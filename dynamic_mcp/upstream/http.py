@@ -104,7 +104,7 @@ class HttpTransport:
         except LinkLost:
             if not stream.last_id:
                 raise
-        if self._link.awaits(id):
+        if self._link.is_awaiting(id):
             await self._resume(id, stream)
 
     async def post_message(self, body: bytes) -> None:
@@ -164,7 +164,7 @@ class HttpTransport:
         return session.encode()
 
     async def _read_answer(self, response: httpx2.Response, id: bytes, stream: EventStream) -> None:
-        if not self._link.awaits(id):
+        if not self._link.is_awaiting(id):
             return  # the answer came with an error status
         match media_type(response):
             case "application/json":
@@ -183,7 +183,7 @@ class HttpTransport:
 
     def _check_answered(self, id: bytes, what: str) -> None:
         """Raise ProtocolViolation if a request has no answer yet; `what` the server did instead."""
-        if self._link.awaits(id):
+        if self._link.is_awaiting(id):
             hint = "check the path in the `url`; the request may have run"
             raise ProtocolViolation(self._endpoint.group, f"`{self._endpoint.host}` {what}", hint=hint)
 
@@ -194,7 +194,7 @@ class HttpTransport:
                 async for part in parts:
                     for event in stream.feed(part):
                         self._take(event, id)
-                    if end.when() is None and not self._link.awaits(id):
+                    if end.when() is None and not self._link.is_awaiting(id):
                         end.reschedule(asyncio.get_running_loop().time() + _END_WITHIN_S)
         rest = stream.take_rest()
         if rest is not None:
@@ -209,7 +209,7 @@ class HttpTransport:
             delay_s = next(delays_s) if stream.retry_s is None else max(stream.retry_s, _RESUME_AFTER_S)
             await asyncio.sleep(delay_s)
             failures = 0 if await self._reopen(id, stream) else failures + 1
-            if not self._link.awaits(id):
+            if not self._link.is_awaiting(id):
                 return
         raise LinkLost(self._endpoint.group, f"`{self._endpoint.host}` ended the stream before the answer")
 

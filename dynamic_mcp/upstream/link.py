@@ -164,7 +164,7 @@ class Link:
         for key in [key for key, call in self._tasks.items() if call.caller and call.caller.client == client]:
             del self._tasks[key]
 
-    def awaits(self, id: bytes) -> bool:
+    def is_awaiting(self, id: bytes) -> bool:
         """Tell whether a request still waits for its answer."""
         return id in self._calls
 
@@ -226,7 +226,7 @@ class Link:
         if not line:
             return
         if isinstance(line, lines.Oversized):
-            self._unreadable(line, f"sent a message of {line.size} bytes, over `max_message_bytes`")
+            self._take_unreadable(line, f"sent a message of {line.size} bytes, over `max_message_bytes`")
             return
         try:
             messages = map(bytes, wire.elements(line)) if wire.is_batch(line) else (line,)
@@ -239,11 +239,11 @@ class Link:
         try:
             frame = wire.parse(message)
         except wire.Malformed as exc:
-            self._unreadable(message, f"sent a message that cannot be read: {exc}")
+            self._take_unreadable(message, f"sent a message that cannot be read: {exc}")
         else:
             self._dispatch(frame, for_id)
 
-    def failed(self, id: bytes, error: DynamicMcpError) -> None:
+    def fail_request(self, id: bytes, error: DynamicMcpError) -> None:
         """Fail one request, whose own way to the upstream or back has broken."""
         call = self._calls.pop(id, None)
         if call is None:
@@ -253,7 +253,7 @@ class Link:
         else:
             call.fail(error)
 
-    def lost(self, error: LinkLost) -> None:
+    def lose(self, error: LinkLost) -> None:
         """Fail what is in flight at once, because the connection has ended."""
         if self.loss is None:
             self._end(error)
@@ -294,9 +294,9 @@ class Link:
         else:
             call.future.set_result(frame)
             if call.is_task and len(wire.member(frame.result, "task", "taskId")):
-                self._became_task(bytes(frame.id), call)
+                self._remember_task(bytes(frame.id), call)
 
-    def _became_task(self, key: bytes, call: Call) -> None:
+    def _remember_task(self, key: bytes, call: Call) -> None:
         """Keep the progress token of a call that goes on as a task after its answer (MCP 2025-11-25, tasks)."""
         self._tasks[key] = call
 
@@ -310,7 +310,7 @@ class Link:
             params = wire.with_member(frame.params, call.token, "progressToken")
             self._loop.call_soon(call.caller.notify, Frame(method=frame.method, params=params))
 
-    def _unreadable(self, line: bytes, reason: str) -> None:
+    def _take_unreadable(self, line: bytes, reason: str) -> None:
         """Fail the call that a broken line answers, when it says which; otherwise skip the line."""
         id = lines.find_response_id(line)
         call = self._calls.pop(bytes(id), None) if id is not None else None

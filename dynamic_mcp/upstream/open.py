@@ -56,7 +56,7 @@ async def _greet_or_close(link: Link, config: GroupConfig, hello: ClientHello) -
 async def _start(config: GroupConfig, program: Program, listener: Listener) -> Link:
     transport = StdioTransport(config.name, config.max_message_bytes)
     link = Link(config.name, transport, listener, mask_of(program))
-    transport.receive, transport.lost = link.receive, link.lost
+    transport.receive, transport.lost = link.receive, link.lose
     await transport.start(program)
     return link
 

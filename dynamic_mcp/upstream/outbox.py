@@ -102,7 +102,7 @@ class Outbox:
     def _start_request(self, id: bytes, method: str, body: bytes) -> None:
         if len(self._requests) > _MAX_REQUESTS:
             for other, task in self._requests.items():
-                if not self.link.awaits(other):
+                if not self.link.is_awaiting(other):
                     task.cancel()
         posting = self._post_request(id, method, body, self._setup)
         task = self._requests[id] = asyncio.create_task(posting, name=f"request to {self.group}")
@@ -116,18 +116,18 @@ class Outbox:
                 await asyncio.wait([after], timeout=_SETUP_WITHIN_S)
             await self._poster.post_request(id, method, body)
         except NotSent as exc:
-            self.link.failed(id, exc)
+            self.link.fail_request(id, exc)
             self.end_link(exc)
         except DynamicMcpError as exc:
-            self.link.failed(id, exc)
+            self.link.fail_request(id, exc)
         except Exception:
             self._logger.exception("a bug: group %s: a request fails", self.group)
-            self.link.failed(id, LinkLost(self.group, "internal error of the proxy"))
+            self.link.fail_request(id, LinkLost(self.group, "internal error of the proxy"))
 
     async def _end_link(self, error: NotSent) -> None:
         if self._requests:
             await asyncio.wait([*self._requests.values()], timeout=SETTLE_S)
-        self.link.lost(error)
+        self.link.lose(error)
 
     # --- notifications and answers -------------------------------------------------------------------------
 

@@ -112,7 +112,7 @@ class SseTransport:
         if not self._message_url.done():
             self._message_url.set_exception(error)
         else:
-            self._link.lost(error if isinstance(error, LinkLost) else LinkLost(group, str(error.message)))
+            self._link.lose(error if isinstance(error, LinkLost) else LinkLost(group, str(error.message)))
 
     async def _read_stream(self) -> None:
         async with self._endpoint.exchange("GET", _GET) as response:

@@ -76,7 +76,7 @@ async def test_a_call_that_is_refused_ends_the_link_only_if_no_call_can_do_witho
     await group.catalog()
 
     def refuse(params: object) -> bytes:
-        upstream.link.failed(str(upstream.sent[-1]["id"]).encode(), Person().needed(scope))
+        upstream.link.fail_request(str(upstream.sent[-1]["id"]).encode(), Person().needed(scope))
         return b"{}"
 
     upstream.answers["tools/call"] = refuse
