@@ -21,7 +21,7 @@ _FEATURES = ("tools", "resources", "prompts")
 class GroupView:
     """One group as it is presented: its filtered catalog, its description, and how its calls are treated.
 
-    `config` is what is run for it.
+    `config` is what is run for it, `switched_off` the features that it does not let through.
     """
 
     def __init__(self, group: Group, presentation: Presentation) -> None:
@@ -29,7 +29,7 @@ class GroupView:
         self.name = group.name
         self.config = group.config
         self.presentation = presentation
-        self._switched_off = {name for name in _FEATURES if not presentation.features.allows(name)}
+        self.switched_off = frozenset(name for name in _FEATURES if not presentation.features.allows(name))
         self._whole: Catalog | None = None
         self._known: Catalog | None = None
         self._tools: tuple[Listing | None, Listing] = (None, _NONE)
@@ -71,7 +71,7 @@ class GroupView:
 
     def offers(self, feature: str) -> bool:
         """Tell whether the config lets this feature through."""
-        return feature not in self._switched_off
+        return feature not in self.switched_off
 
     def complaint(self, kinds: Iterable[ListKind]) -> str:
         """Say what is missing from these lists and why; empty when they are whole."""
@@ -145,7 +145,9 @@ class View:
 
     def group(self, name: str, feature: str) -> GroupView:
         """Return a group that lets a feature through. Raises NotFound and Disabled."""
-        group = self[name]
-        if not group.offers(feature):
+        group = self._groups.get(name)
+        if group is None:
+            return self[name]
+        if feature in group.switched_off:
             raise Disabled(feature, name)
         return group

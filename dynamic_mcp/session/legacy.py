@@ -269,7 +269,10 @@ class Session:
     def answer(self, frame: Frame) -> Awaitable[Frame]:
         """Answer one request. Raises DynamicMcpError and wire.Malformed."""
         own = self._own_methods.get(frame.method)
-        return self._server.answer(self._request(frame)) if own is None else own(frame)
+        if own is not None:
+            return own(frame)
+        server = self._server
+        return server.answer(Request(frame.method, frame.params, self, server.view_for(self)))
 
     async def _ping(self, frame: Frame) -> Frame:
         return wire.result_frame(b"{}")

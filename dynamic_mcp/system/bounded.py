@@ -7,6 +7,7 @@ from typing import TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
+T = TypeVar("T")
 
 
 class BoundedDict(MutableMapping[K, V]):
@@ -22,6 +23,10 @@ class BoundedDict(MutableMapping[K, V]):
 
     def __getitem__(self, key: K) -> V:
         return self._entries[key]
+
+    def get(self, key: K, default: T | None = None) -> V | T | None:  # type: ignore[override]  # fewer overloads
+        """Return the value of a key; the inherited one is slow on the path of a call."""
+        return self._entries.get(key, default)
 
     def __setitem__(self, key: K, value: V) -> None:
         self._entries[key] = value
