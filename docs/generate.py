@@ -28,21 +28,21 @@ PACKAGE = DOCS.parent / "dynamic_mcp"
 
 
 def main() -> int:
-    """Write every part again, or only tell with `--check` which are not as the code has them."""
+    """Write every part again; with `--check`, only print which documents are out of date."""
     stale = 0
     for file in sorted(DOCS.glob("*.md")):
         text = file.read_text(encoding="utf-8")
-        made = filled(text)
-        if made != text:
+        new = fill_in(text)
+        if new != text:
             stale += 1
-            print(f"{file.name} is not as the code has it")
+            print(f"{file.name} is out of date")
             if "--check" not in sys.argv:
-                file.write_text(made, encoding="utf-8")
+                file.write_text(new, encoding="utf-8")
     return stale if "--check" in sys.argv else 0
 
 
-def filled(text: str) -> str:
-    """Return a document with its generated parts as the code has them now."""
+def fill_in(text: str) -> str:
+    """Return a document with its generated parts up to date."""
 
     def part(match: re.Match[str]) -> str:
         name = match[1]
@@ -156,14 +156,14 @@ def clients() -> str:
 # --- the messages ----------------------------------------------------------------------------------------------
 
 ERRORS = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)}
-# Where the message stands among the arguments of each class; second where nothing is said.
+# The position of the message among the arguments of each class; 1 by default.
 POSITION = {"DynamicMcpError": 0, "InvalidArguments": 0, "ConfigError": 2}
-# Their message is made in errors.py, from a kind and a name.
+# errors.py makes the message of these from a kind and a name.
 MADE_THERE = {"NotFound", "ResourceNotFound", "Disabled", "LoginNeeded"}
 
 
 def messages() -> str:
-    """Return a table of the messages in the code with the hint that is given."""
+    """Return a table of the messages in the code with their hints."""
     found = {message: hint for file in sorted(PACKAGE.rglob("*.py")) for message, hint in _raised(file) if message}
     said = [message for message in found if message.strip("… ")]
     rows = [
@@ -185,7 +185,7 @@ def _raised(file: Path) -> Iterator[tuple[str, str]]:
 
 
 def template(node: ast.expr) -> str:
-    """Return the text of an expression, with `…` for what is only known later; nothing where all of it is."""
+    """Return the text of an expression, with `…` for what is only known at run time; empty if that is all of it."""
     match node:
         case ast.Constant(value=str(text)):
             return text

@@ -29,7 +29,7 @@ Windows; `<localappdata>` and `<programdata>` are Windows' own. `<config>` is `~
 `Windsurf`, `Kiro`, `Trae` and `Antigravity` in `<appdata>`, and `~/.vscode-server/data`. A variable in brackets
 overrides the directory. ↑ also looks in the directories above the project, up to the root of its repository. A file
 marked *older* is read only if there is no newer one. A file marked *of others* does not decide whether the project's
-or the user's files count; one marked *if it has servers* does so only then.
+or the user's files count; one marked *if it has servers* decides it only if it has servers.
 
 ## What is imported
 

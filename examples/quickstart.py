@@ -1,4 +1,4 @@
-"""See dynamic-mcp at work: what a model sees of two small MCP servers, and how it calls a tool of theirs.
+"""See dynamic-mcp at work: what a model sees of two small MCP servers, and how it calls one of their tools.
 
 pip install .
 python examples/quickstart.py
@@ -27,7 +27,7 @@ CALL = {"group": "dates", "name": "add_working_days", "args": ARGS}
 
 
 async def show(log: TextIO) -> None:
-    """Start the proxy and the servers, ask them what a model would ask, and print it all."""
+    """Start the proxy and the servers, send the requests of a model, and print the answers."""
     servers = json.loads(CONFIG.read_text(encoding="utf-8"))["mcpServers"]
     print(f"\n1. Starting `dynamic-mcp {CONFIG.name}`: one MCP server in front of {len(servers)} others.")
     direct = [tool for entry in servers.values() for tool in await direct_tools(entry, log)]
@@ -55,20 +55,20 @@ async def show(log: TextIO) -> None:
 
 
 async def direct_tools(entry: dict[str, str], log: TextIO) -> list[Tool]:
-    """The tools of one server of the config, asked without the proxy."""
+    """Return the tools of one server of the config, without the proxy."""
     async with start([entry["command"], *entry["args"]], log, CONFIG.parent / entry["cwd"]) as client:
         return (await client.list_tools()).tools
 
 
 def start(command: list[str], log: TextIO, folder: Path | None = None) -> Client:
-    """A client of the server that this command starts; what the server says on stderr goes to `log`."""
+    """Return a client of the server that this command starts; the server's stderr goes to `log`."""
     program, *args = command
     server = StdioServerParameters(command=program, args=args, env=dict(os.environ), cwd=folder)
     return Client(stdio_client(server, errlog=log), mode="legacy", read_timeout_seconds=30)
 
 
 def text(result: CallToolResult) -> str:
-    """The first text of a tool's answer; of `get_dynamic_tools` it has the tools, and what follows are remarks."""
+    """Return the first text of a tool's answer; for `get_dynamic_tools` it holds the tools, and remarks follow."""
     answer = next(block.text for block in result.content if isinstance(block, TextContent))
     if result.is_error:
         raise RuntimeError(answer)
@@ -76,7 +76,7 @@ def text(result: CallToolResult) -> str:
 
 
 def size(tools: list[Tool]) -> int:
-    """How many bytes the tools take as JSON."""
+    """Return the size of the tools as JSON, in bytes."""
     entries = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]
     return len(json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode())
 
@@ -88,7 +88,7 @@ def table(rows: Iterable[tuple[str, str]]) -> None:
 
 
 def main() -> None:
-    """Run the demo; if something fails, say what, with the last words of the servers."""
+    """Run the demo; if something fails, say what, with the last lines of the servers' stderr."""
     os.environ["PATH"] = f"{BIN}{os.pathsep}{os.environ.get('PATH', os.defpath)}"  # the config says `python`
     failure = ""
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
@@ -99,7 +99,7 @@ def main() -> None:
             while isinstance(reason, BaseExceptionGroup):
                 reason = reason.exceptions[0]
             log.seek(0)
-            failure = f"\nquickstart: it stopped here: {reason}\n{''.join(log.readlines()[-10:])}"
+            failure = f"\nquickstart: failed: {reason}\n{''.join(log.readlines()[-10:])}"
     if failure:
         sys.exit(f"{failure}hint: was `pip install .` run in this environment?")
 

@@ -2,7 +2,7 @@
 
     python dates.py
 
-Models guess at these; this computes. It needs no network, and keeps nothing.
+Models guess such answers; this server computes them. It needs no network and stores nothing.
 """
 
 from datetime import UTC, date, datetime, timedelta, tzinfo
@@ -15,19 +15,19 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
 from pydantic import BaseModel, Field
 
-OUT_OF_YEARS = "the calendar here has the years 1 to 9999"
+OUT_OF_YEARS = "the year must be between 1 and 9999"
 READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 
 server = MCPServer(
     "dates",
     title="Dates",
     version="1.0.0",
-    instructions="Ask `now` for today. Dates are like 2026-03-31, times like 2026-03-31T14:30.",
+    instructions="Call `now` for today's date. Dates look like 2026-03-31, times like 2026-03-31T14:30.",
     log_level="WARNING",
 )
 
-Day = Annotated[date, Field(description="A date, as 2026-03-31")]
-Zone = Annotated[str, Field(description="A time zone, as Europe/Paris or UTC")]
+Day = Annotated[date, Field(description="A date, such as 2026-03-31")]
+Zone = Annotated[str, Field(description="A time zone, such as Europe/Paris or UTC")]
 Holidays = Annotated[list[date], Field(description="Days off besides Saturdays and Sundays")]
 
 
@@ -40,14 +40,14 @@ class DayInfo(BaseModel):
 
 
 class Span(BaseModel):
-    """How far two dates are apart; below zero if the second is the earlier one."""
+    """The days between two dates; negative if the second is earlier."""
 
     days: int
-    working_days: int = Field(description="Of these days, the last included and the first not")
+    working_days: int = Field(description="The working days among them, including the last date but not the first")
 
 
 class Moment(BaseModel):
-    """A moment as the clocks of one zone show it."""
+    """A moment in one time zone."""
 
     zone: str
     time: datetime = Field(description="With the offset from UTC")
@@ -73,10 +73,12 @@ def days_between(start: Day, end: Day, holidays: Holidays = []) -> Span:  # noqa
 @server.tool(title="Add working days", annotations=READS)
 def add_working_days(
     start: Day,
-    days: Annotated[int, Field(description="How many; below zero goes back", ge=-10_000, le=10_000)],
+    days: Annotated[
+        int, Field(description="The number of working days; negative counts back", ge=-10_000, le=10_000)
+    ],
     holidays: Holidays = [],  # noqa: B006 - never changed
 ) -> DayInfo:
-    """Find the date that is so many working days after (or before) another one."""
+    """Find the date a number of working days after (or before) another one."""
     off = set(holidays)
     day, left = start, abs(days)
     try:
@@ -90,25 +92,25 @@ def add_working_days(
 
 @server.tool(title="Convert a time", annotations=READS)
 def convert_time(
-    time: Annotated[datetime, Field(description="A date and time, as 2026-03-31T14:30")],
-    zone: Annotated[str, Field(description="The zone of that time, if the time has no offset of its own")],
-    to: Annotated[list[Zone], Field(description="The zones wanted", min_length=1)],
+    time: Annotated[datetime, Field(description="A date and time, such as 2026-03-31T14:30")],
+    zone: Annotated[str, Field(description="The zone of that time, if the time has no offset")],
+    to: Annotated[list[Zone], Field(description="The target zones", min_length=1)],
 ) -> list[Moment]:
-    """Say what a time in one zone is in others, with summer time taken into account."""
+    """Convert a time from one zone to others, including daylight saving time."""
     start = time if time.tzinfo else time.replace(tzinfo=known_zone(zone))
     return [moment(start, name) for name in to]
 
 
 @server.resource("dates://zones", title="Time zones", mime_type="text/plain")
 def zones() -> str:
-    """Every name that a zone may have, one a line."""
+    """List the names of all zones, one a line."""
     return "\n".join(zone_names())
 
 
 @server.prompt(title="Find a time to meet")
 def plan_meeting(
-    places: Annotated[str, Field(description="Where the people are, as `Paris, Tokyo and Lima`")],
-    day: Annotated[str, Field(description="On or after which date")],
+    places: Annotated[str, Field(description="Where the people are, such as `Paris, Tokyo and Lima`")],
+    day: Annotated[str, Field(description="The earliest date")],
 ) -> str:
     """Find an hour that suits people in several places."""
     return (
@@ -118,12 +120,12 @@ def plan_meeting(
 
 
 def is_working(day: date, off: set[date]) -> bool:
-    """Whether people work on this day."""
+    """Return whether this is a working day."""
     return day.weekday() < 5 and day not in off
 
 
 def moment(time: datetime, zone: str) -> Moment:
-    """What the clocks of a zone show at a time."""
+    """Return a time as it is in a zone."""
     try:
         there = time.replace(microsecond=0).astimezone(known_zone(zone))
     except OverflowError:
@@ -132,7 +134,7 @@ def moment(time: datetime, zone: str) -> Moment:
 
 
 def known_zone(name: str) -> tzinfo:
-    """The zone of this name; the error for an unknown one suggests names that look like it."""
+    """Return the zone of this name; the error for an unknown one suggests similar names."""
     if name in zone_names():
         return UTC if name == "UTC" else ZoneInfo(name)
     near = [known for known in zone_names() if name.lower().replace(" ", "_") in known.lower()][:3]
@@ -142,7 +144,7 @@ def known_zone(name: str) -> tzinfo:
 
 @cache
 def zone_names() -> list[str]:
-    """All names, sorted; Windows has none but UTC until `pip install tzdata`."""
+    """Return all names, sorted; Windows only has UTC until `pip install tzdata`."""
     return sorted(available_timezones() | {"UTC"})
 
 

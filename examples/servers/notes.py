@@ -1,8 +1,8 @@
-"""An MCP server that keeps notes: one Markdown file each, in `NOTES_DIR` or else `dynamic-mcp-notes` at home.
+"""An MCP server that stores notes as Markdown files in `NOTES_DIR`, or in `dynamic-mcp-notes` in the home directory.
 
     python notes.py
 
-The files are yours to edit: the first line is the title, the file's name without `.md` is the note's name.
+You can edit the files: the first line is the title, and the file's name without `.md` is the note's name.
 """
 
 import os
@@ -27,7 +27,7 @@ server = MCPServer(
     "notes",
     title="Notes",
     version="1.0.0",
-    instructions="Search before you add, so that one thing has one note. Delete only what you are told to.",
+    instructions="Search before you add, to avoid duplicates. Delete a note only when the user asks for it.",
     log_level="WARNING",
 )
 
@@ -35,31 +35,31 @@ Name = Annotated[str, Field(description="The note's name, as `list_notes` and `s
 
 
 class NoteInfo(BaseModel):
-    """What a list says of a note."""
+    """A note in a list."""
 
-    name: str = Field(description="What the other tools call the note")
+    name: str = Field(description="The name that the other tools take")
     title: str
     changed: datetime
 
 
 class Match(NoteInfo):
-    """A note that a search found."""
+    """A note that matches a search."""
 
     line: str = Field(description="The first line that has a word of the query")
 
 
 class Note(NoteInfo):
-    """A whole note."""
+    """A note with its text."""
 
     text: str = Field(description="Markdown, without the title")
 
 
 @server.tool(title="Add a note", annotations=ADDS)
 def add_note(
-    title: Annotated[str, Field(description="One line, unlike the title of any other note", max_length=100)],
+    title: Annotated[str, Field(description="One line, different from the title of any other note", max_length=100)],
     text: Annotated[str, Field(description="Markdown")],
 ) -> NoteInfo:
-    """Keep a new note and give its name. Fails if there is a note of that name already."""
+    """Save a new note and return its name. Fails if a note of that name exists."""
     name = re.sub(r"[\W_]+", "-", title.lower()).strip("-")
     if not name:
         raise ToolError(f"no letter or digit in the title `{title}`")
@@ -68,22 +68,22 @@ def add_note(
         with (FOLDER / f"{name}.md").open("x", encoding="utf-8") as file:
             file.write(f"# {' '.join(title.split())}\n\n{text.strip()}\n")
     except FileExistsError:
-        raise ToolError(f"there is a note `{name}` already; choose another title") from None
+        raise ToolError(f"a note `{name}` already exists; choose another title") from None
     return brief(find(name))
 
 
 @server.tool(title="List the notes", annotations=READS)
 def list_notes() -> list[NoteInfo]:
-    """Name every note, the last changed first."""
+    """List all notes, the latest change first."""
     return [brief(note) for note in notes()]
 
 
 @server.tool(title="Search the notes", annotations=READS)
 def search_notes(
-    query: Annotated[str, Field(description="Words that all occur in the note, in any order and case")],
-    limit: Annotated[int, Field(description="How many notes at most", ge=1, le=100)] = 10,
+    query: Annotated[str, Field(description="Words that must all occur in the note, in any order and case")],
+    limit: Annotated[int, Field(description="The maximum number of notes", ge=1, le=100)] = 10,
 ) -> list[Match]:
-    """Find the notes that have every word of the query, the last changed first."""
+    """Find the notes that contain every word of the query, the latest change first."""
     words = query.lower().split()
     if not words:
         raise ToolError("the query is empty; use `list_notes` for all notes")
@@ -98,13 +98,13 @@ def search_notes(
 
 @server.tool(title="Read a note", annotations=READS)
 def read_note(name: Name) -> Note:
-    """Give the whole note."""
+    """Return a note with its text."""
     return find(name)
 
 
 @server.tool(title="Delete a note", annotations=DELETES)
 def delete_note(name: Name) -> str:
-    """Delete the note for good."""
+    """Delete a note permanently."""
     find(name)
     (FOLDER / f"{name}.md").unlink()
     return f"deleted `{name}`"
@@ -112,21 +112,21 @@ def delete_note(name: Name) -> str:
 
 @server.resource("notes://all", title="All notes", mime_type="text/markdown")
 def all_notes() -> str:
-    """Every note in one document, the last changed first."""
+    """Return all notes in one document, the latest change first."""
     return "\n".join(f"# {note.title}\n\n{note.text}\n" for note in notes())
 
 
-@server.prompt(title="Sum up a topic")
-def sum_up(topic: Annotated[str, Field(description="What the summary is about")]) -> str:
-    """Sum up what the notes say about a topic."""
+@server.prompt(title="Summarize a topic")
+def sum_up(topic: Annotated[str, Field(description="The topic of the summary")]) -> str:
+    """Summarize what the notes say about a topic."""
     return (
-        f"Search my notes for `{topic}` and for words that mean the same, and read those that fit. Sum up "
-        "what they say in a few lines, name them, and point out where they contradict each other."
+        f"Search my notes for `{topic}` and its synonyms, and read the matching ones. Summarize "
+        "them in a few lines, name them, and point out contradictions."
     )
 
 
 def notes() -> Iterator[Note]:
-    """All notes, the last changed first."""
+    """Yield all notes, the latest change first."""
     for path in sorted(FOLDER.glob("*.md"), key=lambda path: path.stat().st_mtime, reverse=True):
         title, _, text = path.read_text(encoding="utf-8", errors="replace").partition("\n")
         changed = datetime.fromtimestamp(path.stat().st_mtime).astimezone()
@@ -134,7 +134,7 @@ def notes() -> Iterator[Note]:
 
 
 def find(name: str) -> Note:
-    """The note of this name, looked up among those there are, so that no name leads out of the folder."""
+    """Return the note of this name; it searches existing notes only, so that no name leads out of the folder."""
     for note in notes():
         if note.name == name:
             return note
@@ -142,7 +142,7 @@ def find(name: str) -> Note:
 
 
 def brief(note: Note) -> NoteInfo:
-    """A note without its text."""
+    """Return a note without its text."""
     return NoteInfo(name=note.name, title=note.title, changed=note.changed)
 
 

@@ -23,8 +23,8 @@ COLUMNS = (
 )
 BEGINNING = """# AI clients
 
-`python -m tests.clients.report` wrote this page. Each client was run without an account, with a scripted model behind
-it, on a machine of its own: once alone, and once through dynamic-mcp after `dynamic-mcp import` and
+`python -m tests.clients.report` wrote this page. Each client ran without an account, with a scripted model behind
+it, in its own home directory: once alone, and once through dynamic-mcp after `dynamic-mcp import` and
 `dynamic-mcp install --replace`.
 
 """
@@ -32,20 +32,20 @@ END = """
 | column | yes means |
 |---|---|
 | import | the servers arrive in the config, and the client's files keep every byte |
-| install | the client lists dynamic-mcp, and after `undo` its own servers again; its files have their bytes back |
+| install | the client lists dynamic-mcp, and after `undo` its own servers again, in the same bytes |
 | variables | servers get the arguments, variables, directory, path and headers that the client alone gives them |
-| results | the model is shown the same texts, structured results and errors as with the client alone |
-| images | the model is shown the image itself |
-| tools visible | the two tools are in the model's first request; else it must find them by the client's own search |
+| results | the model gets the same texts, structured results and errors as with the client alone |
+| images | the model gets the image itself |
+| tools visible | the two tools are in the model's first request; otherwise it must search for them |
 | cold start | the first search finds the tools of a server that is still starting |
-| elicitation | what the client declares that a server may ask a person by |
+| elicitation | the forms in which the client lets a server ask a person |
 
-A client rewrites some of its files by itself. They are read before and after each of its runs; of a file that the
-client has written in between, `undo` only takes the entry out. The variables stand in the client's file in twenty-two
-spellings, of which each client knows a few, and others are in the shell only.
+Clients rewrite some of their files themselves. The tests read these before and after each run; if the client has
+written a file in between, `undo` only removes the entry. The client's file refers to variables in twenty-two
+spellings; each client supports a few of them. Other variables are only in the shell.
 """
-DIFFERING = """These spellings mean something else after an import, and are not compared. The names are those of the
-tests: `V_SET` is set, `V_EMPTY` is set to nothing, `V_UNSET` is not set.
+DIFFERING = """These spellings mean something else after an import, and are not compared. "Here" is dynamic-mcp,
+"there" the client. The names are those of the tests: `V_SET` is set, `V_EMPTY` is empty, `V_UNSET` is not set.
 """
 NOT_ASKED = "-"
 

@@ -65,8 +65,8 @@ def _select(tool: str) -> Callable[[list[str]], Call]:
     return lambda names: Call(tool, {"query": f"select:{','.join(names)}"})
 
 
-_EMPTY = {"${V_EMPTY:-other}": "a variable that is set to nothing takes the default here, and stays empty there"}
-_UNSET = {"$V_UNSET": "a variable that is not set stays in the text, as `${V_UNSET}`"}
+_EMPTY = {"${V_EMPTY:-other}": "an empty variable takes the default here, and stays empty there"}
+_UNSET = {"$V_UNSET": "an unset variable stays in the text, as `${V_UNSET}`"}
 
 # the name of the tool and the whole call, which an error and an image are told with
 _GEMINI_NAMES = r"'\w+_(?:lighthouse|tool)'|for function call: \{.*?\} with|\"name\":\"\w+\""
@@ -93,7 +93,7 @@ CLIENTS = (
         reveal=_select("ToolSearch"),
         noise=r"\[Image: source: [^\]]*\]",
         differs=_EMPTY,
-        know="hides the tools of servers behind its own search, but for entries with `alwaysLoad`",
+        know="hides the tools of servers behind its own search, except those of entries with `alwaysLoad`",
     ),
     Client(
         name="codex",
@@ -111,11 +111,11 @@ CLIENTS = (
         lists=("mcp", "list"),
         healthy=r"{server} .* enabled ",
         differs={
-            "v-v-empty": "a header that is made of an empty variable is sent empty, and left out there",
-            "v-v-unset": "a header that is made of a variable that is not set keeps its name, and is left out there",
+            "v-v-empty": "a header that consists of an empty variable is sent empty here, and left out there",
+            "v-v-unset": "a header that consists of an unset variable keeps its name here, and is left out there",
         },
         hides="its own search finds them; `install` prints the setting that shows them, which an older Codex refuses",
-        know="newer models get the tools of servers by its own search only; structured content replaces texts",
+        know="newer models only get the tools of servers through its own search; structured content replaces texts",
     ),
     Client(
         name="gemini",
@@ -132,11 +132,11 @@ CLIENTS = (
         healthy=r"✓ {server}: .* Connected",
         differs={
             **_EMPTY,
-            "$V_UNSET": "in arguments, a variable that is not set is empty here, and stays in the text there",
+            "$V_UNSET": "in arguments, an unset variable is empty here, and stays in the text there",
             "${V_UNSET}": "the same",
-            "${env:V_SET}": "stays in the text, and is empty there in variables and headers",
+            "${env:V_SET}": "stays in the text here; there it is empty in variables and headers",
             "${env:V_UNSET}": "the same",
-            "$$V_SET": "`$` and the value; there the value is filled in once more, in variables and headers",
+            "$$V_SET": "`$` and the value; there the value is expanded once more, in variables and headers",
             "$${V_SET}": "the same",
         },
         know="refuses a result whose first text is a JSON array; puts texts into `<untrusted_context>`",
@@ -156,7 +156,7 @@ CLIENTS = (
         reveal=_select("tool_search"),
         noise=_GEMINI_NAMES,
         differs=_UNSET,
-        know="hides the tools of servers behind its own search; `qwen mcp list` lists what is switched off too",
+        know="hides the tools of servers behind its own search; `qwen mcp list` lists disabled servers too",
     ),
     Client(
         name="opencode",
@@ -189,11 +189,11 @@ CLIENTS = (
             "COPILOT_OFFLINE": "true",
         },
         noise=r"MCP server '[^']*'",
-        no_images="it shows none to a model of one's own provider",
+        no_images="it shows none to a model of a custom provider",
         file=".copilot/mcp-config.json",
         lists=("mcp", "list"),
         differs={**_EMPTY, **_UNSET},
-        know="shows the text and the structured content of a result one after the other",
+        know="shows both the text and the structured content of a result",
     ),
     Client(
         name="kilocode",
@@ -225,7 +225,7 @@ CLIENTS = (
         in_url="${env:V_SHELL}",
         no_images="it writes them out as text",
         file=".cline/data/settings/cline_mcp_settings.json",
-        know="shows results as the protocol's own JSON; alone, a server that asks gets no answer",
+        know="shows results as the protocol's own JSON; without dynamic-mcp, a server that asks gets no answer",
     ),
     Client(
         name="mcporter",
@@ -242,14 +242,14 @@ CLIENTS = (
         lists=("list",),
         healthy=r"- {server} \(\d+ tools",
         differs={
-            "\\${V_SET}": "the backslash stays; there it goes in arguments and headers, and escapes in variables",
+            "\\${V_SET}": "the backslash stays; there it vanishes in arguments and headers, and escapes in variables",
             **_EMPTY,
-            "${env:V_SET}": "stays in the text; there it becomes the variable's name, in variables",
+            "${env:V_SET}": "stays in the text here; there it becomes the variable's name, in variables",
             "${env:V_UNSET}": "the same",
-            "x${V_SET}y": "is filled in everywhere; there not inside of a variable's text",
-            "$env:V_SET": "is filled in everywhere; there not inside of a header's text",
+            "x${V_SET}y": "is expanded everywhere here; there not inside a variable's text",
+            "$env:V_SET": "is expanded everywhere here; there not inside a header's text",
         },
-        know="prints structured content in place of texts; one variable that is not set fails its whole config",
+        know="prints structured content instead of texts; one unset variable makes its whole config fail",
     ),
     Client(
         name="inspector",
@@ -263,6 +263,6 @@ CLIENTS = (
             json.dumps(arguments),
         ),
         installs=False,
-        know="is not known to `install`: its entry is written by hand, and `import --file` reads its file",
+        know="`install` does not support it: its entry is written by hand, and `import --file` reads its file",
     ),
 )
