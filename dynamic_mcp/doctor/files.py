@@ -17,6 +17,7 @@ from dynamic_mcp.doctor.findings import Finding, Level, config_error
 from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.system.shell import quote
 from dynamic_mcp.system.text import pluralize
+from dynamic_mcp.upstream.mask import mask_of
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _OTHERS_READ = stat.S_IRGRP | stat.S_IROTH
@@ -85,9 +86,10 @@ def _check_upstream(group: GroupConfig) -> Iterator[Finding]:
             found = find_program(program)
             if found is None:
                 hint = "install it, or give its full path"
-                why = f"the command `{program.command}` was not found on its `PATH`"
+                command = mask_of(program)(program.command)
+                why = f"the command `{command}` was not found on its `PATH`"
                 if os.sep in program.command:
-                    why = f"the command `{program.command}` does not exist or is not executable"
+                    why = f"the command `{command}` does not exist or is not executable"
                 yield config_error(f"mcpServers.{group.name}.command", why, hint)
 
 

@@ -127,7 +127,7 @@ def _starting(config: GroupConfig) -> str:
     if not isinstance(program, Program):
         return ""
     mask = mask_of(program)
-    return f"; it starts {json.dumps([program.command, *map(mask, program.args)])}"
+    return f"; it starts {json.dumps([*map(mask, (program.command, *program.args))])}"
 
 
 def _lists(config: Config, group: str) -> frozenset[ListKind]:

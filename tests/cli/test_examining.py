@@ -36,6 +36,7 @@ def test_check_sees_what_would_fail_and_what_is_dangerous_without_starting_anyth
     cli.configure(
         {
             "gone": {"command": "no-such-program"},
+            "token": {"command": "ghp_" + "b" * 36},
             "file": {"command": "./run", "cwd": "."},
             "place": {"command": sys.executable, "cwd": "nowhere"},
             "unset": {"command": "touch", "args": [str(marker), "${NOT_SET}"]},
@@ -63,7 +64,9 @@ def test_check_sees_what_would_fail_and_what_is_dangerous_without_starting_anyth
         assert found[f"mcpServers.{where}"]["what"] == "looks like a secret in plain text"
     assert "mcpServers.secret.env.OK_TOKEN" not in found
     assert [each["level"] for each in findings_at(done.json, str(cli.config))] == ["ok", "warning", "warning"]
+    assert found["mcpServers.token.command"]["what"] == "the command `***` was not found on its `PATH`"
     assert "hunter2" not in done.out
+    assert "b" * 36 not in done.out
     assert not marker.exists()
 
 

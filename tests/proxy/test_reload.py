@@ -224,6 +224,15 @@ async def test_a_token_among_the_arguments_of_a_new_command_is_masked_without_an
     assert token not in caplog.text
 
 
+async def test_a_token_in_place_of_a_new_command_is_masked(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    command = Program(command="ghp_" + "a1B2" * 9, args=(), env={}, cwd=None)
+    async with scene(Opener(up=[FakeUpstream()]), group_config("up")) as it:
+        it.reload(group_config("up", upstream=command))
+    assert 'it starts ["***"]' in caplog.text
+    assert "ghp_" not in caplog.text
+
+
 async def test_a_call_that_does_not_end_delays_the_end_of_a_removed_group_for_a_bounded_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
