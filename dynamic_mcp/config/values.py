@@ -8,7 +8,6 @@ import re
 from collections.abc import Mapping
 from typing import Literal
 
-from dynamic_mcp.config.secrets import mask_text
 from dynamic_mcp.system.text import replace_unprintable
 
 Inherit = Literal["safe", "all"] | tuple[str, ...]
@@ -175,6 +174,8 @@ def _suggest_urls(text: str) -> list[str]:
 
 
 def _printable(text: str) -> str:
+    from dynamic_mcp.config.secrets import mask_text  # for errors only: its expressions take a while to compile
+
     return replace_unprintable(mask_text(text)[:200])
 
 

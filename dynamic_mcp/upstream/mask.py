@@ -6,15 +6,24 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 
 from dynamic_mcp.config.resolved import Program, Remote
-from dynamic_mcp.config.secrets import MASKED, find_secrets
 
 # Shorter ones are words and numbers that mean something else elsewhere.
 _SHORTEST = 6
 
 
 def mask_of(upstream: Program | Remote) -> Callable[[str], str]:
-    """Return a function that masks the secrets of a server's config in a text."""
-    return mask_secrets(secret.value for secret in find_secrets(_entry_of(upstream)))
+    """Return a function that masks the secrets of a server's config in a text; its first use finds them."""
+    mask: Callable[[str], str] | None = None
+
+    def mask_text(text: str) -> str:
+        nonlocal mask
+        if mask is None:
+            from dynamic_mcp.config.secrets import find_secrets  # its expressions take as long as a small start
+
+            mask = mask_secrets(secret.value for secret in find_secrets(_entry_of(upstream)))
+        return mask(text)
+
+    return mask_text
 
 
 def mask_secrets(secrets: Iterable[str]) -> Callable[[str], str]:
@@ -22,6 +31,8 @@ def mask_secrets(secrets: Iterable[str]) -> Callable[[str], str]:
     long_enough = {part for secret in secrets for part in _parts(secret) if len(part) >= _SHORTEST}
     if not long_enough:
         return str
+    from dynamic_mcp.config.secrets import MASKED
+
     pattern = re.compile("|".join(map(re.escape, sorted(long_enough, key=len, reverse=True))))
     return lambda text: pattern.sub(MASKED, text)
 
