@@ -172,34 +172,30 @@ class Instance:
         label: str = "",
     ) -> Frame:
         """Send a request, over a new link where there is none or it is found dead. Raises UpstreamError."""
-        try:
+        client = None if caller is None else caller.client
+        is_repeated = False
+        while True:
+            await self.activity.begin_call(client)
+            link = None if self._is_retired else self._link
             try:
-                return await self._send(method, params, timeout_s, caller, label)
-            except NotSent:
-                return await self._send(method, params, timeout_s, caller, label)
-        except Unreachable:  # nothing was sent
-            successor = self._owner.successor
-            if successor is None or caller is None:
-                raise
+                link = link or await self._wait_for_link()
+                answer = await link.request(method, params, timeout_s=timeout_s, caller=caller, label=label)
+                self.activity.note_answer(with_error=len(answer.error) > 0)
+                return answer
+            except DynamicMcpError as exc:
+                self._note_failure(exc, link)
+                if isinstance(exc, NotSent) and not is_repeated:
+                    is_repeated = True
+                    continue
+                successor = self._owner.successor
+                if not isinstance(exc, Unreachable) or successor is None or caller is None:
+                    raise
+            finally:
+                self.activity.end_call()
+                if client is not None and self.users.has_been_shared:
+                    self.users.note_call(client)
+            # nothing was sent
             return await successor.request(method, params, timeout_s=timeout_s, caller=caller, label=label)
-
-    async def _send(
-        self, method: str, params: Mapping[str, Raw] | None, timeout_s: float, caller: User | None, label: str
-    ) -> Frame:
-        await self.activity.begin_call(None if caller is None else caller.client)
-        link = None if self._is_retired else self._link
-        try:
-            link = link or await self._wait_for_link()
-            answer = await link.request(method, params, timeout_s=timeout_s, caller=caller, label=label)
-            self.activity.note_answer(with_error=len(answer.error) > 0)
-            return answer
-        except DynamicMcpError as exc:
-            self._note_failure(exc, link)
-            raise
-        finally:
-            self.activity.end_call()
-            if caller is not None and self.users.has_been_shared:
-                self.users.note_call(caller.client)
 
     def forget(self, client: Client) -> None:
         """Hold on to nothing of a client that has gone."""

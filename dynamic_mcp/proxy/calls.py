@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from msgspec import Raw, Struct, structs
 
@@ -71,18 +71,18 @@ class Calls:
 
     # --- which tool ------------------------------------------------------------------------------------
 
-    async def call_dynamic(self, request: Request, verb: str, params: Mapping[str, Raw]) -> Frame:
+    def call_dynamic(self, request: Request, verb: str, params: Mapping[str, Raw]) -> Awaitable[Frame]:
         """Answer a call of one of our own call tools."""
         given = own_arguments(params)
         group, name, notes = self._find_target(request.view, given)
         select = _select(given, params) if "select" in given else ""
         extra = _NOTHING if given.keys() <= OWN_ARGUMENTS else _extra_arguments(given)
-        return await self.run(request, ToolCall(group, name, given.get("args"), extra, notes, select, verb), params)
+        return self.run(request, ToolCall(group, name, given.get("args"), extra, notes, select, verb), params)
 
-    async def call_by_name(self, request: Request, name: str, params: Mapping[str, Raw]) -> Frame:
+    def call_by_name(self, request: Request, name: str, params: Mapping[str, Raw]) -> Awaitable[Frame]:
         """Answer a call of a tool by a name of its own: the listed one, or where only one group has such a tool."""
         group, tool = self._exposed(request.view).find(name) or self._find_only(request.view, name)
-        return await self.run(request, ToolCall(group, tool, params.get("arguments"), _NOTHING), params)
+        return self.run(request, ToolCall(group, tool, params.get("arguments"), _NOTHING), params)
 
     def _find_target(self, view: View, given: Mapping[str, Raw]) -> tuple[GroupView, str, tuple[str, ...]]:
         group, name = wire.text(given.get("group")), wire.text(given.get("name"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from weakref import WeakKeyDictionary
 
 from msgspec import Raw
@@ -76,25 +76,25 @@ class Tools:
 
     # --- tools/call ------------------------------------------------------------------------------------
 
-    async def call(self, request: Request) -> Frame:
+    def call(self, request: Request) -> Awaitable[Frame]:
         """Answer `tools/call`."""
         params = wire.members(request.params)
         name = wire.text(params.get("name"))
         if name == CALL and not request.view.split_calls:
-            return await self._calls.call_dynamic(request, CALL, params)
+            return self._calls.call_dynamic(request, CALL, params)
         if name == GET:
-            return await self._search.answer(request, params)
+            return self._search.answer(request, params)
         if name in CALLS:
-            return await self._call_split(request, name, params)
+            return self._call_split(request, name, params)
         if name is None:
             raise wire.Malformed("`name` of the tool is missing")
-        return await self._calls.call_by_name(request, name, params)
+        return self._calls.call_by_name(request, name, params)
 
-    async def _call_split(self, request: Request, verb: str, params: Mapping[str, Raw]) -> Frame:
+    def _call_split(self, request: Request, verb: str, params: Mapping[str, Raw]) -> Awaitable[Frame]:
         """Answer a call tool of a config with split calls; the other config has the other tools."""
         is_split = request.view.split_calls
         if is_split and verb != CALL:
-            return await self._calls.call_dynamic(request, verb, params)
+            return self._calls.call_dynamic(request, verb, params)
         offered = f"`{CALL_READ}` or `{CALL_WRITE}`" if is_split else f"`{CALL}`"
         raise InvalidArguments(f"`{verb}` is not offered here", hint=f"use {offered} with the same arguments")
 
