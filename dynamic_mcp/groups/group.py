@@ -44,6 +44,10 @@ class Observer(Protocol):
         """Learn that another instance serves a client from now on."""
         ...
 
+    def choose_user(self, instance: Instance, frame: Frame, user: User | None) -> User | None:
+        """Return who is asked a question of the upstream, where `user` would be by the calls in flight."""
+        ...
+
     def prepare_question(self, instance: Instance, frame: Frame, user: User) -> Frame:
         """Return a request of the upstream as its client is asked it."""
         ...
@@ -271,6 +275,10 @@ class Group:
                 "group %s: the server asks its client; each session has its own from now on", self.name
             )
             self._split(asked)
+
+    def choose_user(self, instance: Instance, frame: Frame, user: User | None) -> User | None:
+        """Return who is asked a question of the upstream, where `user` would be by the calls in flight."""
+        return self._observer.choose_user(instance, frame, user)
 
     def prepare_question(self, instance: Instance, frame: Frame, user: User) -> Frame:
         """Return a request of the upstream as its client is asked it."""

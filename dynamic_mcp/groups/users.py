@@ -67,13 +67,11 @@ class Users:
         if client in self._last_calls:
             self._last_calls[client] = self._clock.now()
 
-    def choose(self, callers: Sequence[Caller]) -> tuple[Caller | None, Client | None]:
-        """Return who can be asked, and the client behind it: the one with calls in flight, or the one there is."""
-        if len(callers) > 1:
-            return None, None
-        clients = [each for each in self._last_calls if not callers or each == callers[0].client]
-        client = clients[0] if len(clients) == 1 else None
-        return (callers[0] if callers else client), client
+    def choose(self, callers: Sequence[Caller]) -> User | None:
+        """Return who can be asked: the one client with calls in flight, or the one there is."""
+        if callers:
+            return cast(User, callers[0]) if len(callers) == 1 else None
+        return next(iter(self._last_calls)) if len(self._last_calls) == 1 else None
 
     def recipients(self, callers: Sequence[Caller]) -> Sequence[User]:
         """Return who is to hear of a notification while `callers`, one for each client, are in flight.

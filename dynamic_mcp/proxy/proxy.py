@@ -196,6 +196,10 @@ class Proxy:
         """Take a client's subscriptions to its new instance."""
         self._resource_subscriptions.move(client, group, before)
 
+    def choose_user(self, instance: Instance, frame: Frame, user: User | None) -> User | None:
+        """Return who is asked a question of the upstream, where `user` would be by the calls in flight."""
+        return self._tasks.choose_user(instance, frame, user)
+
     def prepare_question(self, instance: Instance, frame: Frame, user: User) -> Frame:
         """Return a request of the upstream with the id that a task has for its client."""
         self._elicitations.note_request(user.client, frame)

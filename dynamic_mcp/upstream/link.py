@@ -42,7 +42,7 @@ class Listener(Protocol):
         """Return a request of the upstream as `caller`'s client is asked it."""
         ...
 
-    def choose_caller(self, callers: Sequence[Caller]) -> Caller | None:
+    def choose_caller(self, frame: Frame, callers: Sequence[Caller]) -> Caller | None:
         """Return who answers a request of the upstream that came while `callers` were in flight, one for each client.
 
         None if it could be meant for several clients.
@@ -335,7 +335,7 @@ class Link:
             self._reply(frame.id, wire.result_frame(b"{}"))
             return
         callers = self._callers(for_id) or []
-        caller = next(iter(callers), None) if for_id else self._listener.choose_caller(callers)
+        caller = next(iter(callers), None) if for_id else self._listener.choose_caller(frame, callers)
         if caller is None:
             self._reply(frame.id, wire.error_frame(METHOD_NOT_FOUND, f"no client can be asked `{frame.method}`"))
             return

@@ -1,0 +1,150 @@
+"""What one client does, has or was told reaches no other client of the same proxy."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+from dynamic_mcp.config.resolved import Program, Share
+from dynamic_mcp.proxy.proxy import Proxy
+from tests.fakes import Client, FakeUpstream, Json, Opener, PresentedGroup, config_of, group_config, settled
+
+OTHER = Program(command="other", args=(), env={}, cwd=None)
+RELATED = "io.modelcontextprotocol/related-task"
+ANSWER: Json = {"content": []}
+
+
+class Scene:
+    """A proxy in front of one group, `up`, for several clients that call themselves the same."""
+
+    def __init__(self, *upstreams: FakeUpstream, **changes: Json) -> None:
+        self.opener = Opener(up=list(upstreams))
+        self.proxy = Proxy(config_of(group_config("up", **changes)), opener=self.opener)
+
+    async def join(self, capabilities: Json = None) -> Client:
+        """Greet one more client."""
+        client = Client(self.proxy)
+        await client.initialize(capabilities=capabilities)
+        await settled()
+        return client
+
+    def reload(self, *configs: PresentedGroup) -> None:
+        self.proxy.apply(config_of(*configs))
+
+
+@contextlib.asynccontextmanager
+async def scene(*upstreams: FakeUpstream, **changes: Json) -> AsyncIterator[Scene]:
+    made = Scene(*upstreams, **changes)
+    try:
+        async with asyncio.timeout(5):
+            yield made
+    finally:
+        await made.proxy.close()
+
+
+def able(answers: Json = None, **capabilities: Json) -> FakeUpstream:
+    """Return an upstream that answers calls and declares these capabilities besides tools."""
+    hello = FakeUpstream().answers["initialize"]
+    hello = hello | {"capabilities": hello["capabilities"] | capabilities}
+    return FakeUpstream({"initialize": hello, "tools/call": ANSWER, **(answers or {})})
+
+
+def notification(method: str, **params: Json) -> Json:
+    return {"jsonrpc": "2.0", "method": method, "params": params}
+
+
+# --- tasks -----------------------------------------------------------------------------------------------
+
+
+def with_tasks(*ids: str) -> FakeUpstream:
+    """Return an upstream whose calls become tasks of these ids, one after the other."""
+    left = list(ids)
+    return able(
+        {
+            "tools/call": lambda _: {"task": {"taskId": left.pop(0), "status": "working"}},
+            "tasks/get": lambda params: {"taskId": params["taskId"], "status": "working"},
+            "tasks/cancel": lambda params: {"taskId": params["taskId"], "status": "cancelled"},
+            "tasks/list": {"tasks": [{"taskId": id, "status": "working"} for id in ids]},
+        },
+        tasks={"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}},
+    )
+
+
+async def begin_task(client: Client) -> str:
+    id: str = (await client.call("up", "echo", task={}))["task"]["taskId"]
+    return id
+
+
+async def test_a_question_about_a_task_goes_to_the_client_whose_task_it_is_whoever_calls_meanwhile() -> None:
+    upstream = with_tasks("t1")
+    async with scene(upstream, share=Share.ALL) as on:
+        ann, bob = [await on.join({"elicitation": {}}) for _ in range(2)]
+        await begin_task(ann)
+        del upstream.answers["tools/call"]
+        call = asyncio.create_task(bob.call("up", "echo"))
+        asked = await upstream.hears("tools/call", times=2)
+
+        meta = {RELATED: {"taskId": "t1"}}
+        upstream.say({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": {"_meta": meta}})
+        ann.reply(await ann.hears("elicitation/create"), {"action": "decline"})
+
+        assert (await upstream.hears("an answer"))["result"] == {"action": "decline"}
+        assert bob.heard("elicitation/create") == []
+        upstream.say({"jsonrpc": "2.0", "id": asked["id"], "result": ANSWER})
+        await call
+
+
+async def test_a_question_about_a_task_whose_client_has_gone_is_refused() -> None:
+    upstream = with_tasks("t1")
+    async with scene(upstream, share=Share.ALL) as on:
+        ann, bob = [await on.join({"elicitation": {}}) for _ in range(2)]
+        await bob.call("up", "nothing")
+        await begin_task(ann)
+        ann.session.close()
+
+        meta = {RELATED: {"taskId": "t1"}}
+        upstream.say({"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": {"_meta": meta}})
+
+        assert (await upstream.hears("an answer"))["error"]["code"] == -32601
+        assert bob.heard("elicitation/create") == []
+
+
+async def test_a_task_that_a_restarted_server_gives_the_id_of_another_clients_is_its_own_clients_alone() -> None:
+    first, second = with_tasks("t1"), with_tasks("t1")
+    async with scene(first, second) as on:
+        ann, bob = await on.join(), await on.join()
+        await begin_task(ann)
+        first.die()
+        await begin_task(bob)
+
+        answers = [await client.request("tasks/get", {"taskId": "t1"}) for client in (ann, bob)]
+
+        assert ["error" in answer for answer in answers] == [True, False]
+
+
+async def test_a_task_of_a_server_that_was_changed_is_not_looked_for_at_the_one_that_took_its_place() -> None:
+    first, second = with_tasks("t1"), with_tasks("t1")
+    async with scene(first, second) as on:
+        ann, bob = await on.join(), await on.join()
+        await begin_task(ann)
+        on.reload(group_config("up", upstream=OTHER))
+        await settled()
+        await begin_task(bob)
+
+        answer = await ann.request("tasks/get", {"taskId": "t1"})
+
+        assert "error" in answer
+        assert second.heard("tasks/get") == []
+
+
+async def test_a_server_that_lists_the_tasks_of_all_its_connections_shows_each_client_its_own() -> None:
+    first, second = with_tasks("t1", "t2"), with_tasks("t2", "t1")
+    async with scene(first, second, share=Share.SESSION) as on:
+        ann, bob = await on.join(), await on.join()
+        mine = {client: await begin_task(client) for client in (ann, bob)}
+
+        for client, id in mine.items():
+            listed = await client.request("tasks/list")
+            assert [task["taskId"] for task in listed["result"]["tasks"]] == [id]
+        assert "error" in await bob.request("tasks/get", {"taskId": mine[ann]})
