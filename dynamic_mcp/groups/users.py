@@ -57,6 +57,10 @@ class Users:
         self.former.discard(client)
         self._last_calls.pop(client, None)
 
+    def has_served(self, client: Client) -> bool:
+        """Tell whether a connected client uses this instance, or did before it moved away."""
+        return client in self._last_calls or client in self.former
+
     def note_new_link(self) -> None:
         """Note that the upstream has started anew, and knows nothing of clients that it no longer serves."""
         self.has_been_shared = len(self._last_calls) > 1

@@ -71,8 +71,8 @@ class Proxy:
         self._search = ToolSearch(self._semantic_index)
         pipeline = Pipeline()
         self._tasks = Tasks(pipeline)
-        self._tools = Tools(pipeline, self._tasks, self._search, self._results, self._elicitations)
-        self._router = Router(self._use_cases(pipeline), pipeline, self._logins)
+        self._tools = Tools(pipeline, self._tasks, self._search, self._results)
+        self._router = Router(self._use_cases(pipeline), pipeline, self._logins, self._elicitations)
         self._background = TaskSet()
 
     @property
@@ -217,7 +217,7 @@ class Proxy:
                 self._resource_subscriptions.pass_update_on(group, instance, frame)
             case "notifications/tasks/status" if self._tasks.pass_status_on(instance, frame):
                 pass
-            case _ if frame.method == COMPLETE and self._elicitations.pass_completion_on(frame):
+            case _ if frame.method == COMPLETE and self._elicitations.pass_completion_on(instance, frame):
                 pass
             case "notifications/message":
                 self._subscriptions.log(group, instance, frame, recipients)

@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
+import pytest
+
 from dynamic_mcp.config.resolved import Program, Share
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import Client, FakeUpstream, Json, Opener, PresentedGroup, config_of, group_config, settled
@@ -148,3 +150,68 @@ async def test_a_server_that_lists_the_tasks_of_all_its_connections_shows_each_c
             listed = await client.request("tasks/list")
             assert [task["taskId"] for task in listed["result"]["tasks"]] == [id]
         assert "error" in await bob.request("tasks/get", {"taskId": mine[ann]})
+
+
+# --- elicitations ------------------------------------------------------------------------------------------
+
+
+def url_error(id: str) -> Json:
+    return {"code": -32042, "message": "open it", "data": {"elicitations": [{"mode": "url", "elicitationId": id}]}}
+
+
+async def _require(client: Client, upstream: FakeUpstream, id: str, times: int = 1) -> None:
+    call = asyncio.create_task(client.request("tools/call", {"name": "up__echo", "arguments": {}}))
+    asked = await upstream.hears("tools/call", times=times)
+    upstream.say({"jsonrpc": "2.0", "id": asked["id"], "error": url_error(id)})
+    assert (await call)["error"]["code"] == -32042
+
+
+async def test_elicitations_of_two_instances_with_one_id_are_each_completed_to_their_own_client() -> None:
+    first, second = FakeUpstream(), FakeUpstream()
+    async with scene(first, second, share=Share.SESSION) as on:
+        ann, bob = await on.join(), await on.join()
+        await _require(ann, first, "e1")
+        await _require(bob, second, "e1")
+
+        first.say(notification("notifications/elicitation/complete", elicitationId="e1"))
+        await ann.hears("notifications/elicitation/complete")
+        await settled()
+
+        assert bob.heard("notifications/elicitation/complete") == []
+
+
+async def test_the_completion_of_an_elicitation_whose_client_has_gone_is_for_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dynamic_mcp.groups.users._RECENT_S", 0.0)
+    upstream = FakeUpstream()
+    async with scene(upstream) as on:
+        ann, bob = await on.join(), await on.join()
+        await _require(bob, upstream, "e0")
+        await _require(ann, upstream, "e1", times=2)
+        ann.session.close()
+        await settled()
+
+        upstream.say(notification("notifications/elicitation/complete", elicitationId="e1"))
+        await settled()
+
+        assert bob.heard("notifications/elicitation/complete") == []
+
+
+async def test_an_elicitation_that_a_prompt_requires_is_completed_to_the_client_that_asked_for_it() -> None:
+    prompts = {"prompts/list": {"prompts": [{"name": "greet"}]}}
+    upstream = able(prompts, prompts={})
+    async with scene(upstream) as on:
+        ann, bob = await on.join(), await on.join()
+        await ann.call("up", "echo")
+        await bob.call("up", "echo")
+        getting = asyncio.create_task(ann.request("prompts/get", {"name": "up__greet"}))
+        asked = await upstream.hears("prompts/get")
+        upstream.say({"jsonrpc": "2.0", "id": asked["id"], "error": url_error("e1")})
+        assert (await getting)["error"]["code"] == -32042
+
+        upstream.say(notification("notifications/elicitation/complete", elicitationId="e1"))
+        await ann.hears("notifications/elicitation/complete")
+        await settled()
+
+        assert bob.heard("notifications/elicitation/complete") == []
