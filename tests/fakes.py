@@ -208,6 +208,7 @@ class FakeCaller:
         self.principal = LOCAL
         self.hello = ClientHello()
         self.is_greeted = True
+        self.is_closed = False
         self.told: list[Frame] = []
         self.asked: list[Frame] = []
         self.answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()

@@ -300,7 +300,7 @@ class Group:
     def _assign(self, client: Client) -> Instance:
         """Choose the instance for a client, and make it if there is none."""
         audience = audience_of(client, self.config.share, asks=self._catalog.asks)
-        instance = self.instances.get(audience)
+        instance = None if client.is_closed else self.instances.get(audience)
         if instance is None or instance.state is State.CLOSED:
             hello = hello_for(client, self.config.share)
             instance = Instance(
@@ -312,9 +312,9 @@ class Group:
                 clock=self._clock,
                 jitter=self._jitter,
             )
-            if self._is_retired:
+            if self._is_retired or client.is_closed:
                 instance.retire()
-            if self._is_closed:
+            if self._is_closed or client.is_closed:
                 return instance
             self.instances[audience] = instance
         self._instance_of[client] = instance

@@ -123,7 +123,7 @@ class Instance:
 
     def start(self, *, wanted: bool = False) -> None:
         """Begin the instance's life, and connect at once if it is `wanted`."""
-        if self._supervisor is None and self.state is not State.CLOSED:
+        if self._supervisor is None and self.state is not State.CLOSED and not self.is_retired:
             self._wanted |= wanted
             self._supervisor = asyncio.create_task(self._live(), name=f"group {self.config.name}")
 

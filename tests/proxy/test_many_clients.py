@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator
 
 import pytest
@@ -215,3 +216,71 @@ async def test_an_elicitation_that_a_prompt_requires_is_completed_to_the_client_
         await settled()
 
         assert bob.heard("notifications/elicitation/complete") == []
+
+
+# --- the end of a session ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["resources/list", "prompts/list"])
+async def test_a_session_that_ends_as_it_begins_to_wait_for_a_list_is_not_served_again(method: str) -> None:
+    opener = Opener(up=[FakeUpstream()])
+    opener.gate.clear()
+    proxy = Proxy(config_of(group_config("up", share=Share.SESSION)), opener=opener)
+    client = Client(proxy)
+    client.send({"jsonrpc": "2.0", "id": 1, "method": method})
+    await asyncio.sleep(0)  # the request has begun, and what it waits for has not
+
+    client.session.close()
+    await settled()
+
+    assert proxy.groups["up"].instances == {}
+    opener.gate.set()
+    await proxy.close()
+
+
+async def test_a_line_that_comes_after_the_end_of_its_session_is_not_served() -> None:
+    async with scene(FakeUpstream(), share=Share.SESSION) as on:
+        ann = await on.join()
+        ann.session.close()
+        await settled()
+        opened = len(on.opener.opened)
+
+        ann.send({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "up__echo"}})
+        await settled()
+
+        assert (len(on.opener.opened), on.proxy.groups["up"].instances) == (opened, {})
+
+
+async def test_a_list_is_not_waited_for_any_longer_once_its_session_has_ended() -> None:
+    opener = Opener(up=[FakeUpstream(), FakeUpstream()])
+    opener.gate.clear()
+    proxy = Proxy(config_of(group_config("up", share=Share.SESSION)), opener=opener)
+    client = Client(proxy)
+    await client.initialize()
+    client.send({"jsonrpc": "2.0", "id": 1, "method": "resources/list"})
+    await settled()
+
+    client.session.close()
+    proxy.apply(config_of(group_config("up", share=Share.SESSION, upstream=OTHER)))
+    await settled()
+
+    assert proxy.groups["up"].instances == {}
+    opener.gate.set()
+    await proxy.close()
+
+
+async def test_a_kept_result_is_gone_after_its_session_ended() -> None:
+    long = {"content": [{"type": "text", "text": "x" * 200_000}]}
+    async with scene(FakeUpstream({"tools/call": long})) as on:
+        ann, bob = await on.join(), await on.join()
+        text = json.dumps(await ann.call("up", "echo"))
+        uri = text[text.index("dynamic-mcp://results/") :][:54]
+        read = await ann.request("resources/read", {"uri": uri})
+        assert len(read["result"]["contents"][0]["text"]) == 200_000
+        assert "error" in await bob.request("resources/read", {"uri": uri})
+
+        ann.session.close()
+
+        assert "error" in await bob.request("resources/read", {"uri": uri})
+        again = Client(on.proxy)
+        assert "error" in await again.request("resources/read", {"uri": uri})
