@@ -190,6 +190,10 @@ class Group:
         instance = self._instance_of.get(caller.client) or self._assign(caller.client)
         return instance.request(method, params, timeout_s=timeout_s, caller=caller, label=label)
 
+    def current(self) -> Group:
+        """Return the group that takes this one's calls now: itself, or the latest that has taken its place."""
+        return self if self.successor is None else self.successor.current()
+
     def notify(self, client: Client, method: str, params: Raw) -> None:
         """Send a notification of a client to its instance, if there is one."""
         instance = self._instance_of.get(client)
@@ -250,7 +254,11 @@ class Group:
         for instance in (*running, *self._ending):
             instance.stop()
         await asyncio.gather(*(instance.close() for instance in running), self._end_tasks.wait())
-        if not self.instances:
+        for instance in running:
+            self._count_ended(instance)
+        self.instances.clear()  # and with them the clients, which may live on or not
+        self._lingering.clear()
+        if not running:
             self._observer.group_changed(self)
 
     # --- Owner: what an instance says ------------------------------------------------------------------
@@ -360,5 +368,9 @@ class Group:
             await instance.close()
         finally:
             self._ending.discard(instance)
-            self._ended_calls += instance.activity.calls
-            self._ended_failures += instance.activity.failures
+            self._count_ended(instance)
+
+    def _count_ended(self, instance: Instance) -> None:
+        self._ended_calls += instance.activity.calls
+        self._ended_failures += instance.activity.failures
+        instance.users.clear()

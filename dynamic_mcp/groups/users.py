@@ -57,6 +57,11 @@ class Users:
         self.former.discard(client)
         self._last_calls.pop(client, None)
 
+    def clear(self) -> None:
+        """Serve nobody any more."""
+        self.former.clear()
+        self._last_calls.clear()
+
     def has_served(self, client: Client) -> bool:
         """Tell whether a connected client uses this instance, or did before it moved away."""
         return client in self._last_calls or client in self.former

@@ -85,6 +85,7 @@ class Proxy:
         self.groups.apply(config)
         self._view = View(self.groups, config, self._view)
         self._semantic_index.configure(config.embeddings)
+        self._resource_subscriptions.reopen(self.groups)
         self._search.learn(self._view)
         self._subscriptions.announce_soon()
 
