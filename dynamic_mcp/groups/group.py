@@ -80,7 +80,8 @@ class Group:
         self.name = config.name
         self.successor: Group | None = None
         self.instances: dict[Hashable, Instance] = {}
-        self.advice = ""
+        self.has_advice = False
+        self._advice = set[str]()
         self._observer = observer
         self._opener = opener
         self._clock = clock
@@ -299,11 +300,12 @@ class Group:
     # --- instances -------------------------------------------------------------------------------------
 
     def _advise(self, client: Client) -> None:
-        """Say once which variables are not set, and what to do about it with this client."""
+        """Say once which variables are not set, and what to do about it with a client like this."""
         advice = client.hello.advice(self.config)
-        if advice and advice != self.advice:
+        if advice and advice not in self._advice:
+            self._advice.add(advice)
             group_logger(log, self.name).warning("group %s: %s", self.name, advice)
-        self.advice = advice
+        self.has_advice = bool(self._advice)
 
     def _assign(self, client: Client) -> Instance:
         """Choose the instance for a client, and make it if there is none."""

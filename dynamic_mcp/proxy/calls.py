@@ -141,8 +141,8 @@ class Calls:
                 return answer
         if memoryview(answer.result)[0] != _BRACE:
             raise ProtocolViolation(group.name, f"answered `{call.name}` with a result that is not an object")
-        if group.group.advice:
-            answer = structs.replace(answer, result=results.add_to_error(answer.result, f"[{group.group.advice}]"))
+        if group.group.has_advice and (advice := request.client.hello.advice(group.config)):
+            answer = structs.replace(answer, result=results.add_to_error(answer.result, f"[{advice}]"))
         if instance is not None:
             return self._tasks.begin(request, group, instance, answer)
         if not call.select and not notes and results.can_pass_unchanged(answer.result, group.presentation.answers):

@@ -390,3 +390,23 @@ async def test_a_subscription_that_waits_for_a_changed_server_starts_nothing_tha
 
         assert len(on.opener.opened) == 3
         assert second.closed
+
+
+# --- what is said of a group -------------------------------------------------------------------------------------
+
+
+async def test_advice_about_missing_variables_is_worded_for_the_client_that_reads_it() -> None:
+    failing = {"content": [], "isError": True}
+    async with scene(FakeUpstream({"tools/call": failing}), share=Share.ALL, unset=("TOKEN",)) as on:
+        clients = []
+        for name in ("claude-ai", "continue-client"):
+            client = Client(on.proxy)
+            info = {"name": name, "version": "1"}
+            hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
+            await client.request("initialize", hello)
+            clients.append(client)
+
+        said = [json.dumps(await client.call("up", "echo")) for client in clients]
+
+        assert ["Claude Desktop" in each for each in said] == [True, False]
+        assert ["Continue" in each for each in said] == [False, True]
