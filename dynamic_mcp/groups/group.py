@@ -164,8 +164,8 @@ class Group:
             self._is_fresh = self._catalog.load()
         self._advise(client)
         instance = self._instance_of.get(client)
-        if instance is not None and len(instance.users) == 1:  # it called before it said hello
-            instance.hello = hello_for(client, self.config.share)
+        if instance is not None:  # it called before it said hello, or says another one
+            self._greet_again(client, instance)
         is_learning = any(each.state is State.CONNECTING for each in self.instances.values())
         if self.config.eager or not (self._is_fresh or self.known or is_learning):
             self.instance_for(client).start(wanted=True)
@@ -231,8 +231,9 @@ class Group:
         self.config = config
         self._catalog.config = config
         wanted = self._catalog.want(lists)
-        for instance in self.instances.values():
-            instance.reconfigure(config, wanted)
+        best_first = sorted(self.instances.values(), key=lambda each: _BEST_FIRST.index(each.state))
+        for number, instance in enumerate(best_first):  # one of them reads what is wanted, for all
+            instance.reconfigure(config, wanted if number == 0 else frozenset())
         self._observer.group_changed(self)
 
     def retire(self, successor: Group | None) -> None:
@@ -271,7 +272,8 @@ class Group:
             self._end_if_unused(instance)
 
     def link_opened(self, instance: Instance) -> None:
-        """Learn that an instance has a new link."""
+        """Learn that an instance has a new link, and has read the catalog anew."""
+        self._is_fresh = True
         self._observer.link_opened(self, instance)
 
     def learn_asking(self, asked: Client | None) -> None:
@@ -279,7 +281,7 @@ class Group:
         if self._catalog.asks:
             return
         self._catalog.asks = True
-        if self.config.share is Share.AUTO:
+        if self.config.share is Share.AUTO and not self._is_retired:
             group_logger(log, self.name).info(
                 "group %s: the server asks its client; each session has its own from now on", self.name
             )
@@ -328,8 +330,25 @@ class Group:
                 return instance
             self.instances[audience] = instance
         self._instance_of[client] = instance
-        instance.users.add(client)
+        instance.users.add(client, others_called_at=instance.activity.last_use)
         return instance
+
+    def _greet_again(self, client: Client, instance: Instance) -> None:
+        """Share nothing with clients that say something else; who has an instance alone keeps it alone."""
+        audience = audience_of(client, self.config.share, asks=self._catalog.asks)
+        fits = self.instances.get(audience) is instance
+        if len(instance.users) == 1:
+            instance.hello = hello_for(client, self.config.share)
+            if not fits:
+                self.instances = {key: each for key, each in self.instances.items() if each is not instance}
+                self.instances[client] = instance
+        elif not fits:
+            self._move(client, instance)
+
+    def _move(self, client: Client, instance: Instance) -> None:
+        instance.users.move(client)
+        del self._instance_of[client]
+        self._observer.client_moved(self, client, instance)
 
     def _split(self, asked: Client | None) -> None:
         """Give each instance to one client: to the one that was `asked`, else the first; the others get new ones."""
@@ -340,9 +359,7 @@ class Group:
             self.instances[keeper or instance] = instance
             for client in clients:
                 if client is not keeper:
-                    instance.users.move(client)
-                    del self._instance_of[client]
-                    self._observer.client_moved(self, client, instance)
+                    self._move(client, instance)
 
     def _end_if_unused(self, instance: Instance) -> None:
         """End an instance without clients, unless it is warm for those who come next."""

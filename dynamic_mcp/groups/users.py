@@ -38,9 +38,11 @@ class Users:
     def __len__(self) -> int:
         return len(self._last_calls)
 
-    def add(self, client: Client) -> None:
-        """Serve a client from now on."""
+    def add(self, client: Client, *, others_called_at: float = -math.inf) -> None:
+        """Serve a client from now on; the calls of the one before it are not noted while it is alone."""
         if client not in self._last_calls:
+            if not self.has_been_shared:
+                self._last_calls = dict.fromkeys(self._last_calls, others_called_at)
             self._last_calls[client] = -math.inf
             self.has_been_shared |= self._has_served
             self._has_served = True

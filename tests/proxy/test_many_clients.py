@@ -11,9 +11,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from dynamic_mcp.config.resolved import Program, Share
+from dynamic_mcp.config.resolved import Features, Program, Share, ToolFilter
+from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.proxy.proxy import Proxy
-from tests.fakes import Client, FakeUpstream, Json, Opener, PresentedGroup, config_of, group_config, settled
+from tests.fakes import Client, FakeUpstream, Json, Opener, PresentedGroup, config_of, group_config, settled, text_of
 
 OTHER = Program(command="other", args=(), env={}, cwd=None)
 RELATED = "io.modelcontextprotocol/related-task"
@@ -410,3 +411,65 @@ async def test_advice_about_missing_variables_is_worded_for_the_client_that_read
 
         assert ["Claude Desktop" in each for each in said] == [True, False]
         assert ["Continue" in each for each in said] == [False, True]
+
+
+# --- the config ------------------------------------------------------------------------------------------------
+
+
+async def test_a_changed_filter_reads_nothing_and_each_client_hears_of_it_once() -> None:
+    upstream = FakeUpstream(tools=("read", "write"))
+    exposure = group_config("up").presentation.exposure
+    direct = type(exposure)(direct=True, pinned=())
+    async with scene(upstream, exposure=direct) as on:
+        both = [await on.join() for _ in range(2)]
+        before = (len(upstream.sent), [len(each.heard("notifications/tools/list_changed")) for each in both])
+
+        on.reload(group_config("up", exposure=direct, tools=ToolFilter(include=("read",), exclude=())))
+        for client, heard in zip(both, before[1], strict=True):
+            await client.hears("notifications/tools/list_changed", heard + 1)
+        listed = [await client.request("tools/list") for client in both]
+        await settled()
+
+        assert [[tool["name"] for tool in each["result"]["tools"]] for each in listed] == [["up__read"]] * 2
+        counts = [len(each.heard("notifications/tools/list_changed")) for each in both]
+        assert (len(upstream.sent), counts) == (before[0], [heard + 1 for heard in before[1]])
+
+
+async def test_a_feature_that_is_switched_on_is_read_by_one_instance_and_starts_no_other() -> None:
+    off = Features(tools=True, resources=True, prompts=False)
+    prompts = {"prompts/list": {"prompts": [{"name": "greet"}]}}
+    upstreams = [able(prompts, prompts={}) for _ in range(4)]
+    async with scene(*upstreams, share=Share.SESSION, features=off) as on:
+        clients = [await on.join() for _ in range(3)]
+        for client in clients:
+            await client.call("up", "echo")
+        for upstream in upstreams[:3]:
+            assert upstream.heard("prompts/list") == []
+
+        on.reload(group_config("up", share=Share.SESSION))
+        await settled()
+
+        assert sum(len(upstream.heard("prompts/list")) for upstream in upstreams) == 1
+        assert "greet" in json.dumps(await clients[2].request("prompts/list"))
+        assert on.proxy.groups["up"].state is State.READY
+
+
+async def test_calls_of_all_clients_go_on_when_their_group_is_shared_in_another_way() -> None:
+    upstreams = [FakeUpstream() for _ in range(4)]
+    async with scene(*upstreams, share=Share.ALL) as on:
+        ann, bob = await on.join(), await on.join()
+        calls = [asyncio.create_task(each.call("up", "echo")) for each in (ann, bob)]
+        await upstreams[0].hears("tools/call", times=2)
+
+        for upstream in upstreams[1:]:
+            upstream.answers["tools/call"] = {"content": [{"type": "text", "text": "new"}]}
+        on.reload(group_config("up", share=Share.SESSION))
+        for asked in upstreams[0].heard("tools/call"):
+            late = {"content": [{"type": "text", "text": f"late {asked['id']}"}]}
+            upstreams[0].say({"jsonrpc": "2.0", "id": asked["id"], "result": late})
+
+        assert len({text_of(each) for each in await asyncio.gather(*calls)}) == 2
+        assert [text_of(await each.call("up", "echo")) for each in (ann, bob)] == ["new", "new"]
+        await settled()
+        assert upstreams[0].closed
+        assert len(on.proxy.groups["up"].instances) == 2
