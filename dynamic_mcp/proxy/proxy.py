@@ -190,11 +190,13 @@ class Proxy:
 
     def link_opened(self, group: Group, instance: Instance) -> None:
         """Ask a new link for what clients have asked of the one before: the log level, and subscriptions."""
+        self._subscriptions.forget_level(instance)
         self._tell_level(group, instance)
         self._resource_subscriptions.renew(group, instance)
 
     def client_moved(self, group: Group, client: Client, before: Instance) -> None:
-        """Take a client's subscriptions to its new instance."""
+        """Take a client's subscriptions to its new instance, and its log level from the one before."""
+        self._tell_level(group, before)
         self._resource_subscriptions.move(client, group, before)
 
     def choose_user(self, instance: Instance, frame: Frame, user: User | None) -> User | None:
@@ -245,5 +247,6 @@ class Proxy:
     def _tell_level(self, group: Group, instance: Instance) -> None:
         level = self._subscriptions.level_for(instance)
         if level is not None and instance.state is State.READY and group.known and group.known.may("logging"):
+            self._subscriptions.note_level(instance)
             params = {"level": Raw(wire.encode(level))}
             self._background.create(tell(group, instance, "logging/setLevel", params))

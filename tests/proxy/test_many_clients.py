@@ -393,6 +393,38 @@ async def test_a_subscription_that_waits_for_a_changed_server_starts_nothing_tha
         assert second.closed
 
 
+# --- log levels --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("leaves", ["its session", "its instance"])
+async def test_a_client_that_named_no_level_hears_nothing_of_the_one_that_another_named(leaves: str) -> None:
+    upstreams = [able({"logging/setLevel": {}}, logging={}) for _ in range(2)]
+    shared = upstreams[0]
+    async with scene(*upstreams) as on:
+        ann, bob = await on.join(), await on.join()
+        await ann.call("up", "echo")
+        await bob.call("up", "echo")
+        await bob.request("logging/setLevel", {"level": "debug"})
+        await shared.hears("logging/setLevel")
+
+        if leaves == "its session":
+            bob.session.close()
+        else:
+            shared.say({"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage", "params": {}})
+            await shared.hears("an answer")
+        await shared.hears("logging/setLevel", times=2)
+        del shared.answers["tools/call"]
+        call = asyncio.create_task(ann.call("up", "echo"))
+        asked = await shared.hears("tools/call", times=3)
+        for level in ("debug", "info"):
+            shared.say(notification("notifications/message", level=level, data="words"))
+        shared.say({"jsonrpc": "2.0", "id": asked["id"], "result": ANSWER})
+        await call
+
+        assert shared.heard("logging/setLevel")[-1]["params"] == {"level": "info"}
+        assert [each["params"]["level"] for each in ann.heard("notifications/message")] == ["info"]
+
+
 # --- what is said of a group -------------------------------------------------------------------------------------
 
 
