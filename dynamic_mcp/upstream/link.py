@@ -98,6 +98,7 @@ class Link:
         self._calls: dict[bytes, Call] = {}
         self._tasks: dict[bytes, Call] = {}
         self._questions: dict[bytes, Question] = {}
+        self._closing: asyncio.Task[None] | None = None
         self._garbage = 0
         self._joiner = lines.MultilineJoiner()
 
@@ -173,7 +174,15 @@ class Link:
         return max(0.0, call.deadline - self._loop.time()) if call is not None else 0.0
 
     async def close(self) -> None:
-        """End the link; requests in flight fail, with the way in which the upstream ended where that is known."""
+        """End the link; requests in flight fail, with the way in which the upstream ended where that is known.
+
+        It ends once and to the end, also if whoever waits for it is cancelled or closes it again.
+        """
+        if self._closing is None:
+            self._closing = self._loop.create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
         try:
             await self._transport.close()
         finally:

@@ -408,3 +408,35 @@ async def test_an_eager_group_connects_for_each_audience() -> None:
             await on.clock.pass_(0)
 
         assert len(on.opener.opened) == 2
+
+
+class SlowlyClosing(FakeUpstream):
+    """Takes a while to end, and notes how often it began to and whether that was cut short."""
+
+    def __init__(self) -> None:
+        super().__init__({"tools/call": {"content": []}})
+        self.closings: list[str] = []
+        self.may_end = asyncio.Event()
+
+    async def close(self) -> None:
+        self.closings.append("began")
+        try:
+            await self.may_end.wait()
+        except asyncio.CancelledError:
+            self.closings.append("was cut short")
+            raise
+        self.closings.append("ended")
+
+
+async def test_an_instance_that_ends_because_it_is_idle_and_unused_closes_its_link_once_and_to_the_end() -> None:
+    upstream = SlowlyClosing()
+    async with scene(upstream, idle_after_s=60) as on:
+        [ann] = clients("ide")
+        await on.call(ann)
+        on.group.release(ann)
+
+        await on.clock.pass_(61)
+        upstream.may_end.set()
+        await on.group.close()
+
+        assert upstream.closings == ["began", "ended"]
