@@ -78,10 +78,8 @@ class Instance:
         self._reader = CatalogReader(catalog, clock)
         self._link: Link | None = None
         self._supervisor: asyncio.Task[None] | None = None
-        self._wake = asyncio.Event()
-        self._attempt_over = asyncio.Event()
-        self._is_closing = False
-        self._wanted = False
+        self._wake, self._attempt_over = asyncio.Event(), asyncio.Event()
+        self._is_closing = self._wanted = False
 
     def __repr__(self) -> str:
         return f"<Instance {self.status}>"

@@ -25,7 +25,7 @@ from dynamic_mcp.errors import (
 from dynamic_mcp.mcp import lines, wire
 from dynamic_mcp.mcp.wire import ABSENT, Frame
 from dynamic_mcp.observe.log_output import STDOUT, group_logger
-from dynamic_mcp.upstream.call import Call, Caller, Question
+from dynamic_mcp.upstream.call import Call, Caller, Question, Transport
 
 log = logging.getLogger(__name__)
 skipped = logging.getLogger(STDOUT)
@@ -58,18 +58,6 @@ class Listener(Protocol):
 
     def link_lost(self, link: Link, error: LinkLost) -> None:
         """Learn that a link is over."""
-        ...
-
-
-class Transport(Protocol):
-    """What carries a link's lines."""
-
-    def send(self, line: bytes) -> None:
-        """Write one line; raises NotSent when it cannot be taken."""
-        ...
-
-    async def close(self) -> None:
-        """End the connection and whatever it started; bounded in time."""
         ...
 
 
