@@ -74,8 +74,11 @@ class ResourceSubscriptions:
         uris = self._uris_of(client, group)
         for uri in uris:
             self.give_back(group, before, uri)
-        if uris:
-            group.instance_for(client).start(wanted=True)
+        after = group.instance_for(client)
+        if uris and after.state is State.READY:  # its link was opened before the answer to the subscription came
+            self.renew(group, after)
+        elif uris:
+            after.start(wanted=True)
         self._keep_open(group)
 
     def renew(self, group: Group, instance: Instance) -> None:

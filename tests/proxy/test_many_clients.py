@@ -353,6 +353,27 @@ async def test_a_subscription_to_a_group_that_was_removed_holds_on_to_no_client_
         assert session() is None
 
 
+async def test_a_subscription_that_is_answered_after_its_client_has_moved_is_made_where_it_is_now() -> None:
+    first, second = with_resources(), with_resources()
+    async with scene(first, second) as on:
+        ann, bob = await on.join(), await on.join()
+        await ann.call("up", "echo")
+        await bob.request("resources/list")
+        del first.answers["resources/subscribe"]
+        subscribing = asyncio.create_task(bob.request("resources/subscribe", {"uri": "x://a"}))
+        asked = await first.hears("resources/subscribe")
+        call = asyncio.create_task(ann.request("resources/read", {"uri": "x://a"}))
+        await first.hears("resources/read")
+        first.say({"jsonrpc": "2.0", "id": "q", "method": "sampling/createMessage", "params": {}})  # ends sharing
+        await bob.call("up", "echo")
+
+        first.say({"jsonrpc": "2.0", "id": asked["id"], "result": {}})
+        assert (await subscribing)["result"] == {}
+
+        assert (await second.hears("resources/subscribe"))["params"] == {"uri": "x://a"}
+        call.cancel()
+
+
 async def test_a_client_that_goes_ends_no_subscription_that_another_is_just_making() -> None:
     upstream = with_resources()
     async with scene(upstream) as on:
