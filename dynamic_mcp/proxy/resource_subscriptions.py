@@ -89,7 +89,7 @@ class ResourceSubscriptions:
     def give_back(self, group: Group, instance: Instance, uri: str) -> None:
         """Unsubscribe an instance from what none of its clients wants."""
         if instance.state is State.READY and not self.is_wanted(instance, group, uri):
-            self._send(group, instance, "resources/unsubscribe", uri)
+            self._background.create(self._unsubscribe(group, instance, uri))
 
     def close(self) -> None:
         """Tell upstreams nothing any more."""
@@ -129,6 +129,11 @@ class ResourceSubscriptions:
     def _send(self, group: Group, instance: Instance, method: str, uri: str) -> None:
         params = {"uri": Raw(wire.encode(uri))}
         self._background.create(tell(group, instance, method, params))
+
+    async def _unsubscribe(self, group: Group, instance: Instance, uri: str) -> None:
+        """Unsubscribe, unless another client has begun to subscribe before this could be sent."""
+        if not self.is_wanted(instance, group, uri):
+            await tell(group, instance, "resources/unsubscribe", {"uri": Raw(wire.encode(uri))})
 
     def _subscribers(self, group: Group, instance: Instance) -> Iterator[Client]:
         users = set(instance.users)
