@@ -191,7 +191,7 @@ class Ear:
     def prepare_question(self, frame: Frame, caller: Caller) -> Frame:
         return frame
 
-    def choose_caller(self, callers: Sequence[Caller]) -> Caller | None:
+    def choose_caller(self, frame: Frame, callers: Sequence[Caller]) -> Caller | None:
         return callers[0] if callers else self.home
 
     def receive_notification(self, frame: Frame, callers: Sequence[Caller] | None) -> None:
@@ -208,6 +208,7 @@ class FakeCaller:
         self.principal = LOCAL
         self.hello = ClientHello()
         self.is_greeted = True
+        self.is_closed = False
         self.told: list[Frame] = []
         self.asked: list[Frame] = []
         self.answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
@@ -314,6 +315,9 @@ class Watcher:
 
     def client_moved(self, group: Group, client: audience.Client, before: Instance) -> None:
         self.moved.append(client)
+
+    def choose_user(self, instance: Instance, frame: Frame, user: User | None) -> User | None:
+        return user
 
     def prepare_question(self, instance: Instance, frame: Frame, user: User) -> Frame:
         return frame

@@ -30,12 +30,17 @@ class Activity:
         self._clock = clock
         self._limiter = Limiter(config.concurrency, MAX_QUEUED)
         self._timeouts = 0
-        self._last = 0.0
+        self._last = -math.inf
 
     @property
     def in_flight(self) -> int:
         """How many calls have a place."""
         return self._limiter.in_use
+
+    @property
+    def last_use(self) -> float:
+        """When a call last ended, or the link was opened."""
+        return self._last
 
     def reconfigure(self, config: GroupConfig) -> None:
         """Go on with another config."""

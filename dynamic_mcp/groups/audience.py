@@ -40,6 +40,11 @@ class Client(Caller, Hashable, Protocol):
         ...
 
     @property
+    def is_closed(self) -> bool:
+        """Whether the client has gone, so that nothing may hold on to it."""
+        ...
+
+    @property
     def principal(self) -> Principal:
         """Who the client acts for."""
         ...

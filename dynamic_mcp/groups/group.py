@@ -44,6 +44,10 @@ class Observer(Protocol):
         """Learn that another instance serves a client from now on."""
         ...
 
+    def choose_user(self, instance: Instance, frame: Frame, user: User | None) -> User | None:
+        """Return who is asked a question of the upstream, where `user` would be by the calls in flight."""
+        ...
+
     def prepare_question(self, instance: Instance, frame: Frame, user: User) -> Frame:
         """Return a request of the upstream as its client is asked it."""
         ...
@@ -76,7 +80,8 @@ class Group:
         self.name = config.name
         self.successor: Group | None = None
         self.instances: dict[Hashable, Instance] = {}
-        self.advice = ""
+        self.has_advice = False
+        self._advice = set[str]()
         self._observer = observer
         self._opener = opener
         self._clock = clock
@@ -159,8 +164,8 @@ class Group:
             self._is_fresh = self._catalog.load()
         self._advise(client)
         instance = self._instance_of.get(client)
-        if instance is not None and len(instance.users) == 1:  # it called before it said hello
-            instance.hello = hello_for(client, self.config.share)
+        if instance is not None:  # it called before it said hello, or says another one
+            self._greet_again(client, instance)
         is_learning = any(each.state is State.CONNECTING for each in self.instances.values())
         if self.config.eager or not (self._is_fresh or self.known or is_learning):
             self.instance_for(client).start(wanted=True)
@@ -185,6 +190,10 @@ class Group:
         """Send a request over the instance of the caller's client. Raises UpstreamError."""
         instance = self._instance_of.get(caller.client) or self._assign(caller.client)
         return instance.request(method, params, timeout_s=timeout_s, caller=caller, label=label)
+
+    def current(self) -> Group:
+        """Return the group that takes this one's calls now: itself, or the latest that has taken its place."""
+        return self if self.successor is None else self.successor.current()
 
     def notify(self, client: Client, method: str, params: Raw) -> None:
         """Send a notification of a client to its instance, if there is one."""
@@ -222,8 +231,9 @@ class Group:
         self.config = config
         self._catalog.config = config
         wanted = self._catalog.want(lists)
-        for instance in self.instances.values():
-            instance.reconfigure(config, wanted)
+        best_first = sorted(self.instances.values(), key=lambda each: _BEST_FIRST.index(each.state))
+        for number, instance in enumerate(best_first):  # one of them reads what is wanted, for all
+            instance.reconfigure(config, wanted if number == 0 else frozenset())
         self._observer.group_changed(self)
 
     def retire(self, successor: Group | None) -> None:
@@ -246,7 +256,11 @@ class Group:
         for instance in (*running, *self._ending):
             instance.stop()
         await asyncio.gather(*(instance.close() for instance in running), self._end_tasks.wait())
-        if not self.instances:
+        for instance in running:
+            self._count_ended(instance)
+        self.instances.clear()  # and with them the clients, which may live on or not
+        self._lingering.clear()
+        if not running:
             self._observer.group_changed(self)
 
     # --- Owner: what an instance says ------------------------------------------------------------------
@@ -258,7 +272,8 @@ class Group:
             self._end_if_unused(instance)
 
     def link_opened(self, instance: Instance) -> None:
-        """Learn that an instance has a new link."""
+        """Learn that an instance has a new link, and has read the catalog anew."""
+        self._is_fresh = True
         self._observer.link_opened(self, instance)
 
     def learn_asking(self, asked: Client | None) -> None:
@@ -266,11 +281,15 @@ class Group:
         if self._catalog.asks:
             return
         self._catalog.asks = True
-        if self.config.share is Share.AUTO:
+        if self.config.share is Share.AUTO and not self._is_retired:
             group_logger(log, self.name).info(
                 "group %s: the server asks its client; each session has its own from now on", self.name
             )
             self._split(asked)
+
+    def choose_user(self, instance: Instance, frame: Frame, user: User | None) -> User | None:
+        """Return who is asked a question of the upstream, where `user` would be by the calls in flight."""
+        return self._observer.choose_user(instance, frame, user)
 
     def prepare_question(self, instance: Instance, frame: Frame, user: User) -> Frame:
         """Return a request of the upstream as its client is asked it."""
@@ -283,16 +302,17 @@ class Group:
     # --- instances -------------------------------------------------------------------------------------
 
     def _advise(self, client: Client) -> None:
-        """Say once which variables are not set, and what to do about it with this client."""
+        """Say once which variables are not set, and what to do about it with a client like this."""
         advice = client.hello.advice(self.config)
-        if advice and advice != self.advice:
+        if advice and advice not in self._advice:
+            self._advice.add(advice)
             group_logger(log, self.name).warning("group %s: %s", self.name, advice)
-        self.advice = advice
+        self.has_advice = bool(self._advice)
 
     def _assign(self, client: Client) -> Instance:
         """Choose the instance for a client, and make it if there is none."""
         audience = audience_of(client, self.config.share, asks=self._catalog.asks)
-        instance = self.instances.get(audience)
+        instance = None if client.is_closed else self.instances.get(audience)
         if instance is None or instance.state is State.CLOSED:
             hello = hello_for(client, self.config.share)
             instance = Instance(
@@ -304,14 +324,31 @@ class Group:
                 clock=self._clock,
                 jitter=self._jitter,
             )
-            if self._is_retired:
+            if self._is_retired or client.is_closed:
                 instance.retire()
-            if self._is_closed:
+            if self._is_closed or client.is_closed:
                 return instance
             self.instances[audience] = instance
         self._instance_of[client] = instance
-        instance.users.add(client)
+        instance.users.add(client, others_called_at=instance.activity.last_use)
         return instance
+
+    def _greet_again(self, client: Client, instance: Instance) -> None:
+        """Share nothing with clients that say something else; who has an instance alone keeps it alone."""
+        audience = audience_of(client, self.config.share, asks=self._catalog.asks)
+        fits = self.instances.get(audience) is instance
+        if len(instance.users) == 1:
+            instance.hello = hello_for(client, self.config.share)
+            if not fits:
+                self.instances = {key: each for key, each in self.instances.items() if each is not instance}
+                self.instances[client] = instance
+        elif not fits:
+            self._move(client, instance)
+
+    def _move(self, client: Client, instance: Instance) -> None:
+        instance.users.move(client)
+        del self._instance_of[client]
+        self._observer.client_moved(self, client, instance)
 
     def _split(self, asked: Client | None) -> None:
         """Give each instance to one client: to the one that was `asked`, else the first; the others get new ones."""
@@ -322,9 +359,7 @@ class Group:
             self.instances[keeper or instance] = instance
             for client in clients:
                 if client is not keeper:
-                    instance.users.move(client)
-                    del self._instance_of[client]
-                    self._observer.client_moved(self, client, instance)
+                    self._move(client, instance)
 
     def _end_if_unused(self, instance: Instance) -> None:
         """End an instance without clients, unless it is warm for those who come next."""
@@ -352,5 +387,9 @@ class Group:
             await instance.close()
         finally:
             self._ending.discard(instance)
-            self._ended_calls += instance.activity.calls
-            self._ended_failures += instance.activity.failures
+            self._count_ended(instance)
+
+    def _count_ended(self, instance: Instance) -> None:
+        self._ended_calls += instance.activity.calls
+        self._ended_failures += instance.activity.failures
+        instance.users.clear()

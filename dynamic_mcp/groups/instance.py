@@ -47,7 +47,7 @@ OpenLink = Callable[[GroupConfig, Listener, ClientHello], Awaitable[tuple[Link, 
 class Instance:
     """A running copy of a group's server. Use it by `request` and `learn_catalog`, end it with `close`.
 
-    `users` are the clients that it serves.
+    `users` are the clients that it serves. One that `is_retired` takes no more calls.
     """
 
     def __init__(
@@ -63,6 +63,7 @@ class Instance:
     ) -> None:
         self.config = config
         self.hello = hello
+        self.is_retired = False
         clock = clock or LoopClock()
         self.activity = Activity(config, clock)
         self.users = Users(clock)
@@ -77,11 +78,8 @@ class Instance:
         self._reader = CatalogReader(catalog, clock)
         self._link: Link | None = None
         self._supervisor: asyncio.Task[None] | None = None
-        self._wake = asyncio.Event()
-        self._attempt_over = asyncio.Event()
-        self._is_retired = False
-        self._is_closing = False
-        self._wanted = False
+        self._wake, self._attempt_over = asyncio.Event(), asyncio.Event()
+        self._is_closing = self._wanted = False
 
     def __repr__(self) -> str:
         return f"<Instance {self.status}>"
@@ -123,7 +121,7 @@ class Instance:
 
     def start(self, *, wanted: bool = False) -> None:
         """Begin the instance's life, and connect at once if it is `wanted`."""
-        if self._supervisor is None and self.state is not State.CLOSED:
+        if self._supervisor is None and self.state is not State.CLOSED and not self.is_retired:
             self._wanted |= wanted
             self._supervisor = asyncio.create_task(self._live(), name=f"group {self.config.name}")
 
@@ -156,7 +154,7 @@ class Instance:
 
     def retire(self) -> None:
         """Take no more calls: those that come go to the group's successor, or fail when there is none."""
-        self._is_retired = True
+        self.is_retired = True
 
     async def drain(self, within_s: float) -> bool:
         """Wait until no call of a retired instance is under way, for `within_s` at most; tell whether none is."""
@@ -176,7 +174,7 @@ class Instance:
         is_repeated = False
         while True:
             await self.activity.begin_call(client)
-            link = None if self._is_retired else self._link
+            link = None if self.is_retired else self._link
             try:
                 link = link or await self._wait_for_link()
                 answer = await link.request(method, params, timeout_s=timeout_s, caller=caller, label=label)
@@ -237,7 +235,7 @@ class Instance:
 
     async def _wait_for_link(self) -> Link:
         """Wait for the attempt in flight or start one, but not right after one that failed."""
-        if self._is_retired:
+        if self.is_retired:
             raise self._lifecycle.gone()
         self.start()
         if not self._lifecycle.may_connect():
@@ -247,7 +245,7 @@ class Instance:
             self._wanted = True
             self._wake.set()
         await attempt_over.wait()
-        if self._link is None or self._is_retired:
+        if self._link is None or self.is_retired:
             raise self._lifecycle.failure()
         return self._link
 
@@ -257,12 +255,12 @@ class Instance:
         """Return a request of the upstream as its client is asked it."""
         return self._owner.prepare_question(self, frame, cast(User, caller))
 
-    def choose_caller(self, callers: Sequence[Caller]) -> Caller | None:
+    def choose_caller(self, frame: Frame, callers: Sequence[Caller]) -> Caller | None:
         """Return who answers a request of the upstream; nobody where it could be meant for several clients."""
-        caller, client = self.users.choose(callers)
-        self._owner.learn_asking(client)
+        user = self._owner.choose_user(self, frame, self.users.choose(callers))
+        self._owner.learn_asking(None if user is None else user.client)
         self._wake.set()  # there may be something to store
-        return caller
+        return user
 
     def receive_notification(self, frame: Frame, callers: Sequence[Caller] | None) -> None:
         """Take a notification that names no call."""

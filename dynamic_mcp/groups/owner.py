@@ -35,6 +35,10 @@ class Owner(Protocol):
         """Learn that the upstream has `asked` a client, so that an instance must be one client's only."""
         ...
 
+    def choose_user(self, instance: Instance, frame: Frame, user: User | None) -> User | None:
+        """Return who is asked a question of the upstream, where `user` would be by the calls in flight."""
+        ...
+
     def prepare_question(self, instance: Instance, frame: Frame, user: User) -> Frame:
         """Return a request of the upstream as its client is asked it."""
         ...

@@ -38,9 +38,11 @@ class Users:
     def __len__(self) -> int:
         return len(self._last_calls)
 
-    def add(self, client: Client) -> None:
-        """Serve a client from now on."""
+    def add(self, client: Client, *, others_called_at: float = -math.inf) -> None:
+        """Serve a client from now on; the calls of the one before it are not noted while it is alone."""
         if client not in self._last_calls:
+            if not self.has_been_shared:
+                self._last_calls = dict.fromkeys(self._last_calls, others_called_at)
             self._last_calls[client] = -math.inf
             self.has_been_shared |= self._has_served
             self._has_served = True
@@ -57,6 +59,15 @@ class Users:
         self.former.discard(client)
         self._last_calls.pop(client, None)
 
+    def clear(self) -> None:
+        """Serve nobody any more."""
+        self.former.clear()
+        self._last_calls.clear()
+
+    def has_served(self, client: Client) -> bool:
+        """Tell whether a connected client uses this instance, or did before it moved away."""
+        return client in self._last_calls or client in self.former
+
     def note_new_link(self) -> None:
         """Note that the upstream has started anew, and knows nothing of clients that it no longer serves."""
         self.has_been_shared = len(self._last_calls) > 1
@@ -67,13 +78,11 @@ class Users:
         if client in self._last_calls:
             self._last_calls[client] = self._clock.now()
 
-    def choose(self, callers: Sequence[Caller]) -> tuple[Caller | None, Client | None]:
-        """Return who can be asked, and the client behind it: the one with calls in flight, or the one there is."""
-        if len(callers) > 1:
-            return None, None
-        clients = [each for each in self._last_calls if not callers or each == callers[0].client]
-        client = clients[0] if len(clients) == 1 else None
-        return (callers[0] if callers else client), client
+    def choose(self, callers: Sequence[Caller]) -> User | None:
+        """Return who can be asked: the one client with calls in flight, or the one there is."""
+        if callers:
+            return cast(User, callers[0]) if len(callers) == 1 else None
+        return next(iter(self._last_calls)) if len(self._last_calls) == 1 else None
 
     def recipients(self, callers: Sequence[Caller]) -> Sequence[User]:
         """Return who is to hear of a notification while `callers`, one for each client, are in flight.

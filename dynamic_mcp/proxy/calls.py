@@ -12,7 +12,6 @@ from dynamic_mcp.groups.catalog import Catalog
 from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import EMPTY_OBJECT, Frame
-from dynamic_mcp.proxy.elicitations import Elicitations
 from dynamic_mcp.proxy.exposed import ExposedTools, Tool
 from dynamic_mcp.proxy.pipeline import Pipeline
 from dynamic_mcp.proxy.request import Request
@@ -61,13 +60,11 @@ class Calls:
         tasks: Tasks,
         exposed: Callable[[View], ExposedTools],
         results: ResultStore,
-        elicitations: Elicitations,
     ) -> None:
         self._pipeline = pipeline
         self._tasks = tasks
         self._exposed = exposed
         self._results = results
-        self._elicitations = elicitations
 
     # --- which tool ------------------------------------------------------------------------------------
 
@@ -141,11 +138,10 @@ class Calls:
         if len(answer.error):
             answer = _to_result(answer, group, call.name)
             if len(answer.error):
-                self._elicitations.note_error(request.client, answer.error)
                 return answer
         if memoryview(answer.result)[0] != _BRACE:
             raise ProtocolViolation(group.name, f"answered `{call.name}` with a result that is not an object")
-        if group.group.advice and (advice := request.client.hello.advice(group.config)):
+        if group.group.has_advice and (advice := request.client.hello.advice(group.config)):
             answer = structs.replace(answer, result=results.add_to_error(answer.result, f"[{advice}]"))
         if instance is not None:
             return self._tasks.begin(request, group, instance, answer)

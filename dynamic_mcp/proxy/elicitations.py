@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Raw
 
 from dynamic_mcp.groups.audience import Client
+from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.system.bounded import BoundedDict
@@ -15,10 +16,10 @@ _MAX_REMEMBERED = 1000
 
 
 class Elicitations:
-    """The elicitations that upstreams have sent, by their ids."""
+    """The elicitations that upstreams have sent, by their ids; two upstreams may choose the same."""
 
     def __init__(self) -> None:
-        self._clients: BoundedDict[bytes, Client] = BoundedDict(_MAX_REMEMBERED)
+        self._clients: BoundedDict[bytes, dict[Client, None]] = BoundedDict(_MAX_REMEMBERED)
 
     def note_request(self, client: Client, frame: Frame) -> None:
         """Note an `elicitation/create` that a client is asked."""
@@ -32,18 +33,26 @@ class Elicitations:
             for each in wire.elements(required):
                 self._note(client, wire.member(each, "elicitationId"))
 
-    def pass_completion_on(self, frame: Frame) -> bool:
-        """Tell the client whose elicitation is complete; returns whether the elicitation is known."""
-        client = self._clients.pop(bytes(wire.member(frame.params, "elicitationId")), None)
-        if client is not None:
+    def pass_completion_on(self, instance: Instance, frame: Frame) -> bool:
+        """Tell the client of an instance whose elicitation is complete; returns whether it can be nobody else's."""
+        id = bytes(wire.member(frame.params, "elicitationId"))
+        clients = [client for client in self._clients.get(id) or () if instance.users.has_served(client)]
+        for client in clients:
+            self._forget(client, id)
             client.notify(frame)
-        return client is not None
+        return bool(clients) or instance.users.has_been_shared
 
     def release(self, client: Client) -> None:
         """Forget a client."""
-        for id in [id for id, each in self._clients.items() if each is client]:
-            del self._clients[id]
+        for id in [id for id, clients in self._clients.items() if client in clients]:
+            self._forget(client, id)
 
     def _note(self, client: Client, id: Raw) -> None:
         if len(id):
-            self._clients[bytes(id)] = client
+            self._clients.setdefault(bytes(id), {})[client] = None
+
+    def _forget(self, client: Client, id: bytes) -> None:
+        clients = self._clients[id]
+        del clients[client]
+        if not clients:
+            del self._clients[id]

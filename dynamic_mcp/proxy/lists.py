@@ -63,9 +63,11 @@ async def learn(client: Client, groups: Iterable[GroupView], kinds: Iterable[Lis
         if left_s > 0
     ]
     if waiting:
-        done, late = await asyncio.wait(waiting, timeout=max(patience_s.values()))
-        for task in late:
-            task.cancel()
+        try:
+            done, _ = await asyncio.wait(waiting, timeout=max(patience_s.values()))
+        finally:
+            for task in waiting:
+                task.cancel()
         for task in done:
             if not isinstance(task.exception(), DynamicMcpError | None):
                 task.result()

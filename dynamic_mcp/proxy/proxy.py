@@ -72,8 +72,8 @@ class Proxy:
         self._search = ToolSearch(self._semantic_index)
         pipeline = Pipeline(middlewares)
         self._tasks = Tasks(pipeline)
-        self._tools = Tools(pipeline, self._tasks, self._search, self._results, self._elicitations)
-        self._router = Router(self._use_cases(pipeline), pipeline, self._logins)
+        self._tools = Tools(pipeline, self._tasks, self._search, self._results)
+        self._router = Router(self._use_cases(pipeline), pipeline, self._logins, self._elicitations)
         self._background = TaskSet()
 
     @property
@@ -86,6 +86,7 @@ class Proxy:
         self.groups.apply(config)
         self._view = View(self.groups, config, self._view)
         self._semantic_index.configure(config.embeddings)
+        self._resource_subscriptions.reopen(self.groups)
         self._search.learn(self._view)
         self._subscriptions.announce_soon()
 
@@ -190,12 +191,18 @@ class Proxy:
 
     def link_opened(self, group: Group, instance: Instance) -> None:
         """Ask a new link for what clients have asked of the one before: the log level, and subscriptions."""
+        self._subscriptions.forget_level(instance)
         self._tell_level(group, instance)
         self._resource_subscriptions.renew(group, instance)
 
     def client_moved(self, group: Group, client: Client, before: Instance) -> None:
-        """Take a client's subscriptions to its new instance."""
+        """Take a client's subscriptions to its new instance, and its log level from the one before."""
+        self._tell_level(group, before)
         self._resource_subscriptions.move(client, group, before)
+
+    def choose_user(self, instance: Instance, frame: Frame, user: User | None) -> User | None:
+        """Return who is asked a question of the upstream, where `user` would be by the calls in flight."""
+        return self._tasks.choose_user(instance, frame, user)
 
     def prepare_question(self, instance: Instance, frame: Frame, user: User) -> Frame:
         """Return a request of the upstream with the id that a task has for its client."""
@@ -214,7 +221,7 @@ class Proxy:
                 self._resource_subscriptions.pass_update_on(group, instance, frame)
             case "notifications/tasks/status" if self._tasks.pass_status_on(instance, frame):
                 pass
-            case _ if frame.method == COMPLETE and self._elicitations.pass_completion_on(frame):
+            case _ if frame.method == COMPLETE and self._elicitations.pass_completion_on(instance, frame):
                 pass
             case "notifications/message":
                 self._subscriptions.log(group, instance, frame, recipients)
@@ -241,5 +248,6 @@ class Proxy:
     def _tell_level(self, group: Group, instance: Instance) -> None:
         level = self._subscriptions.level_for(instance)
         if level is not None and instance.state is State.READY and group.known and group.known.may("logging"):
+            self._subscriptions.note_level(instance)
             params = {"level": Raw(wire.encode(level))}
             self._background.create(tell(group, instance, "logging/setLevel", params))

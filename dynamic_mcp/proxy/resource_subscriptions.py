@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from msgspec import Raw
@@ -22,6 +24,7 @@ class ResourceSubscriptions:
     def __init__(self) -> None:
         self._background = TaskSet()
         self._clients: dict[tuple[str, str], dict[Client, str]] = {}
+        self._in_flight: Counter[tuple[Instance, str]] = Counter()
 
     def add(self, client: Client, group: Group, uri: str, written: str) -> None:
         """Subscribe a client."""
@@ -36,20 +39,47 @@ class ResourceSubscriptions:
             self._clients.pop((group.name, uri), None)
         self._keep_open(group)
 
+    @contextlib.contextmanager
+    def note_request(self, instance: Instance, uri: str) -> Iterator[None]:
+        """Note that an instance is being subscribed, so that nobody else unsubscribes it meanwhile."""
+        self._in_flight[instance, uri] += 1
+        try:
+            yield
+        finally:
+            self._in_flight[instance, uri] -= 1
+            self._in_flight += Counter()  # forgets what has come to zero
+
     def release(self, client: Client, groups: Iterable[Group]) -> None:
         """Give back all subscriptions of a client that has gone."""
         for group in groups:
             for uri in self._uris_of(client, group):
                 self.remove(client, group, uri)
                 self.give_back(group, group.instance_for(client), uri)
+        for key in [key for key, clients in self._clients.items() if client in clients]:  # of groups that are gone
+            del self._clients[key][client]
+            if not self._clients[key]:
+                del self._clients[key]
+
+    def reopen(self, groups: Iterable[Group]) -> None:
+        """Have each group that takes the place of another one connect for those who are subscribed."""
+        by_name = {group.name: group for group in groups}
+        for (name, _), clients in self._clients.items():
+            if name in by_name:
+                for client in clients:
+                    by_name[name].instance_for(client).start(wanted=True)
+                self._keep_open(by_name[name])
 
     def move(self, client: Client, group: Group, before: Instance) -> None:
         """Give back a client's subscriptions to the instance that it had `before`, and open its new one for them."""
         uris = self._uris_of(client, group)
         for uri in uris:
             self.give_back(group, before, uri)
-        if uris:
-            group.instance_for(client).start(wanted=True)
+        after = group.instance_for(client)
+        if uris and after.state is State.READY:  # its link was opened before the answer to the subscription came
+            self.renew(group, after)
+        elif uris:
+            after.start(wanted=True)
+        self._keep_open(group)
 
     def renew(self, group: Group, instance: Instance) -> None:
         """Subscribe on a new link to all that the instance's clients want."""
@@ -58,9 +88,8 @@ class ResourceSubscriptions:
 
     def give_back(self, group: Group, instance: Instance, uri: str) -> None:
         """Unsubscribe an instance from what none of its clients wants."""
-        clients = self._clients.get((group.name, uri), {})
-        if instance.state is State.READY and not any(client in clients for client in instance.users):
-            self._send(group, instance, "resources/unsubscribe", uri)
+        if instance.state is State.READY and not self.is_wanted(instance, group, uri):
+            self._background.create(self._unsubscribe(group, instance, uri))
 
     def close(self) -> None:
         """Tell upstreams nothing any more."""
@@ -71,10 +100,14 @@ class ResourceSubscriptions:
         own = ((uri, clients) for (name, uri), clients in self._clients.items() if name == group.name)
         return [uri for uri, clients in own if any(client in clients for client in instance.users)]
 
-    def has_other(self, client: Client, instance: Instance, group: Group, uri: str) -> bool:
-        """Tell whether another client of the same instance is subscribed."""
+    def has_subscribers(self, instance: Instance, group: Group, uri: str) -> bool:
+        """Tell whether a client of an instance is subscribed."""
         clients = self._clients.get((group.name, uri), {})
-        return any(other is not client and other in clients for other in instance.users)
+        return any(client in clients for client in instance.users)
+
+    def is_wanted(self, instance: Instance, group: Group, uri: str) -> bool:
+        """Tell whether a client of an instance is subscribed, or will be as soon as the upstream has answered."""
+        return (instance, uri) in self._in_flight or self.has_subscribers(instance, group, uri)
 
     def pass_update_on(self, group: Group, instance: Instance, frame: Frame) -> None:
         """Tell those who subscribed, by the URI that each wrote; a part of a resource goes to all subscribers."""
@@ -96,6 +129,11 @@ class ResourceSubscriptions:
     def _send(self, group: Group, instance: Instance, method: str, uri: str) -> None:
         params = {"uri": Raw(wire.encode(uri))}
         self._background.create(tell(group, instance, method, params))
+
+    async def _unsubscribe(self, group: Group, instance: Instance, uri: str) -> None:
+        """Unsubscribe, unless another client has begun to subscribe before this could be sent."""
+        if not self.is_wanted(instance, group, uri):
+            await tell(group, instance, "resources/unsubscribe", {"uri": Raw(wire.encode(uri))})
 
     def _subscribers(self, group: Group, instance: Instance) -> Iterator[Client]:
         users = set(instance.users)

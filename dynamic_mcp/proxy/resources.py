@@ -64,18 +64,20 @@ class Resources:
         params, uri = _params(request)
         group, own = await _owner_or_not_found(request, uri)
         instance = group.group.instance_for(request.client)
-        if self._subscriptions.has_other(request.client, instance, group.group, own):
+        if self._subscriptions.has_subscribers(instance, group.group, own):
             self._subscriptions.add(request.client, group.group, own, uri)
             return wire.result_frame(b"{}")
         try:
-            answer = await self._send(request, (group, own), params, instance)
+            with self._subscriptions.note_request(instance, own):
+                answer = await self._send(request, (group, own), params, instance)
         except asyncio.CancelledError:
             self._subscriptions.give_back(group.group, instance, own)
             raise
         if not len(answer.error):
-            self._subscriptions.add(request.client, group.group, own, uri)
-            if group.group.instance_for(request.client) is not instance:  # it has moved meanwhile
-                self._subscriptions.move(request.client, group.group, instance)
+            serving = group.group.current()  # the config may have changed meanwhile
+            self._subscriptions.add(request.client, serving, own, uri)
+            if serving.instance_for(request.client) is not instance:
+                self._subscriptions.move(request.client, serving, instance)
         return answer
 
     async def unsubscribe(self, request: Request) -> Frame:
@@ -84,7 +86,7 @@ class Resources:
         group, own = await _owner_or_not_found(request, uri)
         self._subscriptions.remove(request.client, group.group, own)
         instance = group.group.instance_for(request.client)
-        if self._subscriptions.has_other(request.client, instance, group.group, own):
+        if self._subscriptions.is_wanted(instance, group.group, own):
             return wire.result_frame(b"{}")
         return await self._send(request, (group, own), params)
 

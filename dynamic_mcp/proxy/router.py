@@ -8,6 +8,7 @@ from dynamic_mcp.errors import METHOD_NOT_FOUND, LoginNeeded
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.capabilities import EXTENDING
+from dynamic_mcp.proxy.elicitations import Elicitations
 from dynamic_mcp.proxy.logins import LoginOffers
 from dynamic_mcp.proxy.pipeline import Pipeline
 from dynamic_mcp.proxy.request import Request
@@ -22,20 +23,30 @@ UseCase = Callable[[Request], Awaitable[Frame]]
 class Router:
     """Answers requests by their method."""
 
-    def __init__(self, use_cases: Mapping[str, UseCase], pipeline: Pipeline, logins: LoginOffers) -> None:
+    def __init__(
+        self,
+        use_cases: Mapping[str, UseCase],
+        pipeline: Pipeline,
+        logins: LoginOffers,
+        elicitations: Elicitations,
+    ) -> None:
         self._use_cases = use_cases
         self._pipeline = pipeline
         self._logins = logins
+        self._elicitations = elicitations
 
     async def answer(self, request: Request) -> Frame:
         """Answer a request; one that was refused for want of a login is repeated after it."""
         use_case = self._use_cases.get(request.method, self._pass_on)
         try:
-            return await use_case(request)
+            answer = await use_case(request)
         except LoginNeeded as exc:
             if not await self._logins.offer(request, exc.group):
                 raise
-        return await use_case(request)
+            answer = await use_case(request)
+        if len(answer.error):
+            self._elicitations.note_error(request.client, answer.error)
+        return answer
 
     async def _pass_on(self, request: Request) -> Frame:
         """Pass on a request that the protocol does not know."""

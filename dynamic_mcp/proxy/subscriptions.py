@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from weakref import WeakSet
 
 from msgspec import Raw
 
@@ -38,6 +39,7 @@ class Subscriptions:
         self._snapshot = snapshot
         self._announced: dict[Client, Snapshot] = {}
         self._levels: dict[Client, int] = {}
+        self._with_level: WeakSet[Instance] = WeakSet()
         self._announcing: asyncio.TimerHandle | None = None
 
     def __iter__(self) -> Iterator[Client]:
@@ -86,9 +88,22 @@ class Subscriptions:
         self._levels[client] = LEVELS.index(name)
 
     def level_for(self, instance: Instance) -> str | None:
-        """Return the most verbose level that a client of an instance has asked for; None while none has."""
+        """Return the most verbose level that a client of an instance asks for; None if its link was told none either.
+
+        A level cannot be taken back: once those who asked are gone, it is the one for clients that named none.
+        """
         levels = [self._levels[client] for client in instance.users if client in self._levels]
-        return LEVELS[min(levels)] if levels else None
+        if not levels and instance not in self._with_level:
+            return None
+        return LEVELS[min(levels, default=_UNNAMED)]
+
+    def note_level(self, instance: Instance) -> None:
+        """Note that the upstream of an instance is told a level."""
+        self._with_level.add(instance)
+
+    def forget_level(self, instance: Instance) -> None:
+        """Note that an instance has a new link, which was told no level."""
+        self._with_level.discard(instance)
 
     def log(self, group: Group, instance: Instance, frame: Frame, recipients: Sequence[User]) -> None:
         """Send a log message of an upstream to those whom it concerns and who want it."""

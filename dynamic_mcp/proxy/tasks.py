@@ -14,7 +14,7 @@ from itertools import chain
 from msgspec import Raw, Struct, structs
 
 from dynamic_mcp.errors import DynamicMcpError, NotFound
-from dynamic_mcp.groups.audience import Client
+from dynamic_mcp.groups.audience import Client, User
 from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import EMPTY_ARRAY, EMPTY_OBJECT, NULL, Frame
@@ -94,6 +94,19 @@ class Tasks:
         task = self._by_own_id.get((instance, _id(wire.member(frame.params, *_RELATED))))
         return task.client if task is not None else None
 
+    def choose_user(self, instance: Instance, frame: Frame, user: User | None) -> User | None:
+        """Return who is asked a question of an upstream: `user`, or the client whose task it is about.
+
+        None where the task is nobody's, or could be somebody else's.
+        """
+        own_id = _id(wire.member(frame.params, *_RELATED))
+        if not own_id:
+            return user
+        task = self._by_own_id.get((instance, own_id))
+        if task is None:
+            return None if instance.users.has_been_shared else user
+        return user if user is not None and user.client is task.client else task.client
+
     def with_client_task_id(self, instance: Instance, frame: Frame) -> Frame:
         """Return a message about a task with the id that the task has for its client."""
         own_id = _id(wire.member(frame.params, *_RELATED))
@@ -123,6 +136,8 @@ class Tasks:
             raise wire.Malformed("`taskId` is missing")
         task = self._by_id.get((request.client, id))
         if task is not None:
+            if task.instance.is_retired:  # the server that took its place may have given this id to another client
+                raise NotFound("task", id)
             params = request.params
             if id != task.own_id:
                 params = wire.with_member(params, task.own_id, "taskId")
@@ -141,7 +156,14 @@ class Tasks:
     def _may_own(self, client: Client, group: GroupView, instance: Instance, own_id: str) -> bool:
         """Tell whether a task that nobody here remembers as another's can be this client's."""
         task = self._by_own_id.get((instance, own_id))
-        return task.client is client if task is not None else group.group.is_alone(client, instance)
+        if task is not None:
+            return task.client is client
+        return group.group.is_alone(client, instance) and not self._is_of_another(client, group, own_id)
+
+    def _is_of_another(self, client: Client, group: GroupView, own_id: str) -> bool:
+        """Tell whether another client began this task; a remote server shows it over all its connections."""
+        own = (task for (_, id), task in self._by_own_id.items() if id == own_id)
+        return any(task.group.name == group.name and task.client is not client for task in own)
 
     async def _send(
         self, request: Request, group: GroupView, instance: Instance, params: Raw, patience: float
@@ -198,6 +220,8 @@ class Tasks:
     def _remember(self, client: Client, group: GroupView, instance: Instance, own_id: str) -> _Task:
         task = self._by_own_id.get((instance, own_id))
         if task is None or task.client is not client:
+            if task is not None and task.client is not None:  # of the server's life before this one
+                self._by_id.pop((task.client, task.id), None)
             id = own_id if (client, own_id) not in self._by_id else f"{group.name}__{own_id}"
             task = _Task(group, instance, own_id, id, client)
             self._by_own_id[instance, own_id] = self._by_id[client, id] = task

@@ -12,7 +12,6 @@ from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.calls import Calls
-from dynamic_mcp.proxy.elicitations import Elicitations
 from dynamic_mcp.proxy.exposed import ExposedTools
 from dynamic_mcp.proxy.lists import MISSING, offset, page
 from dynamic_mcp.proxy.pipeline import Pipeline
@@ -28,12 +27,10 @@ from dynamic_mcp.tools.meta_tools import CALL, CALL_READ, CALL_WRITE, CALLS, GET
 class Tools:
     """The tools of all groups behind ours."""
 
-    def __init__(
-        self, pipeline: Pipeline, tasks: Tasks, search: ToolSearch, results: ResultStore, elicitations: Elicitations
-    ) -> None:
+    def __init__(self, pipeline: Pipeline, tasks: Tasks, search: ToolSearch, results: ResultStore) -> None:
         self._search = search
         self._exposed: WeakKeyDictionary[View, ExposedTools] = WeakKeyDictionary()
-        self._calls = Calls(pipeline, tasks, self.exposed, results, elicitations)
+        self._calls = Calls(pipeline, tasks, self.exposed, results)
 
     def exposed(self, view: View) -> ExposedTools:
         """Return the tools of a view that are listed by themselves."""

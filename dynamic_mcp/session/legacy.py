@@ -95,6 +95,7 @@ class Session:
         self.principal = principal
         self.hello = ClientHello()
         self.is_greeted = False
+        self.is_closed = False
         self._send = send
         self._is_congested = is_congested
         self._server = server
@@ -106,7 +107,6 @@ class Session:
         self._by_token: BoundedDict[bytes, _Question] = BoundedDict(_MAX_TASKS)
         self._ids = itertools.count(1)
         self._own_methods = {"initialize": self._initialize, "ping": self._ping}
-        self._is_closed = False
         self._loop = asyncio.get_running_loop()
 
     @property
@@ -117,7 +117,9 @@ class Session:
     # --- from the client -------------------------------------------------------------------------------
 
     def receive(self, line: bytes) -> None:
-        """Take one line, whatever it holds."""
+        """Take one line, whatever it holds; a closed session takes none."""
+        if self.is_closed:
+            return
         try:
             frame = wire.parse(line)
         except wire.Malformed as exc:
@@ -138,9 +140,9 @@ class Session:
 
     def close(self) -> None:
         """End the session: cancel its requests upstream, refuse what it was asked, and let everybody forget it."""
-        if self._is_closed:
+        if self.is_closed:
             return
-        self._is_closed = True
+        self.is_closed = True
         for task in (*self._serving.values(), *self._batches):
             task.cancel("the client has gone")
         for question in self._questions.values():
@@ -294,7 +296,7 @@ class Session:
 
     def notify(self, frame: Frame) -> None:
         """Send a notification; one that may be missed is dropped while the client does not read."""
-        if not self._is_closed and self.has_room(frame):
+        if not self.is_closed and self.has_room(frame):
             self._send(wire.notification_line(frame.method, frame.params))
 
     def has_room(self, frame: Frame) -> bool:
@@ -306,7 +308,7 @@ class Session:
 
         `on_status` takes the client's progress on it, and the status of a task that it becomes.
         """
-        if self._is_closed:
+        if self.is_closed:
             return _gone()
         if _NEEDS.get(frame.method.partition("/")[0], _EXTENDED).isdisjoint(self._capabilities):
             return wire.error_frame(METHOD_NOT_FOUND, f"the client does not support `{frame.method}`")
@@ -321,7 +323,8 @@ class Session:
         except asyncio.CancelledError as exc:
             reason = exc.args[0] if exc.args else "the server no longer needs the answer"
             body = wire.encode({"requestId": number, "reason": reason})
-            self._send(wire.notification_line("notifications/cancelled", body))
+            if not self.is_closed:
+                self._send(wire.notification_line("notifications/cancelled", body))
             raise
         finally:
             self._questions.pop(key, None)

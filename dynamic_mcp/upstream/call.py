@@ -1,4 +1,4 @@
-"""A request on its way to an upstream and back, and the client that it is made for."""
+"""A request on its way to an upstream and back, the client that it is made for, and what carries its line."""
 
 from __future__ import annotations
 
@@ -91,6 +91,18 @@ class Call:
         """Raise `error` where the answer is awaited, unless the answer is there."""
         if not self.future.done():
             self.future.set_exception(error)
+
+
+class Transport(Protocol):
+    """What carries a link's lines."""
+
+    def send(self, line: bytes) -> None:
+        """Write one line; raises NotSent when it cannot be taken."""
+        ...
+
+    async def close(self) -> None:
+        """End the connection and whatever it started; bounded in time."""
+        ...
 
 
 class Question(Struct, frozen=True):

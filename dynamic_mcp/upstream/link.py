@@ -26,7 +26,7 @@ from dynamic_mcp.mcp import lines, wire
 from dynamic_mcp.mcp.wire import ABSENT, Frame
 from dynamic_mcp.observe.log_output import STDOUT, group_logger
 from dynamic_mcp.system.bounded import BoundedDict
-from dynamic_mcp.upstream.call import Call, Caller, Question
+from dynamic_mcp.upstream.call import Call, Caller, Question, Transport
 
 log = logging.getLogger(__name__)
 skipped = logging.getLogger(STDOUT)
@@ -43,7 +43,7 @@ class Listener(Protocol):
         """Return a request of the upstream as `caller`'s client is asked it."""
         ...
 
-    def choose_caller(self, callers: Sequence[Caller]) -> Caller | None:
+    def choose_caller(self, frame: Frame, callers: Sequence[Caller]) -> Caller | None:
         """Return who answers a request of the upstream that came while `callers` were in flight, one for each client.
 
         None if it could be meant for several clients.
@@ -59,18 +59,6 @@ class Listener(Protocol):
 
     def link_lost(self, link: Link, error: LinkLost) -> None:
         """Learn that a link is over."""
-        ...
-
-
-class Transport(Protocol):
-    """What carries a link's lines."""
-
-    def send(self, line: bytes) -> None:
-        """Write one line; raises NotSent when it cannot be taken."""
-        ...
-
-    async def close(self) -> None:
-        """End the connection and whatever it started; bounded in time."""
         ...
 
 
@@ -99,6 +87,7 @@ class Link:
         self._calls: dict[bytes, Call] = {}
         self._tasks: BoundedDict[bytes, Call] = BoundedDict(_MAX_TASKS)
         self._questions: dict[bytes, Question] = {}
+        self._closing: asyncio.Task[None] | None = None
         self._garbage = 0
         self._joiner = lines.MultilineJoiner()
 
@@ -174,7 +163,15 @@ class Link:
         return max(0.0, call.deadline - self._loop.time()) if call is not None else 0.0
 
     async def close(self) -> None:
-        """End the link; requests in flight fail, with the way in which the upstream ended where that is known."""
+        """End the link; requests in flight fail, with the way in which the upstream ended where that is known.
+
+        It ends once and to the end, also if whoever waits for it is cancelled or closes it again.
+        """
+        if self._closing is None:
+            self._closing = self._loop.create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
         try:
             await self._transport.close()
         finally:
@@ -334,7 +331,7 @@ class Link:
             self._reply(frame.id, wire.result_frame(b"{}"))
             return
         callers = self._callers(for_id) or []
-        caller = next(iter(callers), None) if for_id else self._listener.choose_caller(callers)
+        caller = next(iter(callers), None) if for_id else self._listener.choose_caller(frame, callers)
         if caller is None:
             self._reply(frame.id, wire.error_frame(METHOD_NOT_FOUND, f"no client can be asked `{frame.method}`"))
             return

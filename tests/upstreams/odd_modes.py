@@ -174,6 +174,21 @@ def no_tools(server: Server, argument: str) -> None:
 
 
 @mode
+def undeclared(server: Server, argument: str) -> None:
+    """Answers `initialize` with `{}`, and has a resource and a prompt; with an ARGUMENT, these and no tools."""
+    results = {
+        "initialize": b"{}",
+        "resources/list": b'{"resources": [{"uri": "odd://a", "name": "a"}]}',
+        "prompts/list": b'{"prompts": [{"name": "greet"}]}',
+        "resources/read": b'{"contents": [{"uri": "odd://a", "text": "of a"}]}',
+        "prompts/get": b'{"messages": []}',
+    }
+    server.handlers |= dict.fromkeys(results, lambda request: server.answer(request, results[request.method]))
+    if argument:
+        del server.handlers["tools/list"], server.handlers["tools/call"]
+
+
+@mode
 def paged(server: Server, argument: str) -> None:
     """Lists its tools in pages of two."""
 
