@@ -74,9 +74,7 @@ class CatalogReader:
         A server that has not declared what it can do may refuse the list. What else `ask` raises passes.
         """
         readable = self._catalog.readable(hello)
-        known = self._catalog.known.lists if self._catalog.known else {}
-        lists = {kind: known[kind] for kind in readable if kind in known}
-        lists |= {kind: Listing() for kind in ListKind if kind not in readable}
+        lists = {kind: Listing() for kind in ListKind if kind not in readable}
         if ListKind.TOOLS in readable:
             try:
                 lists[ListKind.TOOLS] = await read_list(ask, ListKind.TOOLS)
@@ -88,8 +86,10 @@ class CatalogReader:
         return hello.with_lists(lists)
 
     def adopt(self, catalog: Catalog) -> None:
-        """Publish what was learnt, now that the link is there."""
-        self._catalog.publish(catalog)
+        """Publish what was learnt, now that the link is there; lists that are still to be read stay what they are."""
+        known = self._catalog.known.lists if self._catalog.known else {}
+        kept = {kind: listing for kind, listing in known.items() if kind not in catalog.lists}
+        self._catalog.publish(catalog.with_lists(kept))
         self._wanted_at = self._clock.now()
         self.mark_stale(self._catalog.readable(catalog) - {ListKind.TOOLS})
 

@@ -13,6 +13,7 @@ from msgspec import Raw
 from dynamic_mcp.config.resolved import Share
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.groups.audience import Principal
+from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.lifecycle import State
@@ -440,3 +441,24 @@ async def test_an_instance_that_ends_because_it_is_idle_and_unused_closes_its_li
         await on.group.close()
 
         assert upstream.closings == ["began", "ended"]
+
+
+async def test_a_second_instance_takes_no_list_away_that_the_first_has_read_meanwhile() -> None:
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}, "prompts": {}}}
+    prompts = {"prompts": [{"name": "greet"}]}
+    first = FakeUpstream({"initialize": hello, "prompts/list": prompts})
+    second = FakeUpstream({"initialize": hello, "prompts/list": prompts})
+    del second.answers["tools/list"]
+    async with scene(first, second) as on:
+        ann, bob = clients("ide", "cli")
+        on.group.instance_for(ann).start(wanted=True)
+        on.group.instance_for(bob).start(wanted=True)
+        asked = await second.hears("tools/list")
+        await on.group.learn_catalog(ann, [ListKind.PROMPTS])
+
+        second.say({"jsonrpc": "2.0", "id": asked["id"], "result": {"tools": []}})
+        await on.watcher.until(lambda: on.group.instance_for(bob).state is State.READY)
+
+        known = on.group.known
+        assert known is not None
+        assert list(known.entries(ListKind.PROMPTS)) == ["greet"]

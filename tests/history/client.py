@@ -79,8 +79,11 @@ class Client:
 
     async def hear_update(self, uri: str, after: int) -> None:
         """Wait until a resource was updated more often than so many times."""
-        async with asyncio.timeout(self._patience_s):
-            await self._history.until(lambda: self.updates.count(uri) > after)
+        try:
+            async with asyncio.timeout(self._patience_s):
+                await self._history.until(lambda: self.updates.count(uri) > after)
+        except TimeoutError:
+            raise AssertionError(f"{self.name} did not hear of an update of `{uri}`") from None
 
     def call_params(self, operation: Operation, group: str, tool: str, **arguments: Json) -> Json:
         """Return the params of a call of a tool of a group."""
