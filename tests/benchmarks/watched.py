@@ -12,7 +12,7 @@ from pathlib import Path
 
 from dynamic_mcp.cli.main import main
 
-COUNTED = {"_Call", "_Question", "Link", "Group", "Process", "Session", "Strays"}
+COUNTED = {"Call", "_Question", "Link", "Group", "Instance", "Process", "Session", "Strays"}
 
 
 def write_counts(*_: object) -> None:
