@@ -12,18 +12,10 @@ _SHORTEST = 6
 
 
 def mask_of(upstream: Program | Remote) -> Callable[[str], str]:
-    """Return a function that masks the secrets of a server's config in a text; its first use finds them."""
-    mask: Callable[[str], str] | None = None
+    """Return a function that masks the secrets of a server's config in a text."""
+    from dynamic_mcp.config.secrets import find_secrets  # compiling its expressions would delay the first answer
 
-    def mask_text(text: str) -> str:
-        nonlocal mask
-        if mask is None:
-            from dynamic_mcp.config.secrets import find_secrets  # its expressions take as long as a small start
-
-            mask = mask_secrets(secret.value for secret in find_secrets(_entry_of(upstream)))
-        return mask(text)
-
-    return mask_text
+    return mask_secrets(secret.value for secret in find_secrets(_entry_of(upstream)))
 
 
 def mask_secrets(secrets: Iterable[str]) -> Callable[[str], str]:
