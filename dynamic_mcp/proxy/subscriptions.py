@@ -17,6 +17,7 @@ from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.proxy.view import View
 
 log = logging.getLogger(__name__)
@@ -107,6 +108,10 @@ class Subscriptions:
 
     def log(self, group: Group, instance: Instance, frame: Frame, recipients: Sequence[User]) -> None:
         """Send a log message of an upstream to those whom it concerns and who want it."""
+        if not recipients and instance.users:
+            group_logger(log, group.name).debug(
+                "group %s: kept back a log message, which could be about calls of several clients", group.name
+            )
         level = _level_of(frame)
         has_level = self.level_for(instance) is not None
         for caller in recipients:
