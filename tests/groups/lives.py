@@ -12,17 +12,8 @@ from msgspec import Raw
 from dynamic_mcp.errors import Unreachable, UpstreamError
 from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.mcp.wire import Frame
-from tests.fakes import (
-    BOUND_S,
-    FakeClock,
-    FakeUpstream,
-    Json,
-    LoneGroup,
-    Opener,
-    Watcher,
-    group_config,
-    tool,
-)
+from tests.fake_parties import LoneGroup, Watcher
+from tests.fakes import BOUND_S, FakeClock, FakeUpstream, Json, Opener, group_config, tool
 
 
 @dataclass

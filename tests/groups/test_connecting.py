@@ -9,12 +9,7 @@ import pytest
 
 from dynamic_mcp.errors import TimedOut, Unreachable
 from dynamic_mcp.groups.lifecycle import State
-from tests.fakes import (
-    FakeUpstream,
-    Json,
-    settled,
-    tool,
-)
+from tests.fakes import FakeUpstream, Json, settled, tool
 from tests.groups.lives import refusal, scene, serving
 
 # --- connecting ------------------------------------------------------------------------------------------

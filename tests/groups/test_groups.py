@@ -6,7 +6,8 @@ import asyncio
 
 from dynamic_mcp.groups.groups import Groups
 from dynamic_mcp.groups.lifecycle import State
-from tests.fakes import BOUND_S, FakeCaller, FakeUpstream, Opener, Watcher, config_of, group_config
+from tests.fake_parties import FakeCaller, Watcher
+from tests.fakes import BOUND_S, FakeUpstream, Opener, config_of, group_config
 
 
 def _groups(*names: str, opener: Opener | None = None, watcher: Watcher | None = None) -> Groups:

@@ -12,17 +12,8 @@ from hypothesis import strategies as st
 from dynamic_mcp.errors import UpstreamError
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.lifecycle import DOWN, TRANSITIONS, State
-from tests.fakes import (
-    BOUND_S,
-    FakeClock,
-    FakeUpstream,
-    Json,
-    LoneGroup,
-    Opener,
-    Watcher,
-    group_config,
-    settled,
-)
+from tests.fake_parties import LoneGroup, Watcher
+from tests.fakes import BOUND_S, FakeClock, FakeUpstream, Json, Opener, group_config, settled
 from tests.groups.lives import list_changed, refusal, scene, serving
 
 # --- what is shown ---------------------------------------------------------------------------------------

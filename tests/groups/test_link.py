@@ -6,11 +6,7 @@ import pytest
 
 from dynamic_mcp.errors import LinkLost, Unreachable
 from dynamic_mcp.groups.lifecycle import State
-from tests.fakes import (
-    FakeUpstream,
-    frame,
-    settled,
-)
+from tests.fakes import FakeUpstream, frame, settled
 from tests.groups.lives import refusal, scene, serving
 
 # --- a lost link -----------------------------------------------------------------------------------------

@@ -15,7 +15,8 @@ from dynamic_mcp.groups.catalog_reader import RETRY_S
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.groups.live_catalog import MAX_AGE_S
-from tests.fakes import FakeClock, FakeUpstream, LoneGroup, Opener, Watcher, group_config, settled
+from tests.fake_parties import LoneGroup, Watcher
+from tests.fakes import FakeClock, FakeUpstream, Opener, group_config, settled
 
 
 def made(

@@ -8,7 +8,8 @@ import pytest
 
 from dynamic_mcp.errors import LoginNeeded
 from dynamic_mcp.groups.lifecycle import State
-from tests.fakes import FakeClock, FakeUpstream, LoneGroup, Opener, Watcher, group_config, settled
+from tests.fake_parties import LoneGroup, Watcher
+from tests.fakes import FakeClock, FakeUpstream, Opener, group_config, settled
 
 COMMAND = "dynamic-mcp auth login up"
 

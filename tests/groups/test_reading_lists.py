@@ -8,12 +8,7 @@ import pytest
 
 from dynamic_mcp.config.resolved import Features
 from dynamic_mcp.groups.lifecycle import State
-from tests.fakes import (
-    FakeUpstream,
-    Json,
-    settled,
-    tool,
-)
+from tests.fakes import FakeUpstream, Json, settled, tool
 from tests.groups.lives import list_changed, scene, serving
 
 

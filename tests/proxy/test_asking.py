@@ -10,18 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from dynamic_mcp.proxy.proxy import Proxy
-from tests.fakes import (
-    Client,
-    FullUpstream,
-    Json,
-    Opener,
-    client_of,
-    config_of,
-    group_config,
-    part,
-    settled,
-    text_of,
-)
+from tests.fakes import Client, FullUpstream, Json, Opener, client_of, config_of, group_config, part, settled, text_of
 from tests.upstreams import full_offers as offers
 
 CAN_ALL: Json = {"sampling": {}, "elicitation": {"form": {}, "url": {}}, "roots": {"listChanged": True}}

@@ -13,18 +13,7 @@ from dynamic_mcp.config.resolved import Answers
 from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.proxy.proxy import Proxy
-from tests.fakes import (
-    Client,
-    FakeUpstream,
-    Json,
-    Opener,
-    client_of,
-    config_of,
-    group_config,
-    settled,
-    text_of,
-    tool,
-)
+from tests.fakes import Client, FakeUpstream, Json, Opener, client_of, config_of, group_config, settled, text_of, tool
 
 SCHEMA = {
     "type": "object",

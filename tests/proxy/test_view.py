@@ -7,17 +7,8 @@ from dynamic_mcp.errors import Disabled, NotFound
 from dynamic_mcp.groups.groups import Groups
 from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.proxy.view import View
-from tests.fakes import (
-    FakeCaller,
-    FakeUpstream,
-    Json,
-    Opener,
-    PresentedGroup,
-    Watcher,
-    config_of,
-    group_config,
-    tool,
-)
+from tests.fake_parties import FakeCaller, Watcher
+from tests.fakes import FakeUpstream, Json, Opener, PresentedGroup, config_of, group_config, tool
 
 
 def _view(*configs: PresentedGroup) -> View:

@@ -18,7 +18,8 @@ from dynamic_mcp.upstream.call import Caller
 from dynamic_mcp.upstream.handshake import ClientHello
 from dynamic_mcp.upstream.link import Link, Listener
 from dynamic_mcp.upstream.open import open_link
-from tests.fakes import BOUND_S, Ear, Json, group_config
+from tests.fake_parties import Ear
+from tests.fakes import BOUND_S, Json, group_config
 
 
 def remote(

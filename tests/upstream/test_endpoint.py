@@ -17,7 +17,8 @@ from dynamic_mcp.upstream.handshake import ClientHello, greet
 from dynamic_mcp.upstream.link import Link
 from dynamic_mcp.upstream.open import open_link
 from dynamic_mcp.upstream.remote import connect
-from tests.fakes import Ear, group_config
+from tests.fake_parties import Ear
+from tests.fakes import group_config
 from tests.upstream.remote import call, open_remote, remote, text
 from tests.upstreams.odd_http import Connection, OddHttp
 

@@ -10,7 +10,8 @@ import pytest
 from dynamic_mcp.errors import HttpError, LinkLost, NotSent, ProtocolViolation, TimedOut
 from dynamic_mcp.upstream.handshake import ClientHello
 from dynamic_mcp.upstream.open import open_link
-from tests.fakes import Ear, FakeCaller, frame
+from tests.fake_parties import Ear, FakeCaller
+from tests.fakes import frame
 from tests.upstream.remote import WaitingEar, call, open_remote, remote, text
 from tests.upstreams.odd_http import OddHttp, Request, message_event
 

@@ -12,7 +12,7 @@ import pytest
 from dynamic_mcp.errors import HttpError, LinkLost, NotSent, ProtocolViolation, TimedOut, UpstreamError
 from dynamic_mcp.upstream.handshake import ClientHello
 from dynamic_mcp.upstream.open import open_link
-from tests.fakes import Ear
+from tests.fake_parties import Ear
 from tests.upstream.remote import call, open_remote, remote, text
 from tests.upstreams.odd_http import OddHttp
 from tests.upstreams.odd_http_faults import SECRET

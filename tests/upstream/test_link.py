@@ -8,7 +8,8 @@ import pytest
 
 from dynamic_mcp.errors import LinkLost, NotSent, ProtocolViolation, TimedOut
 from dynamic_mcp.mcp.lines import Lines
-from tests.fakes import Ear, FakeCaller, FakeUpstream, Json, link_to, settled
+from tests.fake_parties import Ear, FakeCaller, link_to
+from tests.fakes import FakeUpstream, Json, settled
 from tests.upstream.linked import answer, begin, ids_of, result_of
 
 # --- answers ---------------------------------------------------------------------------------------------

@@ -9,7 +9,8 @@ import pytest
 
 from dynamic_mcp.errors import TimedOut
 from dynamic_mcp.upstream import call as call_module
-from tests.fakes import BOUND_S, Ear, FakeCaller, FakeUpstream, Json, frame, link_to, settled
+from tests.fake_parties import Ear, FakeCaller, link_to
+from tests.fakes import BOUND_S, FakeUpstream, Json, frame, settled
 from tests.upstream.linked import answer, ask, begin, report, result_of, with_token
 
 # --- progress --------------------------------------------------------------------------------------------

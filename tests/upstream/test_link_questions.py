@@ -11,7 +11,8 @@ from dynamic_mcp.errors import NotFound
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.upstream.call import Caller
-from tests.fakes import FakeCaller, FakeUpstream, Json, link_to, settled
+from tests.fake_parties import FakeCaller, link_to
+from tests.fakes import FakeUpstream, Json, settled
 from tests.upstream.linked import answer, ask, begin
 
 # --- requests of the upstream ----------------------------------------------------------------------------

@@ -15,7 +15,8 @@ from dynamic_mcp.mcp.revisions import REVISIONS
 from dynamic_mcp.upstream.handshake import ClientHello, ServerHello, greet
 from dynamic_mcp.upstream.link import Link
 from dynamic_mcp.upstream.open import open_link
-from tests.fakes import BOUND_S, Ear, FakeUpstream, Json, group_config, link_to
+from tests.fake_parties import Ear, link_to
+from tests.fakes import BOUND_S, FakeUpstream, Json, group_config
 
 
 def _upstream(**initialize: Json) -> FakeUpstream:

@@ -10,7 +10,7 @@ from dynamic_mcp.config.resolved import Timeouts
 from dynamic_mcp.errors import HttpError, LinkLost, NotSent, ProtocolViolation, TimedOut, Unreachable, UpstreamError
 from dynamic_mcp.upstream.handshake import ClientHello
 from dynamic_mcp.upstream.open import open_link
-from tests.fakes import Ear
+from tests.fake_parties import Ear
 from tests.upstream.remote import WaitingEar, call, open_remote, remote, text
 from tests.upstreams.odd_http import OddHttp, Request
 
