@@ -122,6 +122,7 @@ class Proxy:
         """Begin to serve a client that has said what it is; returns the members of the `initialize` result."""
         self.groups.start(client)
         self._subscriptions.add(client)
+        self._tasks.greet(client)
         self.is_greeted.set()
         view, revision = self.view_for(client), client.hello.revision
         self._search.learn(view)

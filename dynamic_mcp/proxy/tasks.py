@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from itertools import chain
+from weakref import ref
 
 from msgspec import Raw, Struct, structs
 
@@ -54,6 +55,13 @@ class Tasks:
         self._by_id: dict[tuple[Client, str], _Task] = {}
         self._by_own_id: BoundedDict[tuple[Instance, str], _Task] = BoundedDict(_MAX_TASKS, on_evict=self._forget)
         self._background = TaskSet()
+        self._serves_several = False
+        self._last_greeted: ref[Client] | None = None
+
+    def greet(self, client: Client) -> None:
+        """Note a client; a server's own words about a task are passed on only while there has been one client."""
+        self._serves_several |= self._last_greeted is not None and self._last_greeted() is not client
+        self._last_greeted = ref(client)
 
     def begin(self, request: Request, group: GroupView, instance: Instance, answer: Frame) -> Frame:
         """Note the task that an instance has begun for a task-augmented request, and give it the client's id."""
@@ -149,8 +157,8 @@ class Tasks:
         found = await first_result(
             mine, lambda group: self._send(request, group, instances[group], request.params, patience)
         )
-        if found is None or len(found[1].error):  # the same words, whether it is another client's or nobody's
-            raise NotFound("task", id)
+        if found is None or (self._serves_several and len(found[1].error)):
+            raise NotFound("task", id)  # in the same words, whether it is another client's or nobody's
         return found[0], instances[found[0]], found[1]
 
     def _may_own(self, client: Client, group: GroupView, instance: Instance, own_id: str) -> bool:
