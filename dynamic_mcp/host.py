@@ -26,7 +26,7 @@ from dynamic_mcp.face.lines import LineFace
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.oauth.user_logins import open_logins
 from dynamic_mcp.observe import log_output
-from dynamic_mcp.observe.instances import GroupStatus, InstanceRegistry, InstanceStatus
+from dynamic_mcp.observe.proxies import GroupStatus, ProxyRegistry, ProxyStatus
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.event_loop import loop_factory
@@ -98,9 +98,9 @@ async def _serve(config: Config, serving_log: ServingLog, stdin: int, stdout: in
         semantic_index=SemanticIndex(cache / "vectors"),
     )
     reloader = _Reloader(proxy, config, serving_log)
-    registry = InstanceRegistry(paths.state_dir() / "running")
+    registry = ProxyRegistry(paths.state_dir() / "running")
     try:
-        async with _background(reloader.run(), registry.publish(lambda: _instance_entry(proxy, reloader.config))):
+        async with _background(reloader.run(), registry.publish(lambda: _proxy_status(proxy, reloader.config))):
             await _serve_client(proxy, stdin, stdout, config.max_message_bytes, reload=reloader.watch.reload)
     finally:
         await logins.close()
@@ -202,9 +202,9 @@ async def _background(*works: Coroutine[object, object, None]) -> AsyncIterator[
         await asyncio.wait(tasks)
 
 
-def _instance_entry(proxy: Proxy, config: Config) -> InstanceStatus:
+def _proxy_status(proxy: Proxy, config: Config) -> ProxyStatus:
     """Return what `dynamic-mcp status` shows of this proxy."""
-    return InstanceStatus(
+    return ProxyStatus(
         config=str(config.file.absolute()),
         clients=[client.hello.name for client in proxy.clients],
         groups=[

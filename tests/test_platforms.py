@@ -16,9 +16,9 @@ from dynamic_mcp.cli.process_table import Process, parse_ps, read_processes
 from dynamic_mcp.cli.runner import run
 from dynamic_mcp.doctor.files import check_file
 from dynamic_mcp.observe import log_output
-from dynamic_mcp.observe.instances import SILENT_S, InstanceRegistry
 from dynamic_mcp.observe.log_output import LogFile, find_log_files
-from tests.observe.test_instances import start_publishing
+from dynamic_mcp.observe.proxies import SILENT_S, ProxyRegistry
+from tests.observe.test_proxies import start_publishing
 
 
 @pytest.fixture
@@ -30,14 +30,12 @@ def windows(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_windows_knows_a_running_proxy_by_its_heartbeat_and_signals_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    task = await start_publishing(InstanceRegistry(tmp_path), tmp_path)
+    task = await start_publishing(ProxyRegistry(tmp_path), tmp_path)
     signalled: list[int] = []
     monkeypatch.setattr(os, "kill", lambda pid, number: signalled.append(pid))
     written = os.stat(tmp_path / f"{os.getpid()}.json").st_mtime  # noqa: PTH116
-    assert [each.pid for each in InstanceRegistry(tmp_path, now=lambda: written + 1).list_instances()] == [
-        os.getpid()
-    ]
-    assert InstanceRegistry(tmp_path, now=lambda: written + SILENT_S + 1).list_instances() == []
+    assert [each.pid for each in ProxyRegistry(tmp_path, now=lambda: written + 1).list_proxies()] == [os.getpid()]
+    assert ProxyRegistry(tmp_path, now=lambda: written + SILENT_S + 1).list_proxies() == []
     assert signalled == []
     task.cancel()
     await asyncio.wait([task])

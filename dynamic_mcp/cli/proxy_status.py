@@ -10,7 +10,7 @@ import msgspec
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.cli.process_table import Memory, measure_memory, read_processes
-from dynamic_mcp.observe.instances import GroupStatus, Instance, InstanceRegistry
+from dynamic_mcp.observe.proxies import GroupStatus, ProxyRegistry, RunningProxy
 from dynamic_mcp.system import paths
 
 _EVERY_S = 1.0
@@ -19,10 +19,10 @@ _MIB = 1 << 20
 
 def show_status(this: Invocation, *, is_watching: bool) -> int:
     """Print the running proxies, every second while watching; return the exit code."""
-    registry = InstanceRegistry(paths.state_dir() / "running")
+    registry = ProxyRegistry(paths.state_dir() / "running")
     config = this.explicit_path()
     while True:
-        running = [each for each in registry.list_instances() if config is None or Path(each.status.config) == config]
+        running = [each for each in registry.list_proxies() if config is None or Path(each.status.config) == config]
         table = read_processes()
         if is_watching:
             this.out.clear()
@@ -32,7 +32,7 @@ def show_status(this: Invocation, *, is_watching: bool) -> int:
         time.sleep(_EVERY_S)
 
 
-def _show(out: Output, proxies: list[tuple[Instance, Memory | None]], config: Path | None) -> None:
+def _show(out: Output, proxies: list[tuple[RunningProxy, Memory | None]], config: Path | None) -> None:
     if out.is_json:
         out.print_json([_to_json(running, memory) for running, memory in proxies])
         return
@@ -66,7 +66,7 @@ def _row(group: GroupStatus) -> list[str]:
     return [group.name, tools, str(group.in_flight), str(group.calls), str(group.failures), state]
 
 
-def _to_json(running: Instance, memory: Memory | None) -> dict[str, object]:
+def _to_json(running: RunningProxy, memory: Memory | None) -> dict[str, object]:
     fields = msgspec.to_builtins(running)
     entry = fields.pop("entry")
     return {**fields, **entry, "memory": memory}

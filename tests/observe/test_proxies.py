@@ -9,18 +9,16 @@ from pathlib import Path
 
 from msgspec import structs
 
-from dynamic_mcp.observe.instances import SILENT_S, GroupStatus, InstanceRegistry, InstanceStatus
+from dynamic_mcp.observe.proxies import SILENT_S, GroupStatus, ProxyRegistry, ProxyStatus
 
-ENTRY = InstanceStatus(
+ENTRY = ProxyStatus(
     config="/c.json",
     clients=["test"],
     groups=[GroupStatus(name="a", state="connected", reason="", tools=1, in_flight=0, calls=2, failures=1)],
 )
 
 
-async def start_publishing(
-    registry: InstanceRegistry, folder: Path, entry: InstanceStatus = ENTRY
-) -> asyncio.Task[None]:
+async def start_publishing(registry: ProxyRegistry, folder: Path, entry: ProxyStatus = ENTRY) -> asyncio.Task[None]:
     """Start to publish the status of this process."""
     task = asyncio.create_task(registry.publish(lambda: entry))
     async with asyncio.timeout(5):
@@ -31,31 +29,29 @@ async def start_publishing(
 
 async def test_a_proxy_is_in_the_registry_as_long_as_it_runs(tmp_path: Path) -> None:
     folder = tmp_path / "running"
-    registry = InstanceRegistry(folder)
+    registry = ProxyRegistry(folder)
     task = await start_publishing(registry, folder)
-    (running,) = registry.list_instances()
+    (running,) = registry.list_proxies()
     assert (running.pid, running.status, running.silent_s) == (os.getpid(), ENTRY, 0.0)
     (file,) = folder.iterdir()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     task.cancel()
     await asyncio.wait([task])
-    assert registry.list_instances() == []
+    assert registry.list_proxies() == []
 
 
 async def test_a_proxy_whose_config_path_is_not_utf8_is_in_the_registry_too(tmp_path: Path) -> None:
-    task = await start_publishing(
-        InstanceRegistry(tmp_path), tmp_path, structs.replace(ENTRY, config="/a\udcff.json")
-    )
-    assert [running.status.config for running in InstanceRegistry(tmp_path).list_instances()] == ["/a\\udcff.json"]
+    task = await start_publishing(ProxyRegistry(tmp_path), tmp_path, structs.replace(ENTRY, config="/a\udcff.json"))
+    assert [running.status.config for running in ProxyRegistry(tmp_path).list_proxies()] == ["/a\\udcff.json"]
     task.cancel()
     await asyncio.wait([task])
 
 
 async def test_a_proxy_that_is_stopped_is_said_to_be_silent(tmp_path: Path) -> None:
-    task = await start_publishing(InstanceRegistry(tmp_path), tmp_path)
-    later = InstanceRegistry(tmp_path, now=lambda: max(f.stat().st_mtime for f in tmp_path.iterdir()) + 2 * SILENT_S)
-    (running,) = later.list_instances()
+    task = await start_publishing(ProxyRegistry(tmp_path), tmp_path)
+    later = ProxyRegistry(tmp_path, now=lambda: max(f.stat().st_mtime for f in tmp_path.iterdir()) + 2 * SILENT_S)
+    (running,) = later.list_proxies()
     assert running.silent_s == 2 * SILENT_S
     task.cancel()
     await asyncio.wait([task])
@@ -63,11 +59,11 @@ async def test_a_proxy_that_is_stopped_is_said_to_be_silent(tmp_path: Path) -> N
 
 def test_what_cannot_be_read_or_is_of_a_process_that_is_gone_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "1.json").write_text("{half")
-    assert InstanceRegistry(tmp_path).list_instances() == []
-    assert InstanceRegistry(tmp_path / "nowhere").list_instances() == []
+    assert ProxyRegistry(tmp_path).list_proxies() == []
+    assert ProxyRegistry(tmp_path / "nowhere").list_proxies() == []
 
 
 async def test_a_folder_that_cannot_be_written_is_no_failure(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     async with asyncio.timeout(5):
-        await InstanceRegistry(tmp_path / "file" / "running").publish(lambda: ENTRY)
+        await ProxyRegistry(tmp_path / "file" / "running").publish(lambda: ENTRY)

@@ -41,7 +41,7 @@ class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
     failures: int
 
 
-class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):
+class ProxyStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The status of a proxy: its config, its clients and its groups."""
 
     config: str
@@ -49,24 +49,24 @@ class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):
     groups: list[GroupStatus]
 
 
-class Instance(msgspec.Struct, frozen=True, kw_only=True):
+class RunningProxy(msgspec.Struct, frozen=True, kw_only=True):
     """One proxy in the registry; times are seconds since 1970."""
 
     pid: int
     version: str
     started_at: float
-    status: InstanceStatus = msgspec.field(name="entry")  # other versions read this name too
+    status: ProxyStatus = msgspec.field(name="entry")  # other versions read this name too
     silent_s: float = 0.0
 
 
-class InstanceRegistry:
+class ProxyRegistry:
     """The status files in one folder."""
 
     def __init__(self, folder: Path, now: Callable[[], float] = time.time) -> None:
         self._folder = folder
         self._now = now
 
-    async def publish(self, status: Callable[[], InstanceStatus]) -> None:
+    async def publish(self, status: Callable[[], ProxyStatus]) -> None:
         """Keep the file of this process up to date until cancelled. Warns once if it cannot be written."""
         file = self._folder / f"{os.getpid()}.json"
         started_at, beaten_at, written = self._now(), float("-inf"), None
@@ -74,7 +74,9 @@ class InstanceRegistry:
             while True:
                 now, current = self._now(), status()
                 if current != written or not 0 <= now - beaten_at < HEARTBEAT_S:
-                    running = Instance(pid=os.getpid(), version=__version__, started_at=started_at, status=current)
+                    running = RunningProxy(
+                        pid=os.getpid(), version=__version__, started_at=started_at, status=current
+                    )
                     await asyncio.to_thread(paths.write_private, file, _encode(running), durable=False)
                     written, beaten_at = current, now
                 await asyncio.sleep(CHECK_EVERY_S)
@@ -86,7 +88,7 @@ class InstanceRegistry:
             with contextlib.suppress(OSError):
                 file.unlink(missing_ok=True)
 
-    def list_instances(self) -> list[Instance]:
+    def list_proxies(self) -> list[RunningProxy]:
         """Return the running proxies, the oldest first, and remove the files of dead ones."""
         instances = [each for file in self._files() if (each := self._read(file)) is not None]
         return sorted(instances, key=lambda each: each.started_at)
@@ -97,10 +99,10 @@ class InstanceRegistry:
         except OSError:
             return []
 
-    def _read(self, file: Path) -> Instance | None:
+    def _read(self, file: Path) -> RunningProxy | None:
         try:
             silent_s = max(0.0, self._now() - file.stat().st_mtime)
-            running = msgspec.json.decode(read_bytes(file), type=Instance)
+            running = msgspec.json.decode(read_bytes(file), type=RunningProxy)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):  # removed meanwhile, or from another version
             return None
         if not _is_alive(running.pid, silent_s):
@@ -122,7 +124,7 @@ def _is_alive(pid: int, silent_s: float) -> bool:
     return silent_s < 100 * SILENT_S  # the pid may have been reused
 
 
-def _encode(running: Instance) -> bytes:
+def _encode(running: RunningProxy) -> bytes:
     try:
         return msgspec.json.encode(running)
     except UnicodeEncodeError:  # the path of the config is not UTF-8; show its invalid bytes as escapes
