@@ -125,7 +125,9 @@ class Program:
     async def ends(self) -> int:
         """Wait for the end of the program and return its exit code."""
         async with asyncio.timeout(BOUND_S):
-            return await self.process.wait()
+            while (code := self.process.returncode) is None:  # `wait` waits for output that nobody reads, too
+                await asyncio.sleep(0.01)
+            return code
 
     async def stderr(self) -> str:
         """Return all that the program wrote to stderr, once it has ended."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tests.process.neighbours import assert_alive, beside
 from tests.program import BOUND_S, Json, Program, odd, running, serving, text_of
 
 WHOLE: dict[str, Json] = {"result_limit": "off"}
+_ids = itertools.count()
 QUICK: dict[str, Json] = {"settings": {"timeout": {"tools": "1s"}}}
 
 
@@ -263,6 +265,6 @@ async def served(program: Program, group: str, file: Path) -> None:
 
 
 def send_call(program: Program, group: str, name: str, args: Json) -> None:
-    """Send a call whose answer nobody waits for."""
+    """Send a call whose answer nobody waits for, under an id of its own."""
     call = {"name": "call_dynamic_tool", "arguments": {"group": group, "name": name, "args": args}}
-    program.send({"jsonrpc": "2.0", "id": 0, "method": "tools/call", "params": call})
+    program.send({"jsonrpc": "2.0", "id": f"unread-{next(_ids)}", "method": "tools/call", "params": call})
