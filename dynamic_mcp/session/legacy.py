@@ -28,11 +28,15 @@ from dynamic_mcp.mcp.revisions import REVISIONS
 from dynamic_mcp.mcp.wire import NULL, Frame
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.view import View
+from dynamic_mcp.session.answers import error_line, gone, to_answer
 from dynamic_mcp.system.bounded import BoundedDict
 from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.upstream.handshake import OURSELVES, ClientHello
 
 log = logging.getLogger(__name__)
+
+# Requests of one client that are served at once; those beyond are refused.
+MAX_IN_FLIGHT = 4096
 
 # What a client must have declared to be asked this: by the first word of the method.
 _NEEDS = {"sampling": {"sampling"}, "elicitation": {"elicitation"}, "roots": {"roots"}, "tasks": {"tasks"}}
@@ -71,6 +75,22 @@ class Server(Protocol):
         ...
 
 
+class Journal(Protocol):
+    """Whoever remembers what another process must know to go on with a session."""
+
+    def note_answer(self, frame: Frame, answer: Frame) -> None:
+        """Note a request of the client that has been answered."""
+        ...
+
+    def note_question(self, id: int) -> None:
+        """Note a request to the client that is in flight."""
+        ...
+
+    def forget_question(self, id: int) -> None:
+        """Note that a request to the client is no longer in flight."""
+        ...
+
+
 class _Question:
     """A request to the client that waits for its answer."""
 
@@ -83,7 +103,11 @@ class _Question:
 
 
 class Session:
-    """A client that writes to `receive` and is written to with `send`, a line at a time."""
+    """A client that writes to `receive` and is written to with `send`, a line at a time.
+
+    `journal` takes what another process must know to go on with the session; `first_id` is that of the first
+    request to the client.
+    """
 
     def __init__(
         self,
@@ -91,6 +115,9 @@ class Session:
         server: Server,
         is_congested: Callable[[], bool] = lambda: False,
         principal: Principal = LOCAL,
+        *,
+        journal: Journal | None = None,
+        first_id: int = 1,
     ) -> None:
         self.principal = principal
         self.hello = ClientHello()
@@ -105,7 +132,8 @@ class Session:
         self._questions: dict[bytes, _Question] = {}
         self._by_task_id: BoundedDict[bytes, _Question] = BoundedDict(_MAX_TASKS)
         self._by_token: BoundedDict[bytes, _Question] = BoundedDict(_MAX_TASKS)
-        self._ids = itertools.count(1)
+        self._ids = itertools.count(first_id)
+        self._journal = journal
         self._own_methods = {"initialize": self._initialize, "ping": self._ping}
         self._loop = asyncio.get_running_loop()
 
@@ -116,19 +144,23 @@ class Session:
 
     # --- from the client -------------------------------------------------------------------------------
 
-    def receive(self, line: bytes) -> None:
-        """Take one line, whatever it holds; a closed session takes none."""
+    def receive(self, line: bytes, reply: Callable[[bytes], None] | None = None) -> None:
+        """Take one line, whatever it holds; a closed session takes none.
+
+        `reply` is called exactly once for each line, with its answer or, if it gets none, with nothing.
+        """
         if self.is_closed:
             return
+        reply = reply or self._send_answer
         try:
             frame = wire.parse(line)
         except wire.Malformed as exc:
-            self._receive_malformed(line, exc)
+            self._receive_malformed(line, exc, reply)
             return
         if frame.method and len(frame.id):
-            self._begin(frame, self._send)
+            self._begin(frame, reply)
         else:
-            self._take_notification(frame, self._send)
+            reply(self._take_notification(frame))
 
     async def finish(self, within_s: float) -> None:
         """Let what is in flight end, within a bound; then cancel it."""
@@ -147,35 +179,35 @@ class Session:
             task.cancel("the client has gone")
         for question in self._questions.values():
             if not question.future.done():
-                question.future.set_result(_gone())
+                question.future.set_result(gone())
         self._by_task_id.clear()
         self._by_token.clear()
         self._server.release(self)
 
-    def _receive_malformed(self, line: bytes, exc: wire.Malformed) -> None:
+    def _receive_malformed(self, line: bytes, exc: wire.Malformed, reply: Callable[[bytes], None]) -> None:
         if not line.strip():
-            return
-        if isinstance(line, Oversized):
+            reply(b"")
+        elif isinstance(line, Oversized):
             why = f"a message of {line.size} bytes is over `max_message_bytes`"
-            self._refuse_oversized(line, why)
+            reply(self._refuse_oversized(line, why))
         elif wire.is_batch(line) and exc.code == INVALID_REQUEST:
-            self._receive_batch(wire.elements(line))
+            self._receive_batch(wire.elements(line), reply)
         else:
-            self._fail(exc.id, exc.code, str(exc))
+            reply(error_line(exc.id, exc.code, str(exc)))
 
-    def _refuse_oversized(self, line: bytes, why: str) -> None:
+    def _refuse_oversized(self, line: bytes, why: str) -> bytes:
         """Answer a request that is too long, and fail the question that an answer which is too long was for."""
         answered = find_response_id(line)
         question = self._questions.get(bytes(answered)) if answered is not None else None
         if question is not None and not question.future.done():
             question.future.set_result(wire.error_frame(INVALID_REQUEST, why))
-        else:
-            self._fail(find_request_id(line) or NULL, INVALID_REQUEST, why)
+            return b""
+        return error_line(find_request_id(line) or NULL, INVALID_REQUEST, why)
 
-    def _receive_batch(self, items: list[Raw]) -> None:
+    def _receive_batch(self, items: list[Raw], reply: Callable[[bytes], None]) -> None:
         if not self.hello.revision.has_batches or not items:
             why = "a batch must not be empty" if not items else f"batches are part of protocol {_WITH_BATCHES} only"
-            self._fail(NULL, INVALID_REQUEST, why)
+            reply(error_line(NULL, INVALID_REQUEST, why))
             return
         lines: list[bytes] = []
         tasks: list[asyncio.Task[bytes]] = []
@@ -189,14 +221,16 @@ class Session:
                 task = self._begin(frame, lines.append)
                 tasks += [task] if task else []
             else:
-                self._take_notification(frame, lines.append)
-        self._batches.create(self._answer_batch(tasks, lines), name="batch")
+                lines.append(self._take_notification(frame))
+        self._batches.create(self._answer_batch(tasks, lines, reply), name="batch")
 
-    async def _answer_batch(self, tasks: list[asyncio.Task[bytes]], lines: list[bytes]) -> None:
+    async def _answer_batch(
+        self, tasks: list[asyncio.Task[bytes]], lines: list[bytes], reply: Callable[[bytes], None]
+    ) -> None:
         if tasks:
             await asyncio.wait(tasks)
-        if lines:
-            self._send(wire.join_batch(lines))
+        answers = [line for line in lines if line]
+        reply(wire.join_batch(answers) if answers else b"")
 
     def _begin(self, frame: Frame, reply: Callable[[bytes], None]) -> asyncio.Task[bytes] | None:
         """Start to answer a request, unless it cannot be one."""
@@ -217,6 +251,8 @@ class Session:
             return wire.error_frame(INVALID_REQUEST, "`id` is neither a string nor a number")
         if key in self._serving:
             return wire.error_frame(INVALID_REQUEST, "a request with this `id` is in flight")
+        if len(self._serving) >= MAX_IN_FLIGHT:
+            return wire.error_frame(INTERNAL_ERROR, f"{MAX_IN_FLIGHT} requests are in flight: no more are accepted")
         return None
 
     async def _serve(self, frame: Frame, key: bytes, reply: Callable[[bytes], None]) -> bytes:
@@ -225,10 +261,16 @@ class Session:
         except wire.Malformed as exc:
             answer = wire.error_frame(INVALID_PARAMS, str(exc))
         except DynamicMcpError as exc:
-            answer = _to_answer(frame, exc)
+            answer = to_answer(frame, exc)
+        except asyncio.CancelledError:
+            reply(b"")
+            raise
         except Exception:
             log.exception("a bug: answering %s failed", frame.method)
             answer = wire.error_frame(INTERNAL_ERROR, "internal error of dynamic-mcp; its log says more")
+        else:
+            if self._journal is not None:
+                self._journal.note_answer(frame, answer)
         finally:
             if self._serving.get(key) is asyncio.current_task():
                 del self._serving[key]
@@ -236,8 +278,8 @@ class Session:
         reply(line)
         return line
 
-    def _take_notification(self, frame: Frame, reply: Callable[[bytes], None]) -> None:
-        """Take a notification, or the answer to a request that was made to the client."""
+    def _take_notification(self, frame: Frame) -> bytes:
+        """Take a notification, or the answer to a request that was made to the client; return what it is told."""
         if frame.method == "notifications/cancelled":
             task = self._serving.pop(_member(frame.params, "requestId"), None)
             if task is not None:
@@ -251,8 +293,8 @@ class Session:
         elif len(frame.result) or len(frame.error):
             self._take_answer(frame)
         else:
-            why = "neither a request, a notification nor an answer"
-            reply(wire.answer_line(NULL, wire.error_frame(INVALID_REQUEST, why)))
+            return error_line(NULL, INVALID_REQUEST, "neither a request, a notification nor an answer")
+        return b""
 
     def _take_answer(self, frame: Frame) -> None:
         question = self._questions.pop(bytes(frame.id), None)
@@ -289,8 +331,9 @@ class Session:
         self.is_greeted = True
         return wire.result_frame(self._server.greet(self))
 
-    def _fail(self, id: Raw, code: int, why: str) -> None:
-        self._send(wire.answer_line(id, wire.error_frame(code, why)))
+    def _send_answer(self, line: bytes) -> None:
+        if line:
+            self._send(line)
 
     # --- to the client ---------------------------------------------------------------------------------
 
@@ -309,7 +352,7 @@ class Session:
         `on_status` takes the client's progress on it, and the status of a task that it becomes.
         """
         if self.is_closed:
-            return _gone()
+            return gone()
         if _NEEDS.get(frame.method.partition("/")[0], _EXTENDED).isdisjoint(self._capabilities):
             return wire.error_frame(METHOD_NOT_FOUND, f"the client does not support `{frame.method}`")
         number = next(self._ids)
@@ -317,6 +360,8 @@ class Session:
         token = wire.member(frame.params, "_meta", "progressToken")
         params = wire.with_member(frame.params, number, "_meta", "progressToken") if len(token) else frame.params
         question = self._questions[key] = _Question(self._loop.create_future(), token, on_status)
+        if self._journal is not None:
+            self._journal.note_question(number)
         self._send(wire.request_line(number, frame.method, params))
         try:
             return await question.future
@@ -328,6 +373,8 @@ class Session:
             raise
         finally:
             self._questions.pop(key, None)
+            if self._journal is not None:
+                self._journal.forget_question(number)
 
     def _pass_progress_on(self, frame: Frame) -> None:
         """Pass the client's progress on to the upstream that asked, with the token that it asked with."""
@@ -336,10 +383,6 @@ class Session:
         if question is not None and len(question.token):
             params = wire.with_member(frame.params, question.token, "progressToken")
             question.on_status(Frame(method=frame.method, params=params))
-
-
-def _gone() -> Frame:
-    return wire.error_frame(INTERNAL_ERROR, "the client has gone")
 
 
 def _client_info(params: Mapping[str, Raw]) -> Raw:
@@ -351,10 +394,3 @@ def _client_info(params: Mapping[str, Raw]) -> Raw:
 
 def _member(params: Raw, name: str) -> bytes:
     return bytes(wire.member(params, name))
-
-
-def _to_answer(frame: Frame, exc: DynamicMcpError) -> Frame:
-    """Give an error its MCP form: on `tools/call` a result that the model can read, else a JSON-RPC error."""
-    if frame.method == "tools/call":
-        return wire.result_frame({"content": [{"type": "text", "text": str(exc)}], "isError": True})
-    return wire.error_frame(exc.rpc_code, str(exc))

@@ -1,0 +1,62 @@
+"""What a window and its daemon say to each other over their socket.
+
+A window says hello once; from then on it sends the client's bytes as they are, and the daemon sends frames. A frame is
+a kind (one byte), the number of a line of the client (four bytes), and a payload with its length (four bytes).
+Only builtins are used, because a window starts with this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+# Of this conversation, not of MCP; a daemon refuses a window that speaks another.
+PROTOCOL = b"1"
+
+HEADER_BYTES = 9
+# The payload goes to the client; the line with this number, if it is not 0, is answered or needs no answer.
+OUTPUT = 0x6F
+# What another daemon must know of this session: a name, NUL, and the data; without the NUL, the name is forgotten.
+KEEP = 0x6B
+# The daemon was asked to stop, and took as many lines of the client as the number says.
+STOP = 0x73
+# The session is over: the payload says why, the number is the exit code.
+END = 0x65
+
+# What a window sends in place of a line when the client's input has ended.
+END_OF_INPUT = b"\x04"
+
+
+def frame(kind: int, number: int = 0, payload: bytes = b"") -> bytes:
+    """Return a frame."""
+    return b"%c%b%b%b" % (kind, number.to_bytes(4), len(payload).to_bytes(4), payload)
+
+
+def pack(parts: Iterable[bytes]) -> bytes:
+    """Return some byte strings as one, which `unpack` takes apart."""
+    return b"".join(part for each in parts for part in (len(each).to_bytes(4), each))
+
+
+def unpack(data: bytes) -> list[bytes]:
+    """Return the byte strings that `pack` was given. Raises ValueError for anything else."""
+    parts: list[bytes] = []
+    at = 0
+    while at < len(data):
+        end = at + 4 + int.from_bytes(data[at : at + 4])
+        if end > len(data):
+            raise ValueError("cut short")
+        parts.append(data[at + 4 : end])
+        at = end
+    return parts
+
+
+def pack_pairs(pairs: dict[bytes, bytes]) -> bytes:
+    """Return names and values as one byte string, which `unpack_pairs` takes apart."""
+    return pack(part for pair in pairs.items() for part in pair)
+
+
+def unpack_pairs(data: bytes) -> dict[bytes, bytes]:
+    """Return the names and values that `pack_pairs` was given. Raises ValueError for anything else."""
+    parts = unpack(data)
+    if len(parts) % 2:
+        raise ValueError("a name has no value")
+    return dict(zip(parts[::2], parts[1::2], strict=True))

@@ -1,0 +1,335 @@
+"""The shim: carries one client's bytes between this window's stdin and stdout and the daemon of its config.
+
+It holds each line of the client until the daemon is done with it, and a few notes of the daemon's about the session.
+If the daemon goes, that is what another one goes on with; the client notices nothing but errors for what was in flight.
+A window costs what this file imports: no asyncio, no click, no config.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Callable
+
+from dynamic_mcp import __version__
+from dynamic_mcp.face import frames
+from dynamic_mcp.system.private_socket import Socket
+
+STDIN, STDOUT, STDERR = 0, 1, 2
+_CHUNK_BYTES = 1 << 18
+# Of a line without an end no more than this is held; a longer one is over every limit, and is refused by its beginning.
+_MAX_UNFINISHED_BYTES = 1 << 28
+# How long the client may take to read what it is sent last, and the daemon to read a hello.
+_FLUSH_WITHIN_MS = 500
+_HELLO_WITHIN_S = 5.0
+# Daemons in a row that end without a word, after which no other is tried.
+_MAX_SILENT_DAEMONS = 3
+
+_GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
+
+# Returns a connection to a daemon, which may have to be started first; None if none can be had.
+Connect = Callable[[], Socket | None]
+
+
+class NoDaemonError(Exception):
+    """No daemon can be had: this process must go on alone with the session."""
+
+
+class Shim:
+    """One window; `run` carries its bytes.
+
+    `notes` and `unanswered` are what the next daemon must know, `fresh` are lines that none has taken yet.
+    """
+
+    def __init__(self, config: str, connection: Socket, connect: Connect) -> None:
+        self.generation = 0
+        self.notes: dict[bytes, bytes] = {}
+        self.unanswered: dict[int, bytes] = {}
+        self.fresh: list[bytes] = []
+        self._config = config
+        self._connect = connect
+        self._next: Socket | None = connection
+        self._socket: Socket | None = None
+        self._poll = select.poll()
+        self._number = 0
+        self._unfinished: list[bytes] = []
+        self._unfinished_bytes = 0
+        self._received = bytearray()
+        self._to_daemon = b""
+        self._to_client = bytearray()
+        self._reads_input = self._has_input_ended = self._is_client_slow = False
+        self._silent_daemons = 0
+        self._exit_code: int | None = None
+
+    def run(self) -> int:
+        """Carry bytes until the session is over; return the exit code. Raises NoDaemonError."""
+        for descriptor in (STDIN, STDOUT):
+            os.set_blocking(descriptor, False)  # noqa: FBT003 - takes no keyword
+        self._poll.register(STDOUT, 0)
+        self._watch_input()
+        self._attach()
+        while self._exit_code is None:
+            for descriptor, event in self._poll.poll():
+                if descriptor == STDIN:
+                    self._take_input()
+                elif descriptor != STDOUT:
+                    self._exchange()
+                elif event & _GONE:
+                    self._exit_code = 0
+                else:
+                    self._write_to_client()
+                if self._exit_code is not None:
+                    break
+        self._flush()
+        return self._exit_code
+
+    def rest(self) -> bytes:
+        """Return the input that no daemon has taken."""
+        ends = frames.END_OF_INPUT + b"\n" if self._has_input_ended else b""
+        return b"".join(line + b"\n" for line in self.fresh) + b"".join(self._unfinished) + ends
+
+    # --- from the client -------------------------------------------------------------------------------
+
+    def _take_input(self) -> None:
+        try:
+            data = os.read(STDIN, _CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._end_input()
+            return
+        if self._socket is None:  # the daemon was stopped, and is needed again
+            self._recover()
+        self._hold(data)
+        self._send(data)
+
+    def _hold(self, data: bytes) -> None:
+        """Keep each line until it is answered, and what follows the last line end."""
+        first, *lines = data.split(b"\n")
+        self._unfinished.append(first)
+        self._unfinished_bytes += len(first)
+        if lines:
+            rest = lines.pop()
+            for line in (b"".join(self._unfinished), *lines):
+                self._number += 1
+                self.unanswered[self._number] = line
+            self._unfinished, self._unfinished_bytes = [rest] if rest else [], len(rest)
+        elif self._unfinished_bytes > _MAX_UNFINISHED_BYTES:
+            del self._unfinished[1:]
+
+    def _end_input(self) -> None:
+        self._has_input_ended = True
+        self._watch_input()
+        if self._socket is None:
+            self._exit_code = 0
+            return
+        line_end = b"\n" if self._unfinished else b""
+        if line_end:
+            self._hold(line_end)
+        self._send(line_end + frames.END_OF_INPUT + b"\n")
+
+    def _watch_input(self) -> None:
+        """Read input while there is some, and the daemon takes it."""
+        wanted = not (self._has_input_ended or self._to_daemon)
+        if wanted != self._reads_input:
+            self._reads_input = wanted
+            if wanted:
+                self._poll.register(STDIN, select.POLLIN)
+            else:
+                self._poll.unregister(STDIN)
+
+    # --- to the daemon ---------------------------------------------------------------------------------
+
+    def _send(self, data: bytes) -> None:
+        assert self._socket is not None
+        if self._to_daemon:
+            self._to_daemon += data
+            return
+        try:
+            sent = self._socket.send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError:  # it has gone; that is noticed when all that it wrote has been read
+            return
+        if sent < len(data):
+            self._to_daemon = data[sent:]
+            self._watch()
+
+    def _exchange(self) -> None:
+        if self._to_daemon:
+            data, self._to_daemon = self._to_daemon, b""
+            self._send(data)
+            self._watch()
+        self._take_frames()
+
+    def _watch(self) -> None:
+        """Wait for what can be done now: while the client reads nothing, nothing is read for it."""
+        self._watch_input()
+        if self._socket is not None:
+            reading = 0 if self._is_client_slow else select.POLLIN
+            if reading or self._to_daemon:
+                self._poll.register(self._socket, reading | (select.POLLOUT if self._to_daemon else 0))
+            else:
+                self._forget(self._socket)
+        self._poll.modify(STDOUT, select.POLLOUT if self._is_client_slow else 0)
+
+    def _forget(self, connection: Socket) -> None:
+        try:
+            self._poll.unregister(connection)
+        except KeyError:
+            pass
+
+    # --- from the daemon -------------------------------------------------------------------------------
+
+    def _take_frames(self) -> None:
+        assert self._socket is not None
+        try:
+            data = self._socket.recv(_CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._lose_daemon()
+        elif self._received:
+            self._received += data
+            del self._received[: self._take(self._received)]
+        else:
+            taken = self._take(data)
+            if taken < len(data):
+                self._received += data[taken:]
+
+    def _take(self, data: bytes | bytearray) -> int:
+        """Act on the complete frames in `data`; return how many bytes they have."""
+        at, size = 0, len(data)
+        while size - at >= frames.HEADER_BYTES:
+            start = at + frames.HEADER_BYTES
+            end = start + int.from_bytes(data[at + 5 : start])
+            if end > size:
+                break
+            kind, number = data[at], int.from_bytes(data[at + 1 : at + 5])
+            if kind == frames.OUTPUT:
+                self._to_client += data[start:end]
+                self.unanswered.pop(number, None)
+            else:
+                self._obey(kind, number, bytes(data[start:end]))
+            at = end
+        self._silent_daemons = 0
+        if self._to_client:
+            self._write_to_client()
+        return at
+
+    def _obey(self, kind: int, number: int, payload: bytes) -> None:
+        if kind == frames.KEEP:
+            name, has_note, note = payload.partition(b"\0")
+            self.notes.pop(name, None)
+            if has_note:
+                self.notes[name] = note
+        elif kind == frames.STOP:
+            self.fresh = [line for taken, line in self.unanswered.items() if taken > number]
+            self.unanswered = {taken: line for taken, line in self.unanswered.items() if taken <= number}
+            self._silent_daemons = -1  # it was asked to
+        elif kind == frames.END:
+            if payload:
+                os.write(STDERR, b"error: " + payload + b"\n")
+            self._exit_code = number
+
+    # --- the end of a daemon ---------------------------------------------------------------------------
+
+    def _lose_daemon(self) -> None:
+        """Go on with another daemon, at once or, where this one was asked to stop, when the client needs one."""
+        assert self._socket is not None
+        was_stopped = self._silent_daemons < 0
+        self._forget(self._socket)
+        self._socket.close()
+        self._socket, self._to_daemon = None, b""
+        self._received.clear()
+        is_idle = not (self.unanswered or self.fresh or self._unfinished)
+        if is_idle and self._has_input_ended:
+            self._exit_code = 0
+        elif not (is_idle and was_stopped):
+            self._recover()
+        else:
+            self._watch()
+
+    def _recover(self) -> None:
+        while self._silent_daemons < _MAX_SILENT_DAEMONS:
+            self._silent_daemons += 1
+            self.generation += 1
+            self._next = self._connect()
+            if self._next is None:
+                break
+            if self._attach():
+                return
+        raise NoDaemonError
+
+    def _attach(self) -> bool:
+        """Say hello, and send what no daemon has taken yet; tell whether the daemon takes the hello."""
+        connection, self._next = self._next, None
+        assert connection is not None
+        interrupted = list(self.unanswered.values())
+        try:
+            connection.settimeout(_HELLO_WITHIN_S)
+            connection.sendall(self._hello(interrupted))
+        except OSError:
+            connection.close()
+            return False
+        connection.setblocking(False)  # noqa: FBT003 - takes no keyword
+        self._socket = connection
+        rest = self.rest()
+        self.unanswered = dict(enumerate((*interrupted, *self.fresh), 1))
+        self._number = len(self.unanswered)
+        self.fresh = []
+        if rest:
+            self._send(rest)
+        self._watch()
+        return True
+
+    def _hello(self, interrupted: list[bytes]) -> bytes:
+        body = frames.pack_pairs(
+            {
+                b"protocol": frames.PROTOCOL,
+                b"purpose": b"session",
+                b"version": __version__.encode(),
+                b"config": os.fsencode(self._config),
+                b"directory": os.fsencode(_working_directory()),
+                b"environment": frames.pack_pairs(dict(os.environb)),
+                b"generation": b"%d" % self.generation,
+                b"notes": frames.pack_pairs(self.notes),
+                b"interrupted": frames.pack(interrupted),
+            }
+        )
+        return len(body).to_bytes(4) + body
+
+    # --- to the client ---------------------------------------------------------------------------------
+
+    def _write_to_client(self) -> None:
+        try:
+            while self._to_client:
+                del self._to_client[: os.write(STDOUT, self._to_client)]
+        except BlockingIOError:
+            pass
+        except OSError:  # the client has gone
+            self._exit_code = 0
+        if bool(self._to_client) != self._is_client_slow:
+            self._is_client_slow = bool(self._to_client)
+            self._watch()
+
+    def _flush(self) -> None:
+        """Write the rest, unless the client does not read it in time."""
+        waiting = select.poll()
+        waiting.register(STDOUT, select.POLLOUT)
+        try:
+            while self._to_client and waiting.poll(_FLUSH_WITHIN_MS):
+                del self._to_client[: os.write(STDOUT, self._to_client)]
+        except OSError:
+            pass
+
+
+def _working_directory() -> str:
+    try:
+        return os.getcwd()  # noqa: PTH109
+    except OSError:  # it has been removed
+        return "/"
