@@ -9,29 +9,22 @@ from dynamic_mcp.cli.descriptors import fill_standard
 
 
 def main() -> NoReturn:
-    """Run the command line; what a running daemon can do for a window is done with as little as possible."""
+    """Run the command line. A window whose daemon runs needs next to nothing of this program."""
     fill_standard()
+    sys.exit(_run())
+
+
+def _run() -> int:
+    left = None
     if sys.platform != "win32":
         from dynamic_mcp.face import window
 
-        shim = window.find(sys.argv[1:])
-        if shim is not None:
-            _carry(shim)
+        left = shim = window.find(sys.argv[1:])
+        if shim is not None and (code := shim.run()) is not None:
+            return code
     from dynamic_mcp.cli.main import run
 
-    sys.exit(run(sys.argv[1:]))
-
-
-def _carry(shim: Shim) -> NoReturn:
-    from dynamic_mcp.face.shim import NoDaemonError
-
-    try:
-        code = shim.run()
-    except NoDaemonError:
-        from dynamic_mcp.cli.main import go_on_alone
-
-        code = go_on_alone(shim)
-    sys.exit(code)
+    return run(sys.argv[1:], left)
 
 
 if __name__ == "__main__":

@@ -105,6 +105,10 @@ class Interrupted(DynamicMcpError):
         )
 
 
+class DaemonError(DynamicMcpError):
+    """The daemon cannot be started or stopped."""
+
+
 class InvalidArguments(DynamicMcpError):
     """The params of a request do not match what the method accepts."""
 

@@ -31,6 +31,34 @@ def frame(kind: int, number: int = 0, payload: bytes = b"") -> bytes:
     return b"%c%b%b%b" % (kind, number.to_bytes(4), len(payload).to_bytes(4), payload)
 
 
+def hello(
+    purpose: bytes,
+    config: bytes,
+    *,
+    version: bytes,
+    directory: bytes = b"/",
+    environment: bytes = b"",
+    generation: int = 0,
+    notes: bytes = b"",
+    interrupted: bytes = b"",
+) -> bytes:
+    """Return what a window says first; `purpose` is `session`, or `stop` for a command."""
+    body = pack_pairs(
+        {
+            b"protocol": PROTOCOL,
+            b"purpose": purpose,
+            b"version": version,
+            b"config": config,
+            b"directory": directory,
+            b"environment": environment,
+            b"generation": b"%d" % generation,
+            b"notes": notes,
+            b"interrupted": interrupted,
+        }
+    )
+    return len(body).to_bytes(4) + body
+
+
 def pack(parts: Iterable[bytes]) -> bytes:
     """Return some byte strings as one, which `unpack` takes apart."""
     return b"".join(part for each in parts for part in (len(each).to_bytes(4), each))

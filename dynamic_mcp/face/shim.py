@@ -31,10 +31,6 @@ _GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
 Connect = Callable[[], Socket | None]
 
 
-class NoDaemonError(Exception):
-    """No daemon can be had: this process must go on alone with the session."""
-
-
 class Shim:
     """One window; `run` carries its bytes.
 
@@ -46,7 +42,7 @@ class Shim:
         self.notes: dict[bytes, bytes] = {}
         self.unanswered: dict[int, bytes] = {}
         self.fresh: list[bytes] = []
-        self._config = config
+        self.config = config
         self._connect = connect
         self._next: Socket | None = connection
         self._socket: Socket | None = None
@@ -59,16 +55,20 @@ class Shim:
         self._to_client = bytearray()
         self._reads_input = self._has_input_ended = self._is_client_slow = False
         self._silent_daemons = 0
+        self._is_alone = False
         self._exit_code: int | None = None
 
-    def run(self) -> int:
-        """Carry bytes until the session is over; return the exit code. Raises NoDaemonError."""
+    def run(self) -> int | None:
+        """Carry bytes until the session is over; return the exit code.
+
+        None if no daemon can be had any more, so that this process must go on with the session alone.
+        """
         for descriptor in (STDIN, STDOUT):
-            os.set_blocking(descriptor, False)  # noqa: FBT003 - takes no keyword
+            os.set_blocking(descriptor, False)
         self._poll.register(STDOUT, 0)
         self._watch_input()
         self._attach()
-        while self._exit_code is None:
+        while self._exit_code is None and not self._is_alone:
             for descriptor, event in self._poll.poll():
                 if descriptor == STDIN:
                     self._take_input()
@@ -78,15 +78,19 @@ class Shim:
                     self._exit_code = 0
                 else:
                     self._write_to_client()
-                if self._exit_code is not None:
+                if self._exit_code is not None or self._is_alone:
                     break
-        self._flush()
+        if self._exit_code is not None:
+            self._flush()
         return self._exit_code
 
-    def rest(self) -> bytes:
+    def unwritten(self) -> bytes:
+        """Return what the client has not been given yet."""
+        return bytes(self._to_client)
+
+    def unread(self) -> bytes:
         """Return the input that no daemon has taken."""
-        ends = frames.END_OF_INPUT + b"\n" if self._has_input_ended else b""
-        return b"".join(line + b"\n" for line in self.fresh) + b"".join(self._unfinished) + ends
+        return b"".join(line + b"\n" for line in self.fresh) + b"".join(self._unfinished)
 
     # --- from the client -------------------------------------------------------------------------------
 
@@ -102,8 +106,11 @@ class Shim:
             return
         if self._socket is None:  # the daemon was stopped, and is needed again
             self._recover()
-        self._hold(data)
-        self._send(data)
+        if self._socket is None:
+            self._unfinished.append(data)
+        else:
+            self._hold(data)
+            self._send(data)
 
     def _hold(self, data: bytes) -> None:
         """Keep each line until it is answered, and what follows the last line end."""
@@ -263,7 +270,7 @@ class Shim:
                 break
             if self._attach():
                 return
-        raise NoDaemonError
+        self._is_alone = True
 
     def _attach(self) -> bool:
         """Say hello, and send what no daemon has taken yet; tell whether the daemon takes the hello."""
@@ -278,7 +285,7 @@ class Shim:
             return False
         connection.setblocking(False)  # noqa: FBT003 - takes no keyword
         self._socket = connection
-        rest = self.rest()
+        rest = self.unread() + (frames.END_OF_INPUT + b"\n" if self._has_input_ended else b"")
         self.unanswered = dict(enumerate((*interrupted, *self.fresh), 1))
         self._number = len(self.unanswered)
         self.fresh = []
@@ -288,20 +295,16 @@ class Shim:
         return True
 
     def _hello(self, interrupted: list[bytes]) -> bytes:
-        body = frames.pack_pairs(
-            {
-                b"protocol": frames.PROTOCOL,
-                b"purpose": b"session",
-                b"version": __version__.encode(),
-                b"config": os.fsencode(self._config),
-                b"directory": os.fsencode(_working_directory()),
-                b"environment": frames.pack_pairs(dict(os.environb)),
-                b"generation": b"%d" % self.generation,
-                b"notes": frames.pack_pairs(self.notes),
-                b"interrupted": frames.pack(interrupted),
-            }
+        return frames.hello(
+            b"session",
+            os.fsencode(self.config),
+            version=__version__.encode(),
+            directory=os.fsencode(_working_directory()),
+            environment=frames.pack_pairs(dict(os.environb)),
+            generation=self.generation,
+            notes=frames.pack_pairs(self.notes),
+            interrupted=frames.pack(interrupted),
         )
-        return len(body).to_bytes(4) + body
 
     # --- to the client ---------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import NoReturn
 
 from dynamic_mcp import __version__
 from dynamic_mcp.config.location import locate
@@ -18,14 +19,31 @@ from dynamic_mcp.system.private_socket import Socket
 START_WITHIN_S = 5.0
 _POLL_S = 0.02
 
+# Set to the process id of a window that has begun anew.
+_RESTARTED = "DYNAMIC_MCP_RESTARTED"
+_is_restarted = False
+
 
 def find(arguments: list[str]) -> Shim | None:
     """Return the shim for the command line of a window if its daemon runs; None if there is more to find out first."""
-    if len(arguments) > 1 or (arguments and _may_be_a_command(arguments[0])) or os.isatty(0):
+    global _is_restarted
+    _is_restarted = os.environ.pop(_RESTARTED, None) == str(os.getpid())
+    if not _is_plain(arguments):
         return None
     config = locate(arguments[0] if arguments else None, os.environ, directory=_here(), user_dir=_user_dir)
     connection = None if config is None else find_daemon(config)
     return None if config is None or connection is None else open_window(config, connection)
+
+
+def may_be_thinner() -> bool:
+    """Tell whether this process, which has loaded the whole program, would do with next to nothing of it by now."""
+    return _is_plain(sys.argv[1:]) and not _is_restarted
+
+
+def restart() -> NoReturn:
+    """Begin this program anew in the same process, now that its daemon runs."""
+    os.environ[_RESTARTED] = str(os.getpid())
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
 
 
 def open_window(config: str, connection: Socket) -> Shim:
@@ -49,6 +67,7 @@ def find_or_start_daemon(config: str) -> Socket | None:
     However many windows ask at once, one of them starts it, and the others wait for it.
     """
     import time
+    from pathlib import Path
 
     from dynamic_mcp.system.paths import FileLock
 
@@ -59,7 +78,7 @@ def find_or_start_daemon(config: str) -> Socket | None:
     lock: FileLock | None = None
     try:
         path = private_socket.place(os.environ, socket_name(config))
-        lock = FileLock(path.removesuffix(".sock") + ".start")
+        lock = FileLock(Path(path).with_suffix(".start"))
         while not lock.try_acquire():
             if (connection := find_daemon(config)) is not None or time.monotonic() > deadline:
                 return connection
@@ -81,7 +100,17 @@ def _start(config: str, path: str, within_s: float) -> Socket | None:
     command = (sys.executable, "-P", "-m", "dynamic_mcp", "daemon", "run", "--config", os.path.abspath(config))  # noqa: PTH100
     try:
         subprocess.run(
-            ["/bin/sh", "-c", '"$@" </dev/null >/dev/null 2>&1 &', "sh", *command, "--socket", path, "--ready", str(told)],
+            [
+                "/bin/sh",
+                "-c",
+                '"$@" </dev/null >/dev/null 2>&1 &',
+                "sh",
+                *command,
+                "--socket",
+                path,
+                "--ready",
+                str(told),
+            ],
             pass_fds=(told,),
             start_new_session=True,
             check=True,
@@ -96,6 +125,11 @@ def _start(config: str, path: str, within_s: float) -> Socket | None:
         if told >= 0:
             os.close(told)
     return private_socket.connect_to(path)
+
+
+def _is_plain(arguments: list[str]) -> bool:
+    """Tell whether a command line is one that serves a config to a program, with no options."""
+    return len(arguments) <= 1 and not (arguments and _may_be_a_command(arguments[0])) and not os.isatty(0)
 
 
 def _may_be_a_command(word: str) -> bool:

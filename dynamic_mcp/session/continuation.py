@@ -47,12 +47,15 @@ _LISTS = ("tools", "resources", "prompts")
 class Continuation(Struct, frozen=True):
     """What is known of a session that another process served: the notes of its journal, and unanswered lines.
 
-    `generation` counts the processes that have served it; 0 is a new session.
+    `generation` counts the processes that have served it; 0 is a new session. `unwritten` was written for the client
+    and has not reached it; `unread` has come from the client and has reached nobody.
     """
 
     generation: int = 0
     notes: dict[bytes, bytes] = {}
     interrupted: tuple[bytes, ...] = ()
+    unwritten: bytes = b""
+    unread: bytes = b""
 
     @property
     def first_id(self) -> int:
