@@ -1,4 +1,4 @@
-"""The daemon of a config: one set of servers for all its windows, until the last of them has been gone for a while."""
+"""The daemon of a config: one set of servers for all its windows, until nobody has needed it for a while."""
 
 from __future__ import annotations
 

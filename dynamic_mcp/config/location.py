@@ -15,18 +15,18 @@ VARIABLE = "DYNAMIC_MCP_CONFIG"
 def locate(
     argument: str | None, environment: Mapping[str, str], *, directory: str, user_dir: Callable[[], str]
 ) -> str | None:
-    """Return the path of the config: the argument, else DYNAMIC_MCP_CONFIG, else that in `directory`, else the user's.
+    """Return the path of the config: the argument, else DYNAMIC_MCP_CONFIG, else in `directory`, else in `user_dir`.
 
     One that is named need not exist. Returns None if none is named and none exists.
     """
     explicit = argument or environment.get(VARIABLE)
     if explicit:
         return os.path.join(directory, resolve_home(explicit, environment))  # noqa: PTH118 - pathlib is slow to load
-    for find_directory in (lambda: directory, user_dir):
-        file = os.path.join(find_directory(), FILE_NAME)  # noqa: PTH118
-        if _is_file(file):
-            return file
-    return None
+    here = os.path.join(directory, FILE_NAME)  # noqa: PTH118
+    if _is_file(here):
+        return here
+    everywhere = os.path.join(user_dir(), FILE_NAME)  # noqa: PTH118
+    return everywhere if _is_file(everywhere) else None
 
 
 def resolve_home(text: str, environment: Mapping[str, str]) -> str:

@@ -1,7 +1,7 @@
 """What a window and its daemon say to each other over their socket.
 
-A window says hello once; from then on it sends the client's bytes as they are, and the daemon sends frames. A frame is
-a kind (one byte), the number of a line of the client (four bytes), and a payload with its length (four bytes).
+A window says hello once; from then on it sends the client's bytes as they are, and the daemon sends frames. A frame
+is a kind (one byte), the number of a line of the client (four bytes), and a payload after its length (four bytes).
 Only builtins are used, because a window starts with this.
 """
 

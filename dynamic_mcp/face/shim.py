@@ -1,7 +1,7 @@
 """The shim: carries one client's bytes between this window's stdin and stdout and the daemon of its config.
 
 It holds each line of the client until the daemon is done with it, and a few notes of the daemon's about the session.
-If the daemon goes, that is what another one goes on with; the client notices nothing but errors for what was in flight.
+If the daemon goes, another one goes on with that; the client notices nothing but errors for what was in flight.
 A window costs what this file imports: no asyncio, no click, no config.
 """
 
@@ -17,7 +17,7 @@ from dynamic_mcp.system.private_socket import Socket
 
 STDIN, STDOUT, STDERR = 0, 1, 2
 _CHUNK_BYTES = 1 << 18
-# Of a line without an end no more than this is held; a longer one is over every limit, and is refused by its beginning.
+# Of a line without an end, no more than this is held; a longer one is over every limit, and will be refused.
 _MAX_UNFINISHED_BYTES = 1 << 28
 # How long the client may take to read what it is sent last, and the daemon to read a hello.
 _FLUSH_WITHIN_MS = 500
@@ -183,7 +183,7 @@ class Shim:
         self._poll.modify(STDOUT, select.POLLOUT if self._is_client_slow else 0)
 
     def _forget(self, connection: Socket) -> None:
-        try:
+        try:  # noqa: SIM105 - contextlib takes as long to load as all of this
             self._poll.unregister(connection)
         except KeyError:
             pass

@@ -84,6 +84,7 @@ class SocketFace(asyncio.Protocol):
     # --- asyncio.Protocol ------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin with a connection; one of another user ends at once."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's class has the methods, but is no subclass
         connection = transport.get_extra_info("socket")
         if peer_user(connection) != os.getuid():
@@ -94,6 +95,7 @@ class SocketFace(asyncio.Protocol):
         self._timer = self._loop.call_later(_HELLO_WITHIN_S, self._transport.abort)
 
     def data_received(self, data: bytes) -> None:
+        """Take the hello, and lines after it."""
         if self.session is not None:
             self._receive(data)
         else:
@@ -101,9 +103,11 @@ class SocketFace(asyncio.Protocol):
             self._take_hello()
 
     def eof_received(self) -> bool:
-        return False  # a window never closes one direction alone: it has gone
+        """Take the end of the connection: a window never closes one direction alone."""
+        return False
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """End the session, and what it has in flight."""
         self._cancel_timer()
         for task in (self._admission, self._ending):
             if task is not None and task is not asyncio.current_task():
@@ -116,11 +120,13 @@ class SocketFace(asyncio.Protocol):
         self._reception.dismiss(self)
 
     def pause_writing(self) -> None:
+        """Read nothing from a window that does not read, and end it after a while."""
         self._is_full = True
         self._timer = self._loop.call_later(UNREAD_FOR_S, self._end_unread)
         self._transport.pause_reading()
 
     def resume_writing(self) -> None:
+        """Read again."""
         self._is_full = False
         self._cancel_timer()
         self._transport.resume_reading()

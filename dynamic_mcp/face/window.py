@@ -25,7 +25,7 @@ _is_restarted = False
 
 
 def find(arguments: list[str]) -> Shim | None:
-    """Return the shim for the command line of a window if its daemon runs; None if there is more to find out first."""
+    """Return the shim for the command line of a window whose daemon runs; None for any other command line."""
     global _is_restarted
     _is_restarted = os.environ.pop(_RESTARTED, None) == str(os.getpid())
     if not _is_plain(arguments):
@@ -97,33 +97,18 @@ def _start(config: str, path: str, within_s: float) -> Socket | None:
     import subprocess
 
     ready, told = os.pipe()
-    command = (sys.executable, "-P", "-m", "dynamic_mcp", "daemon", "run", "--config", os.path.abspath(config))  # noqa: PTH100
+    command = [sys.executable, "-P", "-m", "dynamic_mcp", "daemon", "run"]
+    options = ["--config", os.path.abspath(config), "--socket", path, "--ready", str(told)]  # noqa: PTH100
+    detached = ["/bin/sh", "-c", '"$@" </dev/null >/dev/null 2>&1 &', "sh"]
     try:
-        subprocess.run(
-            [
-                "/bin/sh",
-                "-c",
-                '"$@" </dev/null >/dev/null 2>&1 &',
-                "sh",
-                *command,
-                "--socket",
-                path,
-                "--ready",
-                str(told),
-            ],
-            pass_fds=(told,),
-            start_new_session=True,
-            check=True,
-        )
-        os.close(told)
-        told = -1
-        select.select([ready], [], [], max(0.0, within_s))
+        subprocess.run([*detached, *command, *options], pass_fds=(told,), start_new_session=True, check=True)
     except subprocess.CalledProcessError:
+        os.close(ready)
         return None
     finally:
-        os.close(ready)
-        if told >= 0:
-            os.close(told)
+        os.close(told)
+    select.select([ready], [], [], max(0.0, within_s))
+    os.close(ready)
     return private_socket.connect_to(path)
 
 

@@ -19,6 +19,7 @@ _APP = "dynamic-mcp"
 _MAX_PATH_BYTES = 107 if sys.platform == "linux" else 103
 # From <sys/un.h> of macOS and FreeBSD, where Python has no names for them.
 _SOL_LOCAL, _LOCAL_PEERCRED = 0, 1
+_CREDENTIALS_BYTES = 76
 
 
 def socket_name(*parts: str) -> str:
@@ -89,11 +90,9 @@ def place(environment: Mapping[str, str], name: str) -> str:
 
 def peer_user(connection: Socket) -> int:
     """Return the id of the user at the other end. Raises OSError."""
-    if sys.platform == "linux":
-        credentials = connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
-        return int.from_bytes(credentials[4:8], sys.byteorder)
-    credentials = connection.getsockopt(_SOL_LOCAL, _LOCAL_PEERCRED, 76)  # struct xucred: its version, and the user
-    return int.from_bytes(credentials[4:8], sys.byteorder)
+    # Linux: struct ucred, with the process before the user; elsewhere struct xucred, with its version there
+    what = (_socket.SOL_SOCKET, _socket.SO_PEERCRED) if sys.platform == "linux" else (_SOL_LOCAL, _LOCAL_PEERCRED)
+    return int.from_bytes(connection.getsockopt(*what, _CREDENTIALS_BYTES)[4:8], sys.byteorder)
 
 
 def _make_private(directory: str) -> bool:
