@@ -20,6 +20,7 @@ from dynamic_mcp.errors import (
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     DynamicMcpError,
+    Interrupted,
 )
 from dynamic_mcp.groups.audience import LOCAL, Client, Principal
 from dynamic_mcp.mcp import revisions, wire
@@ -123,6 +124,7 @@ class Session:
         self.hello = ClientHello()
         self.is_greeted = False
         self.is_closed = False
+        self._is_stopping = False
         self._send = send
         self._is_congested = is_congested
         self._server = server
@@ -169,6 +171,13 @@ class Session:
             await asyncio.wait(tasks, timeout=within_s)
         for task in tasks:
             task.cancel()
+
+    async def stop(self, within_s: float) -> None:
+        """Let what is in flight end, within a bound, and answer the rest with an error: it may have run."""
+        self._is_stopping = True
+        await self.finish(within_s)
+        while tasks := [*self._serving.values(), *self._batches]:
+            await asyncio.wait(tasks)
 
     def close(self) -> None:
         """End the session: cancel its requests upstream, refuse what it was asked, and let everybody forget it."""
@@ -263,7 +272,11 @@ class Session:
         except DynamicMcpError as exc:
             answer = to_answer(frame, exc)
         except asyncio.CancelledError:
-            reply(b"")
+            is_cancelled_by_client = key not in self._serving
+            if is_cancelled_by_client:
+                reply(b"")
+            elif self._is_stopping:
+                reply(wire.answer_line(frame.id, to_answer(frame, Interrupted(frame.method))))
             raise
         except Exception:
             log.exception("a bug: answering %s failed", frame.method)
