@@ -92,7 +92,7 @@ class Systemd:
 
     def is_running(self) -> bool:
         """Tell whether the service runs, and starts with each login."""
-        return all(self._tells(question) for question in ("is-enabled", "is-active"))
+        return all(self._try(question).returncode == 0 for question in ("is-enabled", "is-active"))
 
     def start(self) -> None:
         """Start the service, again if it runs, now and with each login."""
@@ -107,11 +107,10 @@ class Systemd:
     def forget_file(self) -> None:
         """Forget the file, which has been removed."""
         self._do("daemon-reload")
-        self._tells("reset-failed")  # fails if the service had not failed
+        self._try("reset-failed")  # fails if the service had not failed
 
-    def _tells(self, question: str) -> bool:
-        done = _run(["systemctl", "--user", "--quiet", question, self.name], self.environment)
-        return done.returncode == 0
+    def _try(self, command: str) -> subprocess.CompletedProcess[str]:
+        return _run(["systemctl", "--user", "--quiet", command, self.name], self.environment)
 
     def _do(self, *words: str) -> None:
         _require(["systemctl", "--user", *words], self.environment, hint=self._hint)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import plistlib
 import re
 import shutil
@@ -167,6 +168,20 @@ def test_systemd_reads_the_command_and_the_variables_as_they_were_meant(
     assert read_as_shown(command) == ["/bin/true", "-c", path.replace("$", "$$")]
     assert f'Description: dynamic-mcp for "{config}"\n' in done.stdout + done.stderr
     assert "Environment: XDG_STATE_HOME=/100% \\x\n" in done.stdout + done.stderr
+
+
+def test_systemd_starts_the_unit_with_each_login(tmp_path: Path) -> None:
+    if shutil.which("systemctl") is None:
+        pytest.skip("`systemctl` is not installed")
+    units = tmp_path / "systemd" / "user"
+    units.mkdir(parents=True)
+    unit = units / service_files.service_name(Path("/c"))
+    unit.write_text(service_files.unit_text(["/bin/true"], Path("/c"), {}))
+    environment = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path), "SYSTEMD_OFFLINE": "1"}
+
+    subprocess.run(["systemctl", "--user", "enable", unit.name], env=environment, timeout=60, check=True)
+
+    assert (units / "default.target.wants" / unit.name).resolve() == unit
 
 
 def read_as_shown(line: str) -> list[str]:
