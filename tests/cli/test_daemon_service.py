@@ -18,7 +18,7 @@ from tests.cli import fake_service_manager
 from tests.cli.commands import BOUND_S, CliRunner, CommandResult
 
 # The program, as it is on another system: what it asks about the system says macOS.
-_ON_MACOS = "import sys; sys.platform = 'darwin'; from dynamic_mcp.cli.main import main; main()"
+_ON_MACOS = "import sys; sys.platform = 'darwin'; from dynamic_mcp.__main__ import main; main()"
 
 
 @dataclass(frozen=True)
