@@ -120,6 +120,10 @@ class Shim:
 
     def _hold(self, data: bytes) -> None:
         """Keep each line until it is answered, and what follows the last line end."""
+        if not self._unfinished and data.find(b"\n") == len(data) - 1:  # as it is nearly always
+            self._number += 1
+            self.unanswered[self._number] = data[:-1]
+            return
         first, *lines = data.split(b"\n")
         self._unfinished.append(first)
         self._unfinished_bytes += len(first)
@@ -175,7 +179,8 @@ class Shim:
             data, self._to_daemon = self._to_daemon, b""
             self._send(data)
             self._watch()
-        self._take_frames()
+        if not self._is_client_slow:
+            self._take_frames()
 
     def _watch(self) -> None:
         """Wait for what can be done now: while the client reads nothing, nothing is read for it."""
@@ -209,6 +214,9 @@ class Shim:
         elif self._received:
             self._received += data
             del self._received[: self._take(self._received)]
+        elif data[0] == frames.OUTPUT and frames.header(data, 0)[2] == len(data):  # as it is nearly always
+            self.unanswered.pop(frames.header(data, 0)[1], None)
+            self._give(data[frames.HEADER_BYTES :])
         else:
             taken = self._take(data)
             if taken < len(data):
@@ -221,12 +229,12 @@ class Shim:
             kind, number, end = frames.header(data, at)
             if end > size:
                 break
-            payload = data[at + frames.HEADER_BYTES : end]
+            payload = bytes(data[at + frames.HEADER_BYTES : end])
             if kind == frames.OUTPUT:
                 self._to_client += payload
                 self.unanswered.pop(number, None)
             else:
-                self._obey(kind, number, bytes(payload))
+                self._obey(kind, number, payload)
             at = end
         if self._to_client:
             self._write_to_client()
@@ -326,6 +334,19 @@ class Shim:
         )
 
     # --- to the client ---------------------------------------------------------------------------------
+
+    def _give(self, data: bytes) -> None:
+        """Write `data` to a client that has nothing waiting."""
+        try:
+            written = os.write(STDOUT, data)
+        except BlockingIOError:
+            written = 0
+        except OSError:  # the client has gone
+            self._exit_code = 0
+            return
+        if written < len(data):
+            self._to_client += data[written:]
+            self._write_to_client()
 
     def _write_to_client(self) -> None:
         try:
