@@ -14,3 +14,10 @@ def cli(tmp_path: Path) -> CliRunner:
     runner = CliRunner(tmp_path)
     runner.configure({"full": full(description="Everything that there is")})
     return runner
+
+
+@pytest.fixture
+def state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The state directory of the proxies and of the commands."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state" / "dynamic-mcp"
