@@ -18,7 +18,7 @@ from dynamic_mcp.system.text import pluralize
 _MIB = 1 << 20
 _COLUMNS = ("GROUP", "TOOLS", "CALLS", "CALLS/S", "ERRORS", "P50", "P95", "SESSIONS", "MEMORY", "PID", "STATE")
 # The columns that go first when the terminal is too narrow for all of them.
-_DISPENSABLE = ("PID", "TOOLS", "SESSIONS", "P50", "CALLS/S")
+_DISPENSABLE = ("PID", "TOOLS", "P50", "SESSIONS", "CALLS/S")
 _GAP = 2
 
 Row = Mapping[str, str]
