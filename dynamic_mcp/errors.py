@@ -93,6 +93,22 @@ class Disabled(DynamicMcpError):
         super().__init__(f"the {feature} feature is disabled for group `{group}`")
 
 
+class Interrupted(DynamicMcpError):
+    """The process that served a request has ended before it could answer."""
+
+    exit_code = 5
+
+    def __init__(self, method: str) -> None:
+        super().__init__(
+            f"the daemon of dynamic-mcp ended while this request was in flight; `{method}` may have run, and was not"
+            " sent again"
+        )
+
+
+class DaemonError(DynamicMcpError):
+    """The daemon cannot be started or stopped."""
+
+
 class InvalidArguments(DynamicMcpError):
     """The params of a request do not match what the method accepts."""
 

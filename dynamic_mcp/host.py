@@ -22,7 +22,7 @@ from dynamic_mcp.config.resolved import Config, Log
 from dynamic_mcp.config.watch import ConfigWatcher
 from dynamic_mcp.embeddings import SemanticIndex
 from dynamic_mcp.errors import ConfigError
-from dynamic_mcp.face.lines import LineFace
+from dynamic_mcp.face.lines import LineFace, Streams
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.oauth.user_logins import open_logins
 from dynamic_mcp.observe import log_output
@@ -79,13 +79,13 @@ class ServingLog:
         self._serving.close()
 
 
-def run(config: Config, serving_log: ServingLog, *, stdin: int, stdout: int) -> None:
+def run(config: Config, serving_log: ServingLog, streams: Streams) -> None:
     """Serve one client on two file descriptors, in an event loop of its own."""
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(_serve(config, serving_log, stdin, stdout))
+        runner.run(_serve(config, serving_log, streams))
 
 
-async def _serve(config: Config, serving_log: ServingLog, stdin: int, stdout: int) -> None:
+async def _serve(config: Config, serving_log: ServingLog, streams: Streams) -> None:
     _log_warnings(config, known=())
     log.info("serving %s: %s", config.file, pluralize(len(config.groups), "group"))
     gc.freeze()  # what exists now stays to the end, so the garbage collector need not scan it again and again
@@ -103,20 +103,20 @@ async def _serve(config: Config, serving_log: ServingLog, stdin: int, stdout: in
     publishing = registry.publish(lambda: read_status(proxy, reloader.config.file, kind="stdio"))
     try:
         async with _background(reloader.run(), publishing):
-            await _serve_client(proxy, stdin, stdout, config.max_message_bytes, reload=reloader.watch.reload)
+            await _serve_client(proxy, streams, config.max_message_bytes, reload=reloader.watch.reload)
     finally:
         await logins.close()
     log.info("stopped serving")
 
 
 async def _serve_client(
-    proxy: Proxy, stdin: int, stdout: int, max_message_bytes: int, *, reload: Callable[[], None]
+    proxy: Proxy, streams: Streams, max_message_bytes: int, *, reload: Callable[[], None]
 ) -> None:
     """Serve until input ends or a signal comes; return when every child has ended."""
     face = LineFace(max_message_bytes)
     loop = asyncio.get_running_loop()
     with _SignalHandlers(loop, end=face.ended.set, reload=reload) as signals:
-        await face.open(proxy, stdin, stdout)
+        await face.open(proxy, streams)
         await face.ended.wait()
         ended_at = loop.time()
         await face.session.finish(FINISH_AFTER_SIGNAL_S if signals.has_received_end else FINISH_WITHIN_S)

@@ -125,7 +125,7 @@ class Program:
     async def ends(self) -> int:
         """Wait for the end of the program and return its exit code."""
         async with asyncio.timeout(BOUND_S):
-            while (code := self.process.returncode) is None:  # `wait` waits for output that nobody reads, too
+            while (code := self.process.returncode) is None:  # noqa: ASYNC110 - `wait` waits for unread output, too
                 await asyncio.sleep(0.01)
             return code
 

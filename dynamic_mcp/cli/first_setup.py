@@ -13,6 +13,7 @@ from dynamic_mcp.cli.installer import warn_about_limits
 from dynamic_mcp.cli.machine import local_machine, open_journal, timestamp
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.cli.own_program import find_own_program
+from dynamic_mcp.config import edit, jsonc
 from dynamic_mcp.config.needs import find_required_variables
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.importer.adapter import Adapter
@@ -20,7 +21,9 @@ from dynamic_mcp.importer.convert import description
 from dynamic_mcp.importer.convert.memory import Key, MemoryStore, key_of
 from dynamic_mcp.importer.convert.merge import Entry
 from dynamic_mcp.importer.convert.plan import Plan
+from dynamic_mcp.importer.formats.changes import Edit
 from dynamic_mcp.importer.formats.shapes import has_switch
+from dynamic_mcp.importer.formats.tree import NOTHING, at
 from dynamic_mcp.importer.installer import find_target, plan_installation, read_entry
 from dynamic_mcp.importer.model import ForeignServer, Machine, Reading, Scope
 from dynamic_mcp.importer.planner import ImportRequest, plan_import
@@ -31,6 +34,7 @@ from dynamic_mcp.importer.tools.catalog import TOOLS
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.text import pluralize
 
+DAEMON = ("settings", "daemon")
 _NAMES_SHOWN = 60
 
 
@@ -73,6 +77,17 @@ class Setup:
         return [tool for tool in self.tools if tool.adapter.name in names]
 
     @property
+    def has_config(self) -> bool:
+        """Tell whether there is a config, or will be one."""
+        return self.plan.before is not None or bool(self.plan.servers)
+
+    @property
+    def daemon(self) -> bool | None:
+        """Tell whether the config has a daemon; None if it does not say."""
+        value = at(jsonc.loads(self.plan.after.removeprefix("\ufeff")), DAEMON)
+        return None if value is None or value is NOTHING else value is not False
+
+    @property
     def has_changes(self) -> bool:
         """Tell whether any file would change."""
         return self.plan.is_changed or any(
@@ -89,6 +104,14 @@ class Setup:
         """Return the setup in which the imported servers are removed from their tools."""
         return replace(self, is_replacing=True)
 
+    def with_daemon(self, *, is_on: bool) -> Setup:
+        """Return the setup in which the config has a daemon, or has none; a daemon that it has keeps its fields."""
+        if self.daemon is is_on:
+            return self
+        text = self.plan.after
+        change = Edit(DAEMON, at(jsonc.loads(text.removeprefix("\ufeff")), DAEMON), is_on)
+        return replace(self, plan=replace(self.plan, after=edit.put(text, DAEMON, is_on), other_edits=(change,)))
+
     def origin(self, name: str) -> str:
         """Return the titles of the tools that a server comes from."""
         tools = {item.server.source.tool for item in self.plan.items if item.name == name}
@@ -97,9 +120,12 @@ class Setup:
     def steps(self) -> Iterator[str]:
         """Yield the changes to make, one line for each file."""
         new = self.new_servers
-        if self.plan.is_changed:
+        if new:
             what = "create" if self.plan.before is None else "change"
             yield f"{what} {self.file}: {pluralize(len(new), 'server')} ({', '.join(new)})"
+        if self.plan.is_changed and self.plan.other_edits:
+            how = "once for all AI tools and windows" if self.daemon else "separately for each AI tool and window"
+            yield f"run the servers {how} (`settings.daemon` in {self.file})"
         if self.left_out:
             yield f"leave out {', '.join(self.left_out)}; the tools keep their own entries"
         if self.plan.variables:

@@ -271,14 +271,15 @@ def write_plan(planned: Plan, memories: MemoryStore) -> JournalEntry | None:
     )
     if len(changes) > 1:
         tools = list(dict.fromkeys(reading.source.tool for reading in planned.readings if reading.servers))
-        return open_journal().apply(f"import {' '.join(tools)}", "", timestamp(), changes)
+        return open_journal().apply(" ".join(("import", *tools)), "", timestamp(), changes)
     paths.write_private(memory, changes[0].after)
     return None
 
 
 def _list_edits(planned: Plan) -> tuple[Edit, ...]:
-    return tuple(
+    of_servers = (
         Edit(("mcpServers", item.name), NOTHING if item.before is None else dict(item.before), dict(item.entry))
         for item in planned.items
         if item.entry is not None and item.entry != item.before
     )
+    return (*of_servers, *planned.other_edits)

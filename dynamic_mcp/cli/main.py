@@ -6,30 +6,26 @@ import errno
 import gc
 import os
 import sys
-from typing import NoReturn
+from typing import TYPE_CHECKING
 
 from dynamic_mcp.cli.command_names import COMMANDS, looks_like_a_command
-from dynamic_mcp.cli.descriptors import fill_standard
 from dynamic_mcp.errors import DynamicMcpError
+
+if TYPE_CHECKING:
+    from dynamic_mcp.face.shim import Shim
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 
-def main() -> NoReturn:
-    """Run the command line."""
-    fill_standard()
-    sys.exit(run(sys.argv[1:]))
-
-
-def run(args: list[str]) -> int:
-    """Run one command and return its exit code."""
+def run(args: list[str], left: Shim | None = None) -> int:
+    """Run one command and return its exit code; `left` is the shim of a window that no daemon serves any more."""
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         # characters that a terminal's encoding lacks show as escapes; odd bytes of an answer are read the same way
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        code = _run(args)
+        code = _run(args) if left is None else _go_on_alone(left)
         sys.stdout.flush()
     except DynamicMcpError as exc:
         return _report(str(exc), exc.exit_code)
@@ -57,10 +53,15 @@ def _run(args: list[str]) -> int:
     try:
         from dynamic_mcp.cli.startup import serve
 
-        serve(args[0] if args else None)
+        return serve(args[0] if args else None)
     finally:
         gc.enable()
-    return 0
+
+
+def _go_on_alone(left: Shim) -> int:
+    from dynamic_mcp.cli.startup import go_on_alone
+
+    return go_on_alone(left)
 
 
 def _is_config_alone(args: list[str]) -> bool:

@@ -2,43 +2,152 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dynamic_mcp import host
 from dynamic_mcp.cli.invocation import find_config
 from dynamic_mcp.config.read import read
-from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.errors import ConfigError
+from dynamic_mcp.config.resolved import Config, Daemon
+from dynamic_mcp.config.values import FlawError, parse_idle_time
+from dynamic_mcp.errors import ConfigError, DaemonError, InvalidArguments
+from dynamic_mcp.face.lines import Streams
 from dynamic_mcp.host import LogOptions, ServingLog
 from dynamic_mcp.observe import log_output
 from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.system.text import escape, pluralize
 
+if TYPE_CHECKING:
+    from dynamic_mcp.face.shim import Shim
+
+log = logging.getLogger("dynamic_mcp")
+
+_NO_DAEMON = "the daemon could not be reached or started in time: this client is served alone, by servers of its own"
 _ON_A_TERMINAL = """\
 dynamic-mcp is an MCP server: your AI tool starts it and talks to it over stdin and stdout.
 `dynamic-mcp install TOOL` adds it to a tool's settings; by hand, add the command `{command}` there.
 Serving {count} on this terminal until Ctrl-D. `dynamic-mcp --help` lists the other commands."""
 
 
-def serve(argument: str | None, *, log_level: str | None = None, log_format: str | None = None) -> None:
-    """Serve the config that `argument`, the environment or the usual places name. Raises ConfigError."""
-    level = _parse_level(log_level, "--log-level")
-    level = level or _parse_level(os.environ.get("DYNAMIC_MCP_LOG"), "DYNAMIC_MCP_LOG")
-    log = ServingLog(LogOptions(level, log_format))
+def serve(argument: str | None, *, log_level: str | None = None, log_format: str | None = None) -> int:
+    """Serve the config that `argument`, the environment or the usual places name, until the client is gone.
+
+    Returns the exit code. Raises ConfigError.
+    """
+    serving_log = _open_log(log_level, log_format)
     try:
-        file = find_config(argument)
-        log.config = str(file.absolute())
-        config = read(file, os.environ)
-        log.configure(config.log)
+        config = _read_config(argument, serving_log)
         if sys.stdin.isatty():
             _explain(config)
-        host.run(config, log, stdin=sys.stdin.fileno(), stdout=_claim_stdout())
+        shim = _find_or_start_daemon(config, serving_log)
+        if shim is None:
+            host.run(config, serving_log, Streams(sys.stdin.fileno(), _claim_stdout()))
+            return 0
     except ConfigError as exc:
-        log.record_failure(exc)
+        serving_log.record_failure(exc)
         raise
     finally:
-        log.close()
+        serving_log.close()
+    code = shim.run()
+    return go_on_alone(shim) if code is None else code
+
+
+def go_on_alone(shim: Shim) -> int:
+    """Serve a window alone from now on, since no daemon can be had; return the exit code. Raises ConfigError."""
+    from dynamic_mcp.session.continuation import Continuation
+
+    serving_log = _open_log(None, None)
+    try:
+        config = _read_config(shim.config, serving_log)
+        log.warning("%s", _NO_DAEMON)
+        interrupted = tuple(shim.unanswered.values())
+        continuation = Continuation(shim.generation, shim.notes, interrupted, shim.unwritten(), shim.unread())
+        host.run(config, serving_log, Streams(sys.stdin.fileno(), _claim_stdout(), continuation))
+    finally:
+        serving_log.close()
+    return 0
+
+
+def serve_daemon(argument: str | None, *, linger: str | None, socket: Path | None, ready: int | None) -> int:
+    """Serve the windows of a config until nobody needs it. Raises ConfigError and DaemonError."""
+    from dynamic_mcp import daemon
+
+    serving_log = _open_log(None, None)
+    try:
+        config = _read_config(argument, serving_log)
+        options = daemon.DaemonOptions(_place_socket(config, socket), ready, _parse_linger(linger))
+        is_only_one = daemon.run(config, serving_log, options)
+    except ConfigError as exc:
+        serving_log.record_failure(exc)
+        raise
+    finally:
+        serving_log.close()
+    if not is_only_one:
+        raise DaemonError(f"another daemon of `{config.file}` runs", hint="`dynamic-mcp daemon stop` stops it")
+    return 0
+
+
+def _open_log(level: str | None, form: str | None) -> ServingLog:
+    level = _parse_level(level, "--log-level")
+    return ServingLog(LogOptions(level or _parse_level(os.environ.get("DYNAMIC_MCP_LOG"), "DYNAMIC_MCP_LOG"), form))
+
+
+def _read_config(argument: str | None, serving_log: ServingLog) -> Config:
+    file = find_config(argument)
+    serving_log.config = str(file.absolute())
+    config = read(file, os.environ)
+    serving_log.configure(config.log)
+    return config
+
+
+def _find_or_start_daemon(config: Config, serving_log: ServingLog) -> Shim | None:
+    """Return the shim of this window where the config asks for a daemon; None if the window serves alone."""
+    if config.daemon is None:
+        return None
+    if sys.platform == "win32":
+        log.warning(
+            "%s: `settings.daemon` is not supported on Windows: each client has servers of its own", config.file
+        )
+        return None
+    from dynamic_mcp.face import window
+
+    file = str(config.file.absolute())
+    connection = window.find_or_start_daemon(file)
+    if connection is None:
+        log.warning("%s", _NO_DAEMON)
+        return None
+    if window.may_be_thinner():
+        connection.close()
+        serving_log.close()
+        window.restart()
+    return window.open_window(file, connection)
+
+
+def _place_socket(config: Config, socket: Path | None) -> Path:
+    """Return the path for the socket of a config's daemon. Raises DaemonError."""
+    if sys.platform == "win32":
+        raise DaemonError("there is no daemon on Windows", hint="each client has servers of its own there")
+    from dynamic_mcp.face import window
+    from dynamic_mcp.system import private_socket
+
+    try:
+        return socket or Path(private_socket.place(os.environ, window.socket_name(str(config.file))))
+    except OSError as exc:
+        raise DaemonError(str(exc), hint="set `XDG_RUNTIME_DIR` to a directory that only you can use") from exc
+
+
+def _parse_linger(text: str | None) -> Daemon | None:
+    if text is None:
+        return None
+    try:
+        linger_s = parse_idle_time(text)
+    except FlawError as exc:
+        raise InvalidArguments(f"--linger {exc}", hint=exc.hint) from exc
+    return Daemon(None if linger_s in (None, inf) else linger_s)
 
 
 def _parse_level(name: str | None, source: str) -> str | None:

@@ -35,6 +35,9 @@ class Answers(Protocol):
     def remove_from_tools(self, titles: str) -> bool:
         """Decide whether to remove the imported servers from their tools."""
 
+    def share_servers(self, *, is_default: bool) -> bool | None:
+        """Decide whether one daemon runs the servers; None leaves the config as it is."""
+
     def go_ahead(self) -> bool:
         """Decide whether to make the changes that were shown."""
 
@@ -50,6 +53,9 @@ class _DefaultAnswers:
 
     def remove_from_tools(self, titles: str) -> bool:
         return True
+
+    def share_servers(self, *, is_default: bool) -> bool | None:
+        return True if is_default else None
 
     def go_ahead(self) -> bool:
         return True
@@ -73,12 +79,18 @@ class _TerminalAnswers:
     def remove_from_tools(self, titles: str) -> bool:
         return _confirm(f"Remove the imported servers from {titles}, so that each runs only once?")
 
+    def share_servers(self, *, is_default: bool) -> bool | None:
+        return _confirm("Run each server only once, for all AI tools and windows?", default=is_default)
+
     def go_ahead(self) -> bool:
         return _confirm("Go ahead?")
 
 
-def set_up(this: Invocation, *, yes: bool) -> int:
-    """Set up a config and the tools; return the exit code. Raises InvalidArguments if nobody can answer."""
+def set_up(this: Invocation, *, yes: bool, daemon: bool | None = None) -> int:
+    """Set up a config and the tools; return the exit code. Raises InvalidArguments if nobody can answer.
+
+    `daemon` is whether one daemon runs the servers; None asks.
+    """
     if not yes and not (sys.stdin.isatty() and this.out.is_terminal):
         raise InvalidArguments(
             "`init` asks questions, and there is no terminal to answer on",
@@ -88,7 +100,7 @@ def set_up(this: Invocation, *, yes: bool) -> int:
     found = first_setup.find_tools(local_machine(None))
     if not found:
         this.out.say("No AI tool was found on this machine.")
-        return _add_by_hand(this, file, may_ask=not yes)
+        return _add_by_hand(this, file, may_ask=not yes, daemon=daemon)
     chosen = answers.choose_tools(found)
     if not chosen:
         this.out.say("No tool was chosen, so nothing was changed.")
@@ -96,8 +108,8 @@ def set_up(this: Invocation, *, yes: bool) -> int:
     planned = first_setup.plan_setup(file, chosen)
     if not (planned.plan.servers or file.exists()):
         this.out.say("These AI tools have no servers yet.")
-        return _add_by_hand(this, file, may_ask=not yes)
-    setup = _decide(this.out, planned, answers)
+        return _add_by_hand(this, file, may_ask=not yes, daemon=daemon)
+    setup = _decide_on_daemon(_decide(this.out, planned, answers), answers, choice=daemon)
     if not setup.has_changes:
         this.out.say("Everything is set up already; nothing was changed.")
         return 0
@@ -138,6 +150,15 @@ def _decide(out: Output, setup: Setup, answers: Answers) -> Setup:
     return setup
 
 
+def _decide_on_daemon(setup: Setup, answers: Answers, *, choice: bool | None) -> Setup:
+    """Decide whether one daemon runs the servers, unless the config says so already. Windows has no daemon."""
+    if not setup.has_config:
+        return setup
+    if choice is None and setup.daemon is None and sys.platform != "win32":
+        choice = answers.share_servers(is_default=len(setup.tools) > 1)
+    return setup if choice is None else setup.with_daemon(is_on=choice)
+
+
 def _show_results(out: Output, setup: Setup, results: Mapping[str, CheckResult]) -> None:
     marks = {(True, False): "ok", (False, True): "error", (False, False): "warning"}
     styles = {"ok": "green", "error": "red", "warning": "yellow"}
@@ -162,13 +183,18 @@ def _report(out: Output, setup: Setup, ids: Sequence[str]) -> None:
         out.say(f"To revert: `dynamic-mcp undo {' '.join(reversed(ids))}`")
 
 
-def _add_by_hand(this: Invocation, file: Path, *, may_ask: bool) -> int:
+def _add_by_hand(this: Invocation, file: Path, *, may_ask: bool, daemon: bool | None) -> int:
     """Ask for servers one by one, as there are none to import."""
     while may_ask and _confirm("Add a server by hand?", default=not file.exists()):
         _add(file)
     if not file.exists():
         this.out.say("There is no config yet. `dynamic-mcp add` creates one; `dynamic-mcp init` starts again.")
         return 0
+    if daemon is not None:
+        setup = first_setup.plan_setup(file, []).with_daemon(is_on=daemon)
+        _show(this.out, setup)
+        with hold_change_lock():
+            first_setup.apply_setup(setup, this.out)
     this.out.say(f"The config is {file}. Next: `dynamic-mcp install TOOL` connects your AI tool.")
     return 0
 

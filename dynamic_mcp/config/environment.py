@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from dynamic_mcp.config.location import resolve_home
 from dynamic_mcp.config.values import Inherit
 from dynamic_mcp.system.file_reader import read_bytes
 
@@ -67,11 +68,7 @@ def read_env_file(path: Path) -> dict[str, str]:
 
 def resolve_path(text: str, environment: Mapping[str, str], *, base: Path) -> Path:
     """Return the path that a user wrote: `~` is their home, and relative paths start at `base`."""
-    head, tail = text[:1], text[1:]
-    home = environment.get("HOME") or environment.get("USERPROFILE")
-    if head == "~" and home and (not tail or tail[0] in "/\\"):
-        return Path(home) / tail.lstrip("/\\")
-    return base / text
+    return base / resolve_home(text, environment)
 
 
 def _globs(choice: Inherit, fold: Callable[[str], str]) -> tuple[str, ...]:

@@ -303,6 +303,15 @@ class Search(Section, frozen=True):
     embeddings: Annotated[Embeddings | None, "Also search by meaning. Default: by words only."] = None
 
 
+class Daemon(Section, frozen=True):
+    """The process that runs the servers for all AI tools which use this config."""
+
+    linger: Annotated[
+        IdleTime,
+        "How long it stays after the last AI tool has left, or `never` to stay until it is stopped. Default: 5min.",
+    ] = None
+
+
 class Settings(Launch, frozen=True):
     """Defaults for all servers. A server's own fields override them."""
 
@@ -312,6 +321,10 @@ class Settings(Launch, frozen=True):
         " approve reads separately. Default: false.",
     ] = None
     log: Annotated[Log | None, "The log of a serving proxy."] = None
+    daemon: Annotated[
+        Annotated[bool | Daemon | None, values.expand_switch],
+        "Run the servers once for all AI tools that use this config, in a process of their own. Default: false.",
+    ] = None
     variables_file: Annotated[
         EnvFiles,
         "Files with `NAME=value` lines, relative to this file, that provide the values of `${NAME}` in it. They"

@@ -130,6 +130,10 @@ _TYPES_BY_FUNCTION: dict[object, Any] = {
         str, AfterValidator(values.check_group_name), Field(min_length=1, max_length=values.NAME_LENGTH)
     ],
 }
+_TYPES_BY_FUNCTION[values.expand_switch] = Annotated[
+    model(form.Daemon) | None,
+    BeforeValidator(values.expand_switch, json_schema_input_type=bool | model(form.Daemon) | None),
+]
 _TYPES_BY_FUNCTION[form.kind] = Annotated[
     Annotated[model(form.Program), Tag("stdio")] | Annotated[model(form.Remote), Tag("remote")],
     Discriminator(form.kind),

@@ -26,6 +26,7 @@ _SECTIONS: dict[str, type[form.Section]] = {
     "oauth": form.OAuth,
     "settings": form.Settings,
     "log": form.Log,
+    "daemon": form.Daemon,
     "search": form.Search,
     "embeddings": form.Embeddings,
 }

@@ -14,15 +14,12 @@ from msgspec import ValidationError
 from msgspec.structs import replace
 
 from dynamic_mcp.config import form, jsonc
-from dynamic_mcp.config.environment import resolve_path
+from dynamic_mcp.config.location import FILE_NAME, VARIABLE, locate
 from dynamic_mcp.config.resolve import resolve
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.upstream import Surroundings
 from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.system import file_reader
-
-FILE_NAME = "dynamic-mcp.json"
-VARIABLE = "DYNAMIC_MCP_CONFIG"
 
 _SMALLEST = '`{"mcpServers": {}}`'
 
@@ -34,12 +31,9 @@ def find(
 
     If there is none, `may_be_new` returns the path for a new one in `user_dir`; otherwise raises ConfigError.
     """
-    explicit = argument or environment.get(VARIABLE)
-    if explicit:
-        return resolve_path(explicit, environment, base=cwd)
-    for directory in (cwd, user_dir):
-        if _is_file(directory / FILE_NAME):
-            return directory / FILE_NAME
+    file = locate(argument, environment, directory=str(cwd), user_dir=lambda: str(user_dir))
+    if file is not None:
+        return Path(file)
     if may_be_new:
         return user_dir / FILE_NAME
     raise ConfigError(
@@ -87,13 +81,6 @@ def _parse_root(tree: object, file: Path) -> form.Root:
         from dynamic_mcp.config.problems import Problem, find_problems, to_error
 
         raise to_error(file, find_problems(tree) or [Problem("", f"is not a config: {exc}")]) from exc
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # a directory without permission
-        return False
 
 
 def _read_text(file: Path, platform: str) -> tuple[str, list[str]]:

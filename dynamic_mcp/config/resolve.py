@@ -16,6 +16,7 @@ from dynamic_mcp.config.resolved import (
     Answers,
     Broken,
     Config,
+    Daemon,
     Exposure,
     Features,
     GroupConfig,
@@ -67,6 +68,7 @@ def resolve(root: form.Root, file: Path, *, surroundings: Surroundings) -> Confi
         log=_log(settings),
         embeddings=search,
         split_calls=_first(settings.split_calls, None, default=False),
+        daemon=_daemon(settings),
     )
 
 
@@ -138,6 +140,14 @@ def _log(settings: form.Settings) -> Log:
         form=_first(own.format, None, default="text"),
         file=_first(own.file, None, default=True),
     )
+
+
+def _daemon(settings: form.Settings) -> Daemon | None:
+    if not settings.daemon:
+        return None
+    own = settings.daemon if isinstance(settings.daemon, form.Daemon) else form.Daemon()
+    linger_s = _first(values.parse_idle_time(own.linger), None, default=300.0)
+    return Daemon(linger_s=None if linger_s == inf else linger_s)
 
 
 def _features(server: form.Server, settings: form.Settings) -> Features:

@@ -199,6 +199,12 @@ class Log(Struct, frozen=True):
     file: bool = True
 
 
+class Daemon(Struct, frozen=True):
+    """A process that runs the servers for all clients of the config; `linger_s` None is until it is stopped."""
+
+    linger_s: float | None
+
+
 class Embeddings(_Private, frozen=True):
     """An embeddings endpoint of the user's: where it answers, which model it is asked for, and what lets us in."""
 
@@ -212,7 +218,7 @@ class Config(Struct, frozen=True):
     """The whole config: the enabled groups in the order of the file, what a person should know, the files read.
 
     `presentations` has one entry for each group, by its name; `distrust` says who else may write the file;
-    `embeddings` where to ask for vectors.
+    `embeddings` where to ask for vectors; `daemon` None is that each client has servers of its own.
     """
 
     file: Path
@@ -225,6 +231,7 @@ class Config(Struct, frozen=True):
     log: Log = Log()
     embeddings: Embeddings | None = None
     split_calls: bool = False
+    daemon: Daemon | None = None
 
 
 def _matches(name: str, globs: tuple[str, ...]) -> bool:

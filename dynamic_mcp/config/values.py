@@ -94,6 +94,15 @@ def parse_inherit(value: object) -> Inherit | None:
     raise FlawError("must be `safe`, `all` or a list of variable names")
 
 
+def expand_switch(value: object) -> object:
+    """Return a section that may also be `true`, without fields of its own, or `false`, which leaves it out."""
+    if isinstance(value, bool):
+        return {} if value else None
+    if isinstance(value, (str, int, float, list)):
+        raise FlawError("must be true, false or an object")
+    return value
+
+
 def parse_list(value: object) -> object:
     """Return a list, also for a single string."""
     if value is not None and not isinstance(value, (str, list)):

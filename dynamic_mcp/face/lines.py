@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+from msgspec import Struct
+
 from dynamic_mcp.mcp import lines
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.session.continuation import Continuation, Resumption
 from dynamic_mcp.session.legacy import Session
 from dynamic_mcp.system.pipes import Sink, Source, open_sink, open_source
 
@@ -13,6 +16,14 @@ from dynamic_mcp.system.pipes import Sink, Source, open_sink, open_source
 _UNREAD_BYTES = 4 << 20
 # Beyond this, log messages and progress are dropped: an answer must not queue behind a flood of them.
 _FLOOD_BYTES = 256 << 10
+
+
+class Streams(Struct, frozen=True):
+    """A client's two file descriptors, and what another process has left of its session."""
+
+    stdin: int
+    stdout: int
+    continuation: Continuation = Continuation()
 
 
 class LineFace:
@@ -25,13 +36,26 @@ class LineFace:
         self._source: Source | None = None
         self._lines = lines.Lines(max_message_bytes)
 
-    async def open(self, proxy: Proxy, stdin: int, stdout: int) -> None:
-        """Begin to serve."""
+    async def open(self, proxy: Proxy, streams: Streams) -> None:
+        """Begin to serve, or go on with what another process has left."""
         self.sink = await open_sink(
-            stdout, high=_UNREAD_BYTES, on_full=self._pause, on_drain=self._resume, on_end=self.ended.set
+            streams.stdout, high=_UNREAD_BYTES, on_full=self._pause, on_drain=self._resume, on_end=self.ended.set
         )
-        self.session = Session(self.sink.write, proxy, lambda: self.sink.buffered_bytes() > _FLOOD_BYTES)
-        self._source = await open_source(stdin, self._receive, self._input_ended)
+        self.session = Session(
+            self.sink.write,
+            proxy,
+            lambda: self.sink.buffered_bytes() > _FLOOD_BYTES,
+            first_id=streams.continuation.first_id,
+        )
+        if streams.continuation.generation:
+            self.sink.write(streams.continuation.unwritten)
+            await Resumption(self.session, self.sink.write).resume(streams.continuation, self._reply)
+            self._receive(streams.continuation.unread)
+        self._source = await open_source(streams.stdin, self._receive, self._input_ended)
+
+    def _reply(self, number: int, line: bytes) -> None:
+        if line:
+            self.sink.write(line)
 
     def _receive(self, data: bytes) -> None:
         for line in self._lines.feed(data):

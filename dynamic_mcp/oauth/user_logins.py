@@ -6,7 +6,7 @@ import os
 from functools import partial
 from pathlib import Path
 
-from dynamic_mcp.config.read import FILE_NAME
+from dynamic_mcp.config.location import FILE_NAME
 from dynamic_mcp.oauth.logins import Logins
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.shell import format_command

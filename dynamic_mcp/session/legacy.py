@@ -21,6 +21,7 @@ from dynamic_mcp.errors import (
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     DynamicMcpError,
+    Interrupted,
 )
 from dynamic_mcp.groups.audience import LOCAL, Client, Principal
 from dynamic_mcp.mcp import revisions, wire
@@ -29,11 +30,15 @@ from dynamic_mcp.mcp.revisions import REVISIONS
 from dynamic_mcp.mcp.wire import NULL, Frame
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.view import View
+from dynamic_mcp.session.answers import error_line, gone, to_answer
 from dynamic_mcp.system.bounded import BoundedDict
 from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.upstream.handshake import OURSELVES, ClientHello
 
 log = logging.getLogger(__name__)
+
+# Requests of one client that are served at once; those beyond are refused.
+MAX_IN_FLIGHT = 4096
 
 # What a client must have declared to be asked this: by the first word of the method.
 _NEEDS = {"sampling": {"sampling"}, "elicitation": {"elicitation"}, "roots": {"roots"}, "tasks": {"tasks"}}
@@ -72,6 +77,22 @@ class Server(Protocol):
         ...
 
 
+class Journal(Protocol):
+    """Whoever remembers what another process must know to go on with a session."""
+
+    def note_answer(self, frame: Frame, answer: Frame) -> None:
+        """Note a request of the client that has been answered."""
+        ...
+
+    def note_question(self, id: int) -> None:
+        """Note a request to the client that is in flight."""
+        ...
+
+    def forget_question(self, id: int) -> None:
+        """Note that a request to the client is no longer in flight."""
+        ...
+
+
 class _Question:
     """A request to the client that waits for its answer."""
 
@@ -84,7 +105,11 @@ class _Question:
 
 
 class Session:
-    """A client that writes to `receive` and is written to with `send`, a line at a time."""
+    """A client that writes to `receive` and is written to with `send`, a line at a time.
+
+    `journal` takes what another process must know to go on with the session; `first_id` is that of the first
+    request to the client.
+    """
 
     def __init__(
         self,
@@ -92,6 +117,9 @@ class Session:
         server: Server,
         is_congested: Callable[[], bool] = lambda: False,
         principal: Principal = LOCAL,
+        *,
+        journal: Journal | None = None,
+        first_id: int = 1,
         now: Callable[[], float] = time.time,
     ) -> None:
         self.principal = principal
@@ -100,6 +128,7 @@ class Session:
         self.hello = ClientHello()
         self.is_greeted = False
         self.is_closed = False
+        self._is_stopping = False
         self._send = send
         self._is_congested = is_congested
         self._server = server
@@ -109,7 +138,8 @@ class Session:
         self._questions: dict[bytes, _Question] = {}
         self._by_task_id: BoundedDict[bytes, _Question] = BoundedDict(_MAX_TASKS)
         self._by_token: BoundedDict[bytes, _Question] = BoundedDict(_MAX_TASKS)
-        self._ids = itertools.count(1)
+        self._ids = itertools.count(first_id)
+        self._journal = journal
         self._own_methods = {"initialize": self._initialize, "ping": self._ping}
         self._loop = asyncio.get_running_loop()
 
@@ -120,19 +150,23 @@ class Session:
 
     # --- from the client -------------------------------------------------------------------------------
 
-    def receive(self, line: bytes) -> None:
-        """Take one line, whatever it holds; a closed session takes none."""
+    def receive(self, line: bytes, reply: Callable[[bytes], None] | None = None) -> None:
+        """Take one line, whatever it holds; a closed session takes none.
+
+        `reply` is called exactly once for each line, with its answer or, if it gets none, with nothing.
+        """
         if self.is_closed:
             return
+        reply = reply or self._send_answer
         try:
             frame = wire.parse(line)
         except wire.Malformed as exc:
-            self._receive_malformed(line, exc)
+            self._receive_malformed(line, exc, reply)
             return
         if frame.method and len(frame.id):
-            self._begin(frame, self._send)
+            self._begin(frame, reply)
         else:
-            self._take_notification(frame, self._send)
+            reply(self._take_notification(frame))
 
     async def finish(self, within_s: float) -> None:
         """Let what is in flight end, within a bound; then cancel it."""
@@ -141,6 +175,13 @@ class Session:
             await asyncio.wait(tasks, timeout=within_s)
         for task in tasks:
             task.cancel()
+
+    async def stop(self, within_s: float) -> None:
+        """Let what is in flight end, within a bound, and answer the rest with an error: it may have run."""
+        self._is_stopping = True
+        await self.finish(within_s)
+        while tasks := [*self._serving.values(), *self._batches]:
+            await asyncio.wait(tasks)
 
     def close(self) -> None:
         """End the session: cancel its requests upstream, refuse what it was asked, and let everybody forget it."""
@@ -151,35 +192,35 @@ class Session:
             task.cancel("the client has gone")
         for question in self._questions.values():
             if not question.future.done():
-                question.future.set_result(_gone())
+                question.future.set_result(gone())
         self._by_task_id.clear()
         self._by_token.clear()
         self._server.release(self)
 
-    def _receive_malformed(self, line: bytes, exc: wire.Malformed) -> None:
+    def _receive_malformed(self, line: bytes, exc: wire.Malformed, reply: Callable[[bytes], None]) -> None:
         if not line.strip():
-            return
-        if isinstance(line, Oversized):
+            reply(b"")
+        elif isinstance(line, Oversized):
             why = f"a message of {line.size} bytes is over `max_message_bytes`"
-            self._refuse_oversized(line, why)
+            reply(self._refuse_oversized(line, why))
         elif wire.is_batch(line) and exc.code == INVALID_REQUEST:
-            self._receive_batch(wire.elements(line))
+            self._receive_batch(wire.elements(line), reply)
         else:
-            self._fail(exc.id, exc.code, str(exc))
+            reply(error_line(exc.id, exc.code, str(exc)))
 
-    def _refuse_oversized(self, line: bytes, why: str) -> None:
+    def _refuse_oversized(self, line: bytes, why: str) -> bytes:
         """Answer a request that is too long, and fail the question that an answer which is too long was for."""
         answered = find_response_id(line)
         question = self._questions.get(bytes(answered)) if answered is not None else None
         if question is not None and not question.future.done():
             question.future.set_result(wire.error_frame(INVALID_REQUEST, why))
-        else:
-            self._fail(find_request_id(line) or NULL, INVALID_REQUEST, why)
+            return b""
+        return error_line(find_request_id(line) or NULL, INVALID_REQUEST, why)
 
-    def _receive_batch(self, items: list[Raw]) -> None:
+    def _receive_batch(self, items: list[Raw], reply: Callable[[bytes], None]) -> None:
         if not self.hello.revision.has_batches or not items:
             why = "a batch must not be empty" if not items else f"batches are part of protocol {_WITH_BATCHES} only"
-            self._fail(NULL, INVALID_REQUEST, why)
+            reply(error_line(NULL, INVALID_REQUEST, why))
             return
         lines: list[bytes] = []
         tasks: list[asyncio.Task[bytes]] = []
@@ -193,14 +234,16 @@ class Session:
                 task = self._begin(frame, lines.append)
                 tasks += [task] if task else []
             else:
-                self._take_notification(frame, lines.append)
-        self._batches.create(self._answer_batch(tasks, lines), name="batch")
+                lines.append(self._take_notification(frame))
+        self._batches.create(self._answer_batch(tasks, lines, reply), name="batch")
 
-    async def _answer_batch(self, tasks: list[asyncio.Task[bytes]], lines: list[bytes]) -> None:
+    async def _answer_batch(
+        self, tasks: list[asyncio.Task[bytes]], lines: list[bytes], reply: Callable[[bytes], None]
+    ) -> None:
         if tasks:
             await asyncio.wait(tasks)
-        if lines:
-            self._send(wire.join_batch(lines))
+        answers = [line for line in lines if line]
+        reply(wire.join_batch(answers) if answers else b"")
 
     def _begin(self, frame: Frame, reply: Callable[[bytes], None]) -> asyncio.Task[bytes] | None:
         """Start to answer a request, unless it cannot be one."""
@@ -222,6 +265,8 @@ class Session:
             return wire.error_frame(INVALID_REQUEST, "`id` is neither a string nor a number")
         if key in self._serving:
             return wire.error_frame(INVALID_REQUEST, "a request with this `id` is in flight")
+        if len(self._serving) >= MAX_IN_FLIGHT:
+            return wire.error_frame(INTERNAL_ERROR, f"{MAX_IN_FLIGHT} requests are in flight: no more are accepted")
         return None
 
     async def _serve(self, frame: Frame, key: bytes, reply: Callable[[bytes], None]) -> bytes:
@@ -230,10 +275,20 @@ class Session:
         except wire.Malformed as exc:
             answer = wire.error_frame(INVALID_PARAMS, str(exc))
         except DynamicMcpError as exc:
-            answer = _to_answer(frame, exc)
+            answer = to_answer(frame, exc)
+        except asyncio.CancelledError:
+            is_cancelled_by_client = key not in self._serving
+            if is_cancelled_by_client:
+                reply(b"")
+            elif self._is_stopping:
+                reply(wire.answer_line(frame.id, to_answer(frame, Interrupted(frame.method))))
+            raise
         except Exception:
             log.exception("a bug: answering %s failed", frame.method)
             answer = wire.error_frame(INTERNAL_ERROR, "internal error of dynamic-mcp; its log says more")
+        else:
+            if self._journal is not None:
+                self._journal.note_answer(frame, answer)
         finally:
             if self._serving.get(key) is asyncio.current_task():
                 del self._serving[key]
@@ -241,8 +296,8 @@ class Session:
         reply(line)
         return line
 
-    def _take_notification(self, frame: Frame, reply: Callable[[bytes], None]) -> None:
-        """Take a notification, or the answer to a request that was made to the client."""
+    def _take_notification(self, frame: Frame) -> bytes:
+        """Take a notification, or the answer to a request that was made to the client; return what it is told."""
         if frame.method == "notifications/cancelled":
             task = self._serving.pop(_member(frame.params, "requestId"), None)
             if task is not None:
@@ -256,8 +311,8 @@ class Session:
         elif len(frame.result) or len(frame.error):
             self._take_answer(frame)
         else:
-            why = "neither a request, a notification nor an answer"
-            reply(wire.answer_line(NULL, wire.error_frame(INVALID_REQUEST, why)))
+            return error_line(NULL, INVALID_REQUEST, "neither a request, a notification nor an answer")
+        return b""
 
     def _take_answer(self, frame: Frame) -> None:
         question = self._questions.pop(bytes(frame.id), None)
@@ -294,8 +349,9 @@ class Session:
         self.is_greeted = True
         return wire.result_frame(self._server.greet(self))
 
-    def _fail(self, id: Raw, code: int, why: str) -> None:
-        self._send(wire.answer_line(id, wire.error_frame(code, why)))
+    def _send_answer(self, line: bytes) -> None:
+        if line:
+            self._send(line)
 
     # --- to the client ---------------------------------------------------------------------------------
 
@@ -314,7 +370,7 @@ class Session:
         `on_status` takes the client's progress on it, and the status of a task that it becomes.
         """
         if self.is_closed:
-            return _gone()
+            return gone()
         if _NEEDS.get(frame.method.partition("/")[0], _EXTENDED).isdisjoint(self._capabilities):
             return wire.error_frame(METHOD_NOT_FOUND, f"the client does not support `{frame.method}`")
         number = next(self._ids)
@@ -322,6 +378,8 @@ class Session:
         token = wire.member(frame.params, "_meta", "progressToken")
         params = wire.with_member(frame.params, number, "_meta", "progressToken") if len(token) else frame.params
         question = self._questions[key] = _Question(self._loop.create_future(), token, on_status)
+        if self._journal is not None:
+            self._journal.note_question(number)
         self._send(wire.request_line(number, frame.method, params))
         try:
             return await question.future
@@ -333,6 +391,8 @@ class Session:
             raise
         finally:
             self._questions.pop(key, None)
+            if self._journal is not None:
+                self._journal.forget_question(number)
 
     def _pass_progress_on(self, frame: Frame) -> None:
         """Pass the client's progress on to the upstream that asked, with the token that it asked with."""
@@ -341,10 +401,6 @@ class Session:
         if question is not None and len(question.token):
             params = wire.with_member(frame.params, question.token, "progressToken")
             question.on_status(Frame(method=frame.method, params=params))
-
-
-def _gone() -> Frame:
-    return wire.error_frame(INTERNAL_ERROR, "the client has gone")
 
 
 def _client_info(params: Mapping[str, Raw]) -> Raw:
@@ -356,10 +412,3 @@ def _client_info(params: Mapping[str, Raw]) -> Raw:
 
 def _member(params: Raw, name: str) -> bytes:
     return bytes(wire.member(params, name))
-
-
-def _to_answer(frame: Frame, exc: DynamicMcpError) -> Frame:
-    """Give an error its MCP form: on `tools/call` a result that the model can read, else a JSON-RPC error."""
-    if frame.method == "tools/call":
-        return wire.result_frame({"content": [{"type": "text", "text": str(exc)}], "isError": True})
-    return wire.error_frame(exc.rpc_code, str(exc))

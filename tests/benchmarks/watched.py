@@ -10,7 +10,7 @@ import signal
 from collections import Counter
 from pathlib import Path
 
-from dynamic_mcp.cli.main import main
+from dynamic_mcp.__main__ import main
 
 COUNTED = {"Call", "_Question", "Link", "Group", "Instance", "Process", "Session", "Strays"}
 

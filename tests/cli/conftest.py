@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from tests.cli.commands import CliRunner
-from tests.program import full
+from tests.cli.setting_up import SECRET
+from tests.program import full, odd
 
 
 @pytest.fixture
@@ -21,3 +23,24 @@ def state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """The state directory of the proxies and of the commands."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return tmp_path / "state" / "dynamic-mcp"
+
+
+@pytest.fixture
+def home(cli: CliRunner) -> Path:
+    """A home with Cursor, which has a working server and a broken one, and Claude Code, which has another."""
+    cli.config.unlink()
+    home = cli.folder / "person"
+    (home / ".cursor").mkdir(parents=True)
+    start = " ".join([full()["command"], *full()["args"]])
+    needs_its_secret = ["-c", f'case "$API_TOKEN" in sk-*) exec {start};; esac; exit 3']
+    working = {"command": "sh", "args": needs_its_secret, "env": {"API_TOKEN": SECRET}}
+    cursor = {"full": working, "broken": {"command": "no-such-command"}}
+    (home / ".cursor" / "mcp.json").write_text(json.dumps({"mcpServers": cursor}, indent=4))
+    (home / ".claude.json").write_text(json.dumps({"theme": "dark", "mcpServers": {"other": odd()}}))
+    return home
+
+
+@pytest.fixture
+def config(cli: CliRunner) -> Path:
+    """Where the config of a person goes."""
+    return cli.folder / "home" / "dynamic-mcp" / "dynamic-mcp.json"

@@ -18,7 +18,8 @@ import tempfile
 import traceback
 from typing import Any
 
-from dynamic_mcp.cli.main import main, run
+from dynamic_mcp.__main__ import main
+from dynamic_mcp.cli.main import run
 
 BOUND_S = 20.0
 _MOST_MEMORY = 4 << 30

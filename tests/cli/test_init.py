@@ -1,90 +1,16 @@
-"""`init`: Enter four times, or `--yes`, and each AI tool has one working entry; `undo` takes it back."""
+"""`init`: Enter five times, or `--yes`, and each AI tool has one working entry; `undo` takes it back."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import pty
-import select
-import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import CliRunner, CommandResult, strip_escapes
-from tests.program import full, odd
-
-SECRET = "sk-abcdefghijklmnop1234567890"
-
-
-@pytest.fixture
-def home(cli: CliRunner) -> Path:
-    """A home with Cursor, which has a working server and a broken one, and Claude Code, which has another."""
-    cli.config.unlink()
-    home = cli.folder / "person"
-    (home / ".cursor").mkdir(parents=True)
-    start = " ".join([full()["command"], *full()["args"]])
-    needs_its_secret = ["-c", f'case "$API_TOKEN" in sk-*) exec {start};; esac; exit 3']
-    working = {"command": "sh", "args": needs_its_secret, "env": {"API_TOKEN": SECRET}}
-    cursor = {"full": working, "broken": {"command": "no-such-command"}}
-    (home / ".cursor" / "mcp.json").write_text(json.dumps({"mcpServers": cursor}, indent=4))
-    (home / ".claude.json").write_text(json.dumps({"theme": "dark", "mcpServers": {"other": odd()}}))
-    return home
-
-
-@pytest.fixture
-def config(cli: CliRunner) -> Path:
-    """Where the config of a person goes."""
-    return cli.folder / "home" / "dynamic-mcp" / "dynamic-mcp.json"
-
-
-def run(cli: CliRunner, home: Path, *args: str) -> CommandResult:
-    return cli.run(*args, HOME=str(home))
-
-
-def servers_of(file: Path) -> dict[str, object]:
-    found: dict[str, object] = json.loads(file.read_text())["mcpServers"]
-    return found
-
-
-def run_at_terminal(
-    cli: CliRunner, home: Path, *turns: tuple[str, str], command: Sequence[str] = ("init",)
-) -> tuple[str, int]:
-    """Answer the questions of `init`, or another command, on a terminal; return what was shown, and the code."""
-    ours, theirs = pty.openpty()
-    environment = cli.environment(TERM="xterm", HOME=str(home), PATH=os.environ["PATH"], COLUMNS="200")
-    process = subprocess.Popen(
-        cli.command(*command), cwd=cli.folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs
-    )
-    os.close(theirs)
-    shown, seen = "", 0
-    for question, answer in turns:
-        while question not in strip_escapes(shown[seen:]):
-            assert select.select([ours], [], [], 30)[0], f"no `{question}` in {shown!r}"
-            shown += os.read(ours, 65536).decode()
-        seen = len(shown)
-        os.write(ours, answer.encode())
-    with contextlib.suppress(OSError):  # Linux says so when the other end is closed
-        while data := os.read(ours, 65536):
-            shown += data.decode()
-    os.close(ours)
-    return strip_escapes(shown), process.wait(30)
-
-
-QUESTIONS = (
-    "Set up dynamic-mcp for",
-    "Leave out the server that does not start (broken)?",
-    "Remove the imported",
-    "Go ahead?",
-)
-
-
-def keystrokes(answers: Sequence[str] = ("\r",) * 4) -> list[tuple[str, str]]:
-    return list(zip(QUESTIONS, answers, strict=True))
-
+from tests.cli.commands import CliRunner
+from tests.cli.setting_up import QUESTIONS, SECRET, keystrokes, run, run_at_terminal, servers_of
+from tests.program import odd
 
 # --- the first minute ------------------------------------------------------------------------------------
 
@@ -97,7 +23,7 @@ def assert_is_set_up(home: Path, config: Path) -> None:
     assert set(servers_of(home / ".claude.json")) == {"dynamic-mcp"}
 
 
-def test_four_times_enter_ends_in_a_working_setup(cli: CliRunner, home: Path, config: Path) -> None:
+def test_five_times_enter_ends_in_a_working_setup(cli: CliRunner, home: Path, config: Path) -> None:
     shown, code = run_at_terminal(cli, home, *keystrokes())
 
     assert code == 0
@@ -195,7 +121,7 @@ def test_a_server_that_has_come_back_into_a_tool_is_taken_out_again(cli: CliRunn
 
 
 def test_who_keeps_the_servers_in_the_tools_is_told_what_that_means(cli: CliRunner, home: Path, config: Path) -> None:
-    shown, code = run_at_terminal(cli, home, *keystrokes(("\r", "\r", "n", "\r")))
+    shown, code = run_at_terminal(cli, home, *keystrokes(("\r", "\r", "n", "\r", "\r")))
 
     assert code == 0
     assert "every tool twice and run every server twice" in shown
@@ -203,14 +129,14 @@ def test_who_keeps_the_servers_in_the_tools_is_told_what_that_means(cli: CliRunn
 
 
 def test_a_broken_server_can_be_imported_all_the_same(cli: CliRunner, home: Path, config: Path) -> None:
-    run_at_terminal(cli, home, *keystrokes(("\r", "n", "\r", "\r")))
+    run_at_terminal(cli, home, *keystrokes(("\r", "n", "\r", "\r", "\r")))
 
     assert "broken" in servers_of(config)
     assert "broken" not in servers_of(home / ".cursor" / "mcp.json")
 
 
 @pytest.mark.parametrize(
-    ("choice", "turns"), [("no tool", [("Set up", "i\r")]), ("no", keystrokes(("\r", "\r", "\r", "n")))]
+    ("choice", "turns"), [("no tool", [("Set up", "i\r")]), ("no", keystrokes(("\r", "\r", "\r", "\r", "n")))]
 )
 def test_without_a_yes_nothing_is_changed(
     cli: CliRunner, home: Path, config: Path, choice: str, turns: list[tuple[str, str]]

@@ -20,7 +20,7 @@ FIELDS = (
     "type command args env env_file cwd inherit_env url headers oauth client_id scopes metadata_url redirect_port"
     " issuer account grant private_key_file private_key_alg client_metadata_url open_browser token_store"
     " oauth_client_id enabled features tools timeout connect idle_timeout concurrency retry attempts include"
-    " settings x-a bogus"
+    " settings daemon linger x-a bogus"
 )
 VALUES = st.recursive(
     st.sampled_from(
@@ -90,6 +90,15 @@ def server(**fields: object) -> object:
             "must be at least 65536",
         ),
         ({"mcpServers": {}, "settings": {"env": {"A": 1}}}, "settings.env.A", "must be a string"),
+        *(
+            ({"mcpServers": {}, "settings": {"daemon": form}}, "settings.daemon", "must be true, false or an object")
+            for form in ("5min", 1, ["5min"])
+        ),
+        (
+            {"mcpServers": {}, "settings": {"daemon": {"linger": "ever"}}},
+            "settings.daemon.linger",
+            "is not a duration: `ever`",
+        ),
     ],
 )
 def test_a_value_of_the_wrong_form_is_named_with_what_it_must_be(
@@ -120,6 +129,7 @@ def test_a_value_of_the_wrong_form_is_named_with_what_it_must_be(
         (server(url="http://h", cwd="x"), "mcpServers.git.cwd", "either `command`, if it is a program, or `url`"),
         ({"mcpServers": {}, "setings": {}}, "setings", "did you mean `settings`?"),
         ({"mcpServers": {}, "settings": {"headers": {}}}, "settings.headers", "`max_message_bytes`"),
+        ({"mcpServers": {}, "settings": {"daemon": {"lingr": 1}}}, "settings.daemon.lingr", "did you mean `linger`?"),
     ],
 )
 def test_an_unknown_field_comes_with_the_known_ones(refuse: Refuse, document: object, where: str, hint: str) -> None:

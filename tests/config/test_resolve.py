@@ -8,6 +8,7 @@ import pytest
 from dynamic_mcp.config.resolved import (
     Answers,
     Config,
+    Daemon,
     Exposure,
     Features,
     GroupConfig,
@@ -105,6 +106,31 @@ def test_idle_time_may_be_never(read_config: ReadConfig, text: object, seconds: 
     config = read_config({"mcpServers": {"a": {"command": "x", "idle_timeout": text}}})
 
     assert one(config).idle_after_s == seconds
+
+
+@pytest.mark.parametrize(
+    ("value", "daemon"),
+    [
+        (None, None),
+        (False, None),
+        (True, Daemon(linger_s=300)),
+        ({}, Daemon(linger_s=300)),
+        ({"linger": None}, Daemon(linger_s=300)),
+        ({"linger": " "}, Daemon(linger_s=300)),
+        ({"linger": "2min"}, Daemon(linger_s=120)),
+        ({"linger": 1.5}, Daemon(linger_s=1.5)),
+        ({"linger": "0s", "x-why": "to end at once"}, Daemon(linger_s=0)),
+        ({"linger": "Never"}, Daemon(linger_s=None)),
+    ],
+)
+def test_a_daemon_is_configured_by_a_switch_or_by_its_fields(
+    read_config: ReadConfig, value: object, daemon: Daemon | None
+) -> None:
+    assert read_config({"mcpServers": {}, "settings": {"daemon": value}}).daemon == daemon
+
+
+def test_there_is_no_daemon_unless_the_config_asks_for_one(read_config: ReadConfig) -> None:
+    assert read_config({"mcpServers": {}}).daemon is None
 
 
 def test_settings_stand_in_for_what_a_server_leaves_out(read_config: ReadConfig) -> None:

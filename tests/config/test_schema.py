@@ -26,6 +26,10 @@ def remote(**fields: object) -> object:
     return server(url="https://h", **fields)
 
 
+def settings(**fields: object) -> object:
+    return {"mcpServers": {}, "settings": fields}
+
+
 def test_the_published_schema_is_the_one_of_the_model() -> None:
     assert PUBLISHED.read_text(encoding="utf-8") == schema_text()
 
@@ -78,6 +82,9 @@ def test_every_field_is_described_for_an_editor() -> None:
         remote(oauth={"redirect_port": 65535, "scopes": []}),
         remote(oauth={"grant": "client_credentials", "client_id": "a", "private_key_file": "k.pem"}),
         {"mcpServers": {}, "settings": {"open_browser": "never", "token_store": "keyring"}},
+        *(settings(daemon=form) for form in (True, False, None)),
+        *(settings(daemon={"linger": form, "x-a": 1}) for form in (None, 0)),
+        *(settings(daemon={"linger": form}) for form in ("5min", "0s", "never", "")),
     ],
 )
 def test_schema_and_reader_accept_the_same(read_config: Callable[..., object], document: object) -> None:
@@ -118,6 +125,11 @@ def test_schema_and_reader_accept_the_same(read_config: Callable[..., object], d
         *(program(retry={"attempts": form}) for form in (0, 21, 1.5, "3", True)),
         *(remote(oauth=form) for form in ({"redirect_port": 0}, {"secret": ""}, {"grant": "password"}, "x")),
         {"mcpServers": {}, "settings": {"open_browser": True}},
+        *(settings(daemon=form) for form in ("on", "5min", 0, 1)),
+        settings(daemon=[]),
+        settings(daemon={"idle": "5min"}),
+        *(settings(daemon={"linger": form}) for form in ("ever", "-1s", -1, True)),
+        program(daemon=True),
         program(idle_timeout="ever"),
         program(enabled="false"),
         program(features={"tool": True}),

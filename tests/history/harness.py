@@ -14,7 +14,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from dynamic_mcp.config.resolved import Answers, Exposure, Program, Remote, Share
-from dynamic_mcp.face.lines import LineFace
+from dynamic_mcp.face.lines import LineFace, Streams
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.session.legacy import Session
 from tests.fakes import FakeUpstream, Opener, PresentedGroup, config_of, group_config
@@ -42,7 +42,7 @@ async def disconnect(proxy: Proxy, session: Session) -> None:
 async def open_face(proxy: Proxy, stdin: int, stdout: int) -> LineFace:
     """Begin a session on two file descriptors."""
     face = LineFace(MAX_MESSAGE_BYTES)
-    await face.open(proxy, stdin, stdout)
+    await face.open(proxy, Streams(stdin, stdout))
     return face
 
 

@@ -14,8 +14,14 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Set up dynamic-mcp for your AI tools.")
 @click.option("-y", "--yes", is_flag=True, help="Ask no questions and use the default answers.")
+@click.option(
+    "--daemon/--no-daemon",
+    default=None,
+    help="Run the servers once for all AI tools and windows, or separately for each. Default: ask; with --yes, once"
+    " if there is more than one AI tool.",
+)
 @common_options
-def command(this: Invocation, *, yes: bool) -> int:
+def command(this: Invocation, *, yes: bool, daemon: bool | None) -> int:
     """Set up dynamic-mcp for the AI tools on this machine.
 
     It finds the tools and their servers, checks that each server works, shows the changes, and makes them once you
@@ -24,4 +30,4 @@ def command(this: Invocation, *, yes: bool) -> int:
     """
     from dynamic_mcp.cli.wizard import set_up
 
-    return set_up(this, yes=yes)
+    return set_up(this, yes=yes, daemon=daemon)

@@ -22,7 +22,7 @@ def command(
     log_format: str | None,
     quiet: bool,
     verbose: bool,
-) -> None:
+) -> int:
     """Serve the groups of CONFIG to one client over stdin and stdout.
 
     Default CONFIG: $DYNAMIC_MCP_CONFIG, else ./dynamic-mcp.json, else the one in your config directory.
@@ -35,4 +35,4 @@ def command(
         hint = f"; did you mean `dynamic-mcp {config} --config {config_file}`?" if config in COMMANDS else ""
         raise click.UsageError(f"two configs are given: `{config}` and `{config_file}`{hint}")
     level = log_level or ("error" if quiet else "debug" if verbose else None)
-    serve(config or config_file, log_level=level, log_format=log_format)
+    return serve(config or config_file, log_level=level, log_format=log_format)

@@ -12,6 +12,7 @@ from dynamic_mcp.config.secrets import mask_text
 from dynamic_mcp.importer.convert.draft import make_printable
 from dynamic_mcp.importer.convert.memory import Memory
 from dynamic_mcp.importer.convert.secrets import Hiding, masked, secrets
+from dynamic_mcp.importer.formats.changes import Edit
 from dynamic_mcp.importer.model import ForeignServer, Notice, Reading
 
 
@@ -76,7 +77,7 @@ class Plan:
     """A whole import: the output's text before and after, and what is remembered of it.
 
     `before` is None if there is no output yet; `servers` are all servers of the output afterwards. `variables` go to
-    the env file, which is None if there are none.
+    the env file, which is None if there are none. `other_edits` are those of `after` that concern no server.
     """
 
     output: Path
@@ -89,6 +90,7 @@ class Plan:
     remarks: tuple[str, ...] = ()
     env_file: Path | None = None
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+    other_edits: tuple[Edit, ...] = ()
 
     @property
     def is_changed(self) -> bool:

@@ -1,0 +1,71 @@
+"""`dynamic-mcp daemon`: the process that runs the servers of a config for all its clients."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dynamic_mcp.cli.options import common_options, config_option
+
+if TYPE_CHECKING:
+    from dynamic_mcp.cli.invocation import Invocation
+
+
+@click.group(short_help="Run, start, stop or install the daemon of a config.", subcommand_metavar="COMMAND")
+def command() -> None:
+    """Manage the daemon of a config, which runs one set of servers for all clients of this user.
+
+    With `"daemon": true` in the config's settings, the first client starts it by itself.
+    """
+
+
+@command.command("run")
+@config_option
+@click.option(
+    "--linger", metavar="TIME", help="How long to stay without clients, or `never`. Default: as configured."
+)
+@click.option("--socket", hidden=True, type=click.Path(path_type=Path))
+@click.option("--ready", hidden=True, type=int)
+def run(config_file: str | None, *, linger: str | None, socket: Path | None, ready: int | None) -> int:
+    """Serve in the foreground until stopped, or until there has been no client for a while."""
+    from dynamic_mcp.cli.startup import serve_daemon
+
+    return serve_daemon(config_file, linger=linger, socket=socket, ready=ready)
+
+
+@command.command("start")
+@common_options
+def start(this: Invocation) -> int:
+    """Start the daemon in the background, unless it runs."""
+    from dynamic_mcp.cli.daemon_control import start_daemon
+
+    return start_daemon(this)
+
+
+@command.command("stop")
+@common_options
+def stop(this: Invocation) -> int:
+    """Stop the daemon; requests in flight get a few seconds. A client that needs it again starts another."""
+    from dynamic_mcp.cli.daemon_control import stop_daemon
+
+    return stop_daemon(this)
+
+
+@command.command("restart")
+@common_options
+def restart(this: Invocation) -> int:
+    """Stop the daemon if it runs, and start it."""
+    from dynamic_mcp.cli.daemon_control import restart_daemon
+
+    return restart_daemon(this)
+
+
+@command.command("status")
+@common_options
+def status(this: Invocation) -> int:
+    """Show whether the daemon runs. Exit code 0: it does; 1: it does not."""
+    from dynamic_mcp.cli.daemon_control import show_daemon
+
+    return show_daemon(this)

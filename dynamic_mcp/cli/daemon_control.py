@@ -1,0 +1,97 @@
+"""Starts and stops the daemon of a config, and tells whether it runs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from dynamic_mcp import __version__
+from dynamic_mcp.cli.invocation import Invocation
+from dynamic_mcp.errors import DaemonError
+from dynamic_mcp.face import frames
+
+if TYPE_CHECKING:
+    from dynamic_mcp.system.private_socket import Socket
+
+# How long a daemon that was asked to stop may take.
+_STOP_WITHIN_S = 10.0
+
+
+def start_daemon(this: Invocation) -> int:
+    """Start the daemon unless it runs. Raises ConfigError and DaemonError."""
+    config = str(this.read_config().file.absolute())  # an error in it is told here, not in the daemon's log
+    with contextlib.closing(_find(config) or _start(config)):
+        pass
+    this.out.say(f"the daemon of `{config}` runs")
+    return 0
+
+
+def stop_daemon(this: Invocation) -> int:
+    """Stop the daemon if it runs, and wait for its end. Raises ConfigError and DaemonError."""
+    config = str(this.config_path().absolute())
+    this.out.say(f"the daemon of `{config}` {'has stopped' if _stop(config) else 'does not run'}")
+    return 0
+
+
+def restart_daemon(this: Invocation) -> int:
+    """Stop the daemon if it runs, and start it. Raises ConfigError and DaemonError."""
+    config = str(this.read_config().file.absolute())
+    _stop(config)
+    with contextlib.closing(_start(config)):
+        pass
+    this.out.say(f"the daemon of `{config}` has started anew")
+    return 0
+
+
+def show_daemon(this: Invocation) -> int:
+    """Print whether the daemon runs; return 0 if it does. Raises ConfigError."""
+    config = str(this.config_path().absolute())
+    connection = _find(config)
+    if connection is not None:
+        connection.close()
+    is_running = connection is not None
+    if this.out.is_json:
+        this.out.print_json({"config": config, "running": is_running, "version": __version__})
+    else:
+        this.out.print_line(f"the daemon of `{config}` {'runs' if is_running else 'does not run'}")
+        if is_running:
+            this.out.say("hint: `dynamic-mcp status` shows its sessions and servers")
+    return 0 if is_running else 1
+
+
+def _find(config: str) -> Socket | None:
+    """Return a connection to the daemon of a config; None if none runs. Raises DaemonError where there are none."""
+    if sys.platform == "win32":
+        raise DaemonError("there is no daemon on Windows", hint="each client has servers of its own there")
+    from dynamic_mcp.face import window
+
+    return window.find_daemon(config)
+
+
+def _start(config: str) -> Socket:
+    from dynamic_mcp.face import window
+
+    connection = window.find_or_start_daemon(config)
+    if connection is None:
+        why = f"the daemon of `{config}` has not started within {window.START_WITHIN_S:g} s"
+        raise DaemonError(why, hint="`dynamic-mcp logs` may say why")
+    return connection
+
+
+def _stop(config: str) -> bool:
+    """Stop the daemon and wait for its end; return whether there was one."""
+    connection = _find(config)
+    if connection is None:
+        return False
+    with contextlib.closing(connection):
+        connection.settimeout(_STOP_WITHIN_S)
+        try:
+            connection.sendall(frames.hello(b"stop", os.fsencode(config), version=__version__.encode()))
+            while connection.recv(1 << 16):
+                pass
+        except OSError as exc:
+            why = f"the daemon of `{config}` has not stopped within {_STOP_WITHIN_S:g} s"
+            raise DaemonError(why, hint="`dynamic-mcp status` shows its process id") from exc
+    return True

@@ -1,0 +1,49 @@
+"""Where the config is: the one rule, for serving, for every command, and for a window that reads no config at all.
+
+Nothing but `os` is imported, because a window starts with this.
+"""
+
+from __future__ import annotations
+
+import os
+
+# As in `typing`, which takes longer to load than all of this.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+FILE_NAME = "dynamic-mcp.json"
+VARIABLE = "DYNAMIC_MCP_CONFIG"
+
+
+def locate(
+    argument: str | None, environment: Mapping[str, str], *, directory: str, user_dir: Callable[[], str]
+) -> str | None:
+    """Return the path of the config: the argument, else DYNAMIC_MCP_CONFIG, else in `directory`, else in `user_dir`.
+
+    One that is named need not exist. Returns None if none is named and none exists.
+    """
+    explicit = argument or environment.get(VARIABLE)
+    if explicit:
+        return os.path.join(directory, resolve_home(explicit, environment))  # noqa: PTH118 - pathlib is slow to load
+    here = os.path.join(directory, FILE_NAME)  # noqa: PTH118
+    if _is_file(here):
+        return here
+    everywhere = os.path.join(user_dir(), FILE_NAME)  # noqa: PTH118
+    return everywhere if _is_file(everywhere) else None
+
+
+def resolve_home(text: str, environment: Mapping[str, str]) -> str:
+    """Return a path that a user wrote, with `~` as their home."""
+    head, tail = text[:1], text[1:]
+    home = environment.get("HOME") or environment.get("USERPROFILE")
+    if head == "~" and home and (not tail or tail[0] in "/\\"):
+        return os.path.join(home, tail.lstrip("/\\"))  # noqa: PTH118
+    return text
+
+
+def _is_file(path: str) -> bool:
+    try:
+        return os.path.isfile(path)  # noqa: PTH113
+    except OSError:
+        return False

@@ -1,0 +1,62 @@
+"""The socket of a daemon: private, and this daemon's alone for as long as it listens."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+from dynamic_mcp.system.paths import FileLock
+
+# Windows that may connect at once before one is accepted.
+_BACKLOG = 128
+
+
+class Listener:
+    """A Unix socket at `path`, with a lock beside it: what is found there without its lock is stale."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = FileLock(path.with_suffix(".lock"))
+        self._server: asyncio.Server | None = None
+        self._inode = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether windows can connect."""
+        return self._server is not None
+
+    async def open(self, accept: Callable[[], asyncio.BaseProtocol]) -> bool:
+        """Listen; return False if another daemon does already. Raises OSError."""
+        if not self._lock.try_acquire():
+            return False
+        try:
+            self.path.unlink(missing_ok=True)
+            listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            before = os.umask(0o177)
+            try:
+                listening.bind(str(self.path))
+            finally:
+                os.umask(before)
+            self._inode = self.path.stat().st_ino
+            self._server = await asyncio.get_running_loop().create_unix_server(
+                accept, sock=listening, backlog=_BACKLOG
+            )
+        except BaseException:
+            self._lock.release()
+            raise
+        return True
+
+    def close(self) -> None:
+        """Listen no more; another daemon may do so from now on. Connections that exist go on."""
+        if self._server is None:
+            return
+        with contextlib.suppress(OSError):
+            if self.path.stat().st_ino == self._inode:  # else somebody has removed ours and listens there
+                self.path.unlink()
+        self._server.close()
+        self._server = None
+        self._lock.release()

@@ -1,0 +1,357 @@
+"""The shim: carries one client's bytes between this window's stdin and stdout and the daemon of its config.
+
+It holds each line of the client until the daemon is done with it, and a few notes of the daemon's about the session.
+If the daemon goes, another one goes on with that; the client notices nothing but errors for what was in flight.
+A window costs what this file imports: no asyncio, no click, no config.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+
+from dynamic_mcp import __version__
+from dynamic_mcp.face import frames
+
+# As in `typing`, which takes longer to load than all of this.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dynamic_mcp.system.private_socket import Socket
+
+    # Returns a connection to a daemon, which may have to be started first; None if none can be had.
+    Connect = Callable[[], Socket | None]
+
+STDIN, STDOUT, STDERR = 0, 1, 2
+_CHUNK_BYTES = 1 << 18
+# Of a line without an end, no more than this is held; a longer one is over every limit, and will be refused.
+_MAX_UNFINISHED_BYTES = 1 << 28
+# How long the client may take to read what it is sent last.
+_FLUSH_WITHIN_MS = 500
+# How long a daemon may take to answer a hello, and how long to look for another one after the end of one.
+_WELCOME_WITHIN_S = 5.0
+_RECOVER_WITHIN_S = 5.0
+
+_GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
+
+
+class Shim:
+    """One window; `run` carries its bytes.
+
+    `notes` and `unanswered` are what the next daemon must know, `fresh` are lines that none has taken yet.
+    """
+
+    def __init__(self, config: str, connection: Socket, connect: Connect) -> None:
+        self.generation = 0
+        self.notes: dict[bytes, bytes] = {}
+        self.unanswered: dict[int, bytes] = {}
+        self.fresh: list[bytes] = []
+        self.config = config
+        self._connect = connect
+        self._first = connection
+        self._socket: Socket | None = None
+        self._poll = select.poll()
+        self._number = 0
+        self._unfinished: list[bytes] = []
+        self._unfinished_bytes = 0
+        self._received = bytearray()
+        self._to_daemon = b""
+        self._to_client = bytearray()
+        self._reads_input = self._has_input_ended = self._is_client_slow = False
+        self._was_stopped = self._is_alone = False
+        self._exit_code: int | None = None
+
+    def run(self) -> int | None:
+        """Carry bytes until the session is over; return the exit code.
+
+        None if no daemon can be had any more, so that this process must go on with the session alone.
+        """
+        for descriptor in (STDIN, STDOUT):
+            os.set_blocking(descriptor, False)
+        self._poll.register(STDOUT, 0)
+        self._watch_input()
+        if not self._attach(self._first):
+            self._recover()
+        while self._exit_code is None and not self._is_alone:
+            for descriptor, event in self._poll.poll():
+                if descriptor == STDIN:
+                    self._take_input()
+                elif descriptor != STDOUT:
+                    self._exchange()
+                elif event & _GONE:
+                    self._exit_code = 0
+                else:
+                    self._write_to_client()
+                if self._exit_code is not None or self._is_alone:
+                    break
+        if self._exit_code is not None:
+            self._flush()
+        return self._exit_code
+
+    def unwritten(self) -> bytes:
+        """Return what the client has not been given yet."""
+        return bytes(self._to_client)
+
+    def unread(self) -> bytes:
+        """Return the input that no daemon has taken."""
+        return b"".join(line + b"\n" for line in self.fresh) + b"".join(self._unfinished)
+
+    # --- from the client -------------------------------------------------------------------------------
+
+    def _take_input(self) -> None:
+        try:
+            data = os.read(STDIN, _CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._end_input()
+            return
+        if self._socket is None:  # the daemon was stopped, and is needed again
+            self._recover()
+        if self._socket is None:
+            self._unfinished.append(data)
+        else:
+            self._hold(data)
+            self._send(data)
+
+    def _hold(self, data: bytes) -> None:
+        """Keep each line until it is answered, and what follows the last line end."""
+        first, *lines = data.split(b"\n")
+        self._unfinished.append(first)
+        self._unfinished_bytes += len(first)
+        if lines:
+            rest = lines.pop()
+            for line in (b"".join(self._unfinished), *lines):
+                self._number += 1
+                self.unanswered[self._number] = line
+            self._unfinished, self._unfinished_bytes = [rest] if rest else [], len(rest)
+        elif self._unfinished_bytes > _MAX_UNFINISHED_BYTES:
+            del self._unfinished[1:]
+
+    def _end_input(self) -> None:
+        self._has_input_ended = True
+        self._watch_input()
+        if self._socket is None:
+            self._exit_code = 0
+            return
+        line_end = b"\n" if self._unfinished else b""
+        if line_end:
+            self._hold(line_end)
+        self._send(line_end + frames.END_OF_INPUT + b"\n")
+
+    def _watch_input(self) -> None:
+        """Read input while there is some, and the daemon takes it."""
+        wanted = not (self._has_input_ended or self._to_daemon)
+        if wanted != self._reads_input:
+            self._reads_input = wanted
+            if wanted:
+                self._poll.register(STDIN, select.POLLIN)
+            else:
+                self._poll.unregister(STDIN)
+
+    # --- to the daemon ---------------------------------------------------------------------------------
+
+    def _send(self, data: bytes) -> None:
+        assert self._socket is not None
+        if self._to_daemon:
+            self._to_daemon += data
+            return
+        try:
+            sent = self._socket.send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError:  # it has gone; that is noticed when all that it wrote has been read
+            return
+        if sent < len(data):
+            self._to_daemon = data[sent:]
+            self._watch()
+
+    def _exchange(self) -> None:
+        if self._to_daemon:
+            data, self._to_daemon = self._to_daemon, b""
+            self._send(data)
+            self._watch()
+        self._take_frames()
+
+    def _watch(self) -> None:
+        """Wait for what can be done now: while the client reads nothing, nothing is read for it."""
+        self._watch_input()
+        if self._socket is not None:
+            reading = 0 if self._is_client_slow else select.POLLIN
+            if reading or self._to_daemon:
+                self._poll.register(self._socket, reading | (select.POLLOUT if self._to_daemon else 0))
+            else:
+                self._forget(self._socket)
+        self._poll.modify(STDOUT, select.POLLOUT if self._is_client_slow else 0)
+
+    def _forget(self, connection: Socket) -> None:
+        try:  # noqa: SIM105 - contextlib takes as long to load as all of this
+            self._poll.unregister(connection)
+        except KeyError:
+            pass
+
+    # --- from the daemon -------------------------------------------------------------------------------
+
+    def _take_frames(self) -> None:
+        assert self._socket is not None
+        try:
+            data = self._socket.recv(_CHUNK_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._lose_daemon()
+        elif self._received:
+            self._received += data
+            del self._received[: self._take(self._received)]
+        else:
+            taken = self._take(data)
+            if taken < len(data):
+                self._received += data[taken:]
+
+    def _take(self, data: bytes | bytearray) -> int:
+        """Act on the complete frames in `data`; return how many bytes they have."""
+        at, size = 0, len(data)
+        while size - at >= frames.HEADER_BYTES:
+            kind, number, end = frames.header(data, at)
+            if end > size:
+                break
+            payload = data[at + frames.HEADER_BYTES : end]
+            if kind == frames.OUTPUT:
+                self._to_client += payload
+                self.unanswered.pop(number, None)
+            else:
+                self._obey(kind, number, bytes(payload))
+            at = end
+        if self._to_client:
+            self._write_to_client()
+        return at
+
+    def _obey(self, kind: int, number: int, payload: bytes) -> None:
+        if kind == frames.KEEP:
+            name, has_note, note = payload.partition(b"\0")
+            self.notes.pop(name, None)
+            if has_note:
+                self.notes[name] = note
+        elif kind == frames.STOP:
+            self.fresh = [line for taken, line in self.unanswered.items() if taken > number]
+            self.unanswered = {taken: line for taken, line in self.unanswered.items() if taken <= number}
+            self._was_stopped = True
+        elif kind == frames.END:
+            if payload:
+                os.write(STDERR, b"error: " + payload + b"\n")
+            self._exit_code = number
+
+    # --- the end of a daemon ---------------------------------------------------------------------------
+
+    def _lose_daemon(self) -> None:
+        """Go on with another daemon, at once or, where this one was asked to stop, when the client needs one."""
+        assert self._socket is not None
+        self._forget(self._socket)
+        self._socket.close()
+        self._socket, self._to_daemon = None, b""
+        self._received.clear()
+        is_idle = not (self.unanswered or self.fresh or self._unfinished)
+        if is_idle and self._has_input_ended:
+            self._exit_code = 0
+        elif is_idle and self._was_stopped:
+            self._watch()
+        else:
+            self._recover()
+
+    def _recover(self) -> None:
+        """Find or start another daemon; if there is none in time, this process goes on alone."""
+        self._was_stopped = False
+        deadline = time.monotonic() + _RECOVER_WITHIN_S
+        while time.monotonic() < deadline and self._exit_code is None:
+            self.generation += 1
+            connection = self._connect()
+            if connection is None:
+                break
+            if self._attach(connection):
+                return
+        self._is_alone = True
+
+    def _attach(self, connection: Socket) -> bool:
+        """Say hello, and send what no daemon has taken yet; tell whether the daemon takes this window."""
+        interrupted = list(self.unanswered.values())
+        try:
+            connection.settimeout(_WELCOME_WITHIN_S)
+            connection.sendall(self._hello(interrupted))
+            is_welcome = self._wait_for_welcome(connection)
+        except OSError:
+            is_welcome = False
+        if not is_welcome:
+            connection.close()
+            return False
+        connection.setblocking(False)  # noqa: FBT003 - takes no keyword
+        self._socket = connection
+        rest = self.unread() + (frames.END_OF_INPUT + b"\n" if self._has_input_ended else b"")
+        self.unanswered = dict(enumerate((*interrupted, *self.fresh), 1))
+        self._number = len(self.unanswered)
+        self.fresh = []
+        if rest:
+            self._send(rest)
+        self._watch()
+        return True
+
+    def _wait_for_welcome(self, connection: Socket) -> bool:
+        """Read the answer to a hello: nothing of the client's goes to a daemon that hangs or ends just now."""
+        data = b""
+        while len(data) < frames.HEADER_BYTES or frames.header(data, 0)[2] > len(data):
+            received = connection.recv(frames.HEADER_BYTES - len(data)) if not data else connection.recv(1)
+            if not received:
+                return False
+            data += received
+        kind, number, _ = frames.header(data, 0)
+        if kind == frames.END:
+            self._obey(kind, number, data[frames.HEADER_BYTES :])
+        return kind == frames.WELCOME
+
+    def _hello(self, interrupted: list[bytes]) -> bytes:
+        return frames.hello(
+            b"session",
+            os.fsencode(self.config),
+            version=__version__.encode(),
+            directory=os.fsencode(_working_directory()),
+            environment=frames.pack_pairs(dict(os.environb)),
+            generation=self.generation,
+            notes=frames.pack_pairs(self.notes),
+            interrupted=frames.pack(interrupted),
+        )
+
+    # --- to the client ---------------------------------------------------------------------------------
+
+    def _write_to_client(self) -> None:
+        try:
+            while self._to_client:
+                del self._to_client[: os.write(STDOUT, self._to_client)]
+        except BlockingIOError:
+            pass
+        except OSError:  # the client has gone
+            self._exit_code = 0
+        if bool(self._to_client) != self._is_client_slow:
+            self._is_client_slow = bool(self._to_client)
+            self._watch()
+
+    def _flush(self) -> None:
+        """Write the rest, unless the client does not read it in time."""
+        waiting = select.poll()
+        waiting.register(STDOUT, select.POLLOUT)
+        try:
+            while self._to_client and waiting.poll(_FLUSH_WITHIN_MS):
+                del self._to_client[: os.write(STDOUT, self._to_client)]
+        except OSError:
+            pass
+
+
+def _working_directory() -> str:
+    try:
+        return os.getcwd()  # noqa: PTH109
+    except OSError:  # it has been removed
+        return "/"

@@ -1,0 +1,295 @@
+"""The socket face: one window at the other end of a Unix socket, from its hello until either is over.
+
+The window forwards its client's lines and keeps each of them until it is told, by number, that it is done with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Protocol, cast
+
+from msgspec import Struct
+
+from dynamic_mcp.face import frames
+from dynamic_mcp.mcp import lines
+from dynamic_mcp.session.continuation import Continuation, Journal, Resumption
+from dynamic_mcp.session.legacy import Session
+from dynamic_mcp.system.private_socket import peer_user
+
+log = logging.getLogger(__name__)
+
+# Answers that a window has not read yet, beyond which no more is read from it.
+_UNREAD_BYTES = 4 << 20
+# Beyond this, log messages and progress are dropped: an answer must not queue behind a flood of them.
+_FLOOD_BYTES = 256 << 10
+# Lines of one window that are taken before the others have their turn.
+_LINES_A_TURN = 64
+# A window that reads nothing for this long while its queue is full is ended.
+UNREAD_FOR_S = 60.0
+# How long a hello may take, and how large it may be: it holds the environment, and all unanswered lines.
+_HELLO_WITHIN_S = 10.0
+_MAX_HELLO_BYTES = 1 << 30
+# How long a window that is closed may take to read what it is sent last.
+_FLUSH_WITHIN_S = 0.5
+# How long requests in flight may take to finish once the client's input has ended.
+FINISH_WITHIN_S = 4.0
+
+
+class Hello(Struct, frozen=True):
+    """What a window says first: what it wants (`session`, `ping` or `stop`), and where it was started."""
+
+    purpose: str
+    config: str
+    version: str
+    directory: str
+    environment: Mapping[str, str]
+    continuation: Continuation
+
+    def __repr__(self) -> str:
+        return f"<Hello {self.purpose} from {self.directory}>"
+
+
+class Reception(Protocol):
+    """Whoever the windows come to: the daemon."""
+
+    async def admit(self, face: SocketFace, hello: Hello) -> Session | None:
+        """Return the session of a window; None if it is refused or wants none."""
+        ...
+
+    def dismiss(self, face: SocketFace) -> None:
+        """Let go of a window that has gone."""
+        ...
+
+
+class SocketFace(asyncio.Protocol):
+    """Lines from a window to its session, and frames from the session to the window."""
+
+    def __init__(self, reception: Reception, max_message_bytes: int) -> None:
+        self.session: Session | None = None
+        self.lines_taken = 0
+        self.ended = asyncio.Event()
+        self._reception = reception
+        self._lines = lines.Lines(max_message_bytes)
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport
+        self._hello = bytearray()
+        self._queue = deque[bytes]()
+        self._is_full = self._is_taking = False
+        self._resumption: Resumption | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._ending: asyncio.Task[None] | None = None
+        self._admission: asyncio.Task[None] | None = None
+
+    # --- asyncio.Protocol ------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin with a connection; one of another user ends at once."""
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's class has the methods, but is no subclass
+        connection = transport.get_extra_info("socket")
+        if peer_user(connection) != os.getuid():
+            log.warning("refused a connection of another user")
+            self._transport.abort()
+            return
+        self._transport.set_write_buffer_limits(high=_UNREAD_BYTES)
+        self._timer = self._loop.call_later(_HELLO_WITHIN_S, self._transport.abort)
+
+    def data_received(self, data: bytes) -> None:
+        """Take the hello, and lines after it."""
+        if self.session is not None:
+            self._receive(data)
+        else:
+            self._hello += data
+            self._take_hello()
+
+    def eof_received(self) -> bool:
+        """Take the end of the connection: a window never closes one direction alone."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the session, and what it has in flight."""
+        self._cancel_timer()
+        for task in (self._admission, self._ending):
+            if task is not None and task is not asyncio.current_task():
+                task.cancel()
+        if self._resumption is not None:
+            self._resumption.tasks.cancel_all()
+        if self.session is not None:
+            self.session.close()
+        self.ended.set()
+        self._reception.dismiss(self)
+
+    def pause_writing(self) -> None:
+        """Read nothing from a window that does not read, and end it after a while."""
+        self._is_full = True
+        self._timer = self._loop.call_later(UNREAD_FOR_S, self._end_unread)
+        self._watch()
+
+    def resume_writing(self) -> None:
+        """Read again."""
+        self._is_full = False
+        self._cancel_timer()
+        if self.session is not None:
+            self._watch()
+
+    # --- the session -----------------------------------------------------------------------------------
+
+    def open_session(self, create: Callable[..., Session], continuation: Continuation) -> Session:
+        """Return a session that writes to this window; `create` gets its `send`, and what a Session is given else."""
+        return create(
+            self._send,
+            is_congested=self._is_congested,
+            journal=Journal(self._keep),
+            first_id=continuation.first_id,
+        )
+
+    async def stop(self, within_s: float) -> None:
+        """Let requests in flight finish, then tell the window that the daemon stops, and how far it has read."""
+        if not self._transport.is_closing():
+            self._transport.pause_reading()
+            if self.session is not None:
+                await self.session.stop(within_s)
+            self._write(frames.STOP, self.lines_taken)
+            self._close()
+
+    def end(self, why: str, code: int = 1) -> None:
+        """Tell the window that its session is over, and why."""
+        self._write(frames.END, code, why.encode())
+        self._close()
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        self._transport.abort()
+
+    def _close(self) -> None:
+        """Close once everything is written; a window that does not read it does not delay that."""
+        self._transport.close()
+        self._cancel_timer()
+        self._timer = self._loop.call_later(_FLUSH_WITHIN_S, self._transport.abort)
+
+    # --- hello -----------------------------------------------------------------------------------------
+
+    def _take_hello(self) -> None:
+        if len(self._hello) < 4:
+            return
+        end = 4 + int.from_bytes(self._hello[:4])
+        if end > _MAX_HELLO_BYTES:
+            self._transport.abort()
+        elif len(self._hello) >= end:
+            self._cancel_timer()
+            self._transport.pause_reading()
+            body, early = bytes(self._hello[4:end]), bytes(self._hello[end:])
+            self._hello.clear()
+            self._admission = self._loop.create_task(self._admit(body, early), name="admission of a window")
+
+    async def _admit(self, body: bytes, early: bytes) -> None:
+        try:
+            hello = decode_hello(body)
+        except (ValueError, KeyError) as exc:
+            log.warning("refused a window: its hello cannot be read (%s)", exc)
+            self._transport.abort()
+            return
+        session = await self._reception.admit(self, hello)
+        if session is None or self._transport.is_closing():
+            return
+        self._write(frames.WELCOME, 0)
+        self._resumption = Resumption(session, self._send)
+        await self._resumption.resume(hello.continuation, self._reply)
+        self.lines_taken = len(hello.continuation.interrupted)
+        self.session = session
+        self._receive(early)
+        self._watch()
+
+    # --- from the window -------------------------------------------------------------------------------
+
+    def _receive(self, data: bytes) -> None:
+        self._queue.extend(self._lines.feed(data))
+        if not self._is_taking:
+            self._take_lines()
+
+    def _take_lines(self) -> None:
+        """Take some lines, and the others once all windows have had their turn."""
+        session = self.session
+        assert session is not None
+        for _ in range(min(len(self._queue), _LINES_A_TURN)):
+            line = self._queue.popleft()
+            if line == frames.END_OF_INPUT:
+                self._end_input()
+                self._queue.clear()
+                return
+            self.lines_taken = number = self.lines_taken + 1
+            session.receive(line, partial(self._reply, number))
+        was_taking, self._is_taking = self._is_taking, bool(self._queue)
+        if self._is_taking:
+            self._loop.call_soon(self._take_lines)
+        if was_taking != self._is_taking:
+            self._watch()
+
+    def _watch(self) -> None:
+        """Read from the window, unless it does not read itself or has sent more than it gets in a turn."""
+        if self._transport.is_closing():
+            return
+        if self._is_full or self._is_taking:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+
+    def _end_input(self) -> None:
+        if self._ending is None:
+            self._ending = self._loop.create_task(self._finish(), name="end of a session")
+
+    async def _finish(self) -> None:
+        assert self.session is not None
+        await self.session.finish(FINISH_WITHIN_S)
+        self.session.close()
+        self.end("", 0)
+
+    # --- to the window ---------------------------------------------------------------------------------
+
+    def _send(self, line: bytes) -> None:
+        self._write(frames.OUTPUT, 0, line)
+
+    def _reply(self, number: int, line: bytes) -> None:
+        self._write(frames.OUTPUT, number, line)
+
+    def _keep(self, name: bytes, note: bytes) -> None:
+        self._write(frames.KEEP, 0, name + b"\0" + note if note else name)
+
+    def _write(self, kind: int, number: int, payload: bytes = b"") -> None:
+        if not self._transport.is_closing():
+            self._transport.write(frames.frame(kind, number, payload))
+
+    def _is_congested(self) -> bool:
+        return self._transport.get_write_buffer_size() > _FLOOD_BYTES
+
+    def _end_unread(self) -> None:
+        log.warning("ended a session: its client has read nothing for %g s", UNREAD_FOR_S)
+        self._transport.abort()
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def decode_hello(body: bytes) -> Hello:
+    """Return what a window said. Raises ValueError and KeyError."""
+    members = frames.unpack_pairs(body)
+    if members[b"protocol"] != frames.PROTOCOL:
+        raise ValueError("it speaks another protocol")
+    return Hello(
+        purpose=members[b"purpose"].decode(),
+        config=os.fsdecode(members[b"config"]),
+        version=members[b"version"].decode(),
+        directory=os.fsdecode(members[b"directory"]),
+        environment={os.fsdecode(k): os.fsdecode(v) for k, v in frames.unpack_pairs(members[b"environment"]).items()},
+        continuation=Continuation(
+            generation=int(members[b"generation"]),
+            notes=frames.unpack_pairs(members[b"notes"]),
+            interrupted=tuple(frames.unpack(members[b"interrupted"])),
+        ),
+    )

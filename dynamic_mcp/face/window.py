@@ -1,0 +1,139 @@
+"""A window: this process's stdin and stdout, served by the daemon of its config.
+
+The first window of a config starts its daemon. Nothing but what a running daemon needs is imported at the start.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from dynamic_mcp import __version__
+from dynamic_mcp.config.location import locate
+from dynamic_mcp.face.shim import Shim
+from dynamic_mcp.system import private_socket
+
+# As in `typing`, which takes longer to load than all of this.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from dynamic_mcp.system.private_socket import Socket
+
+# How long a daemon may take to start.
+START_WITHIN_S = 5.0
+_POLL_S = 0.02
+
+# Set to the process id of a window that has begun anew.
+_RESTARTED = "DYNAMIC_MCP_RESTARTED"
+_is_restarted = False
+
+
+def find(arguments: list[str]) -> Shim | None:
+    """Return the shim for the command line of a window whose daemon runs; None for any other command line."""
+    global _is_restarted
+    _is_restarted = os.environ.pop(_RESTARTED, None) == str(os.getpid())
+    if not _is_plain(arguments):
+        return None
+    config = locate(arguments[0] if arguments else None, os.environ, directory=_here(), user_dir=_user_dir)
+    connection = None if config is None else find_daemon(config)
+    return None if config is None or connection is None else open_window(config, connection)
+
+
+def may_be_thinner() -> bool:
+    """Tell whether this process, which has loaded the whole program, would do with next to nothing of it by now."""
+    return _is_plain(sys.argv[1:]) and not _is_restarted
+
+
+def restart() -> NoReturn:
+    """Begin this program anew in the same process, now that its daemon runs."""
+    os.environ[_RESTARTED] = str(os.getpid())
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
+
+
+def open_window(config: str, connection: Socket) -> Shim:
+    """Return the shim of a window that has a connection to the daemon of its config."""
+    return Shim(os.path.abspath(config), connection, lambda: find_or_start_daemon(config))  # noqa: PTH100
+
+
+def socket_name(config: str) -> str:
+    """Return the name of the socket of this config's daemon, which is of this very version."""
+    return private_socket.socket_name(__version__, os.path.abspath(config))  # noqa: PTH100
+
+
+def find_daemon(config: str) -> Socket | None:
+    """Return a connection to the daemon of a config; None if none runs."""
+    return private_socket.connect(os.environ, socket_name(config))
+
+
+def find_or_start_daemon(config: str) -> Socket | None:
+    """Return a connection to the daemon of a config, which is started if none runs; None if that fails in time.
+
+    However many windows ask at once, one of them starts it, and the others wait for it.
+    """
+    import time
+    from pathlib import Path
+
+    from dynamic_mcp.system.paths import FileLock
+
+    connection = find_daemon(config)
+    if connection is not None:
+        return connection
+    deadline = time.monotonic() + START_WITHIN_S
+    lock: FileLock | None = None
+    try:
+        path = private_socket.place(os.environ, socket_name(config))
+        lock = FileLock(Path(path).with_suffix(".start"))
+        while not lock.try_acquire():
+            if (connection := find_daemon(config)) is not None or time.monotonic() > deadline:
+                return connection
+            time.sleep(_POLL_S)
+        return find_daemon(config) or _start(config, path, deadline - time.monotonic())
+    except OSError:
+        return None
+    finally:
+        if lock is not None:
+            lock.release()
+
+
+def _start(config: str, path: str, within_s: float) -> Socket | None:
+    """Start a daemon that outlives this process and belongs to nobody, and wait until it listens or gives up."""
+    import select
+    import subprocess
+
+    ready, told = os.pipe()
+    command = [sys.executable, "-P", "-m", "dynamic_mcp", "daemon", "run"]
+    options = ["--config", os.path.abspath(config), "--socket", path, "--ready", str(told)]  # noqa: PTH100
+    detached = ["/bin/sh", "-c", '"$@" </dev/null >/dev/null 2>&1 &', "sh"]
+    try:
+        subprocess.run([*detached, *command, *options], pass_fds=(told,), start_new_session=True, check=True)
+    except subprocess.CalledProcessError:
+        os.close(ready)
+        return None
+    finally:
+        os.close(told)
+    select.select([ready], [], [], max(0.0, within_s))
+    os.close(ready)
+    return private_socket.connect_to(path)
+
+
+def _is_plain(arguments: list[str]) -> bool:
+    """Tell whether a command line is one that serves a config to a program, with no options."""
+    return len(arguments) <= 1 and not (arguments and _may_be_a_command(arguments[0])) and not os.isatty(0)
+
+
+def _may_be_a_command(word: str) -> bool:
+    return word.startswith("-") or word.replace("-", "").isalpha()
+
+
+def _here() -> str:
+    try:
+        return os.getcwd()  # noqa: PTH109
+    except OSError:  # it has been removed
+        return "/"
+
+
+def _user_dir() -> str:
+    from platformdirs import user_config_dir
+
+    return user_config_dir("dynamic-mcp", appauthor=False)

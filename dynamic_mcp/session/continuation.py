@@ -1,0 +1,173 @@
+"""How a session goes on in another process: what is noted while it runs, and what is done with the notes.
+
+The client notices nothing, except that requests in flight are answered with an error: they may have run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from msgspec import Raw, Struct
+
+from dynamic_mcp.errors import DynamicMcpError, Interrupted
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.session.answers import to_answer
+from dynamic_mcp.session.legacy import Session
+from dynamic_mcp.system.task_set import TaskSet
+
+log = logging.getLogger(__name__)
+
+# Of the ids of requests to the client, so many belong to each process that has served it.
+_IDS = 1 << 32
+
+_INITIALIZE = "initialize"
+_LEVEL = "logging/setLevel"
+_SUBSCRIBE, _UNSUBSCRIBE = "resources/subscribe", "resources/unsubscribe"
+# What changes nothing, or leaves the same behind however often it is done.
+_REPEATABLE = frozenset(
+    {
+        _INITIALIZE,
+        "ping",
+        "tools/list",
+        "resources/list",
+        "resources/templates/list",
+        "prompts/list",
+        _LEVEL,
+        _SUBSCRIBE,
+        _UNSUBSCRIBE,
+    }
+)
+_LISTS = ("tools", "resources", "prompts")
+
+
+class Continuation(Struct, frozen=True):
+    """What is known of a session that another process served: the notes of its journal, and unanswered lines.
+
+    `generation` counts the processes that have served it; 0 is a new session. `unwritten` was written for the client
+    and has not reached it; `unread` has come from the client and has reached nobody.
+    """
+
+    generation: int = 0
+    notes: dict[bytes, bytes] = {}
+    interrupted: tuple[bytes, ...] = ()
+    unwritten: bytes = b""
+    unread: bytes = b""
+
+    @property
+    def first_id(self) -> int:
+        """The first id of a request to the client: an answer to an earlier process must not meet a new request."""
+        return self.generation * _IDS + 1
+
+
+class Journal:
+    """Notes what another process must know of a session. `keep` stores a note; an empty note forgets it."""
+
+    def __init__(self, keep: Callable[[bytes, bytes], None]) -> None:
+        self._keep = keep
+
+    def note_answer(self, frame: Frame, answer: Frame) -> None:
+        """Note what a client has asked for, if it lasts."""
+        if frame.method in _LASTING and not len(answer.error):
+            self._keep(*_LASTING[frame.method](frame))
+
+    def note_question(self, id: int) -> None:
+        """Note a request to the client that is in flight."""
+        self._keep(b"question %d" % id, b"%d" % id)
+
+    def forget_question(self, id: int) -> None:
+        """Note that a request to the client is no longer in flight."""
+        self._keep(b"question %d" % id, b"")
+
+
+def _note(frame: Frame) -> tuple[bytes, bytes]:
+    return frame.method.encode(), wire.request_line(0, frame.method, frame.params)
+
+
+def _note_subscription(frame: Frame) -> tuple[bytes, bytes]:
+    return _name_subscription(frame), wire.request_line(0, frame.method, frame.params)
+
+
+def _forget_subscription(frame: Frame) -> tuple[bytes, bytes]:
+    return _name_subscription(frame), b""
+
+
+def _name_subscription(frame: Frame) -> bytes:
+    return b"subscription " + bytes(wire.member(frame.params, "uri"))
+
+
+_LASTING = {
+    _INITIALIZE: _note,
+    _LEVEL: _note,
+    _SUBSCRIBE: _note_subscription,
+    _UNSUBSCRIBE: _forget_subscription,
+}
+
+
+class Resumption:
+    """Takes a session over. `tasks` ask upstreams anew for what the client has asked of them."""
+
+    def __init__(self, session: Session, send: Callable[[bytes], None]) -> None:
+        self.tasks = TaskSet(log)
+        self._session = session
+        self._send = send
+
+    async def resume(self, continuation: Continuation, reply: Callable[[int, bytes], None]) -> None:
+        """Do again what lasts, unseen by the client, then answer what was interrupted.
+
+        `reply` gets the number of an interrupted line, from 1 on, and its answer.
+        """
+        for name, note in continuation.notes.items():
+            if name.startswith(b"question "):
+                self._withdraw_question(note)
+            else:
+                await self._repeat(wire.parse(note))
+        if self._session.is_greeted:
+            for kind in _LISTS:
+                self._session.notify(Frame(method=f"notifications/{kind}/list_changed"))
+        for number, line in enumerate(continuation.interrupted, 1):
+            self._answer_interrupted(line, partial(reply, number))
+
+    async def _repeat(self, frame: Frame) -> None:
+        if frame.method == _SUBSCRIBE:  # its server may take its time to start
+            self.tasks.create(self._ask(frame), name="renewed subscription")
+        else:
+            await self._ask(frame)
+
+    async def _ask(self, frame: Frame) -> None:
+        with contextlib.suppress(DynamicMcpError, wire.Malformed):
+            await self._session.answer(frame)
+
+    def _withdraw_question(self, id: bytes) -> None:
+        body = wire.encode({"requestId": int(id), "reason": "the daemon of dynamic-mcp has started anew"})
+        self._send(wire.notification_line("notifications/cancelled", body))
+
+    def _answer_interrupted(self, line: bytes, reply: Callable[[bytes], None]) -> None:
+        try:
+            frame = wire.parse(line)
+        except wire.Malformed:
+            if wire.is_batch(line):
+                answers = [_refuse(bytes(item)) for item in wire.elements(line)]
+                reply(wire.join_batch(filter(None, answers)) if any(answers) else b"")
+            else:
+                self._session.receive(line, reply)
+            return
+        if frame.method in _REPEATABLE and len(frame.id):
+            self._session.receive(line, reply)
+        else:
+            reply(_refuse(line))
+
+
+def _refuse(line: bytes) -> bytes:
+    """Return the error that answers a request which may have run; nothing for what is not a request."""
+    try:
+        frame = wire.parse(line)
+    except wire.Malformed:
+        return b""
+    if not (frame.method and len(frame.id)):
+        return b""
+    id = frame.id if wire.is_request_id(frame.id) else Raw(b"null")
+    return wire.answer_line(id, to_answer(frame, Interrupted(frame.method)))

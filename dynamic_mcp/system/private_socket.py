@@ -1,0 +1,107 @@
+"""Private Unix sockets: where they may be, whose they are, and who is at the other end.
+
+Nothing but builtins is imported at the start, because a window starts with this.
+"""
+
+from __future__ import annotations
+
+import _socket
+import os
+import stat
+import sys
+
+# As in `typing`, which takes longer to load than all of this.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+Socket = _socket.socket
+
+_APP = "dynamic-mcp"
+# What `sun_path` holds, with its NUL: 108 on Linux, 104 on macOS and the BSDs.
+_MAX_PATH_BYTES = 107 if sys.platform == "linux" else 103
+# From <sys/un.h> of macOS and FreeBSD, where Python has no names for them.
+_SOL_LOCAL, _LOCAL_PEERCRED = 0, 1
+_CREDENTIALS_BYTES = 76
+
+
+def socket_name(*parts: str) -> str:
+    """Return a short file name that stands for these texts: their 64-bit FNV-1a hash, in hex."""
+    hashed = 0xCBF29CE484222325
+    for byte in os.fsencode("\0".join(parts)):
+        hashed = ((hashed ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
+    return f"{hashed:016x}.sock"
+
+
+def directories(environment: Mapping[str, str]) -> Iterator[str]:
+    """Return the directories in which a socket of this user may be, the best first."""
+    user = os.getuid()
+    runtime = environment.get("XDG_RUNTIME_DIR")
+    if runtime and os.path.isabs(runtime):  # noqa: PTH117 - as above
+        yield f"{runtime}/{_APP}"
+    if sys.platform == "linux" and runtime != f"/run/user/{user}":  # as it is where a login shell has not set it
+        yield f"/run/user/{user}/{_APP}"
+    from platformdirs import user_state_dir
+
+    yield f"{user_state_dir(_APP, appauthor=False)}/run"
+    yield f"/tmp/{_APP}-{user}"  # noqa: S108 - it must belong to this user, or it is not used
+
+
+def is_private(directory: str) -> bool:
+    """Tell whether a directory exists, is no link, and is this user's alone."""
+    try:
+        status = os.lstat(directory)
+    except OSError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077
+
+
+def connect(environment: Mapping[str, str], name: str) -> Socket | None:
+    """Connect to a socket of this user; None if nobody listens there."""
+    for directory in directories(environment):
+        if is_private(directory):
+            connection = connect_to(f"{directory}/{name}")
+            if connection is not None:
+                return connection
+    return None
+
+
+def connect_to(path: str) -> Socket | None:
+    """Connect to the socket at this path; None if nobody listens there, or somebody else does."""
+    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    try:
+        connection.connect(path)
+        if peer_user(connection) == os.getuid():
+            return connection
+    except OSError:
+        pass
+    connection.close()
+    return None
+
+
+def place(environment: Mapping[str, str], name: str) -> str:
+    """Return the path for a new socket, in the first directory that can be used; creates the directory.
+
+    Raises OSError if there is none.
+    """
+    for directory in directories(environment):
+        path = f"{directory}/{name}"
+        if len(os.fsencode(path)) <= _MAX_PATH_BYTES and _make_private(directory):
+            return path
+    raise OSError("no directory can hold a private socket")
+
+
+def peer_user(connection: Socket) -> int:
+    """Return the id of the user at the other end. Raises OSError."""
+    # Linux: struct ucred, with the process before the user; elsewhere struct xucred, with its version there
+    what = (_socket.SOL_SOCKET, _socket.SO_PEERCRED) if sys.platform == "linux" else (_SOL_LOCAL, _LOCAL_PEERCRED)
+    return int.from_bytes(connection.getsockopt(*what, _CREDENTIALS_BYTES)[4:8], sys.byteorder)
+
+
+def _make_private(directory: str) -> bool:
+    """Create a private directory if there is none; tell whether there is one that can be written to."""
+    try:
+        os.makedirs(directory, mode=0o700, exist_ok=True)  # noqa: PTH103 - as above
+    except OSError:
+        return False
+    return is_private(directory) and os.access(directory, os.W_OK | os.X_OK)

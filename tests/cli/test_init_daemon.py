@@ -1,0 +1,111 @@
+"""`init` proposes one daemon for all AI tools, and keeps what the config says about it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import CliRunner
+from tests.cli.setting_up import QUESTIONS, keystrokes, run, run_at_terminal, servers_of
+
+
+def settings_of(file: Path) -> dict[str, object]:
+    found: dict[str, object] = json.loads(file.read_text())["settings"]
+    return found
+
+
+@pytest.mark.parametrize(("answer", "is_on"), [("\r", True), ("y", True), ("n", False)])
+def test_a_person_with_two_ai_tools_is_asked_once_whether_a_daemon_runs_the_servers(
+    cli: CliRunner, home: Path, config: Path, answer: str, is_on: bool
+) -> None:
+    shown, code = run_at_terminal(cli, home, *keystrokes(("\r", "\r", "\r", answer, "\r")))
+    again, _ = run_at_terminal(cli, home, (QUESTIONS[0], "\r"), (QUESTIONS[1], "\r"))
+
+    assert code == 0
+    how = "once for all AI tools and windows" if is_on else "separately for each AI tool and window"
+    assert f"run the servers {how} (`settings.daemon` in {config})" in shown
+    assert settings_of(config)["daemon"] is is_on
+    assert "Everything is set up already" in again
+
+
+def test_one_ai_tool_alone_keeps_its_own_servers_unless_the_person_wants_a_daemon(
+    cli: CliRunner, home: Path, config: Path
+) -> None:
+    (home / ".cursor" / "mcp.json").unlink()
+    questions = (QUESTIONS[0], QUESTIONS[2], f"{QUESTIONS[3]} (y/N)", QUESTIONS[4])
+
+    run_at_terminal(cli, home, *zip(questions, ("\r", "\r", "y", "\r"), strict=True))
+
+    assert settings_of(config)["daemon"] is True
+
+
+@pytest.mark.parametrize(("option", "is_on"), [((), True), (("--daemon",), True), (("--no-daemon",), False)])
+def test_yes_takes_a_daemon_for_two_ai_tools_unless_an_option_says_otherwise(
+    cli: CliRunner, home: Path, config: Path, option: tuple[str, ...], is_on: bool
+) -> None:
+    assert run(cli, home, "init", "--yes", *option).code == 0
+
+    assert settings_of(config)["daemon"] is is_on
+
+
+@pytest.mark.parametrize(("option", "daemon"), [((), None), (("--daemon",), True)])
+def test_yes_takes_no_daemon_for_one_ai_tool_unless_the_option_asks_for_it(
+    cli: CliRunner, home: Path, config: Path, option: tuple[str, ...], daemon: bool | None
+) -> None:
+    (home / ".cursor" / "mcp.json").unlink()
+
+    assert run(cli, home, "init", "--yes", *option).code == 0
+
+    assert json.loads(config.read_text()).get("settings", {}).get("daemon") is daemon
+
+
+@pytest.mark.parametrize("option", [(), ("--daemon",)])
+def test_a_daemon_that_the_config_describes_stays_as_it_is(
+    cli: CliRunner, home: Path, config: Path, option: tuple[str, ...]
+) -> None:
+    config.parent.mkdir(parents=True)
+    config.write_text(json.dumps({"mcpServers": {}, "settings": {"daemon": {"linger": "1h"}}}))
+
+    assert run(cli, home, "init", "--yes", *option).code == 0
+
+    assert set(servers_of(config)) == {"full", "other"}
+    assert settings_of(config)["daemon"] == {"linger": "1h"}
+
+
+def test_a_setup_of_before_changes_by_the_daemon_alone_and_undo_takes_that_back(
+    cli: CliRunner, home: Path, config: Path
+) -> None:
+    run(cli, home, "init", "--yes", "--no-daemon")
+    before = config.read_bytes()
+
+    done = run(cli, home, "init", "--yes", "--daemon")
+
+    assert settings_of(config)["daemon"] is True
+    assert "servers (" not in done.err
+    assert "To revert: `dynamic-mcp undo 4`" in done.err
+    assert run(cli, home, "undo", "4").code == 0
+    assert config.read_bytes() == before
+
+
+def test_undo_takes_the_daemon_out_of_a_config_that_has_changed_since(
+    cli: CliRunner, home: Path, config: Path
+) -> None:
+    run(cli, home, "init", "--yes")
+    config.write_text(config.read_text().replace('"mcpServers"', '"x-own": 1, "mcpServers"'))
+
+    run(cli, home, "undo", "3", "2", "1")
+
+    left = json.loads(config.read_text())
+    assert left["x-own"] == 1
+    assert "daemon" not in left.get("settings", {})
+
+
+def test_the_option_counts_where_there_is_nothing_to_import(cli: CliRunner) -> None:
+    cli.configure({})
+
+    done = run(cli, cli.folder, "init", "--yes", "--daemon")
+
+    assert done.code == 0
+    assert settings_of(cli.config)["daemon"] is True
