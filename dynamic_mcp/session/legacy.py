@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
@@ -119,8 +120,11 @@ class Session:
         *,
         journal: Journal | None = None,
         first_id: int = 1,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self.principal = principal
+        self.since = now()
+        self.calls = 0
         self.hello = ClientHello()
         self.is_greeted = False
         self.is_closed = False
@@ -249,6 +253,7 @@ class Session:
             id = frame.id if wire.is_request_id(frame.id) else NULL
             reply(wire.answer_line(id, refusal))
             return None
+        self.calls += 1
         task = self._loop.create_task(self._serve(frame, key, reply))
         self._serving[key] = task
         return task
