@@ -7,7 +7,7 @@ import sys
 
 from dynamic_mcp import host
 from dynamic_mcp.cli.invocation import find_config
-from dynamic_mcp.config.read import read
+from dynamic_mcp.config.read import read_all
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.host import LogOptions, ServingLog
@@ -29,11 +29,11 @@ def serve(argument: str | None, *, log_level: str | None = None, log_format: str
     try:
         file = find_config(argument)
         log.config = str(file.absolute())
-        config = read(file, os.environ)
-        log.configure(config.log)
+        configs = read_all(file, os.environ)
+        log.configure(configs.base.log)
         if sys.stdin.isatty():
-            _explain(config)
-        host.run(config, log, stdin=sys.stdin.fileno(), stdout=_claim_stdout())
+            _explain(configs.base)
+        host.run(configs, log, stdin=sys.stdin.fileno(), stdout=_claim_stdout())
     except ConfigError as exc:
         log.record_failure(exc)
         raise

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from msgspec import Raw
 
+from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.errors import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -91,8 +92,10 @@ class Session:
         server: Server,
         is_congested: Callable[[], bool] = lambda: False,
         principal: Principal = LOCAL,
+        workspace: Workspace | None = None,
     ) -> None:
         self.principal = principal
+        self.workspace = workspace
         self.hello = ClientHello()
         self.is_greeted = False
         self.is_closed = False

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.config import watch
-from dynamic_mcp.config.read import read
+from dynamic_mcp.config import form, watch
+from dynamic_mcp.config.read import ConfigSet, ParsedConfig, read_all
 from dynamic_mcp.config.resolved import Config, Program
 from dynamic_mcp.config.watch import ConfigWatcher, directories_of
 from dynamic_mcp.errors import ConfigError
@@ -28,9 +28,10 @@ class Recorder:
 
     def __init__(self, file: Path) -> None:
         self.file = file
+        self.served = read_all(file, {})
         self.configs: list[Config] = []
         self.errors: list[ConfigError] = []
-        self.watcher = ConfigWatcher(read(file, {}), {}, on_config=self._on_config, on_error=self._on_error)
+        self.watcher = ConfigWatcher(lambda: self.served, {}, on_config=self._on_config, on_error=self._on_error)
         self._change = asyncio.Event()
 
     async def wait_for_config(self, name: str) -> Config:
@@ -49,8 +50,9 @@ class Recorder:
                 await self._change.wait()
                 self._change.clear()
 
-    def _on_config(self, config: Config) -> None:
-        self.configs.append(config)
+    def _on_config(self, configs: ConfigSet) -> None:
+        self.served = configs
+        self.configs.append(configs.base)
         self._change.set()
 
     def _on_error(self, error: ConfigError) -> None:
@@ -280,7 +282,8 @@ async def test_a_config_from_a_pipe_is_not_read_twice(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe.json"
     os.mkfifo(pipe)
     config = Config(file=pipe, groups=(), presentations={}, warnings=(), max_message_bytes=1)
-    unheard = ConfigWatcher(config, {}, on_config=unexpected, on_error=unexpected)
+    served = ConfigSet(ParsedConfig(pipe, form.root({"mcpServers": {}})), config)
+    unheard = ConfigWatcher(lambda: served, {}, on_config=unexpected, on_error=unexpected)
     async with asyncio.timeout(BOUND_S):
         await unheard.run()
 
