@@ -38,8 +38,9 @@ class Assignment(Struct, frozen=True):
 
 
 def find_match(config: GroupConfig, groups: Iterable[Group]) -> Group | None:
-    """Return the first of these groups of one name that serves a workspace with this config."""
-    return next((group for group in groups if _fits(config, group.config)), None)
+    """Return the first of these groups of one name that serves a workspace with this config; one that works, if any."""
+    fitting = [group for group in groups if _fits(config, group.config)]
+    return min(fitting, key=lambda each: isinstance(each.config.upstream, Broken), default=None)
 
 
 def assign(before: Spaces, configs: Mapping[Workspace | None, Config], create: Create) -> Assignment:
