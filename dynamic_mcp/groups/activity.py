@@ -40,6 +40,12 @@ class Activity:
         return self._limiter.in_use
 
     @property
+    def status(self) -> str:
+        """How many calls are in flight, and when the link is idle."""
+        calls = f"{self.in_flight} calls"
+        return calls if self.config.idle_after_s is None else f"{calls}, idle in {self.idle_left_s():.0f} s"
+
+    @property
     def last_use(self) -> float:
         """When a call last ended, or the link was opened."""
         return self._last

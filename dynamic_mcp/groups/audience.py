@@ -8,6 +8,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from dynamic_mcp.config.resolved import Share
+from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.upstream.call import Caller
 from dynamic_mcp.upstream.handshake import ClientHello
@@ -47,6 +48,11 @@ class Client(Caller, Hashable, Protocol):
     @property
     def principal(self) -> Principal:
         """Who the client acts for."""
+        ...
+
+    @property
+    def workspace(self) -> Workspace | None:
+        """What servers are started with for the client; None is the proxy's own directory and environment."""
         ...
 
     @property

@@ -46,7 +46,7 @@ def _read_session(client: Client) -> SessionStatus:
 
 def _directory(client: Client) -> str:
     """Return the directory that the client works in; empty if it is not known."""
-    return ""
+    return "" if client.workspace is None else client.workspace.directory
 
 
 def _read_group(group: Group) -> GroupStatus:

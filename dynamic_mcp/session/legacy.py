@@ -15,6 +15,7 @@ from typing import Protocol
 
 from msgspec import Raw
 
+from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.errors import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -120,9 +121,11 @@ class Session:
         *,
         journal: Journal | None = None,
         first_id: int = 1,
+        workspace: Workspace | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self.principal = principal
+        self.workspace = workspace
         self.since = now()
         self.calls = 0
         self.hello = ClientHello()
