@@ -31,6 +31,21 @@ async def test_windows_with_other_tokens_have_servers_catalogs_and_views_of_thei
         assert len(list(on.proxy.groups)) == 2
 
 
+async def test_a_catalog_on_disk_is_not_that_of_a_window_with_another_inherited_token(tmp_path: Path) -> None:
+    inheriting = {"command": "x", "cwd": "/set", "inherit_env": ["TOKEN"]}
+    store = CatalogStore(tmp_path / "cache")
+    async with windows(tmp_path, inheriting, store=store) as on:
+        ann = await on.join(TOKEN="a")
+        assert "tool_of_a" in await shown(ann)
+        await on.leave(ann)
+
+    async with windows(tmp_path, inheriting, store=store) as on:
+        on.starter.mute = {"a", "b"}
+        groups = [on.group(await on.join(TOKEN=token, TERM=token)) for token in "ab"]
+
+        assert [group.known is not None for group in groups] == [True, False]
+
+
 async def test_windows_that_would_start_the_same_share_it_whatever_else_differs(tmp_path: Path) -> None:
     async with windows(tmp_path, TOKEN) as on:
         ann = await on.join(TOKEN="a", TERM="xterm", WINDOWID="1", EDITOR="vi")
