@@ -40,6 +40,9 @@ log = logging.getLogger(__name__)
 # Requests of one client that are served at once; those beyond are refused.
 MAX_IN_FLIGHT = 4096
 
+# How long requests that are cancelled may take to say so.
+_CANCEL_WITHIN_S = 1.0
+
 # What a client must have declared to be asked this: by the first word of the method.
 _NEEDS = {"sampling": {"sampling"}, "elicitation": {"elicitation"}, "roots": {"roots"}, "tasks": {"tasks"}}
 # What it must have declared, one or the other, to be asked what the protocol does not know.
@@ -158,8 +161,8 @@ class Session:
         """Let what is in flight end, within a bound, and answer the rest with an error: it may have run."""
         self._is_stopping = True
         await self.finish(within_s)
-        while tasks := [*self._serving.values(), *self._batches]:
-            await asyncio.wait(tasks)
+        if tasks := [*self._serving.values(), *self._batches]:
+            await asyncio.wait(tasks, timeout=_CANCEL_WITHIN_S)
 
     def close(self) -> None:
         """End the session: cancel its requests upstream, refuse what it was asked, and let everybody forget it."""
