@@ -190,14 +190,16 @@ class SocketFace(asyncio.Protocol):
     async def _admit(self, body: bytes, early: bytes) -> None:
         try:
             hello = decode_hello(body)
+        except (ValueError, KeyError) as exc:
+            log.warning("refused a window: its hello cannot be read (%s)", exc)
+            self._transport.abort()
+            return
+        try:
             self.session = await self._reception.admit(self, hello)
             if self.session is not None:
                 await self._begin(self.session, hello.continuation)
                 self._receive(early)
                 self._watch()
-        except (ValueError, KeyError) as exc:
-            log.warning("refused a window: its hello cannot be read (%s)", exc)
-            self._transport.abort()
         except Exception:
             log.exception("a bug: a window cannot be served")
             self._transport.abort()
