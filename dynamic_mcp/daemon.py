@@ -40,6 +40,9 @@ from dynamic_mcp.upstream.process.child import terminate_all
 
 log = logging.getLogger("dynamic_mcp")
 
+# However short it lingers, a daemon waits this long for its first window, which has to find it after its start.
+_FIRST_WINDOW_WITHIN_S = 5.0
+
 
 class DaemonOptions(Struct, frozen=True):
     """What the command line says of a daemon.
@@ -102,6 +105,7 @@ class Daemon:
         self._windows: set[SocketFace] = set()
         self._ended = asyncio.Event()
         self._linger: asyncio.TimerHandle | None = None
+        self._has_had_windows = False
         self._loop = asyncio.get_running_loop()
 
     def accept(self) -> SocketFace:
@@ -139,6 +143,7 @@ class Daemon:
             face.end(f"the daemon at `{self._listener.path}` serves another config")
             return None
         self._windows.add(face)
+        self._has_had_windows = True
         if self._linger is not None:
             self._linger.cancel()
             self._linger = None
@@ -157,6 +162,8 @@ class Daemon:
         options = self._options or self._reloader.config.daemon
         linger_s = 0.0 if options is None or not self._listener.is_open else options.linger_s
         if linger_s is not None:
+            if not self._has_had_windows:
+                linger_s = max(linger_s, _FIRST_WINDOW_WITHIN_S)
             self._linger = self._loop.call_later(linger_s, self._ended.set)
 
 

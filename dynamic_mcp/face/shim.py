@@ -7,6 +7,7 @@ A window costs what this file imports: no asyncio, no click, no config.
 
 from __future__ import annotations
 
+import _signal
 import os
 import select
 from collections.abc import Callable
@@ -55,6 +56,7 @@ class Shim:
         self._to_client = bytearray()
         self._reads_input = self._has_input_ended = self._is_client_slow = False
         self._silent_daemons = 0
+        self._is_stopping = False
         self._is_alone = False
         self._exit_code: int | None = None
 
@@ -63,6 +65,8 @@ class Shim:
 
         None if no daemon can be had any more, so that this process must go on with the session alone.
         """
+        for number in (_signal.SIGTERM, _signal.SIGINT):
+            _signal.signal(number, _end)
         for descriptor in (STDIN, STDOUT):
             os.set_blocking(descriptor, False)
         self._poll.register(STDOUT, 0)
@@ -220,10 +224,10 @@ class Shim:
             if kind == frames.OUTPUT:
                 self._to_client += data[start:end]
                 self.unanswered.pop(number, None)
+                self._silent_daemons = 0
             else:
                 self._obey(kind, number, bytes(data[start:end]))
             at = end
-        self._silent_daemons = 0
         if self._to_client:
             self._write_to_client()
         return at
@@ -237,7 +241,7 @@ class Shim:
         elif kind == frames.STOP:
             self.fresh = [line for taken, line in self.unanswered.items() if taken > number]
             self.unanswered = {taken: line for taken, line in self.unanswered.items() if taken <= number}
-            self._silent_daemons = -1  # it was asked to
+            self._is_stopping = True
         elif kind == frames.END:
             if payload:
                 os.write(STDERR, b"error: " + payload + b"\n")
@@ -248,7 +252,7 @@ class Shim:
     def _lose_daemon(self) -> None:
         """Go on with another daemon, at once or, where this one was asked to stop, when the client needs one."""
         assert self._socket is not None
-        was_stopped = self._silent_daemons < 0
+        was_stopped, self._is_stopping = self._is_stopping, False
         self._forget(self._socket)
         self._socket.close()
         self._socket, self._to_daemon = None, b""
@@ -329,6 +333,11 @@ class Shim:
                 del self._to_client[: os.write(STDOUT, self._to_client)]
         except OSError:
             pass
+
+
+def _end(number: int, frame: object) -> None:
+    """End the window: the daemon sees it, and cancels its calls."""
+    raise SystemExit(0)
 
 
 def _working_directory() -> str:
