@@ -107,6 +107,8 @@ class Daemon:
         self._linger: asyncio.TimerHandle | None = None
         self._has_had_windows = False
         self._loop = asyncio.get_running_loop()
+        self._was_configured = reloader.config.daemon is not None
+        reloader.on_config = self._apply
 
     def accept(self) -> SocketFace:
         """Return what serves a new connection."""
@@ -154,6 +156,13 @@ class Daemon:
         self._faces.discard(face)
         self._windows.discard(face)
         self._begin_to_linger()
+
+    def _apply(self) -> None:
+        """Let no more windows come once the config asks for no daemon, so that they serve alone."""
+        if self._was_configured and self._options is None and self._reloader.config.daemon is None:
+            log.info("%s asks for no daemon any more: this one ends with its last window", self._reloader.config.file)
+            self._listener.close()
+            self._begin_to_linger()
 
     def _begin_to_linger(self) -> None:
         """End after a while, unless a window comes."""

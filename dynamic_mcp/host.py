@@ -164,6 +164,7 @@ class _Reloader:
     def __init__(self, proxy: Proxy, config: Config, serving_log: ServingLog) -> None:
         self.watch = ConfigWatcher(config, os.environ, on_config=self._apply, on_error=self._report)
         self.config = config
+        self.on_config: Callable[[], None] = lambda: None
         self._proxy = proxy
         self._log = serving_log
 
@@ -184,6 +185,7 @@ class _Reloader:
         _log_warnings(config, known=(*self.config.distrust, *self.config.warnings))
         self.config = config
         self._proxy.apply(config)
+        self.on_config()
 
     def _report(self, error: ConfigError) -> None:
         log.error("the config was not reloaded: %s", error)

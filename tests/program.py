@@ -18,6 +18,7 @@ from tests import hosting
 
 Json = Any  # whatever JSON a test writes down
 UPSTREAMS = Path(__file__).parent / "upstreams"
+OWN = (sys.executable, "-m", "dynamic_mcp")
 BOUND_S = 60.0  # far beyond what anything takes here, also on a busy machine
 _LINE_BYTES = 256 << 20
 
@@ -43,6 +44,7 @@ class Program:
         self.process = process
         self._hosting = hosting
         self._has_ended = False
+        self._logged_before = 0 if hosting is None else len(hosting.log())
         self.lines: list[bytes] = []
         self.answers: dict[str, bytes] = {}
         self._answered: Counter[bytes] = Counter()
@@ -155,7 +157,7 @@ class Program:
         return await self._stderr + self._log()
 
     def _log(self) -> str:
-        return "" if self._hosting is None else self._hosting.log()
+        return "" if self._hosting is None else self._hosting.log()[self._logged_before :]
 
     def assert_answered_once(self) -> None:
         """No request of `exchange` was answered twice, and nothing was answered that was not asked."""
@@ -241,14 +243,17 @@ async def started(
 
 @contextlib.asynccontextmanager
 async def running(
-    *args: str, env: Mapping[str, str] | None = None, cwd: Path | None = None, line_bytes: int = _LINE_BYTES
+    *args: str,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    line_bytes: int = _LINE_BYTES,
+    is_alone: bool = False,
 ) -> AsyncIterator[Program]:
-    """Run `dynamic-mcp` with these arguments; it is gone afterwards."""
+    """Run `dynamic-mcp` with these arguments, and as this test's programs serve; it is gone afterwards."""
     environment = {**os.environ, **(env or {})}
-    command = window_command(*args)
-    async with started(
-        *command, env=environment, cwd=cwd, line_bytes=line_bytes, hosting=hosting.hosting
-    ) as program:
+    command = (*OWN, *args) if is_alone else window_command(*args)
+    host = None if is_alone else hosting.hosting
+    async with started(*command, env=environment, cwd=cwd, line_bytes=line_bytes, hosting=host) as program:
         yield program
 
 
@@ -257,7 +262,7 @@ def window_command(*args: str) -> tuple[str, ...]:
     for file in args:
         if file.endswith(".json"):
             hosting.hosting.prepare(Path(file))
-    return (sys.executable, "-m", "dynamic_mcp", *args)
+    return (*OWN, *args)
 
 
 @contextlib.asynccontextmanager

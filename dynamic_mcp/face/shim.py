@@ -10,6 +10,7 @@ from __future__ import annotations
 import _signal
 import os
 import select
+import time
 from collections.abc import Callable
 
 from dynamic_mcp import __version__
@@ -23,6 +24,8 @@ _MAX_UNFINISHED_BYTES = 1 << 28
 # How long the client may take to read what it is sent last, and the daemon to read a hello.
 _FLUSH_WITHIN_MS = 500
 _HELLO_WITHIN_S = 5.0
+# From the end of input to the end of a window whose client does not read its answers.
+_END_WITHIN_S = 5.0
 # Daemons in a row that end without a word, after which no other is tried.
 _MAX_SILENT_DAEMONS = 3
 
@@ -57,6 +60,7 @@ class Shim:
         self._reads_input = self._has_input_ended = self._is_client_slow = False
         self._silent_daemons = 0
         self._is_stopping = False
+        self._ends_at: float | None = None
         self._is_alone = False
         self._exit_code: int | None = None
 
@@ -73,7 +77,7 @@ class Shim:
         self._watch_input()
         self._attach()
         while self._exit_code is None and not self._is_alone:
-            for descriptor, event in self._poll.poll():
+            for descriptor, event in self._wait():
                 if descriptor == STDIN:
                     self._take_input()
                 elif descriptor != STDOUT:
@@ -87,6 +91,16 @@ class Shim:
         if self._exit_code is not None:
             self._flush()
         return self._exit_code
+
+    def _wait(self) -> list[tuple[int, int]]:
+        """Return what is ready: first the daemon, since what comes in after its end is for the next one."""
+        if self._ends_at is None:
+            return sorted(self._poll.poll(), reverse=True)
+        within_s = self._ends_at - time.monotonic()
+        ready = sorted(self._poll.poll(max(0.0, within_s * 1000)), reverse=True)
+        if not ready and within_s <= 0:
+            self._exit_code = 0
+        return ready
 
     def unwritten(self) -> bytes:
         """Return what the client has not been given yet."""
@@ -132,6 +146,7 @@ class Shim:
 
     def _end_input(self) -> None:
         self._has_input_ended = True
+        self._ends_at = time.monotonic() + _END_WITHIN_S
         self._watch_input()
         if self._socket is None:
             self._exit_code = 0
