@@ -129,7 +129,8 @@ class SocketFace(asyncio.Protocol):
         """Read again."""
         self._is_full = False
         self._cancel_timer()
-        self._transport.resume_reading()
+        if self.session is not None:
+            self._transport.resume_reading()
 
     # --- the session -----------------------------------------------------------------------------------
 
@@ -184,20 +185,27 @@ class SocketFace(asyncio.Protocol):
     async def _admit(self, body: bytes, early: bytes) -> None:
         try:
             hello = decode_hello(body)
+            session = await self._reception.admit(self, hello)
+            if session is None:
+                return
+            await self._resume(session, hello.continuation)
         except (ValueError, KeyError) as exc:
             log.warning("refused a window: its hello cannot be read (%s)", exc)
             self._transport.abort()
             return
-        session = await self._reception.admit(self, hello)
-        if session is None or self._transport.is_closing():
-            return
-        self._resumption = Resumption(session, self._send)
-        await self._resumption.resume(hello.continuation, self._reply)
-        self.lines_taken = len(hello.continuation.interrupted)
         self.session = session
         self._receive(early)
         if not (self._is_full or self._transport.is_closing()):
             self._transport.resume_reading()
+
+    async def _resume(self, session: Session, continuation: Continuation) -> None:
+        self._resumption = Resumption(session, self._send)
+        try:
+            await self._resumption.resume(continuation, self._reply)
+        except BaseException:  # the window has gone meanwhile, or its notes are none
+            session.close()
+            raise
+        self.lines_taken = len(continuation.interrupted)
 
     # --- from the window -------------------------------------------------------------------------------
 
