@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import signal
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -13,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from dynamic_mcp.mcp import wire
+from tests import hosting
 
 Json = Any  # whatever JSON a test writes down
 UPSTREAMS = Path(__file__).parent / "upstreams"
+OWN = (sys.executable, "-m", "dynamic_mcp")
 BOUND_S = 60.0  # far beyond what anything takes here, also on a busy machine
 _LINE_BYTES = 256 << 20
 
@@ -34,11 +37,14 @@ class Program:
     """A running proxy, or any other server that speaks over stdin and stdout.
 
     `answers` are the results, as JSON, with which its own requests are answered by their method. While `reads` is
-    cleared nothing of what it writes is read.
+    cleared nothing of what it writes is read. One that is hosted is a proxy, and may be served by a daemon.
     """
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, hosting: hosting.Hosting | None = None) -> None:
         self.process = process
+        self._hosting = hosting
+        self._has_ended = False
+        self._logged_before = 0 if hosting is None else len(hosting.log())
         self.lines: list[bytes] = []
         self.answers: dict[str, bytes] = {}
         self._answered: Counter[bytes] = Counter()
@@ -104,10 +110,10 @@ class Program:
         self.send(b'{"jsonrpc":"2.0","id":%s,"result":%s}\n' % (to_json(question["id"]), to_json(result)))
 
     async def says(self, words: str) -> None:
-        """Wait until the program has written these words to stderr."""
+        """Wait until the program has written these words to stderr, or its daemon to the log."""
         async with asyncio.timeout(BOUND_S):
-            while words.encode() not in self._said:
-                await self._arrived.wait()
+            while words not in self._said.decode(errors="replace") + self._log():  # noqa: ASYNC110 - a file raises no event
+                await asyncio.sleep(0.01)
 
     async def line(self, wanted: Callable[[bytes], bool]) -> bytes:
         """Wait for a line like this."""
@@ -123,15 +129,35 @@ class Program:
                 await self._arrived.wait()
 
     async def ends(self) -> int:
-        """Wait for the end of the program and return its exit code."""
+        """Wait for the end of the program, and of its daemon if this was the last window; return its exit code."""
         async with asyncio.timeout(BOUND_S):
             while (code := self.process.returncode) is None:  # noqa: ASYNC110 - `wait` waits for unread output, too
                 await asyncio.sleep(0.01)
-            return code
+        if self._hosting is not None:
+            if not self._has_ended:
+                self._has_ended = True
+                self._hosting.open_windows -= 1
+            await self._hosting.wait_for_end()
+        return code
+
+    @property
+    def host(self) -> int:
+        """The id of the process that has the servers: the program, or the daemon that serves it."""
+        return self.process.pid if self._hosting is None else self._hosting.host(self.process.pid)
+
+    def kill(self) -> None:
+        """Kill the program, and the daemon that serves it."""
+        host = self.host
+        self.process.kill()
+        if host != self.process.pid:
+            os.kill(host, signal.SIGKILL)
 
     async def stderr(self) -> str:
-        """Return all that the program wrote to stderr, once it has ended."""
-        return await self._stderr
+        """Return all that the program wrote to stderr, and its daemon to the log, once it has ended."""
+        return await self._stderr + self._log()
+
+    def _log(self) -> str:
+        return "" if self._hosting is None else self._hosting.log()[self._logged_before :]
 
     def assert_answered_once(self) -> None:
         """No request of `exchange` was answered twice, and nothing was answered that was not asked."""
@@ -174,7 +200,6 @@ class Program:
         assert self.process.stderr is not None
         while data := await self.process.stderr.read(65536):
             self._said += data
-            self._wake()
         return self._said.decode()
 
 
@@ -185,8 +210,11 @@ async def started(
     cwd: Path | None = None,
     terminate: bool = False,
     line_bytes: int = _LINE_BYTES,
+    hosting: hosting.Hosting | None = None,
 ) -> AsyncIterator[Program]:
     """Run a server in this environment, by default ours; it is gone afterwards, by a signal if it must be."""
+    if hosting is not None:
+        hosting.open_windows += 1
     process = await asyncio.create_subprocess_exec(
         *command,
         stdin=asyncio.subprocess.PIPE,
@@ -196,7 +224,7 @@ async def started(
         cwd=cwd,
         limit=line_bytes,
     )
-    program = Program(process)
+    program = Program(process, hosting)
     try:
         yield program
     finally:
@@ -215,12 +243,26 @@ async def started(
 
 @contextlib.asynccontextmanager
 async def running(
-    *args: str, env: Mapping[str, str] | None = None, cwd: Path | None = None, line_bytes: int = _LINE_BYTES
+    *args: str,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    line_bytes: int = _LINE_BYTES,
+    is_alone: bool = False,
 ) -> AsyncIterator[Program]:
-    """Run `dynamic-mcp` with these arguments; it is gone afterwards."""
-    command = (sys.executable, "-m", "dynamic_mcp", *args)
-    async with started(*command, env={**os.environ, **(env or {})}, cwd=cwd, line_bytes=line_bytes) as program:
+    """Run `dynamic-mcp` with these arguments, and as this test's programs serve; it is gone afterwards."""
+    environment = {**os.environ, **(env or {})}
+    command = (*OWN, *args) if is_alone else window_command(*args)
+    host = None if is_alone else hosting.hosting
+    async with started(*command, env=environment, cwd=cwd, line_bytes=line_bytes, hosting=host) as program:
         yield program
+
+
+def window_command(*args: str) -> tuple[str, ...]:
+    """Return the command that serves a config, which is let ask for a daemon where this test runs with one."""
+    for file in args:
+        if file.endswith(".json"):
+            hosting.hosting.prepare(Path(file))
+    return (*OWN, *args)
 
 
 @contextlib.asynccontextmanager

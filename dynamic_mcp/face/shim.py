@@ -7,6 +7,7 @@ A window costs what this file imports: no asyncio, no click, no config.
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found] # what `signal` is made of, without its enums
 import os
 import select
 import time
@@ -33,6 +34,8 @@ _FLUSH_WITHIN_MS = 500
 # How long a daemon may take to answer a hello, and how long to look for another one after the end of one.
 _WELCOME_WITHIN_S = 5.0
 _RECOVER_WITHIN_S = 5.0
+# From the end of input to the end of a window whose client does not read its answers.
+_END_WITHIN_S = 5.0
 
 _GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
@@ -61,6 +64,7 @@ class Shim:
         self._to_client = bytearray()
         self._reads_input = self._has_input_ended = self._is_client_slow = False
         self._was_stopped = self._is_alone = False
+        self._ends_at: float | None = None
         self._exit_code: int | None = None
 
     def run(self) -> int | None:
@@ -68,6 +72,8 @@ class Shim:
 
         None if no daemon can be had any more, so that this process must go on with the session alone.
         """
+        for number in (_signal.SIGTERM, _signal.SIGINT):
+            _signal.signal(number, _end)
         for descriptor in (STDIN, STDOUT):
             os.set_blocking(descriptor, False)
         self._poll.register(STDOUT, 0)
@@ -75,7 +81,7 @@ class Shim:
         if not self._attach(self._first):
             self._recover()
         while self._exit_code is None and not self._is_alone:
-            for descriptor, event in self._poll.poll():
+            for descriptor, event in self._wait():
                 if descriptor == STDIN:
                     self._take_input()
                 elif descriptor != STDOUT:
@@ -89,6 +95,16 @@ class Shim:
         if self._exit_code is not None:
             self._flush()
         return self._exit_code
+
+    def _wait(self) -> list[tuple[int, int]]:
+        """Return what is ready: first the daemon, since what comes in after its end is for the next one."""
+        if self._ends_at is None:
+            return sorted(self._poll.poll(), reverse=True)
+        within_s = self._ends_at - time.monotonic()
+        ready = sorted(self._poll.poll(max(0.0, within_s * 1000)), reverse=True)
+        if not ready and within_s <= 0:
+            self._exit_code = 0
+        return ready
 
     def unwritten(self) -> bytes:
         """Return what the client has not been given yet."""
@@ -138,6 +154,7 @@ class Shim:
 
     def _end_input(self) -> None:
         self._has_input_ended = True
+        self._ends_at = time.monotonic() + _END_WITHIN_S
         self._watch_input()
         if self._socket is None:
             self._exit_code = 0
@@ -369,6 +386,11 @@ class Shim:
                 del self._to_client[: os.write(STDOUT, self._to_client)]
         except OSError:
             pass
+
+
+def _end(number: int, frame: object) -> None:
+    """End the window: the daemon sees it, and cancels its calls."""
+    raise SystemExit(0)
 
 
 def _working_directory() -> str:

@@ -190,19 +190,19 @@ class SocketFace(asyncio.Protocol):
     async def _admit(self, body: bytes, early: bytes) -> None:
         try:
             hello = decode_hello(body)
+            self.session = await self._reception.admit(self, hello)
+            if self.session is None:
+                return
+            await self._begin(self.session, hello.continuation)
         except (ValueError, KeyError) as exc:
             log.warning("refused a window: its hello cannot be read (%s)", exc)
             self._transport.abort()
-            return
-        try:
-            self.session = await self._reception.admit(self, hello)
-            if self.session is not None:
-                await self._begin(self.session, hello.continuation)
-                self._receive(early)
-                self._watch()
         except Exception:
             log.exception("a bug: a window cannot be served")
             self._transport.abort()
+        else:
+            self._receive(early)
+            self._watch()
 
     async def _begin(self, session: Session, continuation: Continuation) -> None:
         self._write(frames.WELCOME, 0)

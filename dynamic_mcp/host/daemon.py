@@ -28,6 +28,8 @@ log = logging.getLogger("dynamic_mcp")
 
 # How long the env files of a window may take to read; windows wait a little longer for their welcome.
 _ENTER_WITHIN_S = 4.0
+# However short it lingers, a daemon waits this long for its first window, which has to find it after its start.
+_FIRST_WINDOW_WITHIN_S = 5.0
 
 
 class DaemonOptions(Struct, frozen=True):
@@ -72,6 +74,8 @@ class Daemon:
         self._options = options
         self._faces: set[SocketFace] = set()
         self._windows: dict[SocketFace, Workspace | None] = {}
+        self._was_configured = self._config.daemon is not None
+        self._has_had_windows = False
         self._ended = asyncio.Event()
         self._linger: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
@@ -109,6 +113,7 @@ class Daemon:
             face.end(f"the daemon at `{self._listener.path}` serves another config")
             return None
         self._windows[face] = None
+        self._has_had_windows = True
         if self._linger is not None:
             self._linger.cancel()
             self._linger = None
@@ -142,7 +147,7 @@ class Daemon:
 
     def _apply(self, config: Config) -> None:
         """Take no new windows once the config asks for no daemon; those that are there stay until they end."""
-        if config.daemon is None and self._options is None and self._listener.is_open:
+        if self._was_configured and config.daemon is None and self._options is None:
             log.info("%s asks for no daemon any more; new windows are served alone", config.file)
             self._listener.close()
         self._begin_to_linger()
@@ -157,6 +162,8 @@ class Daemon:
         options = (self._options or self._config.daemon) if self._listener.is_open else None
         linger_s = 0.0 if options is None else options.linger_s
         if linger_s is not None:
+            if not self._has_had_windows:
+                linger_s = max(linger_s, _FIRST_WINDOW_WITHIN_S)
             self._linger = self._loop.call_later(linger_s, self._ended.set)
 
 

@@ -100,8 +100,9 @@ def peer_user(connection: Socket) -> int:
 
 def _make_private(directory: str) -> bool:
     """Create a private directory if there is none; tell whether there is one that can be written to."""
-    try:
-        os.makedirs(directory, mode=0o700, exist_ok=True)  # noqa: PTH103 - as above
+    try:  # noqa: SIM105 - contextlib takes as long to load as all of this
+        # a runtime directory is the system's to create; the state directory is this program's
+        (os.mkdir if directory.endswith(f"/{_APP}") else os.makedirs)(directory, 0o700)
     except OSError:
-        return False
+        pass
     return is_private(directory) and os.access(directory, os.W_OK | os.X_OK)

@@ -11,7 +11,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -37,7 +36,7 @@ from mcp.types import (
 )
 from pydantic import FileUrl
 
-from tests.program import BOUND_S, Json, full
+from tests.program import BOUND_S, Json, full, window_command
 
 HERE = Path(__file__).parent
 # What the newest revision of the protocol no longer has is what these servers and this proxy speak.
@@ -111,9 +110,10 @@ class Person:
 @asynccontextmanager
 async def client_of(person: Person, config: Path) -> AsyncIterator[Client]:
     """Connect the SDK's client to the proxy."""
-    passed = ("PATH", "PYTHONPATH", "HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME")
+    passed = ("PATH", "PYTHONPATH", "HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME")
     environment = {name: os.environ[name] for name in passed if name in os.environ}
-    server = StdioServerParameters(command=sys.executable, args=["-m", "dynamic_mcp", str(config)], env=environment)
+    command, *args = window_command(str(config))
+    server = StdioServerParameters(command=command, args=args, env=environment)
     async with (
         asyncio.timeout(BOUND_S),
         Client(
@@ -245,7 +245,7 @@ async def _diary_of(*command: str, config: Path) -> Json:
     """Run a client, which starts the proxy with the arguments that it gets, and return the diary that it prints."""
     done = await asyncio.to_thread(
         subprocess.run,
-        [*command, sys.executable, "-m", "dynamic_mcp", str(config)],
+        [*command, *window_command(str(config))],
         capture_output=True,
         text=True,
         timeout=BOUND_S,

@@ -13,7 +13,6 @@ import json
 import os
 import re
 import shutil
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from pathlib import Path
 
@@ -21,8 +20,9 @@ import pytest
 from msgspec import Raw
 
 from dynamic_mcp.mcp import names, wire
+from tests import hosting
 from tests.journeys.remote_server import free_port, listening
-from tests.program import Json, Program, full, started
+from tests.program import Json, Program, full, started, window_command
 from tests.upstreams import full_offers as offers
 from tests.upstreams.full import options_from
 from tests.upstreams.full_http import FullHttp
@@ -190,9 +190,11 @@ async def _met(side: type[Peer], config: Json, folder: Path) -> AsyncIterator[Pe
     if side is Through:
         file = folder / "dynamic-mcp.json"
         file.write_text(json.dumps({"mcpServers": {GROUP: {**config, "validate": "off"}}}))
-        environment = {**common, "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
-        command = [sys.executable, "-m", "dynamic_mcp", str(file)]
-    async with started(*command, env=environment, terminate=side is Peer) as program:
+        own = {"PYTHONPATH": os.environ.get("PYTHONPATH", ""), "XDG_RUNTIME_DIR": os.environ["XDG_RUNTIME_DIR"]}
+        environment = {**common, **own}
+        command = [*window_command(str(file))]
+    host = hosting.hosting if side is Through else None
+    async with started(*command, env=environment, terminate=side is Peer, hosting=host) as program:
         program.answers = ANSWERS
         await program.initialize(capabilities=CAPABILITIES)
         yield side(program)

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests import hosting
 from tests.program import full
 
+COMMAND = pytest.mark.alone_only("a command serves nobody")
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="shells of Windows cannot close a descriptor")
 
 PROGRAM = (sys.executable, "-m", "dynamic_mcp")
@@ -25,6 +27,7 @@ GREETING = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "param
 def _config(tmp_path: Path) -> str:
     file = tmp_path / "dynamic-mcp.json"
     file.write_text(json.dumps({"mcpServers": {"full": full()}}))
+    hosting.hosting.prepare(file)
     return str(file)
 
 
@@ -44,12 +47,14 @@ def test_a_proxy_serves_with_what_is_open(config: str, closed: tuple[int, ...]) 
     assert [each.get("id") for each in answers] == ([1] if closed == (2,) else [])
 
 
+@COMMAND
 @pytest.mark.parametrize("closed", CLOSED, ids=str)
 def test_a_command_runs_with_what_is_open(config: str, closed: tuple[int, ...]) -> None:
     done = _run(closed, "call", "full", "echo", "text=said", "-c", config)
     assert (done.returncode, done.stdout, done.stderr) == (0, "" if 1 in closed else "said\n", "")
 
 
+@COMMAND
 @pytest.mark.parametrize("closed", CLOSED, ids=str)
 def test_an_error_reaches_nobody_but_stderr(config: str, closed: tuple[int, ...]) -> None:
     done = _run(closed, "call", "full", "-c", f"{config}.gone", "echo")
@@ -57,6 +62,7 @@ def test_an_error_reaches_nobody_but_stderr(config: str, closed: tuple[int, ...]
     assert done.stderr.startswith("error: ") is (2 not in closed)
 
 
+@COMMAND
 @pytest.mark.parametrize("args", [("check",), ("status",), ("logs",), ("--version",), ("--help",), ("schema",)])
 def test_commands_that_only_print_run_without_any_stream(config: str, args: tuple[str, ...]) -> None:
     done = _run((0, 1, 2), *args, *(["-c", config] if args == ("check",) else []))

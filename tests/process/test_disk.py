@@ -41,15 +41,30 @@ async def said(program: Program) -> str:
 # Row 54 of the fault matrix.
 
 
-async def test_a_full_disk_costs_the_cache_and_a_warning(tmp_path: Path) -> None:
+async def test_a_full_disk_costs_the_cache_and_nothing_else(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
-    async with serving_from(cache, tmp_path, {"odd": odd(), "good": odd()}) as program:
-        resource.prlimit(program.process.pid, resource.RLIMIT_FSIZE, (0, 0))  # as if nothing more fitted on it
-        await program.initialize()
+    async with serving_from_full_disk(cache, tmp_path) as program:
+        await assert_alive(program, "odd", "good")
+        await said(program)
+    assert not kept(cache)
+
+
+@pytest.mark.alone_only("a daemon has nothing but the log file, for which there is no room either")
+async def test_a_full_disk_is_warned_of_once(tmp_path: Path) -> None:
+    async with serving_from_full_disk(tmp_path / "cache", tmp_path) as program:
         await assert_alive(program, "odd", "good")
         await program.says("catalogs are not cached")
         assert (await said(program)).count("catalogs are not cached") == 1
-    assert not kept(cache)
+
+
+@contextlib.asynccontextmanager
+async def serving_from_full_disk(cache: Path, folder: Path) -> AsyncIterator[Program]:
+    """Run the program on a disk that becomes full before it is shaken hands with."""
+    async with serving_from(cache, folder, {"odd": odd(), "good": odd()}) as program:
+        await program.request("ping")
+        resource.prlimit(program.host, resource.RLIMIT_FSIZE, (0, 0))  # as if nothing more fitted on it
+        await program.initialize()
+        yield program
 
 
 async def test_a_cache_that_cannot_be_written_costs_a_warning(tmp_path: Path) -> None:

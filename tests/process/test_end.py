@@ -48,6 +48,7 @@ async def test_no_server_survives_the_program(tmp_path: Path, mode: str, end: st
         assert not [pid for pid in pids if is_running(pid)]
 
 
+@pytest.mark.alone_only("it is told by the program's stderr; test_reload.py has a second signal to a daemon")
 @pytest.mark.parametrize(("signals", "is_graceful"), [(["SIGTERM"], True), (["SIGTERM", "SIGINT"], False)])
 async def test_a_second_signal_ends_the_program_without_waiting_for_its_servers(
     tmp_path: Path, signals: list[str], is_graceful: bool

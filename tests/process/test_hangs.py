@@ -100,7 +100,7 @@ async def test_an_answer_without_an_end_takes_no_memory_and_its_server_is_replac
 
 def resident_mib(program: Program) -> float:
     """Return how much memory the program has touched at most."""
-    status = Path(f"/proc/{program.process.pid}/status").read_text()
+    status = Path(f"/proc/{program.host}/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 

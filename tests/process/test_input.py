@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.program import Program, odd, running, serving, text_of
+from tests.program import Program, odd, running, serving, text_of, window_command
 
 SERVERS = {"good": odd()}
 
@@ -119,14 +119,13 @@ async def test_a_last_request_without_its_newline_is_answered(tmp_path: Path) ->
 
 async def test_files_serve_as_stdin_and_stdout(tmp_path: Path) -> None:
     import subprocess
-    import sys
 
     config, asked, answered = tmp_path / "c.json", tmp_path / "in", tmp_path / "out"
     config.write_text(json.dumps({"mcpServers": SERVERS}))
     asked.write_text('{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
     with asked.open() as stdin, answered.open("w") as stdout:
         done = subprocess.run(  # noqa: ASYNC221 - nothing else runs in this test
-            [sys.executable, "-m", "dynamic_mcp", str(config)], stdin=stdin, stdout=stdout, timeout=30, check=False
+            window_command(str(config)), stdin=stdin, stdout=stdout, timeout=30, check=False
         )
     assert done.returncode == 0
     assert json.loads(answered.read_text()) == {"jsonrpc": "2.0", "id": 1, "result": {}}

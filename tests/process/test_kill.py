@@ -47,7 +47,7 @@ async def all_end(handles: list[int]) -> None:
 
 def children_of(program: Program) -> list[int]:
     """Return the process ids of the program's children, the dead ones that were not reaped among them."""
-    tasks = Path(f"/proc/{program.process.pid}/task").iterdir()
+    tasks = Path(f"/proc/{program.host}/task").iterdir()
     return [int(pid) for task in tasks for pid in (task / "children").read_text().split()]
 
 
@@ -71,7 +71,7 @@ async def test_neither_child_nor_grandchild_survives_a_kill_of_the_program(tmp_p
     async with serving(tmp_path, {"odd": odd(mode), "good": odd()}) as program:
         pids = await pids_of(program, "odd") + await pids_of(program, "good")
         with watching(*pids, guardian_of(program)) as handles:
-            program.process.kill()
+            program.kill()
             await all_end(handles)
 
 
@@ -86,7 +86,7 @@ async def test_servers_that_are_just_being_started_do_not_survive_a_kill(tmp_pat
         async with asyncio.timeout(BOUND_S):
             while len(running_with(tag)) < started:  # noqa: ASYNC110 - a start raises no event here
                 await asyncio.sleep(0)
-        program.process.kill()
+        program.kill()
         await program.ends()
         async with asyncio.timeout(BOUND_S):
             while running_with(tag):  # noqa: ASYNC110 - whoever was started since has no handle yet
@@ -108,7 +108,7 @@ async def test_a_grandchild_whose_parent_has_ended_does_not_survive_a_kill_eithe
         server, grandchild = await pids_of(program, "odd")
         with watching(grandchild) as handles:
             os.kill(server, signal.SIGKILL)
-            program.process.kill()
+            program.kill()
             await all_end(handles)
 
 
@@ -120,7 +120,7 @@ async def test_a_killed_guardian_disturbs_nobody_and_is_replaced(tmp_path: Path)
         pids = await pids_of(program, "odd") + await pids_of(program, "good")
         assert first not in pids
         with watching(*pids, guardian_of(program)) as handles:
-            program.process.kill()
+            program.kill()
             await all_end(handles)
 
 
@@ -177,16 +177,16 @@ async def test_servers_for_which_there_are_no_descriptors_are_down_and_come_back
     file.write_text(json.dumps({"mcpServers": {name: odd() for name in names}}))
     async with running(str(file)) as program:
         await program.request("ping")  # what it opens for itself is open now
-        usual, most = resource.prlimit(program.process.pid, resource.RLIMIT_NOFILE)
-        opened = Path(f"/proc/{program.process.pid}/fd").iterdir()  # noqa: ASYNC240 - not a disk
+        usual, most = resource.prlimit(program.host, resource.RLIMIT_NOFILE)
+        opened = Path(f"/proc/{program.host}/fd").iterdir()  # noqa: ASYNC240 - not a disk
         highest = max(int(each.name) for each in opened)
-        resource.prlimit(program.process.pid, resource.RLIMIT_NOFILE, (highest + ROOM_FOR_A_FEW, most))
+        resource.prlimit(program.host, resource.RLIMIT_NOFILE, (highest + ROOM_FOR_A_FEW, most))
         await program.initialize()
         results = await asyncio.gather(*(program.call(name, "echo", {"text": name}) for name in names))
         refused = [text_of(result) for result in results if result.get("isError")]
         assert 0 < len(refused) < len(names)
         assert [text for text in refused if "too many open files" not in text] == []
-        resource.prlimit(program.process.pid, resource.RLIMIT_NOFILE, (usual, most))
+        resource.prlimit(program.host, resource.RLIMIT_NOFILE, (usual, most))
         for name in names:
             assert await answer_in_the_end(program, name) == name
         program.end_input()
@@ -257,6 +257,7 @@ async def test_a_line_on_stderr_that_does_not_end_costs_its_ends_only(tmp_path: 
 # The end of every child at once.
 
 
+@pytest.mark.alone_only("there is no program, but a transport")
 async def test_whoever_waits_for_an_end_does_not_wait_longer_once_it_is_hastened() -> None:
     transport = StdioTransport("odd", 1 << 20)
     greeted = asyncio.Event()

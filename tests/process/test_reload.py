@@ -107,7 +107,7 @@ async def test_sighup_reads_the_config_again_and_ends_nothing(tmp_path: Path) ->
     async with serving(tmp_path, {"up": odd()}) as program:
         pid = await pid_of(program, "up")
         save(tmp_path, {"up": odd(description="By signal")})
-        program.process.send_signal(signal.SIGHUP)
+        os.kill(program.host, signal.SIGHUP)
         await lists(program, "By signal")
         assert await pid_of(program, "up") == pid
 
@@ -129,8 +129,9 @@ async def test_a_second_signal_ends_everything_at_once(tmp_path: Path) -> None:
         child = os.pidfd_open(await pid_of(program, "odd"))
         ended = asyncio.Event()
         asyncio.get_running_loop().add_reader(child, ended.set)
-        program.process.send_signal(signal.SIGTERM)
-        program.process.send_signal(signal.SIGINT)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            os.kill(program.host, number)
+        program.end_input()
         assert await program.ends() == 0
         async with asyncio.timeout(1.0):
             await ended.wait()

@@ -12,9 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.program import odd, running, serving
-
-PROGRAM = [sys.executable, "-m", "dynamic_mcp"]
+from tests.program import odd, running, serving, window_command
 
 
 def run(*args: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
@@ -22,7 +20,7 @@ def run(*args: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
     clean = {name: value for name, value in os.environ.items() if name != "DYNAMIC_MCP_CONFIG"}
     home = {"XDG_CONFIG_HOME": str(cwd / "config")}
     return subprocess.run(
-        [*PROGRAM, *args],
+        window_command(*args),
         cwd=cwd,
         env={**clean, **home, **env},
         input="",
@@ -54,6 +52,7 @@ def test_a_wrong_config_is_named_on_stderr_with_exit_code_2(tmp_path: Path, text
     assert said in done.stderr
 
 
+@pytest.mark.alone_only("it compares two ways to serve alone")
 @pytest.mark.parametrize("text", ['{"mcpServers": {"a": {"command": 1}}}', "oops", '{"mcpServers": {}}', None])
 def test_a_config_named_alone_is_served_as_serve_does_it(tmp_path: Path, text: str | None) -> None:
     file = tmp_path / "dynamic-mcp.json"
@@ -85,11 +84,13 @@ def test_without_an_argument_the_config_is_found_in_the_usual_places(tmp_path: P
     assert run(cwd=tmp_path, DYNAMIC_MCP_CONFIG=str(named)).returncode == 0
 
 
+@pytest.mark.alone_only("nothing serves")
 def test_version_and_help_go_to_stdout(tmp_path: Path) -> None:
     assert run("--version", cwd=tmp_path).stdout.startswith("dynamic-mcp ")
     assert "dynamic-mcp" in run("--help", cwd=tmp_path).stdout
 
 
+@pytest.mark.alone_only("it looks at what the serving process has loaded")
 def test_serving_stdio_servers_imports_nothing_that_only_others_need(
     tmp_path: Path,
 ) -> None:
@@ -138,7 +139,7 @@ async def test_on_a_terminal_it_says_what_it_is_and_serves_all_the_same(tmp_path
     file.write_text('{"mcpServers": {}}')
     ours, theirs = pty.openpty()
     process = await asyncio.create_subprocess_exec(
-        *PROGRAM, str(file), stdin=theirs, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        *window_command(str(file)), stdin=theirs, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
     assert process.stdout is not None
     assert process.stderr is not None
@@ -153,6 +154,7 @@ async def test_on_a_terminal_it_says_what_it_is_and_serves_all_the_same(tmp_path
     os.close(ours)
 
 
+@pytest.mark.alone_only("a daemon has no stdout, and a window runs nothing that prints")
 async def test_a_stray_print_cannot_break_the_protocol(tmp_path: Path) -> None:
     config = tmp_path / "c.json"
     config.write_text('{"mcpServers": {}}')

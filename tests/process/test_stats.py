@@ -17,6 +17,7 @@ from tests.cli.commands import CliRunner
 from tests.program import full
 
 Json = Any  # whatever JSON a test writes down
+pytestmark = pytest.mark.alone_only("the command starts the servers itself")
 
 SERVER = """
 import json, sys

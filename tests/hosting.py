@@ -1,0 +1,135 @@
+"""How the programs of a test serve: each alone, or as windows of a daemon that ends with the last of them.
+
+The fixture `hosting` runs each test in both ways. Whatever the way, nothing that a test started is left at its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+BOUND_S = 60.0
+_POLL_S = 0.01
+
+ALONE, DAEMON = "alone", "daemon"
+ENDS_WITH_LAST_WINDOW = {"linger": "0s"}
+
+
+class Hosting:
+    """The way in which the programs of this test serve, and the processes that serve for them."""
+
+    def __init__(self, *, has_daemon: bool) -> None:
+        self.has_daemon = has_daemon
+        self.open_windows = 0
+        self.may_serve_alone = False
+        self._lingers = False
+
+    def prepare(self, config: Path) -> None:
+        """Let a config ask for a daemon, if that is the way and the file can be read."""
+        if not self.has_daemon:
+            return
+        try:
+            tree = json.loads(config.read_text())
+            settings = tree.setdefault("settings", {})
+            self._lingers = settings.setdefault("daemon", ENDS_WITH_LAST_WINDOW) != ENDS_WITH_LAST_WINDOW
+        except (OSError, ValueError, AttributeError):  # a test of what is wrong with it
+            return
+        config.write_text(json.dumps(tree))
+
+    def host(self, window: int) -> int:
+        """Return the id of the process that serves a window: its daemon, or the window itself."""
+        return find_daemon() if self.has_daemon else window
+
+    async def wait_for_end(self) -> None:
+        """Wait until the daemon has ended, if its last window has and it does not linger."""
+        if self.has_daemon and not self.open_windows and not self._lingers:
+            async with asyncio.timeout(BOUND_S):
+                while daemons():  # noqa: ASYNC110 - it is nobody's child
+                    await asyncio.sleep(_POLL_S)
+
+    def log(self) -> str:
+        """Return what a daemon has logged, which has nobody's stderr."""
+        return daemon_log() if self.has_daemon else ""
+
+
+# What `tests.program` starts serves in this way.
+hosting = Hosting(has_daemon=False)
+
+
+def daemons() -> list[int]:
+    """Return the process ids of all daemons of this test."""
+    return [pid for pid, arguments in survivors() if arguments[0] == sys.executable and "--ready" in arguments]
+
+
+def find_daemon() -> int:
+    """Return the process id of the one daemon of this test."""
+    deadline = time.monotonic() + BOUND_S
+    while len(pids := daemons()) != 1:
+        assert time.monotonic() < deadline, f"there is not one daemon, but {pids}"
+        time.sleep(_POLL_S)
+    return pids[0]
+
+
+def daemon_log() -> str:
+    """Return the messages in the log file, one a line."""
+    folder = Path(os.environ["XDG_STATE_HOME"], "dynamic-mcp", "log")
+    files = sorted(folder.glob("dynamic-mcp.log*"), reverse=True)
+    records = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    return "".join(f"{record['message']}\n{record.get('traceback', '')}" for record in records)
+
+
+def survivors() -> list[tuple[int, list[str]]]:
+    """Return the processes that this test's programs have started and that still run, with their command lines."""
+    mark = f"HOME={os.environ['HOME']}".encode()
+    found = []
+    for pid, arguments in _processes():
+        with contextlib.suppress(OSError):
+            if mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                found.append((pid, arguments))
+    return found
+
+
+def _processes() -> Iterator[tuple[int, list[str]]]:
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            arguments = os.fsdecode((folder / "cmdline").read_bytes()).split("\0")
+            yield int(folder.name), arguments
+
+
+# --- fixtures --------------------------------------------------------------------------------------------------
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test in both ways, or in the one that it is marked to be about."""
+    if "_hosting" in metafunc.fixturenames:
+        is_marked = metafunc.definition.get_closest_marker
+        ways = [way for way in (ALONE, DAEMON) if not is_marked(f"{DAEMON if way == ALONE else ALONE}_only")]
+        metafunc.parametrize("_hosting", ways, indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def _hosting(request: pytest.FixtureRequest, _own_folders: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    if request.param == DAEMON and not Path("/proc/self").exists():
+        pytest.skip("needs /proc, to look for daemons")
+    monkeypatch.setattr(sys.modules[__name__], "hosting", Hosting(has_daemon=request.param == DAEMON))
+    # a socket's path must be short, and tmp_path is not
+    runtime = tempfile.mkdtemp(prefix="dm-")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
+    yield
+    assert hosting.may_serve_alone or "this client is served alone" not in daemon_log()
+    if Path("/proc/self").exists():
+        deadline = time.monotonic() + BOUND_S
+        while (left := survivors()) and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        assert not left
+    shutil.rmtree(runtime)

@@ -1,0 +1,288 @@
+"""The socket of a daemon: where it may be, who may connect, and what is done with what is no window."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dynamic_mcp import __version__
+from dynamic_mcp.face import frames
+from dynamic_mcp.system import private_socket
+from tests.hosting import daemon_log, daemons
+from tests.process.neighbours import assert_alive
+from tests.process.windows import logs, pid_of, save, socket_of, windows_of
+from tests.program import BOUND_S, Json, odd, running
+
+pytestmark = pytest.mark.daemon_only
+
+NOBODY = 65534
+SECRET = "s3cret-of-the-environment"
+as_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to act as another user")
+
+
+@pytest.fixture
+def runtime() -> Path:
+    """The runtime directory of this test, in which the daemons have a folder."""
+    return Path(os.environ["XDG_RUNTIME_DIR"])
+
+
+async def assert_shared(tmp_path: Path) -> None:
+    """Two windows of a config have one daemon, and its server."""
+    file = save(tmp_path, {"odd": odd()})
+    async with windows_of(file, 2) as windows:
+        assert len(set(await asyncio.gather(*(pid_of(each, "odd") for each in windows)))) == 1
+        assert len(daemons()) == 1
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.lstat().st_mode)
+
+
+# --- where it is -----------------------------------------------------------------------------------------------
+
+
+async def test_the_socket_and_its_folder_are_this_users_alone(tmp_path: Path, runtime: Path) -> None:
+    before = os.umask(0)
+    try:
+        file = save(tmp_path, {"odd": odd()})
+        async with windows_of(file, 1) as (program,):
+            await assert_alive(program, "odd")
+            assert mode_of(runtime / "dynamic-mcp") == 0o700
+            assert {each.name: oct(mode_of(each)) for each in (runtime / "dynamic-mcp").iterdir()} == {
+                socket_of(file).with_suffix(suffix).name: oct(0o600) for suffix in (".sock", ".lock", ".start")
+            }
+        assert not socket_of(file).exists()
+    finally:
+        os.umask(before)
+
+
+async def test_no_value_of_the_environment_is_in_any_file_of_the_daemon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ODD_SECRET", SECRET)
+    monkeypatch.setenv("DYNAMIC_MCP_LOG", "debug")
+    servers = {"odd": odd(inherit_env="all"), "bad": odd("exit_at_start", inherit_env="all")}
+    state = Path(os.environ["XDG_STATE_HOME"])
+    async with windows_of(save(tmp_path, servers), 2) as windows:
+        for program in windows:
+            await assert_alive(program, "odd")
+            assert SECRET in str(await program.call("odd", "env"))
+            assert SECRET not in str(await program.call("bad", "echo"))
+        async with asyncio.timeout(BOUND_S):
+            while not list(state.rglob("running/*.json")):  # noqa: ASYNC110 - a file raises no event
+                await asyncio.sleep(0.01)
+        files = [each for name in ("STATE", "CACHE") for each in Path(os.environ[f"XDG_{name}_HOME"]).rglob("*")]
+        assert [each for each in files if each.is_file()]
+        assert not [each for each in files if each.is_file() and SECRET.encode() in each.read_bytes()]
+
+
+@pytest.mark.parametrize("suffix", [".sock", ".lock", ".start"])
+async def test_what_a_killed_daemon_has_left_is_in_nobodys_way(tmp_path: Path, runtime: Path, suffix: str) -> None:
+    (runtime / "dynamic-mcp").mkdir(mode=0o700)
+    path = socket_of(tmp_path / "dynamic-mcp.json").with_suffix(suffix)
+    if suffix == ".sock":
+        with socket.socket(socket.AF_UNIX) as stale:
+            stale.bind(str(path))
+    else:
+        path.write_text("4194304\n")
+    await assert_shared(tmp_path)
+
+
+async def test_a_socket_that_was_removed_is_made_anew_by_another_daemon_and_both_serve(tmp_path: Path) -> None:
+    file = save(tmp_path, {"odd": odd()})
+    async with windows_of(file, 1) as (old,):
+        await assert_alive(old, "odd")
+        socket_of(file).unlink()
+        socket_of(file).with_suffix(".lock").unlink()
+        async with windows_of(file, 1) as (new,):
+            await assert_alive(new, "odd")
+            assert len(daemons()) == 2
+        await assert_alive(old, "odd")
+        assert len(daemons()) >= 1
+
+
+def spoil(how: str, runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a runtime directory such that no socket may be in it."""
+    ours = runtime / "dynamic-mcp"
+    match how:
+        case "missing":
+            monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime / "none" / "here"))
+        case "relative":
+            monkeypatch.setenv("XDG_RUNTIME_DIR", "relative")
+        case "too long":
+            long = runtime / ("x" * 100)
+            long.mkdir(mode=0o700)
+            monkeypatch.setenv("XDG_RUNTIME_DIR", str(long))
+        case "a file":
+            ours.write_text("in the way")
+        case "a link":
+            (runtime / "elsewhere").mkdir(mode=0o700)
+            ours.symlink_to(runtime / "elsewhere")
+        case "open to a group":
+            ours.mkdir()
+            ours.chmod(0o770)
+        case "another's":
+            ours.mkdir(mode=0o700)
+            os.chown(ours, NOBODY, NOBODY)
+        case "read-only":
+            ours.mkdir(mode=0o700)
+            ours.chmod(0o500)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "missing",
+        "relative",
+        "too long",
+        "a file",
+        "a link",
+        "open to a group",
+        pytest.param("another's", marks=as_root),
+        pytest.param(
+            "read-only", marks=pytest.mark.skipif(os.getuid() == 0, reason="root may write to every directory")
+        ),
+    ],
+)
+async def test_where_the_runtime_directory_is_of_no_use_the_socket_is_elsewhere(
+    tmp_path: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    spoil(how, runtime, monkeypatch)
+    await assert_shared(tmp_path)
+    assert not list(runtime.rglob("*.sock"))
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o770])
+async def test_a_runtime_directory_that_is_a_link_or_a_groups_has_a_private_folder_in_it(
+    tmp_path: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    real = runtime / "real"
+    real.mkdir()
+    real.chmod(mode)
+    (runtime / "link").symlink_to(real)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime / "link"))
+    await assert_shared(tmp_path)
+    assert mode_of(real / "dynamic-mcp") == 0o700
+
+
+def test_directories_of_the_system_are_not_created(tmp_path: Path) -> None:
+    gone = tmp_path / "run" / "user" / "7"
+    environment = {"XDG_RUNTIME_DIR": str(gone)}
+    assert not private_socket.place(environment, "x.sock").startswith(str(gone))
+    assert not gone.exists()
+
+
+# --- who may connect -------------------------------------------------------------------------------------------
+
+AS_NOBODY = f"import os, socket, sys; os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
+
+
+@as_root
+async def test_a_connection_of_another_user_is_refused(tmp_path: Path, runtime: Path) -> None:
+    file = save(tmp_path, {"odd": odd()})
+    async with windows_of(file, 1) as (program,):
+        await assert_alive(program, "odd")
+        for path, mode in ((runtime, 0o711), (runtime / "dynamic-mcp", 0o711), (socket_of(file), 0o666)):
+            path.chmod(mode)  # as if the modes did not keep others away
+        code = f"{AS_NOBODY}s = socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); print(len(s.recv(9)))"
+        done = await asyncio.to_thread(
+            subprocess.run, [sys.executable, "-c", code, str(socket_of(file))], capture_output=True, check=True
+        )
+        assert done.stdout == b"0\n"
+        await logs("refused a connection of another user")
+        (runtime / "dynamic-mcp").chmod(0o700)
+        await assert_alive(program, "odd")
+
+
+@as_root
+def test_a_window_does_not_talk_to_the_daemon_of_another_user(runtime: Path) -> None:
+    runtime.chmod(0o777)
+    path = runtime / "planted.sock"
+    code = (
+        f"{AS_NOBODY}s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); os.chmod(sys.argv[1], 0o666); s.listen()\n"
+        "print('listens', flush=True); c, _ = s.accept(); print(c.recv(99), flush=True)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE) as planted:
+        assert planted.stdout is not None
+        assert planted.stdout.readline() == b"listens\n"
+        assert private_socket.connect_to(str(path)) is None
+        assert planted.stdout.readline() == b"b''\n"
+
+
+# --- what is no window -----------------------------------------------------------------------------------------
+
+
+def _hello(file: Path, **members: Json) -> bytes:
+    return frames.hello(b"session", os.fsencode(file), version=__version__.encode(), **members)
+
+
+def _with(hello: bytes, old: bytes, new: bytes) -> bytes:
+    assert hello.count(old) == 1
+    assert len(old) == len(new)
+    return hello.replace(old, new)
+
+
+REFUSED = {
+    "garbage": lambda file: (8).to_bytes(4) + b"garbage!",
+    "nothing": lambda file: (0).to_bytes(4),
+    "an oversized hello": lambda file: b"\xff\xff\xff\xff" + b"x" * 1000,
+    "another protocol": lambda file: _with(_hello(file), b"protocol\0\0\0\x011", b"protocol\0\0\0\x012"),
+    "a number that is none": lambda file: _with(_hello(file, generation=7), b"\0\0\0\x017", b"\0\0\0\x01x"),
+    "names that are none": lambda file: _hello(file, notes=b"\0\0\0\x05a"),
+    "another config": lambda file: _hello(file.with_name("other.json")),
+    "notes that are none": lambda file: _hello(file, generation=1, notes=frames.pack_pairs({b"initialize": b"oops"})),
+    "an HTTP request": lambda file: b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100,
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+async def test_what_is_no_window_is_refused_and_the_others_notice_nothing(tmp_path: Path, what: str) -> None:
+    file = save(tmp_path, {"odd": odd()})
+    async with windows_of(file, 1) as (program,):
+        await assert_alive(program, "odd")
+        reader, writer = await asyncio.open_unix_connection(socket_of(file))
+        writer.write(REFUSED[what](file))
+        if what == "an HTTP request":  # whose first bytes are the size of a hello that never comes
+            await assert_alive(program, "odd")
+        else:
+            async with asyncio.timeout(BOUND_S):
+                rest = await reader.read()
+            assert not [kind for kind in rest[:1] if kind == frames.OUTPUT]
+        await assert_alive(program, "odd")
+        async with windows_of(file, 1) as (other,):
+            await assert_alive(other, "odd")
+        writer.close()
+    assert "Traceback" not in daemon_log()
+
+
+async def test_a_connection_that_says_nothing_neither_disturbs_the_windows_nor_keeps_the_daemon(
+    tmp_path: Path,
+) -> None:
+    file = save(tmp_path, {"odd": odd()})
+    async with windows_of(file, 1) as (program,):
+        await assert_alive(program, "odd")
+        silent = [await asyncio.open_unix_connection(socket_of(file)) for _ in range(50)]
+        silent[0][1].write(_hello(file)[:10])
+        await assert_alive(program, "odd")
+    for reader, writer in silent:
+        async with asyncio.timeout(BOUND_S):
+            assert await reader.read() == b""
+        writer.close()
+
+
+async def test_a_program_of_another_directory_is_served_by_the_daemon_of_the_config_that_it_means(
+    tmp_path: Path,
+) -> None:
+    file = save(tmp_path, {"odd": odd()})
+    below = tmp_path / "below"
+    below.mkdir()
+    async with windows_of(file, 1) as (one,), running("../dynamic-mcp.json", cwd=below) as other:
+        await other.initialize()
+        assert await pid_of(one, "odd") == await pid_of(other, "odd")
