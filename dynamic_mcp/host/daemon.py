@@ -56,6 +56,8 @@ async def _serve(configs: ConfigSet, serving_log: ServingLog, options: DaemonOpt
     if not await listener.open(daemon.accept):
         await serving.close()
         return False
+    for warning in configs.base.distrust:
+        log.warning("%s: %s", file, warning)
     log.info("daemon of %s: %s", file, pluralize(len(configs.base.groups), "group"))
     _announce_readiness(options.ready)
     async with serving.run():

@@ -280,7 +280,7 @@ async def test_a_connection_that_says_nothing_neither_disturbs_the_windows_nor_k
 async def test_a_program_of_another_directory_is_served_by_the_daemon_of_the_config_that_it_means(
     tmp_path: Path,
 ) -> None:
-    file = save(tmp_path, {"odd": odd()})
+    file = save(tmp_path, {"odd": {**odd(), "cwd": str(tmp_path)}})
     below = tmp_path / "below"
     below.mkdir()
     async with windows_of(file, 1) as (one,), running("../dynamic-mcp.json", cwd=below) as other:
