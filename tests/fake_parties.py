@@ -55,6 +55,7 @@ class FakeCaller:
         self.principal = LOCAL
         self.hello = ClientHello()
         self.is_greeted = True
+        self.is_command = False
         self.is_closed = False
         self.told: list[Frame] = []
         self.asked: list[Frame] = []

@@ -32,8 +32,13 @@ class LoginOffers:
         self._declined: set[tuple[Client, str]] = set()
 
     def open_browser_if_needed(self, group: str) -> None:
-        """Open a browser for a login, unless a client can show the link: that one is asked when it uses the group."""
-        if self._logins is not None and not any(map(_takes_links, self._clients)):
+        """Open a browser for a login, but not for commands, nor where a client that uses the group can show the link.
+
+        Commands tell the person how to log in.
+        """
+        clients = list(self._clients)
+        is_for_command = bool(clients) and all(client.is_command for client in clients)
+        if self._logins is not None and not is_for_command and not any(map(_takes_links, clients)):
             self._logins.open_browser(group)
 
     async def offer(self, request: Request, group: str) -> bool:

@@ -118,8 +118,10 @@ class Session:
         *,
         journal: Journal | None = None,
         first_id: int = 1,
+        is_command: bool = False,
     ) -> None:
         self.principal = principal
+        self.is_command = is_command
         self.hello = ClientHello()
         self.is_greeted = False
         self.is_closed = False
