@@ -32,6 +32,7 @@ from dynamic_mcp.host import (
 from dynamic_mcp.oauth.user_logins import open_logins
 from dynamic_mcp.observe.proxies import ProxyRegistry
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.session.command_server import CommandServer
 from dynamic_mcp.session.legacy import Session
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.event_loop import loop_factory
@@ -142,7 +143,11 @@ class Daemon:
         if self._linger is not None:
             self._linger.cancel()
             self._linger = None
-        return face.open_session(partial(Session, server=self._proxy), hello.continuation)
+        if hello.purpose == "command":
+            create = partial(Session, server=CommandServer(self._proxy), is_command=True)
+        else:
+            create = partial(Session, server=self._proxy)
+        return face.open_session(create, hello.continuation)
 
     def dismiss(self, face: SocketFace) -> None:
         """Let go of a window that has gone."""

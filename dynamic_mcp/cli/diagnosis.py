@@ -66,7 +66,8 @@ def _check_files(file: Path) -> tuple[Config | None, list[Finding]]:
 
 
 async def _examine(config: Config, out: Output) -> list[ServerReport]:
-    from dynamic_mcp.cli.client import for_each_group, open_client
+    from dynamic_mcp.cli.client import for_each_group
+    from dynamic_mcp.cli.own_client import open_own_client
     from dynamic_mcp.doctor.servers import Doctor
     from dynamic_mcp.groups.catalog_store import CatalogStore
     from dynamic_mcp.system import paths
@@ -75,7 +76,7 @@ async def _examine(config: Config, out: Output) -> list[ServerReport]:
     doctor = Doctor()
     names = [each.name for each in config.groups]
     with doctor.record_output(), out.progress("connecting to", names) as progress:
-        async with open_client(config, out, wrap_opener=doctor.wrap_opener, uses_cache=False) as client:
+        async with open_own_client(config, out, wrap_opener=doctor.wrap_opener, uses_cache=False) as client:
             return await for_each_group(
                 client, progress, lambda group: doctor.examine(group, catalog_store.load(group.config))
             )

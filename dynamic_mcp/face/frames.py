@@ -42,7 +42,7 @@ def hello(
     notes: bytes = b"",
     interrupted: bytes = b"",
 ) -> bytes:
-    """Return what a window says first; `purpose` is `session`, or `stop` for a command."""
+    """Return what a window says first; `purpose` is `session`; or `command` or `stop`, from commands."""
     body = pack_pairs(
         {
             b"protocol": PROTOCOL,
