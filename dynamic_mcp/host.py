@@ -13,12 +13,13 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Container, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from types import TracebackType
 
 from msgspec import Struct
 
-from dynamic_mcp.config.resolved import Config, Log
+from dynamic_mcp.config.read import ConfigSet
+from dynamic_mcp.config.resolved import Log
 from dynamic_mcp.config.watch import ConfigWatcher
 from dynamic_mcp.embeddings import SemanticIndex
 from dynamic_mcp.errors import ConfigError
@@ -26,8 +27,10 @@ from dynamic_mcp.face.lines import LineFace, Streams
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.oauth.user_logins import open_logins
 from dynamic_mcp.observe import log_output
-from dynamic_mcp.observe.proxies import GroupStatus, ProxyRegistry, ProxyStatus
+from dynamic_mcp.observe.proxies import ProxyRegistry
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.proxy.status import read_status
+from dynamic_mcp.proxy.workspaces import Workspaces
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.event_loop import loop_factory
 from dynamic_mcp.system.text import pluralize
@@ -78,14 +81,16 @@ class ServingLog:
         self._serving.close()
 
 
-def run(config: Config, serving_log: ServingLog, streams: Streams) -> None:
+def run(configs: ConfigSet, serving_log: ServingLog, streams: Streams) -> None:
     """Serve one client on two file descriptors, in an event loop of its own."""
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(_serve(config, serving_log, streams))
+        runner.run(_serve(configs, serving_log, streams))
 
 
-async def _serve(config: Config, serving_log: ServingLog, streams: Streams) -> None:
-    _log_warnings(config, known=())
+async def _serve(configs: ConfigSet, serving_log: ServingLog, streams: Streams) -> None:
+    config = configs.base
+    for warning in (*config.distrust, *config.warnings):
+        log.warning("%s: %s", config.file, warning)
     log.info("serving %s: %s", config.file, pluralize(len(config.groups), "group"))
     gc.freeze()  # what exists now stays to the end, so the garbage collector need not scan it again and again
     gc.enable()
@@ -97,12 +102,14 @@ async def _serve(config: Config, serving_log: ServingLog, streams: Streams) -> N
         logins=logins,
         semantic_index=SemanticIndex(cache / "vectors"),
     )
-    reloader = _Reloader(proxy, config, serving_log)
+    reloader = _Reloader(proxy, configs, serving_log)
     registry = ProxyRegistry(paths.state_dir() / "running")
+    publishing = registry.publish(lambda: read_status(proxy, reloader.config.file, kind="stdio"))
     try:
-        async with _background(reloader.run(), registry.publish(lambda: _proxy_status(proxy, reloader.config))):
+        async with _background(reloader.run(), publishing):
             await _serve_client(proxy, streams, config.max_message_bytes, reload=reloader.watch.reload)
     finally:
+        reloader.workspaces.close()
         await logins.close()
     log.info("stopped serving")
 
@@ -161,9 +168,11 @@ class _SignalHandlers:
 class _Reloader:
     """Applies each new version of the config file to the proxy."""
 
-    def __init__(self, proxy: Proxy, config: Config, serving_log: ServingLog) -> None:
-        self.watch = ConfigWatcher(config, os.environ, on_config=self._apply, on_error=self._report)
-        self.config = config
+    def __init__(self, proxy: Proxy, configs: ConfigSet, serving_log: ServingLog) -> None:
+        self.workspaces = Workspaces(configs, proxy, on_new_files=lambda: self.watch.check_soon())
+        self.watch = ConfigWatcher(
+            lambda: self.workspaces.configs, os.environ, on_config=self._apply, on_error=self._report
+        )
         self._proxy = proxy
         self._log = serving_log
 
@@ -178,12 +187,10 @@ class _Reloader:
         except Exception:
             log.exception("a bug: the config is no longer watched")
 
-    def _apply(self, config: Config) -> None:
-        self._log.configure(config.log)
-        log.info("%s has changed: %s", config.file, pluralize(len(config.groups), "group"))
-        _log_warnings(config, known=(*self.config.distrust, *self.config.warnings))
-        self.config = config
-        self._proxy.apply(config)
+    def _apply(self, configs: ConfigSet) -> None:
+        self._log.configure(configs.base.log)
+        log.info("%s has changed: %s", configs.base.file, pluralize(len(configs.base.groups), "group"))
+        self.workspaces.apply(configs)
 
     def _report(self, error: ConfigError) -> None:
         log.error("the config was not reloaded: %s", error)
@@ -200,32 +207,6 @@ async def _background(*works: Coroutine[object, object, None]) -> AsyncIterator[
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
-
-
-def _proxy_status(proxy: Proxy, config: Config) -> ProxyStatus:
-    """Return what `dynamic-mcp status` shows of this proxy."""
-    return ProxyStatus(
-        config=str(config.file.absolute()),
-        clients=[client.hello.name for client in proxy.clients],
-        groups=[
-            GroupStatus(
-                name=group.name,
-                state=group.state.value,
-                reason=group.reason,
-                tools=None if group.known is None else len(group.known.tools),
-                in_flight=group.in_flight,
-                calls=group.calls,
-                failures=group.failures,
-            )
-            for group in proxy.groups
-        ],
-    )
-
-
-def _log_warnings(config: Config, known: Container[str]) -> None:
-    for warning in (*config.distrust, *config.warnings):
-        if warning not in known:
-            log.warning("%s: %s", config.file, warning)
 
 
 def _exit_now() -> None:

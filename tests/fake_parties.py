@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Raw
 
+from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.errors import LinkLost
 from dynamic_mcp.groups import audience
 from dynamic_mcp.groups.audience import LOCAL, User
@@ -53,10 +54,13 @@ class FakeCaller:
 
     def __init__(self) -> None:
         self.principal = LOCAL
+        self.workspace: Workspace | None = None
         self.hello = ClientHello()
         self.is_greeted = True
         self.is_command = False
         self.is_closed = False
+        self.since = 0.0
+        self.calls = 0
         self.told: list[Frame] = []
         self.asked: list[Frame] = []
         self.answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
@@ -84,6 +88,7 @@ class Watcher:
         self.frames: list[Frame] = []
         self.opened_links = 0
         self.moved: list[audience.Client] = []
+        self.dismissed: list[audience.Client] = []
         self.concerned: list[list[audience.Client]] = []
         self._change = asyncio.Event()
 
@@ -98,6 +103,9 @@ class Watcher:
 
     def client_moved(self, group: Group, client: audience.Client, before: Instance) -> None:
         self.moved.append(client)
+
+    def client_dismissed(self, group: Group, client: audience.Client, before: Instance) -> None:
+        self.dismissed.append(client)
 
     def choose_user(self, instance: Instance, frame: Frame, user: User | None) -> User | None:
         return user

@@ -22,6 +22,7 @@ from dynamic_mcp.config.resolved import (
     Timeouts,
     ToolFilter,
 )
+from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.errors import DynamicMcpError, LinkLost, NotSent
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
@@ -246,10 +247,10 @@ async def client_of(opener: Opener, *configs: PresentedGroup) -> AsyncIterator[C
 class Client:
     """A client in memory, in front of a proxy with fake upstreams."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, workspace: Workspace | None = None) -> None:
         self.server = server
         self.lines: list[bytes] = []
-        self.session = Session(self._take, server)
+        self.session = Session(self._take, server, workspace=workspace)
         self._ids = 0
         self._arrived = asyncio.Event()
 

@@ -9,14 +9,14 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dynamic_mcp import host
 from dynamic_mcp.cli.invocation import find_config
-from dynamic_mcp.config.read import read
+from dynamic_mcp.config.read import ConfigSet, read_all
 from dynamic_mcp.config.resolved import Config, Daemon
 from dynamic_mcp.config.values import FlawError, parse_idle_time
 from dynamic_mcp.errors import ConfigError, DaemonError, InvalidArguments
 from dynamic_mcp.face.lines import Streams
-from dynamic_mcp.host import LogOptions, ServingLog
+from dynamic_mcp.host import stdio
+from dynamic_mcp.host.serving_log import LogOptions, ServingLog
 from dynamic_mcp.observe import log_output
 from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.system.text import escape, pluralize
@@ -40,12 +40,12 @@ def serve(argument: str | None, *, log_level: str | None = None, log_format: str
     """
     serving_log = _open_log(log_level, log_format)
     try:
-        config = _read_config(argument, serving_log)
+        configs = _read_config(argument, serving_log)
         if sys.stdin.isatty():
-            _explain(config)
-        shim = _find_or_start_daemon(config, serving_log)
+            _explain(configs.base)
+        shim = _find_or_start_daemon(configs.base, serving_log)
         if shim is None:
-            host.run(config, serving_log, Streams(sys.stdin.fileno(), _claim_stdout()))
+            stdio.run(configs, serving_log, Streams(sys.stdin.fileno(), _claim_stdout()))
             return 0
     except ConfigError as exc:
         serving_log.record_failure(exc)
@@ -62,11 +62,11 @@ def go_on_alone(shim: Shim) -> int:
 
     serving_log = _open_log(None, None)
     try:
-        config = _read_config(shim.config, serving_log)
+        configs = _read_config(shim.config, serving_log)
         log.warning("%s", _NO_DAEMON)
         interrupted = tuple(shim.unanswered.values())
         continuation = Continuation(shim.generation, shim.notes, interrupted, shim.unwritten(), shim.unread())
-        host.run(config, serving_log, Streams(sys.stdin.fileno(), _claim_stdout(), continuation))
+        stdio.run(configs, serving_log, Streams(sys.stdin.fileno(), _claim_stdout(), continuation))
     finally:
         serving_log.close()
     return 0
@@ -74,20 +74,20 @@ def go_on_alone(shim: Shim) -> int:
 
 def serve_daemon(argument: str | None, *, linger: str | None, socket: Path | None, ready: int | None) -> int:
     """Serve the windows of a config until nobody needs it. Raises ConfigError and DaemonError."""
-    from dynamic_mcp import daemon
+    from dynamic_mcp.host import daemon
 
     serving_log = _open_log(None, None)
     try:
-        config = _read_config(argument, serving_log)
-        options = daemon.DaemonOptions(_place_socket(config, socket), ready, _parse_linger(linger))
-        is_only_one = daemon.run(config, serving_log, options)
+        configs = _read_config(argument, serving_log)
+        options = daemon.DaemonOptions(_place_socket(configs.base, socket), ready, _parse_linger(linger))
+        is_only_one = daemon.run(configs, serving_log, options)
     except ConfigError as exc:
         serving_log.record_failure(exc)
         raise
     finally:
         serving_log.close()
     if not is_only_one:
-        raise DaemonError(f"another daemon of `{config.file}` runs", hint="`dynamic-mcp daemon stop` stops it")
+        raise DaemonError(f"another daemon of `{configs.base.file}` runs", hint="`dynamic-mcp daemon stop` stops it")
     return 0
 
 
@@ -96,12 +96,12 @@ def _open_log(level: str | None, form: str | None) -> ServingLog:
     return ServingLog(LogOptions(level or _parse_level(os.environ.get("DYNAMIC_MCP_LOG"), "DYNAMIC_MCP_LOG"), form))
 
 
-def _read_config(argument: str | None, serving_log: ServingLog) -> Config:
+def _read_config(argument: str | None, serving_log: ServingLog) -> ConfigSet:
     file = find_config(argument)
     serving_log.config = str(file.absolute())
-    config = read(file, os.environ)
-    serving_log.configure(config.log)
-    return config
+    configs = read_all(file, os.environ)
+    serving_log.configure(configs.base.log)
+    return configs
 
 
 def _find_or_start_daemon(config: Config, serving_log: ServingLog) -> Shim | None:

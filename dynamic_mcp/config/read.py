@@ -1,4 +1,4 @@
-"""Reads a config file into a `Config`.
+"""Reads a config file into a `Config`, for the proxy itself and for each workspace.
 
 Either the whole file is valid, or one ConfigError lists all its problems.
 """
@@ -6,11 +6,11 @@ Either the whole file is valid, or one ConfigError lists all its problems.
 import os
 import stat
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from json import JSONDecodeError
 from pathlib import Path
 
-from msgspec import ValidationError
+from msgspec import Struct, ValidationError
 from msgspec.structs import replace
 
 from dynamic_mcp.config import form, jsonc
@@ -18,10 +18,56 @@ from dynamic_mcp.config.location import FILE_NAME, VARIABLE, locate
 from dynamic_mcp.config.resolve import resolve
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.upstream import Surroundings
+from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.system import file_reader
 
 _SMALLEST = '`{"mcpServers": {}}`'
+
+
+class ParsedConfig(Struct, frozen=True):
+    """The content of a config file, valid and with its variables not substituted yet."""
+
+    file: Path
+    root: form.Root
+    distrust: tuple[str, ...] = ()
+    platform: str = sys.platform
+
+    def __repr__(self) -> str:
+        return f"<ParsedConfig {self.file}>"
+
+    def resolve(self, environment: Mapping[str, str], working_directory: str | None = None) -> Config:
+        """Substitute the variables of `environment`. Reads env files, so an event loop calls it in a thread.
+
+        `working_directory` is for programs without `cwd`; None is the proxy's own.
+        """
+        directory = self.file.absolute().parent
+        surroundings = Surroundings(environment, self.platform, directory, working_directory=working_directory)
+        return replace(resolve(self.root, self.file, surroundings=surroundings), distrust=self.distrust)
+
+    def resolve_for(self, workspace: Workspace) -> Config:
+        """Resolve the config for a workspace; see `resolve`."""
+        return self.resolve(workspace.environment, workspace.directory)
+
+
+class ConfigSet(Struct, frozen=True):
+    """One version of the config: resolved for the proxy's own environment, and for each workspace."""
+
+    parsed: ParsedConfig
+    base: Config
+    by_workspace: Mapping[Workspace, Config] = {}
+
+    @property
+    def files(self) -> frozenset[Path]:
+        """The config file, and all env files that any of the configs needs."""
+        env_files = (each.env_files for each in (self.base, *self.by_workspace.values()))
+        return frozenset({self.base.file}.union(*env_files))
+
+    def differs_from(self, served: "ConfigSet") -> bool:
+        """Tell whether anything changes when this version takes the place of the one that is served."""
+        if (self.parsed.root, self.base) != (served.parsed.root, served.base):
+            return True
+        return any(config != self.by_workspace.get(each) for each, config in served.by_workspace.items())
 
 
 def find(
@@ -46,10 +92,19 @@ def find(
 
 def read(file: Path, environment: Mapping[str, str], *, platform: str = sys.platform) -> Config:
     """Read the config in `file` and substitute the variables of `environment`. Raises ConfigError."""
+    return parse(file, platform=platform).resolve(environment)
+
+
+def read_all(file: Path, environment: Mapping[str, str], workspaces: Iterable[Workspace] = ()) -> ConfigSet:
+    """Read the config in `file` once, and resolve it for the proxy and for these workspaces. Raises ConfigError."""
+    parsed = parse(file)
+    return ConfigSet(parsed, parsed.resolve(environment), {each: parsed.resolve_for(each) for each in workspaces})
+
+
+def parse(file: Path, *, platform: str = sys.platform) -> ParsedConfig:
+    """Read and validate the config in `file`. Raises ConfigError."""
     root, distrust = _read_root(file, platform)
-    directory = file.absolute().parent
-    config = resolve(root, file, surroundings=Surroundings(environment, platform, directory))
-    return replace(config, distrust=tuple(distrust))
+    return ParsedConfig(file, root, tuple(distrust), platform)
 
 
 def list_disabled(file: Path) -> list[str]:

@@ -16,15 +16,17 @@ from dynamic_mcp.config.substitute import expand
 
 
 class Surroundings(Struct, frozen=True):
-    """The surroundings of a config: the proxy's own variables, its platform, and the directory of the file.
+    """The surroundings of a config: the variables and the platform of who is served, and the directory of the file.
 
     `variables` come from the files in `variables_file` and are only for substitution in the config.
+    `working_directory` is for programs without `cwd`; None is the proxy's own.
     """
 
     environment: Mapping[str, str]
     platform: str
     directory: Path
     variables: Mapping[str, str] = {}
+    working_directory: str | None = None
 
     def all_variables(self) -> Mapping[str, str]:
         """Return all variables for substitution in the config."""
@@ -149,7 +151,7 @@ def _resolve_program(
     directory = texts.fill_optional((*cwd_at, "cwd"), cwd)
     args = tuple(texts.fill((*at, "args", i), arg) for i, arg in enumerate(server.args or ()))
     env, own = _resolve_env(at, server, settings, texts=texts, surroundings=surroundings)
-    cwd = None if directory is None else str(_resolve_path(directory, surroundings))
+    cwd = surroundings.working_directory if directory is None else str(_resolve_path(directory, surroundings))
     withheld = frozenset(surroundings.all_variables()) - frozenset(env)
     return Program(command, args, env, cwd, own, withheld)
 

@@ -1,5 +1,7 @@
 """Reloads the config when its content, or that of its env files, changes, however they are saved.
 
+Each version is resolved as a whole, for the proxy and for every known workspace.
+
 Content counts, not events. The last valid config stays until there is a new valid one. A file that is missing, empty
 or half written gets a moment to become complete; if it does not, that is reported once.
 """
@@ -14,8 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dynamic_mcp.config.read import read
-from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.config.read import ConfigSet, read_all
 from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.system.file_reader import read_bytes
 
@@ -40,21 +41,24 @@ Content = Mapping[Path, bytes | None]
 
 
 class ConfigWatcher:
-    """Watches the files of a config: `on_config` gets each new config, `on_error` the error of an invalid one."""
+    """Watches the files of a config: `on_config` gets each new version, `on_error` the error of an invalid one.
+
+    `get_served` returns the version that is served. Its workspaces and its files may change at any time.
+    """
 
     def __init__(
         self,
-        config: Config,
+        get_served: Callable[[], ConfigSet],
         environment: Mapping[str, str],
         *,
-        on_config: Callable[[Config], None],
+        on_config: Callable[[ConfigSet], None],
         on_error: Callable[[ConfigError], None],
     ) -> None:
-        self._config = config
+        self._get_served = get_served
+        self._file = get_served().base.file
         self._environment = environment
         self._on_config = on_config
         self._on_error = on_error
-        self._files = frozenset({config.file, *config.env_files})
         self._seen: Content | None = None
         self._refused: list[Content] = []
         self._reload_requested = False
@@ -68,16 +72,20 @@ class ConfigWatcher:
         self._reload_requested = True
         self._changed.set()
 
+    def check_soon(self) -> None:
+        """Compare the content of the files soon, because there are others."""
+        self._changed.set()
+
     async def run(self) -> None:
         """Watch until cancelled."""
         self._loop = asyncio.get_running_loop()
-        if any(map(_is_read_once, self._files)):
-            log.debug("%s is not watched: it cannot be read twice", self._config.file)
+        if any(map(_is_read_once, self._get_served().files)):
+            log.debug("%s is not watched: it cannot be read twice", self._file)
             return
         can_watch = await asyncio.to_thread(self._start_watching)
         try:
             while True:
-                can_watch = can_watch and await asyncio.to_thread(self._update_watches)
+                can_watch = can_watch and await asyncio.to_thread(self._update_watches, self._get_served().files)
                 await self._check()
                 if self._reload_requested or await self._wait_for_change(SAFEGUARD_S if can_watch else POLL_S):
                     await self._wait_for_quiet()
@@ -96,11 +104,11 @@ class ConfigWatcher:
             return self._fall_back_to_polling(exc)
         return True
 
-    def _update_watches(self) -> bool:
+    def _update_watches(self, files: Iterable[Path]) -> bool:
         """Watch the current directories of the files and of the links to them."""
         assert self._directories is not None
         try:
-            if self._directories.watch(directories_of(self._files)):
+            if self._directories.watch(directories_of(files)):
                 self._wake_from_thread()  # earlier changes caused no event
         except (FileNotFoundError, NotADirectoryError):
             self._wake_from_thread()  # a directory has just been removed
@@ -109,7 +117,7 @@ class ConfigWatcher:
         return True
 
     def _fall_back_to_polling(self, exc: Exception) -> bool:
-        log.warning("%s cannot be watched (%s): it is read every %g s instead", self._config.file, exc, POLL_S)
+        log.warning("%s cannot be watched (%s): it is read every %g s instead", self._file, exc, POLL_S)
         if self._directories is not None:
             self._directories.stop()
         return False
@@ -144,13 +152,18 @@ class ConfigWatcher:
     async def _check(self) -> None:
         """Apply or reject the content of the files, if it has changed."""
         was_requested, self._reload_requested = self._reload_requested, False
-        content = await asyncio.to_thread(_read_all, self._files)
+        served = self._get_served()
+        content = await asyncio.to_thread(_read_all, served.files)
         if content == self._seen and not was_requested:
             return
-        content, result = await asyncio.to_thread(self._read)
+        content, result = await asyncio.to_thread(self._read, served)
         is_doubtful = isinstance(result, ConfigError) or self._has_lost_files(content)
         if is_doubtful and content != self._seen and await self._changes_soon(content):
             self._reload_requested |= was_requested
+            self._changed.set()
+            return
+        if isinstance(result, ConfigSet) and not self._get_served().by_workspace.keys() <= result.by_workspace.keys():
+            self._reload_requested |= was_requested  # somebody has come meanwhile, who must not keep the old version
             self._changed.set()
             return
         self._seen = content
@@ -160,18 +173,18 @@ class ConfigWatcher:
             self._refused.append(content)
             self._on_error(result)
 
-    def _read(self) -> tuple[Content, Config | ConfigError]:
-        """Read the config, and before that the content of all its files."""
-        files = self._files
+    def _read(self, served: ConfigSet) -> tuple[Content, ConfigSet | ConfigError]:
+        """Read the config for the workspaces that are served, and before that the content of all its files."""
+        files = served.files
         while True:
             content = _read_all(files)
             try:
-                config = read(self._config.file, self._environment)
+                configs = read_all(self._file, self._environment, served.by_workspace)
             except ConfigError as exc:
-                return {file: content[file] for file in self._files}, exc
-            required = frozenset({config.file, *config.env_files})
+                return {file: content[file] for file in served.files}, exc
+            required = configs.files
             if required <= files:
-                return {file: content[file] for file in required}, config
+                return {file: content[file] for file in required}, configs
             files = files | required
 
     def _has_lost_files(self, content: Content) -> bool:
@@ -187,16 +200,14 @@ class ConfigWatcher:
                     self._changed.clear()
         return await asyncio.to_thread(_read_all, content) != content
 
-    def _apply(self, config: Config, *, was_requested: bool) -> None:
-        before, self._config = self._config, config
-        self._files = frozenset({config.file, *config.env_files})
+    def _apply(self, configs: ConfigSet, *, was_requested: bool) -> None:
         was_refused, self._refused = bool(self._refused), []
-        if config != before:
-            self._on_config(config)
+        if configs.differs_from(self._get_served()):
+            self._on_config(configs)
         elif was_refused:
-            log.info("%s is valid again, with nothing changed", config.file)
+            log.info("%s is valid again, with nothing changed", self._file)
         elif was_requested:
-            log.info("%s was read again: nothing changed", config.file)
+            log.info("%s was read again: nothing changed", self._file)
 
 
 def directories_of(files: Iterable[Path]) -> set[Path]:

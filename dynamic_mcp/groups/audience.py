@@ -8,6 +8,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from dynamic_mcp.config.resolved import Share
+from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.upstream.call import Caller
@@ -65,8 +66,23 @@ class Client(Caller, Hashable, Protocol):
         ...
 
     @property
+    def workspace(self) -> Workspace | None:
+        """What servers are started with for the client; None is the proxy's own directory and environment."""
+        ...
+
+    @property
     def hello(self) -> ClientHello:
         """What the client said of itself; a default before it has."""
+        ...
+
+    @property
+    def since(self) -> float:
+        """When the client connected, in seconds since 1970."""
+        ...
+
+    @property
+    def calls(self) -> int:
+        """How many requests the client has made."""
         ...
 
     def has_room(self, frame: Frame) -> bool:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec import Raw
 
@@ -17,6 +17,7 @@ from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.groups.instance import Instance, OpenLink
 from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.groups.live_catalog import ALL_LISTS, LiveCatalog
+from dynamic_mcp.groups.observer import Observer
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.system.clock import Clock
@@ -29,40 +30,11 @@ log = logging.getLogger(__name__)
 _BEST_FIRST = (State.READY, State.CONNECTING, State.COLD, State.WAITING, State.NEEDS_LOGIN, State.FAILED)
 
 
-class Observer(Protocol):
-    """Whoever shows the groups to clients."""
-
-    def group_changed(self, group: Group) -> None:
-        """Learn that a group's state or catalog is another one now."""
-        ...
-
-    def link_opened(self, group: Group, instance: Instance) -> None:
-        """Learn that an instance has a new link, whose upstream knows nothing of what clients have asked for."""
-        ...
-
-    def client_moved(self, group: Group, client: Client, before: Instance) -> None:
-        """Learn that another instance serves a client from now on."""
-        ...
-
-    def choose_user(self, instance: Instance, frame: Frame, user: User | None) -> User | None:
-        """Return who is asked a question of the upstream, where `user` would be by the calls in flight."""
-        ...
-
-    def prepare_question(self, instance: Instance, frame: Frame, user: User) -> Frame:
-        """Return a request of the upstream as its client is asked it."""
-        ...
-
-    def receive_notification(
-        self, group: Group, instance: Instance, frame: Frame, recipients: Sequence[User]
-    ) -> None:
-        """Take a notification of an upstream, and those who are to hear of it."""
-        ...
-
-
 class Group:
     """A server by its name in the config. `start` it for a client, use it by `request`, `close` it.
 
-    `instances` are its running copies, by the audience that shares each one.
+    `instances` are its running copies, by the audience that shares each one. `find_current` finds the group of this
+    name that serves a client now: after a reload that may be another one, and not the same one for all clients.
     """
 
     def __init__(
@@ -75,10 +47,10 @@ class Group:
         clock: Clock | None = None,
         jitter: Callable[[], float] = random.random,
         catalog_store: CatalogStore | None = None,
+        find_current: Callable[[Client], Group | None] | None = None,
     ) -> None:
         self.config = config
         self.name = config.name
-        self.successor: Group | None = None
         self.instances: dict[Hashable, Instance] = {}
         self.has_advice = False
         self._advice = set[str]()
@@ -86,6 +58,7 @@ class Group:
         self._opener = opener
         self._clock = clock
         self._jitter = jitter
+        self._find_current = find_current
         self._catalog = LiveCatalog(config, catalog_store, lists)
         self._instance_of: dict[Client, Instance] = {}
         self._is_started = self._is_fresh = False
@@ -125,7 +98,7 @@ class Group:
     @property
     def in_flight(self) -> int:
         """How many calls have a place."""
-        return sum(instance.in_flight for instance in self.instances.values())
+        return sum(instance.activity.in_flight for instance in self.instances.values())
 
     @property
     def calls(self) -> int:
@@ -150,6 +123,15 @@ class Group:
     def wanted_for_s(self) -> float:
         """Return how long the lists that are missing have been asked of the upstream; 0 while they are not."""
         return max((instance.wanted_for_s() for instance in self.instances.values()), default=0.0)
+
+    def current_for(self, client: Client) -> Group | None:
+        """Return the group that serves a client now; None if this one was removed."""
+        return self if self._find_current is None else self._find_current(client)
+
+    def successor_for(self, client: Client) -> Group | None:
+        """Return the group that serves a client instead of this one; None if there is none."""
+        current = self.current_for(client)
+        return None if current is self else current
 
     def is_alone(self, client: Client, instance: Instance) -> bool:
         """Tell whether an instance has never served anybody else."""
@@ -193,10 +175,6 @@ class Group:
         instance = self._instance_of.get(caller.client) or self._assign(caller.client)
         return instance.request(method, params, timeout_s=timeout_s, caller=caller, label=label)
 
-    def current(self) -> Group:
-        """Return the group that takes this one's calls now: itself, or the latest that has taken its place."""
-        return self if self.successor is None else self.successor.current()
-
     def notify(self, client: Client, method: str, params: Raw) -> None:
         """Send a notification of a client to its instance, if there is one."""
         instance = self._instance_of.get(client)
@@ -205,12 +183,16 @@ class Group:
 
     async def learn_catalog(self, client: Client, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
         """Return what the group offers, connecting to learn it only if need be. Raises UpstreamError."""
+        if (successor := self.successor_for(client)) is not None:
+            return await successor.learn_catalog(client, kinds)
         if self.known is not None and self._catalog.knows(kinds):
             return self.known
         return await self.instance_for(client).learn_catalog(client, kinds)
 
     async def reread(self, client: Client, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
         """Read these lists again, for a name that is not among them. Raises UpstreamError."""
+        if (successor := self.successor_for(client)) is not None:
+            return await successor.reread(client, kinds)
         return await self.instance_for(client).reread(client, kinds)
 
     def release(self, client: Client) -> None:
@@ -238,10 +220,22 @@ class Group:
             instance.reconfigure(config, wanted if number == 0 else frozenset())
         self._observer.group_changed(self)
 
-    def retire(self, successor: Group | None) -> None:
-        """Take no more calls: those that come go to the successor, or fail when there is none."""
+    def dismiss_strangers(self) -> None:
+        """Serve no longer the clients that have another group since a reload; only calls that were sent end here."""
+        strangers = [client for client in self._instance_of if self.current_for(client) is not self]
+        for instance in (*self.instances.values(), *self._lingering, *self._ending) if strangers else ():
+            instance.screen()
+        for client in strangers:
+            instance = self._instance_of.pop(client)
+            instance.users.move(client)
+            self._observer.client_dismissed(self, client, instance)
+            if not instance.users:
+                self.instances = {key: each for key, each in self.instances.items() if each is not instance}
+                self._end(instance)
+
+    def retire(self) -> None:
+        """Take no more calls: those that come go to the client's current group, or fail when there is none."""
         self._is_retired = True
-        self.successor = successor
         for instance in self.instances.values():
             instance.retire()
 
@@ -328,9 +322,10 @@ class Group:
                 clock=self._clock,
                 jitter=self._jitter,
             )
-            if self._is_retired or client.is_closed:
+            is_foreign = self.current_for(client) is not self and not self._is_retired
+            if self._is_retired or client.is_closed or is_foreign:
                 instance.retire()
-            if self._is_closed or client.is_closed:
+            if self._is_closed or client.is_closed or is_foreign:
                 return instance
             self.instances[audience] = instance
         self._instance_of[client] = instance

@@ -1,18 +1,26 @@
-"""All groups, in the order of the config."""
+"""All groups: for the proxy's own environment in the order of the config, and for each workspace likewise.
+
+There is one group for each name and what would be started for it, so workspaces for which a server would start
+identically share its group. Workspaces that differ see nothing of each other's.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import partial
 
-from dynamic_mcp.config.resolved import Config, GroupConfig, Program
+from dynamic_mcp.config.resolved import Config, GroupConfig, Presentation, Program
+from dynamic_mcp.config.workspace import Workspace
+from dynamic_mcp.groups.assignment import Assignment, Space, assign, find_match
 from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
-from dynamic_mcp.groups.group import Group, Observer
+from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.instance import OpenLink
+from dynamic_mcp.groups.observer import Observer
 from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.upstream.mask import mask_of
 from dynamic_mcp.upstream.open import open_link
@@ -37,23 +45,29 @@ class Groups:
         self._observer = observer
         self._opener = opener
         self._catalog_store = catalog_store
-        self._presentations = config.presentations
-        self._groups = {each.name: self._create(each, _lists(config, each.name)) for each in config.groups}
+        self._spaces: dict[Workspace | None, Space] = {}
         self._clients: dict[Client, None] = {}
         self._retiring: dict[asyncio.Task[None], Group] = {}
         self._is_closed = False
+        self.add(None, config)
 
     def __iter__(self) -> Iterator[Group]:
-        return iter(self._groups.values())
+        """Yield the groups of all workspaces, each once."""
+        return iter(dict.fromkeys(group for space in self._spaces.values() for group in space.groups.values()))
 
     def __getitem__(self, name: str) -> Group:
-        """Return the group of this name. Raises KeyError; clients are answered from a view."""
-        return self._groups[name]
+        """Return the group of this name for the proxy's own environment. Raises KeyError."""
+        return self._spaces[None].groups[name]
+
+    def of(self, workspace: Workspace | None) -> Mapping[str, Group]:
+        """Return the groups of a workspace by name; none if it is not known."""
+        space = self._spaces.get(workspace)
+        return space.groups if space is not None else {}
 
     def start(self, client: Client) -> None:
         """Begin to serve a client; nothing is waited for."""
         self._clients[client] = None
-        for group in self:
+        for group in self.of(client.workspace).values():
             group.start(client)
 
     def release(self, client: Client) -> None:
@@ -62,22 +76,72 @@ class Groups:
         for group in (*self, *self._retiring.values()):
             group.release(client)
 
-    def apply(self, config: Config) -> None:
-        """Take the place of the config before, by difference; nothing is waited for.
+    # --- workspaces ------------------------------------------------------------------------------------
+
+    def add(self, workspace: Workspace | None, config: Config) -> None:
+        """Have groups for a workspace: those that would start identically, and new ones."""
+        known = list(self)
+        groups: dict[str, Group] = {}
+        for each in config.groups:
+            namesakes = [group for group in known if group.name == each.name]
+            group = find_match(each, namesakes)
+            if group is None:
+                group = self._create(each, config)
+                if namesakes:
+                    group_logger(log, each.name).info("group %s: %r has one of its own", each.name, workspace)
+            groups[each.name] = group
+        self._spaces[workspace] = Space(config, groups)
+
+    def remove(self, workspace: Workspace) -> None:
+        """Forget a workspace, and end the groups that no other one uses."""
+        groups = self.of(workspace)
+        self._spaces.pop(workspace, None)
+        used = set(self)
+        for group in groups.values():
+            if group not in used:
+                self._retire(group)
+
+    def apply(self, configs: Mapping[Workspace | None, Config]) -> None:
+        """Take the place of the configs before, by difference; nothing is waited for.
 
         A group whose upstream stays keeps its process, its calls and its catalog. One whose upstream changed
-        starts anew, and the old one ends once its calls have, within DRAIN_S; so does a group that is gone.
+        starts anew, and the old one ends once its calls have, within DRAIN_S; so does a group that is gone. If only
+        some of a group's workspaces change it, they get another one and the rest keep it.
         """
         if self._is_closed:
             return
-        before, after = dict(self._groups), dict[str, Group]()
-        for each in config.groups:
-            after[each.name] = self._succeed(before.pop(each.name, None), each, config)
-        self._presentations = config.presentations
-        self._groups = after  # another dict: whoever walks over the old one goes on undisturbed
-        for group in before.values():
-            group_logger(log, group.name).info("group %s is no longer in the config", group.name)
-            self._retire(group, None)
+        before, old, shown = self._spaces, list(self), self._presentations()
+        assignment = assign(before, configs, self._create)
+        self._spaces = assignment.spaces
+        self._log_difference(old, assignment)
+        after = self._presentations()
+        for group, config in assignment.kept.items():
+            if (group.config, shown[group.name]) != (config, after[group.name]):
+                group_logger(log, group.name).info("group %s changed in the config and keeps running", group.name)
+                group.reconfigure(config, _lists(after[group.name]))
+        for group in old:
+            if group in assignment.kept:
+                group.dismiss_strangers()
+            else:
+                self._retire(group)
+        for client in self._clients:
+            known = before[client.workspace].groups if client.workspace in before else {}
+            for group in self.of(client.workspace).values():
+                if known.get(group.name) is not group:
+                    group.start(client)
+
+    def _log_difference(self, old: list[Group], assignment: Assignment) -> None:
+        names = {group.name for group in old}
+        for group in assignment.created:
+            what = "changed" if group.name in names else "is new"
+            words = "group %s %s in the config%s"
+            group_logger(log, group.name).info(words, group.name, what, _starting(group.config))
+        for name in names - {group.name for group in self}:
+            group_logger(log, name).info("group %s is no longer in the config", name)
+
+    def _presentations(self) -> Mapping[str, Presentation]:
+        """Return what clients are shown of each server; that depends on no environment."""
+        return {name: each for space in self._spaces.values() for name, each in space.config.presentations.items()}
 
     async def close(self) -> None:
         """End every group, all at once."""
@@ -86,29 +150,21 @@ class Groups:
         if self._retiring:
             await asyncio.wait([*self._retiring])
 
-    def _succeed(self, old: Group | None, config: GroupConfig, whole: Config) -> Group:
-        lists = _lists(whole, config.name)
-        if old is None:
-            group_logger(log, config.name).info("group %s is new in the config%s", config.name, _starting(config))
-        elif (old.config.upstream, old.config.share) != (config.upstream, config.share):
-            group_logger(log, config.name).info("group %s changed in the config%s", config.name, _starting(config))
-        else:
-            if (old.config, self._presentations[old.name]) != (config, whole.presentations[old.name]):
-                group_logger(log, config.name).info("group %s changed in the config and keeps running", config.name)
-                old.reconfigure(config, lists)
-            return old
-        group = self._create(config, lists)
-        if old is not None:
-            self._retire(old, group)
-        for client in self._clients:
-            group.start(client)
-        return group
+    def _create(self, config: GroupConfig, whole: Config) -> Group:
+        return Group(
+            config,
+            self._observer,
+            lists=_lists(whole.presentations[config.name]),
+            opener=self._opener,
+            catalog_store=self._catalog_store,
+            find_current=partial(self._find_current, config.name),
+        )
 
-    def _create(self, config: GroupConfig, lists: frozenset[ListKind]) -> Group:
-        return Group(config, self._observer, lists=lists, opener=self._opener, catalog_store=self._catalog_store)
+    def _find_current(self, name: str, client: Client) -> Group | None:
+        return self.of(client.workspace).get(name)
 
-    def _retire(self, group: Group, successor: Group | None) -> None:
-        group.retire(successor)
+    def _retire(self, group: Group) -> None:
+        group.retire()
         task = asyncio.create_task(self._end(group), name=f"end of group {group.name}")
         self._retiring[task] = group
         task.add_done_callback(self._retiring.pop)
@@ -130,7 +186,6 @@ def _starting(config: GroupConfig) -> str:
     return f"; it starts {json.dumps([*map(mask, (program.command, *program.args))])}"
 
 
-def _lists(config: Config, group: str) -> frozenset[ListKind]:
+def _lists(presentation: Presentation) -> frozenset[ListKind]:
     """Return the lists of a group that clients may be shown; the others are not read."""
-    features = config.presentations[group].features
-    return frozenset(kind for kind in ListKind if features.allows(kind.capability))
+    return frozenset(kind for kind in ListKind if presentation.features.allows(kind.capability))

@@ -63,15 +63,13 @@ class Instance:
     ) -> None:
         self.config = config
         self.hello = hello
-        self.is_retired = False
+        self.is_retired = self._is_screening = False
         clock = clock or LoopClock()
         self.activity = Activity(config, clock)
         self.users = Users(clock)
         self._owner = owner
         self._changed = partial(owner.instance_changed, self)
-        self._open = opener
-        self._clock = clock
-        self._jitter = jitter
+        self._open, self._clock, self._jitter = opener, clock, jitter
         self._lifecycle = Lifecycle(config.name, Attempts(config.attempts, jitter), clock, self._changed)
         self._lifecycle.advice = hello.advice(config)
         self._catalog = catalog
@@ -87,14 +85,8 @@ class Instance:
     @property
     def status(self) -> str:
         """The name and state, and what comes next."""
-        parts = [f"{self.config.name} {self.state.name}"]
-        if self.state is State.READY:
-            parts.append(f"{self.in_flight} calls")
-            if self.config.idle_after_s is not None:
-                parts.append(f"idle in {self.activity.idle_left_s():.0f} s")
-        elif self.reason:
-            parts.append(self.reason)
-        return ", ".join(parts)
+        next_steps = self.activity.status if self.state is State.READY else self.reason
+        return ", ".join(filter(None, [f"{self.config.name} {self.state.name}", next_steps]))
 
     # --- questions -------------------------------------------------------------------------------------
 
@@ -104,14 +96,18 @@ class Instance:
         return self._lifecycle.state
 
     @property
-    def in_flight(self) -> int:
-        """How many calls have a place."""
-        return self.activity.in_flight
-
-    @property
     def reason(self) -> str:
         """Why the instance is down, in one line; empty while it is not."""
         return self._lifecycle.reason()
+
+    @property
+    def pid(self) -> int | None:
+        """The process of the upstream; None while there is no link, and if it is remote."""
+        return None if self._link is None else self._link.pid
+
+    def may_serve(self, client: Client | None) -> bool:
+        """Tell whether a client's requests are sent to this instance, and not to the group's successor."""
+        return not (self.is_retired or (client is not None and self._owner.successor_for(client)))
 
     def wanted_for_s(self) -> float:
         """Return how long the lists that are missing have been asked of the upstream; 0 while they are not."""
@@ -154,7 +150,11 @@ class Instance:
 
     def retire(self) -> None:
         """Take no more calls: those that come go to the group's successor, or fail when there is none."""
-        self.is_retired = True
+        self.is_retired = self._is_screening = True
+
+    def screen(self) -> None:
+        """Take no more calls of the clients for which the group has a successor."""
+        self._is_screening = True
 
     async def drain(self, within_s: float) -> bool:
         """Wait until no call of a retired instance is under way, for `within_s` at most; tell whether none is."""
@@ -174,25 +174,26 @@ class Instance:
         is_repeated = False
         while True:
             await self.activity.begin_call(client)
-            link = None if self.is_retired else self._link
+            link = None if self._is_screening else self._link
             try:
-                link = link or await self._wait_for_link()
+                link = link or await self._wait_for_link(client)
+                sent_at = self._clock.now()
                 answer = await link.request(method, params, timeout_s=timeout_s, caller=caller, label=label)
-                self.activity.note_answer(with_error=len(answer.error) > 0)
+                self.activity.note_answer(sent_at, with_error=len(answer.error) > 0)
                 return answer
             except DynamicMcpError as exc:
                 self._note_failure(exc, link)
                 if isinstance(exc, NotSent) and not is_repeated:
                     is_repeated = True
                     continue
-                successor = self._owner.successor
-                if not isinstance(exc, Unreachable) or successor is None or caller is None:
+                if not isinstance(exc, Unreachable) or caller is None:
+                    raise
+                if (successor := self._owner.successor_for(caller.client)) is None:  # else nothing was sent
                     raise
             finally:
                 self.activity.end_call()
                 if client is not None and self.users.has_been_shared:
                     self.users.note_call(client)
-            # nothing was sent
             return await successor.request(method, params, timeout_s=timeout_s, caller=caller, label=label)
 
     def forget(self, client: Client) -> None:
@@ -215,10 +216,9 @@ class Instance:
                 await self._reader.wait()
                 continue
             try:
-                await self._wait_for_link()
+                await self._wait_for_link(client)
             except Unreachable:
-                successor = self._owner.successor
-                if successor is None:
+                if (successor := self._owner.successor_for(client)) is None:
                     raise
                 return await successor.learn_catalog(client, kinds)
         return self._catalog.known
@@ -226,17 +226,19 @@ class Instance:
     async def reread(self, client: Client, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
         """Read these lists of a connected upstream again, for a name that is not among them."""
         if self._link is None:
-            await self._wait_for_link()
+            await self._wait_for_link(client)
         else:
             self._mark_stale(kinds)
             while self._link is not None and self._reader.is_due(kinds):
                 await self._reader.wait()
         return await self.learn_catalog(client, kinds)
 
-    async def _wait_for_link(self) -> Link:
-        """Wait for the attempt in flight or start one, but not right after one that failed."""
-        if self.is_retired:
+    async def _wait_for_link(self, client: Client | None) -> Link:
+        """Return the link, waiting for the attempt in flight or starting one, but not right after one that failed."""
+        if not self.may_serve(client):
             raise self._lifecycle.gone()
+        if (link := self._link) is not None:
+            return link
         self.start()
         if not self._lifecycle.may_connect():
             raise self._lifecycle.failure()
@@ -245,7 +247,9 @@ class Instance:
             self._wanted = True
             self._wake.set()
         await attempt_over.wait()
-        if self._link is None or self.is_retired:
+        if not self.may_serve(client):
+            raise self._lifecycle.gone()
+        if self._link is None:
             raise self._lifecycle.failure()
         return self._link
 
@@ -326,8 +330,8 @@ class Instance:
         self._link, self._lifecycle.error = link, None
         self.activity.begin()
         self.users.note_new_link()
-        took = f"after {self._clock.now() - began:.1f} s"
-        self._lifecycle.enter(State.READY, f"{pluralize(len(catalog.tools), 'tool')}, {took}")
+        took_s = self._clock.now() - began
+        self._lifecycle.enter(State.READY, f"{pluralize(len(catalog.tools), 'tool')}, after {took_s:.1f} s")
         self._owner.link_opened(self)  # before those who wait for the link send over it
         self._end_attempt()
         return link
@@ -385,7 +389,9 @@ class Instance:
         match error:
             case NotSent() if link is not None:
                 self.link_lost(link, error)
-            case LoginNeeded(scope=None) if link is not None and self.in_flight == 1:  # no call will do without it
+            case LoginNeeded(scope=None) if (
+                link is not None and self.activity.in_flight == 1
+            ):  # no call will do without it
                 self.link_lost(link, error)
             case TimedOut():
                 self._wake.set()

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 class Owner(Protocol):
     """The group that an instance belongs to."""
 
-    @property
-    def successor(self) -> Owner | None:
-        """The group that takes calls instead, after the config has changed."""
+    def successor_for(self, client: Client) -> Owner | None:
+        """Return the group that serves a client instead, after the config has changed."""
         ...
 
     def instance_changed(self, instance: Instance) -> None:

@@ -40,6 +40,7 @@ class Users:
 
     def add(self, client: Client, *, others_called_at: float = -math.inf) -> None:
         """Serve a client from now on; the calls of the one before it are not noted while it is alone."""
+        self.former.discard(client)
         if client not in self._last_calls:
             if not self.has_been_shared:
                 self._last_calls = dict.fromkeys(self._last_calls, others_called_at)

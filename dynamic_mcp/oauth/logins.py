@@ -42,18 +42,19 @@ class PendingLogin:
 
 
 class Logins:
-    """The credentials of each group. `command` returns the command line that logs in to a group.
+    """The credentials of each group; groups of one name have their own where their servers differ.
 
-    A browser is opened only if `environment` says that there is one; None opens none.
+    `command` returns the command line that logs in to a group. A browser is opened only if `environment` says that
+    there is one; None opens none.
     """
 
     def __init__(self, folder: Path, command: Callable[[str], str], environment: Mapping[str, str] | None) -> None:
         self._folder = folder
         self._command = command
         self._environment = environment
-        self._bearers: dict[str, Bearer] = {}
-        self._pending: dict[str, PendingLogin] = {}
-        self._groups_with_browser: set[str] = set()
+        self._bearers: dict[str, list[Bearer]] = {}
+        self._pending: dict[Bearer, PendingLogin] = {}
+        self._with_browser: set[Bearer] = set()
         self._browser_tasks = TaskSet(log)
         self._browser_lock = asyncio.Lock()
 
@@ -61,43 +62,48 @@ class Logins:
         """Return the credentials of a group, the same for the same server."""
         from dynamic_mcp.oauth.bearer import Bearer
 
-        known = self._bearers.get(group)
-        if known is None or known.remote != remote:
-            known = self._bearers[group] = Bearer(group, remote, self._folder, self._command(group))
+        known = self._find(group, remote)
+        if known is None:
+            known = Bearer(group, remote, self._folder, self._command(group))
+            self._bearers.setdefault(group, []).append(known)
         return known
 
-    def begin(self, group: str) -> PendingLogin | None:
+    def begin(self, group: str, remote: Remote) -> PendingLogin | None:
         """Start a login in the background, or join the one in progress; None for a group that has no logins."""
-        bearer = self._bearers.get(group)
+        bearer = self._find(group, remote)
         if bearer is None or bearer.remote.oauth.is_client_credentials:
             return None
-        pending = self._pending.get(group)
+        pending = self._pending.get(bearer)
         if pending is None or pending.end.done():
             url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
             end = asyncio.create_task(_log_in(bearer, url), name=f"login of {group}")
-            pending = self._pending[group] = PendingLogin(url, end)
+            pending = self._pending[bearer] = PendingLogin(url, end)
         return pending
 
-    def open_browser(self, group: str) -> None:
+    def open_browser(self, group: str, remote: Remote) -> None:
         """Open a browser for a group, once, if there is one and the config allows it. Does not wait."""
-        bearer = self._bearers.get(group)
-        if bearer is None or self._environment is None or group in self._groups_with_browser:
+        bearer = self._find(group, remote)
+        if bearer is None or self._environment is None or bearer in self._with_browser:
             return
         if not bearer.remote.oauth.may_open_browser:
             return
         from dynamic_mcp.oauth.browser import has_browser
 
         if has_browser(self._environment):
-            self._groups_with_browser.add(group)
+            self._with_browser.add(bearer)
             self._browser_tasks.create(self._browse(group, bearer.remote), name=f"browser for {group}")
 
     async def close(self) -> None:
         """Cancel logins, but let running renewals finish."""
         for task in [*self._browser_tasks, *(pending.end for pending in self._pending.values())]:
             task.cancel()
-        renewals = [asyncio.ensure_future(bearer.close()) for bearer in self._bearers.values()]
+        bearers = (bearer for bearers in self._bearers.values() for bearer in bearers)
+        renewals = [asyncio.ensure_future(bearer.close()) for bearer in bearers]
         if renewals:
             await asyncio.wait(renewals, timeout=CLOSE_S)
+
+    def _find(self, group: str, remote: Remote) -> Bearer | None:
+        return next((each for each in self._bearers.get(group, ()) if each.remote == remote), None)
 
     async def _browse(self, group: str, remote: Remote) -> None:
         from dynamic_mcp.oauth.browser import open_link
@@ -111,7 +117,7 @@ class Logins:
             except OSError:
                 group_logger(log, group).debug("group %s: other proxies may open a browser, too", group)
             try:
-                pending = self.begin(group)
+                pending = self.begin(group, remote)
                 url = await pending.wait_for_url() if pending else None
                 if pending is not None and url is not None:
                     group_logger(log, group).info("group %s needs a login: opening a browser", group)

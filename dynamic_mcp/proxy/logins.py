@@ -12,7 +12,9 @@ from collections.abc import Iterable
 
 from msgspec import Raw
 
+from dynamic_mcp.config.resolved import Remote
 from dynamic_mcp.groups.audience import Client
+from dynamic_mcp.groups.group import Group
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.oauth.logins import Logins, PendingLogin
@@ -31,15 +33,20 @@ class LoginOffers:
         self._asking: dict[tuple[Client, str], asyncio.Task[bool]] = {}
         self._declined: set[tuple[Client, str]] = set()
 
-    def open_browser_if_needed(self, group: str) -> None:
+    def open_browser_if_needed(self, group: Group) -> None:
         """Open a browser for a login, but not for commands, nor where a client that uses the group can show the link.
 
         Commands tell the person how to log in.
         """
+        remote = group.config.upstream
+        if self._logins is None or not isinstance(remote, Remote):
+            return
         clients = list(self._clients)
         is_for_command = bool(clients) and all(client.is_command for client in clients)
-        if self._logins is not None and not is_for_command and not any(map(_takes_links, clients)):
-            self._logins.open_browser(group)
+        if not is_for_command and not any(
+            _takes_links(each) and group.current_for(each) is group for each in clients
+        ):
+            self._logins.open_browser(group.name, remote)
 
     async def offer(self, request: Request, group: str) -> bool:
         """Offer a login to the client, and wait until it is done; tell whether it is."""
@@ -47,7 +54,8 @@ class LoginOffers:
         if self._logins is None or not _takes_links(request.client) or key in self._declined:
             return False
         if key not in self._asking:
-            pending = self._logins.begin(group)
+            remote = request.view[group].config.upstream
+            pending = self._logins.begin(group, remote) if isinstance(remote, Remote) else None
             if pending is None:
                 return False
             task = self._asking[key] = asyncio.create_task(self._ask(request, group, pending))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from dynamic_mcp import __version__
 from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.embeddings import SemanticIndex
 from dynamic_mcp.groups.audience import Client, User
 from dynamic_mcp.groups.catalog import ListKind
@@ -38,7 +40,7 @@ from dynamic_mcp.proxy.search import ToolSearch
 from dynamic_mcp.proxy.subscriptions import Subscriptions
 from dynamic_mcp.proxy.tasks import Tasks
 from dynamic_mcp.proxy.tools import Tools
-from dynamic_mcp.proxy.view import View
+from dynamic_mcp.proxy.view import GroupView, View
 from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.upstream.open import open_link
 
@@ -46,7 +48,10 @@ log = logging.getLogger(__name__)
 
 
 class Proxy:
-    """Answers every client from the groups of one config, and tells each what it wants to hear of them."""
+    """Answers every client from the groups of one config, and tells each what it wants to hear of them.
+
+    Where each client has a workspace, `has_base` is False: nothing is started in the proxy's own environment.
+    """
 
     def __init__(
         self,
@@ -57,11 +62,14 @@ class Proxy:
         semantic_index: SemanticIndex | None = None,
         logins: Logins | None = None,
         middlewares: Sequence[Middleware] = (),
+        has_base: bool = True,
     ) -> None:
+        self.has_base = has_base
+        base = self._base_of(config)
         opener = opener or partial(open_link, logins=logins)
-        self.groups = Groups(config, self, opener=opener, catalog_store=catalog_store)
+        self.groups = Groups(base, self, opener=opener, catalog_store=catalog_store)
         self.is_greeted = asyncio.Event()  # a client has been greeted
-        self._view = View(self.groups, config)
+        self._views: dict[Workspace | None, View] = {None: View(self.groups, base)}
         self._subscriptions = Subscriptions(self.view_for, self._snapshot)
         self._resource_subscriptions = ResourceSubscriptions()
         self._elicitations = Elicitations()
@@ -69,7 +77,7 @@ class Proxy:
         self._results = ResultStore()
         self._semantic_index = semantic_index or SemanticIndex()
         self._semantic_index.configure(config.embeddings)
-        self._search = ToolSearch(self._semantic_index)
+        self._search = ToolSearch(self._semantic_index, self._group_views)
         pipeline = Pipeline(middlewares)
         self._tasks = Tasks(pipeline)
         self._tools = Tools(pipeline, self._tasks, self._search, self._results)
@@ -81,14 +89,30 @@ class Proxy:
         """The clients that have been greeted."""
         return self._subscriptions
 
-    def apply(self, config: Config) -> None:
-        """Serve another config from now on; the clients hear of the lists that this changes."""
-        self.groups.apply(config)
-        self._view = View(self.groups, config, self._view)
+    def apply(self, config: Config, by_workspace: Mapping[Workspace, Config] | None = None) -> None:
+        """Serve another config from now on; the clients hear of the lists that this changes.
+
+        `by_workspace` has the config for each workspace that is to be known from now on.
+        """
+        pairs: list[tuple[Workspace | None, Config]] = [(None, self._base_of(config)), *(by_workspace or {}).items()]
+        configs = dict(pairs)
+        before, known = self._views, list(self._group_views())
+        self.groups.apply(configs)
+        self._views = {key: View(self.groups.of(key).values(), each, known) for key, each in configs.items()}
         self._semantic_index.configure(config.embeddings)
-        self._resource_subscriptions.reopen(self.groups)
-        self._search.learn(self._view)
+        self._resource_subscriptions.reopen(partial(self._find_new_group, before))
+        self._search.learn()
         self._subscriptions.announce_soon()
+
+    def add_workspace(self, workspace: Workspace, config: Config) -> None:
+        """Serve a workspace from now on, with the groups that this config has for it."""
+        self.groups.add(workspace, config)
+        self._views[workspace] = View(self.groups.of(workspace).values(), config, list(self._group_views()))
+
+    def remove_workspace(self, workspace: Workspace) -> None:
+        """Forget a workspace that no client has any more, and end the groups that no other one uses."""
+        self._views.pop(workspace, None)
+        self.groups.remove(workspace)
 
     def complain(self, text: str) -> None:
         """Tell every client of an error of the proxy itself, unless it asked for worse only."""
@@ -108,7 +132,7 @@ class Proxy:
 
     def view_for(self, client: Client) -> View:
         """Return what a client may see."""
-        return self._view
+        return self._views[client.workspace]
 
     def answer(self, request: Request) -> Awaitable[Frame]:
         """Answer a request. Raises DynamicMcpError and wire.Malformed."""
@@ -125,7 +149,7 @@ class Proxy:
         self._tasks.greet(client)
         self.is_greeted.set()
         view, revision = self.view_for(client), client.hello.revision
-        self._search.learn(view)
+        self._search.learn()
         return {
             "protocolVersion": revision.name,
             "capabilities": capabilities(view, revision),
@@ -135,7 +159,7 @@ class Proxy:
 
     def release(self, client: Client) -> None:
         """Let go of a client that has gone: of all that is kept for it, and all that it asked upstreams for."""
-        self._resource_subscriptions.release(client, self.groups)
+        self._resource_subscriptions.release(client, self.groups.of(client.workspace).values())
         self._subscriptions.remove(client)
         self._elicitations.release(client)
         self._logins.release(client)
@@ -145,6 +169,20 @@ class Proxy:
         self._tasks.release(client)
         for group, instance in shared:
             self._tell_level(group, instance)
+
+    def _base_of(self, config: Config) -> Config:
+        """Return what is served to clients without a workspace."""
+        return config if self.has_base else replace(config, groups=(), presentations={})
+
+    def _group_views(self) -> Iterator[GroupView]:
+        """Yield the group views of all workspaces, each once; those that share a group share its view."""
+        return iter(dict.fromkeys(group for view in self._views.values() for group in view))
+
+    def _find_new_group(self, before: Mapping[Workspace | None, View], client: Client, name: str) -> Group | None:
+        """Return the group of this name that a client has, if it had another one before."""
+        group = self.groups.of(client.workspace).get(name)
+        view = before.get(client.workspace)
+        return None if group is None or (view is not None and view.has_group(group)) else group
 
     def _use_cases(self, pipeline: Pipeline) -> Mapping[str, UseCase]:
         resources = Resources(pipeline, self._results, self._resource_subscriptions)
@@ -188,7 +226,7 @@ class Proxy:
         """Tell the clients if what a list answers is another answer now."""
         self._subscriptions.announce_soon()
         if group.state is State.NEEDS_LOGIN:
-            self._logins.open_browser_if_needed(group.name)
+            self._logins.open_browser_if_needed(group)
 
     def link_opened(self, group: Group, instance: Instance) -> None:
         """Ask a new link for what clients have asked of the one before: the log level, and subscriptions."""
@@ -200,6 +238,11 @@ class Proxy:
         """Take a client's subscriptions to its new instance, and its log level from the one before."""
         self._tell_level(group, before)
         self._resource_subscriptions.move(client, group, before)
+
+    def client_dismissed(self, group: Group, client: Client, before: Instance) -> None:
+        """Take back what a client wanted of an instance, because another group serves it now."""
+        self._tell_level(group, before)
+        self._resource_subscriptions.withdraw(client, group, before)
 
     def choose_user(self, instance: Instance, frame: Frame, user: User | None) -> User | None:
         """Return who is asked a question of the upstream, where `user` would be by the calls in flight."""
@@ -232,7 +275,7 @@ class Proxy:
 
     def _snapshot(self, view: View) -> Mapping[str, Sequence[object]]:
         """Return objects that are the same as long as the lists of a view answer the same."""
-        self._search.learn(view)
+        self._search.learn()
 
         def entries(*kinds: ListKind) -> Sequence[object]:
             found = ((group, kind, group.known.entries(kind)) for group in view if group.known for kind in kinds)

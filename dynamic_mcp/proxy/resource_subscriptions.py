@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from msgspec import Raw
 
@@ -50,7 +50,7 @@ class ResourceSubscriptions:
             self._in_flight += Counter()  # forgets what has come to zero
 
     def release(self, client: Client, groups: Iterable[Group]) -> None:
-        """Give back all subscriptions of a client that has gone."""
+        """Give back all subscriptions of a client that has gone, and whose groups these are."""
         for group in groups:
             for uri in self._uris_of(client, group):
                 self.remove(client, group, uri)
@@ -60,14 +60,18 @@ class ResourceSubscriptions:
             if not self._clients[key]:
                 del self._clients[key]
 
-    def reopen(self, groups: Iterable[Group]) -> None:
-        """Have each group that takes the place of another one connect for those who are subscribed."""
-        by_name = {group.name: group for group in groups}
-        for (name, _), clients in self._clients.items():
-            if name in by_name:
-                for client in clients:
-                    by_name[name].instance_for(client).start(wanted=True)
-                self._keep_open(by_name[name])
+    def reopen(self, find_new_group: Callable[[Client, str], Group | None]) -> None:
+        """Have each group that takes the place of another one connect for those who are subscribed.
+
+        `find_new_group` returns the group of a name that a client has, if it had another one before.
+        """
+        for client, name in {
+            (client, name): None for (name, _), clients in self._clients.items() for client in clients
+        }:
+            group = find_new_group(client, name)
+            if group is not None:
+                self._open(group, group.instance_for(client))
+                self._keep_open(group)
 
     def move(self, client: Client, group: Group, before: Instance) -> None:
         """Give back a client's subscriptions to the instance that it had `before`, and open its new one for them."""
@@ -75,11 +79,15 @@ class ResourceSubscriptions:
         for uri in uris:
             self.give_back(group, before, uri)
         after = group.instance_for(client)
-        if uris and after.state is State.READY:  # its link was opened before the answer to the subscription came
-            self.renew(group, after)
-        elif uris:
-            after.start(wanted=True)
+        if uris:
+            self._open(group, after)
         self._keep_open(group)
+
+    def withdraw(self, client: Client, group: Group, before: Instance) -> None:
+        """Give back a client's subscriptions to an instance of a group that serves it no longer."""
+        for uri in self._uris_of(client, group):
+            self.give_back(group, before, uri)
+        before.activity.is_subscribed = bool(self.uris(group, before))
 
     def renew(self, group: Group, instance: Instance) -> None:
         """Subscribe on a new link to all that the instance's clients want."""
@@ -112,8 +120,8 @@ class ResourceSubscriptions:
     def pass_update_on(self, group: Group, instance: Instance, frame: Frame) -> None:
         """Tell those who subscribed, by the URI that each wrote; a part of a resource goes to all subscribers."""
         uri = wire.text(wire.member(frame.params, "uri")) or ""
-        exact = self._clients.get((group.name, uri))
-        if exact is None:
+        exact = self._clients.get((group.name, uri), {})
+        if exact.keys().isdisjoint(instance.users):
             for client in dict.fromkeys(self._subscribers(group, instance)):
                 client.notify(frame)
             return
@@ -122,6 +130,12 @@ class ResourceSubscriptions:
             if written is not None:
                 params = frame.params if written == uri else wire.with_member(frame.params, written, "uri")
                 client.notify(Frame(method=frame.method, params=params))
+
+    def _open(self, group: Group, instance: Instance) -> None:
+        if instance.state is State.READY:  # its link was opened before it had this client's subscriptions
+            self.renew(group, instance)
+        else:
+            instance.start(wanted=True)
 
     def _uris_of(self, client: Client, group: Group) -> list[str]:
         return [uri for (name, uri), clients in self._clients.items() if name == group.name and client in clients]

@@ -74,7 +74,7 @@ class Resources:
             self._subscriptions.give_back(group.group, instance, own)
             raise
         if not len(answer.error):
-            serving = group.group.current()  # the config may have changed meanwhile
+            serving = group.group.current_for(request.client) or group.group  # the config may have changed meanwhile
             self._subscriptions.add(request.client, serving, own, uri)
             if serving.instance_for(request.client) is not instance:
                 self._subscriptions.move(request.client, serving, instance)

@@ -7,8 +7,8 @@ an answer is always one JSON object, `{"tools": […]}`; remarks follow it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
-from functools import cached_property, partial
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -57,10 +57,11 @@ class _Indexed(Struct, frozen=True, dict=True):
 
 
 class ToolSearch:
-    """Shows the tools of a view's groups, and finds among them."""
+    """Shows the tools of a view's groups, and finds among them. `groups` returns those of all views."""
 
-    def __init__(self, semantic_index: SemanticIndex) -> None:
+    def __init__(self, semantic_index: SemanticIndex, groups: Callable[[], Iterable[GroupView]]) -> None:
         self._semantic_index = semantic_index
+        self._groups = groups
         self._indexed: WeakKeyDictionary[GroupView, _Indexed] = WeakKeyDictionary()
 
     async def answer(self, request: Request, params: Mapping[str, Raw]) -> Frame:
@@ -78,9 +79,9 @@ class ToolSearch:
             raise InvalidArguments("`group` or `query` is required", hint=hint)
         return wire.result_frame({"content": [{"type": "text", "text": text} for text in texts]})
 
-    def learn(self, view: View) -> None:
+    def learn(self) -> None:
         """Learn vectors for all known tools in the background, where the config asks for that."""
-        self._semantic_index.update(partial(self._summarize, view))
+        self._semantic_index.update(self._summarize)
 
     # --- searching -------------------------------------------------------------------------------------
 
@@ -93,7 +94,7 @@ class ToolSearch:
         await learn(request.client, groups, [ListKind.TOOLS], WAIT_S)
         indexed = await self._index_all(groups)
         indexes = [each.index for each in indexed]
-        matches = rank(indexes, query, similarity=await self._similarity(request.view, indexed, query))
+        matches = rank(indexes, query, similarity=await self._similarity(indexed, query))
         is_small = sum(map(len, indexes)) <= MAX_IN_FULL
         details = [detail or (Detail.FULL if is_small or match.is_named else Detail.BRIEF) for match in matches]
         tools = {each.index.group: each.tools for each in indexed}
@@ -126,14 +127,14 @@ class ToolSearch:
         made = self._indexed[group] = _Indexed(index, tools, description)
         return made
 
-    async def _similarity(self, view: View, indexed: list[_Indexed], query: str) -> list[list[float | None]]:
+    async def _similarity(self, indexed: list[_Indexed], query: str) -> list[list[float | None]]:
         if not self._semantic_index.is_enabled:
             return []
-        self.learn(view)
+        self.learn()
         return await self._semantic_index.similarity(query, [each.summaries for each in indexed])
 
-    async def _summarize(self, view: View) -> list[str]:
-        indexed = await self._index_all(view.offering("tools"))
+    async def _summarize(self) -> list[str]:
+        indexed = await self._index_all([group for group in self._groups() if group.offers("tools")])
         return await asyncio.to_thread(lambda: [text for each in indexed for text in each.summaries])
 
 

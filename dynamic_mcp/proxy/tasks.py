@@ -144,7 +144,9 @@ class Tasks:
             raise wire.Malformed("`taskId` is missing")
         task = self._by_id.get((request.client, id))
         if task is not None:
-            if task.instance.is_retired:  # the server that took its place may have given this id to another client
+            if not task.instance.may_serve(
+                request.client
+            ):  # the server that took its place may have given this id to another client
                 raise NotFound("task", id)
             params = request.params
             if id != task.own_id:

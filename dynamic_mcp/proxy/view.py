@@ -12,7 +12,6 @@ from dynamic_mcp.errors import Disabled, NotFound
 from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
 from dynamic_mcp.groups.group import Group
-from dynamic_mcp.groups.groups import Groups
 from dynamic_mcp.groups.lifecycle import DOWN, State
 from dynamic_mcp.system.text import one_line
 
@@ -117,16 +116,19 @@ class GroupView:
 
 
 class View:
-    """The groups that a client may see, in the order of the config; `split_calls` is the config's."""
+    """The groups that a client may see, in the order of the config; `split_calls` is the config's.
 
-    def __init__(self, groups: Groups, config: Config, before: View | None = None) -> None:
+    Of the group views that are `known`, those are used again that still hold.
+    """
+
+    def __init__(self, groups: Iterable[Group], config: Config, known: Iterable[GroupView] = ()) -> None:
         self.split_calls = config.split_calls
         self._groups: dict[str, GroupView] = {}
-        known = {group.name: group for group in before or ()}
+        by_group = {each.group: each for each in known}
         for group in groups:
             presentation = config.presentations[group.name]
-            old = known.get(group.name)
-            if old is None or (old.group, old.config, old.presentation) != (group, group.config, presentation):
+            old = by_group.get(group)
+            if old is None or (old.config, old.presentation) != (group.config, presentation):
                 old = GroupView(group, presentation)
             self._groups[group.name] = old
 
@@ -139,6 +141,11 @@ class View:
             return self._groups[name]
         except KeyError:
             raise NotFound("group", name, self.names, hint=self.names_in_words()) from None
+
+    def has_group(self, group: Group) -> bool:
+        """Tell whether this very group is in the view, and not another one of its name."""
+        found = self._groups.get(group.name)
+        return found is not None and found.group is group
 
     @property
     def names(self) -> list[str]:

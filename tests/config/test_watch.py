@@ -6,17 +6,20 @@ import asyncio
 import contextlib
 import json
 import os
+import select
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from dynamic_mcp.config import watch
-from dynamic_mcp.config.read import read
-from dynamic_mcp.config.resolved import Config, Program
+from dynamic_mcp.config import form, watch
+from dynamic_mcp.config.read import ConfigSet, ParsedConfig, read_all
+from dynamic_mcp.config.resolved import Broken, Config, Program
 from dynamic_mcp.config.watch import ConfigWatcher, directories_of
+from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.errors import ConfigError
 
 BOUND_S = 15.0
@@ -28,9 +31,10 @@ class Recorder:
 
     def __init__(self, file: Path) -> None:
         self.file = file
+        self.served = read_all(file, {})
         self.configs: list[Config] = []
         self.errors: list[ConfigError] = []
-        self.watcher = ConfigWatcher(read(file, {}), {}, on_config=self._on_config, on_error=self._on_error)
+        self.watcher = ConfigWatcher(lambda: self.served, {}, on_config=self._on_config, on_error=self._on_error)
         self._change = asyncio.Event()
 
     async def wait_for_config(self, name: str) -> Config:
@@ -49,8 +53,15 @@ class Recorder:
                 await self._change.wait()
                 self._change.clear()
 
-    def _on_config(self, config: Config) -> None:
-        self.configs.append(config)
+    def enter(self, workspace: Workspace) -> None:
+        """Serve a workspace too, with the version that is served."""
+        config = self.served.parsed.resolve_for(workspace)
+        self.served = replace(self.served, by_workspace={**self.served.by_workspace, workspace: config})
+        self.watcher.check_soon()
+
+    def _on_config(self, configs: ConfigSet) -> None:
+        self.served = configs
+        self.configs.append(configs.base)
         self._change.set()
 
     def _on_error(self, error: ConfigError) -> None:
@@ -206,6 +217,37 @@ async def test_an_env_file_that_a_save_names_is_watched_from_then_on(tmp_path: P
         await recorder.wait_until(lambda: _env(recorder.configs[-1]) == "2")
 
 
+async def test_an_env_file_of_a_workspace_counts_as_soon_as_the_workspace_is_known(file: Path) -> None:
+    in_place(file, servers("first", env_file="${NAME:-base}.env"))
+    env = file.parent / "mine.env"
+    env.write_text("A=1")
+    async with watching(file) as recorder:
+        workspace = Workspace("/work", {"NAME": "mine"})
+        recorder.enter(workspace)
+        by_rename(env, "A=2")
+        await recorder.wait_until(lambda: _env(recorder.served.by_workspace[workspace]) == "2")
+        assert isinstance(recorder.served.base.groups[0].upstream, Broken)
+
+
+async def test_a_workspace_that_comes_while_a_new_version_is_read_gets_it_too(file: Path) -> None:
+    reader, writer = os.pipe()
+    async with watching(file) as recorder:
+        in_place(file, servers("second", env_file=f"/dev/fd/{reader}"))
+        os.write(writer, b"A=1\n")
+        async with asyncio.timeout(BOUND_S):
+            while select.select([reader], [], [], 0)[0]:  # noqa: ASYNC110 - a pipe tells nobody
+                await asyncio.sleep(0.01)
+        late = Workspace("/late", {})
+        recorder.enter(late)
+        os.close(writer)
+
+        config = await recorder.wait_for_config("second")
+
+        assert [each.name for each in recorder.served.by_workspace[late].groups] == ["second"]
+        assert config.groups[0].name == "second"
+    os.close(reader)
+
+
 async def test_the_same_content_is_no_change(file: Path) -> None:
     async with watching(file) as recorder:
         os.chmod(file, 0o600)  # noqa: PTH101 - the Path method is taken for blocking
@@ -280,7 +322,8 @@ async def test_a_config_from_a_pipe_is_not_read_twice(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe.json"
     os.mkfifo(pipe)
     config = Config(file=pipe, groups=(), presentations={}, warnings=(), max_message_bytes=1)
-    unheard = ConfigWatcher(config, {}, on_config=unexpected, on_error=unexpected)
+    served = ConfigSet(ParsedConfig(pipe, form.root({"mcpServers": {}})), config)
+    unheard = ConfigWatcher(lambda: served, {}, on_config=unexpected, on_error=unexpected)
     async with asyncio.timeout(BOUND_S):
         await unheard.run()
 

@@ -38,7 +38,7 @@ async def test_a_group_that_was_replaced_starts_nothing_more_when_its_server_ask
         calls = [on.call(ann), on.call(bob)]
         await upstream.hears("tools/call", times=2)
 
-        on.group.retire(None)
+        on.group.retire()
         upstream.say(SAMPLING)
         answer(upstream)
         await asyncio.gather(*calls)

@@ -1,0 +1,60 @@
+"""Applies each new version of the config file to the proxy that serves it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Callable
+
+from dynamic_mcp.config.read import ConfigSet
+from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.config.watch import ConfigWatcher
+from dynamic_mcp.errors import ConfigError
+from dynamic_mcp.host.serving_log import ServingLog
+from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.proxy.workspaces import Workspaces
+from dynamic_mcp.system.text import pluralize
+
+log = logging.getLogger("dynamic_mcp")
+
+# The watch on the config begins this long after a client was greeted, so that servers start first; if no client
+# says hello, it begins after the other time.
+_SERVERS_FIRST_S = 0.5
+_HELLO_WITHIN_S = 5.0
+
+
+class Reloader:
+    """Applies each new version of the config file to the proxy."""
+
+    def __init__(self, proxy: Proxy, configs: ConfigSet, serving_log: ServingLog) -> None:
+        self.workspaces = Workspaces(configs, proxy, on_new_files=lambda: self.watch.check_soon())
+        self.watch = ConfigWatcher(
+            lambda: self.workspaces.configs, os.environ, on_config=self._apply, on_error=self._report
+        )
+        self.on_config: Callable[[Config], None] = lambda config: None
+        """Called with each new version, after it was applied."""
+        self._proxy = proxy
+        self._log = serving_log
+
+    async def run(self) -> None:
+        """Watch the file once the first client has its answer, or after a while if none says hello."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_HELLO_WITHIN_S):
+                await self._proxy.is_greeted.wait()
+                await asyncio.sleep(_SERVERS_FIRST_S)
+        try:
+            await self.watch.run()
+        except Exception:
+            log.exception("a bug: the config is no longer watched")
+
+    def _apply(self, configs: ConfigSet) -> None:
+        self._log.configure(configs.base.log)
+        log.info("%s has changed: %s", configs.base.file, pluralize(len(configs.base.groups), "group"))
+        self.workspaces.apply(configs)
+        self.on_config(configs.base)
+
+    def _report(self, error: ConfigError) -> None:
+        log.error("the config was not reloaded: %s", error)
+        self._proxy.complain(f"the config was not reloaded: {error}")

@@ -1,0 +1,87 @@
+"""A proxy that serves: its logins and its cache, the watch on its config, and its entry among the running ones."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+from collections.abc import AsyncIterator, Coroutine
+from typing import Literal
+
+from dynamic_mcp.config.read import ConfigSet
+from dynamic_mcp.embeddings import SemanticIndex
+from dynamic_mcp.groups.catalog_store import CatalogStore
+from dynamic_mcp.host.reloader import Reloader
+from dynamic_mcp.host.serving_log import ServingLog
+from dynamic_mcp.oauth.user_logins import open_logins
+from dynamic_mcp.observe.proxies import ProxyRegistry
+from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.proxy.status import read_status
+from dynamic_mcp.system import paths
+from dynamic_mcp.upstream.process.child import terminate_all
+
+log = logging.getLogger("dynamic_mcp")
+
+# How long requests in flight may take to finish, after the end of input and after a signal.
+FINISH_WITHIN_S = 4.0
+FINISH_AFTER_SIGNAL_S = 1.0
+# From the end of input to the end of the last server, whatever it does, and the least that servers get of it.
+_EXIT_WITHIN_S = 4.4
+_SERVERS_EXIT_WITHIN_S = 0.2
+
+
+class Serving:
+    """A proxy and what keeps its config up to date. `is_daemon`: each of its clients has a workspace."""
+
+    def __init__(self, configs: ConfigSet, serving_log: ServingLog, *, socket: str = "") -> None:
+        config, cache = configs.base, paths.cache_dir()
+        self._is_daemon = bool(socket)
+        self._socket = socket
+        self._logins = open_logins(config.file, may_open_browser=True)
+        self.proxy = Proxy(
+            config,
+            catalog_store=CatalogStore(cache / "catalogs"),
+            logins=self._logins,
+            semantic_index=SemanticIndex(cache / "vectors"),
+            has_base=not self._is_daemon,
+        )
+        self.reloader = Reloader(self.proxy, configs, serving_log)
+
+    @contextlib.asynccontextmanager
+    async def run(self) -> AsyncIterator[None]:
+        """Keep the config and the entry among the running proxies up to date, until the end of the context."""
+        gc.freeze()  # what exists now stays to the end, so the garbage collector need not scan it again and again
+        gc.enable()
+        kind: Literal["stdio", "daemon"] = "daemon" if self._is_daemon else "stdio"
+        file = self.reloader.workspaces.configs.base.file
+        registry = ProxyRegistry(paths.state_dir() / "running")
+        publishing = registry.publish(lambda: read_status(self.proxy, file, kind=kind, socket=self._socket))
+        try:
+            async with _background(self.reloader.run(), publishing):
+                yield
+        finally:
+            await self.close()
+
+    async def close(self) -> None:
+        """Let go of what has been opened; the proxy is closed before, by `end_servers`."""
+        self.reloader.workspaces.close()
+        await self._logins.close()
+
+    async def end_servers(self, ended_at: float) -> None:
+        """End every server, within a bound that began at this time of the event loop."""
+        passed_s = asyncio.get_running_loop().time() - ended_at
+        terminate_all(max(_SERVERS_EXIT_WITHIN_S, _EXIT_WITHIN_S - passed_s))
+        await self.proxy.close()
+
+
+@contextlib.asynccontextmanager
+async def _background(*works: Coroutine[object, object, None]) -> AsyncIterator[None]:
+    """Run these coroutines in the background, and cancel them at the end."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)

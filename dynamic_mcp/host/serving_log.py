@@ -1,0 +1,41 @@
+"""The log of a serving process."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from dynamic_mcp.config.resolved import Log
+from dynamic_mcp.errors import ConfigError
+from dynamic_mcp.observe import log_output
+from dynamic_mcp.system import paths
+
+
+class LogOptions(Struct, frozen=True):
+    """What the command line says about the log; None leaves it to the config."""
+
+    level: str | None
+    form: str | None
+
+
+class ServingLog:
+    """The log of a serving proxy: the command line comes first, then the config."""
+
+    def __init__(self, options: LogOptions) -> None:
+        self.config = ""  # the file that is served, once it is known
+        self._options = options
+        self._serving = log_output.ServerLog(options.level or Log().level, options.form or Log().form)
+
+    def configure(self, config: Log) -> None:
+        """Log as the config says, where the command line says nothing."""
+        level, form = self._options.level or config.level, self._options.form or config.form
+        folder = paths.log_dir() if config.file else None
+        self._serving.configure(level, form, folder=folder, config=self.config)
+
+    def record_failure(self, error: ConfigError) -> None:
+        """Write to the file why serving did not start; the command line says it on stderr."""
+        self.close()
+        log_output.append_error(paths.log_dir(), f"did not start: {error}", config=self.config)
+
+    def close(self) -> None:
+        """Write the records that are still queued."""
+        self._serving.close()

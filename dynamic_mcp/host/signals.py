@@ -1,0 +1,51 @@
+"""The signals of a serving process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable
+from types import TracebackType
+
+from dynamic_mcp.upstream.process.child import kill_all
+
+
+class SignalHandlers:
+    """SIGTERM and SIGINT end serving, and the second of them ends the process at once; SIGHUP reloads the config."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, *, end: Callable[[], None], reload: Callable[[], None]
+    ) -> None:
+        self.has_received_end = False
+        self._loop = loop
+        self._end = end
+        self._reload = reload
+        self._installed: list[signal.Signals] = []
+
+    def __enter__(self) -> SignalHandlers:
+        if sys.platform != "win32":
+            self._install(signal.SIGTERM, self._receive_end)
+            self._install(signal.SIGINT, self._receive_end)
+            self._install(signal.SIGHUP, self._reload)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
+        for number in self._installed:
+            self._loop.remove_signal_handler(number)
+
+    def _install(self, number: signal.Signals, handle: Callable[[], None]) -> None:
+        self._loop.add_signal_handler(number, handle)
+        self._installed.append(number)
+
+    def _receive_end(self) -> None:
+        if self.has_received_end:
+            _exit_now()
+        self.has_received_end = True
+        self._end()
+
+
+def _exit_now() -> None:
+    kill_all()
+    os._exit(0)

@@ -1,0 +1,47 @@
+"""Serves one client over stdio until it is gone or a signal comes. The end is bounded, whatever a server does."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from dynamic_mcp.config.read import ConfigSet
+from dynamic_mcp.face.lines import LineFace, Streams
+from dynamic_mcp.host.serving import FINISH_AFTER_SIGNAL_S, FINISH_WITHIN_S, Serving
+from dynamic_mcp.host.serving_log import ServingLog
+from dynamic_mcp.host.signals import SignalHandlers
+from dynamic_mcp.system.event_loop import loop_factory
+from dynamic_mcp.system.text import pluralize
+
+log = logging.getLogger("dynamic_mcp")
+
+
+def run(configs: ConfigSet, serving_log: ServingLog, streams: Streams) -> None:
+    """Serve one client on two file descriptors, in an event loop of its own."""
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(_serve(configs, serving_log, streams))
+
+
+async def _serve(configs: ConfigSet, serving_log: ServingLog, streams: Streams) -> None:
+    config = configs.base
+    for warning in (*config.distrust, *config.warnings):
+        log.warning("%s: %s", config.file, warning)
+    log.info("serving %s: %s", config.file, pluralize(len(config.groups), "group"))
+    serving = Serving(configs, serving_log)
+    async with serving.run():
+        await _serve_client(serving, streams, config.max_message_bytes)
+    log.info("stopped serving")
+
+
+async def _serve_client(serving: Serving, streams: Streams, max_message_bytes: int) -> None:
+    """Serve until input ends or a signal comes; return when every child has ended."""
+    face = LineFace(max_message_bytes)
+    loop = asyncio.get_running_loop()
+    with SignalHandlers(loop, end=face.ended.set, reload=serving.reloader.watch.reload) as signals:
+        await face.open(serving.proxy, streams)
+        await face.ended.wait()
+        ended_at = loop.time()
+        await face.session.finish(FINISH_AFTER_SIGNAL_S if signals.has_received_end else FINISH_WITHIN_S)
+        face.session.close()
+        await serving.end_servers(ended_at)
+        await face.sink.close()
