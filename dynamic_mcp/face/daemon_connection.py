@@ -36,15 +36,22 @@ class DaemonConnection(asyncio.Protocol):
         self._ids = itertools.count(1)
         self._answers: dict[bytes, asyncio.Future[Frame | None]] = {}
         self._end_reason = ""
+        self._greeted = asyncio.Event()
         self._closed = asyncio.Event()
 
     async def open(self, connection: Socket, config: str) -> None:
-        """Say hello over a socket that is connected to the daemon of this config. Raises OSError."""
+        """Say hello over a socket that is connected to the daemon of this config, and wait for its welcome.
+
+        Raises OSError, and DynamicMcpError if the daemon does not serve this command.
+        """
         own = socket.socket(fileno=connection.detach())
         own.setblocking(False)  # noqa: FBT003 - takes no keyword
         self.path = os.fsdecode(own.getpeername())
         await asyncio.get_running_loop().create_unix_connection(lambda: self, sock=own)
         self._transport.write(_hello(config))
+        await self._greeted.wait()
+        if self._transport.is_closing():
+            raise self._loss("initialize")
 
     async def request(self, method: str, params: bytes) -> Frame:
         """Send a request and return its answer. Raises DynamicMcpError if the daemon ends before it has answered.
@@ -88,6 +95,8 @@ class DaemonConnection(asyncio.Protocol):
         for kind, payload in self._frames.feed(data):
             if kind == frames.OUTPUT and payload:
                 self._take(wire.parse(payload))
+            elif kind == frames.WELCOME:
+                self._greeted.set()
             elif kind == frames.END:
                 self._end_reason = payload.decode(errors="replace")
 
@@ -96,6 +105,7 @@ class DaemonConnection(asyncio.Protocol):
         for answer in self._answers.values():
             if not answer.done():
                 answer.set_result(None)
+        self._greeted.set()
         self._closed.set()
 
     # --- frames ----------------------------------------------------------------------------------------
@@ -127,11 +137,10 @@ class FrameDecoder:
         self._data += data
         at = 0
         while len(self._data) - at >= frames.HEADER_BYTES:
-            start = at + frames.HEADER_BYTES
-            end = start + int.from_bytes(self._data[at + 5 : start])
+            kind, _, end = frames.header(self._data, at)
             if end > len(self._data):
                 break
-            yield self._data[at], bytes(self._data[start:end])
+            yield kind, bytes(self._data[at + frames.HEADER_BYTES : end])
             at = end
         del self._data[:at]
 
