@@ -20,6 +20,7 @@ from dynamic_mcp.cli.output import Output
 from dynamic_mcp.cli.progress import Progress
 from dynamic_mcp.config.values import FlawError, parse_seconds
 from dynamic_mcp.errors import InvalidArguments
+from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.revisions import NEWEST
 from dynamic_mcp.proxy.client_group import ClientGroup
 
@@ -95,6 +96,12 @@ def with_timeout(config: Config, text: str | None, kind: Literal["tools_s", "res
     change = {kind: limit_s}
     groups = (replace(group, timeouts=replace(group.timeouts, **change)) for group in config.groups)
     return replace(config, groups=tuple(groups))
+
+
+def encode_params(params: Mapping[str, object]) -> bytes:
+    """Return the params of a request on one line: a person may have written JSON over several ones."""
+    # line ends are white space between the tokens of JSON; within them there is none
+    return wire.encode(params).replace(b"\n", b" ").replace(b"\r", b" ")
 
 
 def show_notification(out: Output, message: Mapping[str, Any]) -> None:  # Any: whatever JSON an upstream sends

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from msgspec import Raw
 
-from dynamic_mcp.cli.client import HELLO, show_notification
+from dynamic_mcp.cli.client import HELLO, encode_params, show_notification
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.errors import DaemonError, Interrupted, NotFound
 from dynamic_mcp.face import window
 from dynamic_mcp.face.daemon_connection import DaemonConnection
 from dynamic_mcp.groups.catalog import Catalog, ListKind
-from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.session.command_messages import (
     CATALOG,
@@ -28,7 +28,7 @@ from dynamic_mcp.session.command_messages import (
     CatalogRequest,
     GroupFacts,
     GroupFactsList,
-    SessionNames,
+    SessionList,
     decode_error,
     view_options,
 )
@@ -50,7 +50,7 @@ async def find_daemon(config: Config, out: Output) -> DaemonClient | None:
 
     Raises DaemonError if it does not answer, or has not loaded the config.
     """
-    file = str(config.file.absolute())
+    file = _path_of(config)
     connection = window.find_daemon(file)
     if connection is None:
         return None
@@ -99,7 +99,7 @@ class DaemonClient:
 
     async def open(self, connection: Socket) -> None:
         """Say hello over a connection to the daemon. Raises Interrupted if it has just ended, and DaemonError."""
-        await self._connection.open(connection, str(self._config.file.absolute()))
+        await self._connection.open(connection, _path_of(self._config))
         await self.ask("initialize", HELLO)
 
     async def aclose(self) -> None:
@@ -124,13 +124,13 @@ class DaemonClient:
             await asyncio.sleep(_POLL_S)
         self._groups = {each.name: DaemonGroup(self, each, there[each.name]) for each in self._config.groups}
 
-    async def sessions(self) -> SessionNames:
+    async def list_sessions(self) -> SessionList:
         """Return who else the daemon serves."""
-        return await self._exchange(SESSIONS, {}, SessionNames)
+        return await self._exchange(SESSIONS, {}, SessionList)
 
     async def ask(self, method: str, params: Mapping[str, object], *, group: str = "") -> Raw:
         """Return the result of a request. Raises DynamicMcpError, also for an upstream's JSON-RPC error."""
-        answer = await self._connection.request(method, wire.encode(params))
+        answer = await self._connection.request(method, encode_params(params))
         if len(answer.error):
             raise decode_error(answer.error, group)
         return answer.result
@@ -191,3 +191,8 @@ class DaemonGroup:
         answer = await self._client.ask_group(method, request)
         self._facts, self.known = answer.group, answer.read_catalog()
         return self.known
+
+
+def _path_of(config: Config) -> str:
+    """Return the path of the config as its daemon has it: normalized, with its links."""
+    return os.path.abspath(config.file)  # noqa: PTH100 - which resolves no links

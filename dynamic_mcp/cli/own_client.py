@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Raw
 
-from dynamic_mcp.cli.client import HELLO, show_notification
+from dynamic_mcp.cli.client import HELLO, encode_params, show_notification
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.embeddings import SemanticIndex
 from dynamic_mcp.errors import InvalidArguments
@@ -61,7 +61,7 @@ class OwnClient:
     async def ask(self, method: str, params: Mapping[str, object], *, group: str = "") -> Raw:
         """Return the result of a request. Raises DynamicMcpError, also for an upstream's JSON-RPC error."""
         try:
-            answer = await self._session.answer(Frame(method=method, params=Raw(wire.encode(params))))
+            answer = await self._session.answer(Frame(method=method, params=Raw(encode_params(params))))
         except wire.Malformed as exc:
             raise InvalidArguments(str(exc)) from exc
         if len(answer.error):

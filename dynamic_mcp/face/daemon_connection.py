@@ -54,7 +54,9 @@ class DaemonConnection(asyncio.Protocol):
             raise self._loss("initialize")
 
     async def request(self, method: str, params: bytes) -> Frame:
-        """Send a request and return its answer. Raises DynamicMcpError if the daemon ends before it has answered.
+        """Send a request, whose params are on one line, and return its answer.
+
+        Raises DynamicMcpError if the daemon ends before it has answered.
 
         If the caller is cancelled, so is the request.
         """
@@ -63,8 +65,7 @@ class DaemonConnection(asyncio.Protocol):
         id = next(self._ids)
         answer: asyncio.Future[Frame | None] = asyncio.get_running_loop().create_future()
         self._answers[b"%d" % id] = answer
-        # JSON has line ends between its tokens only, where they mean as much as spaces
-        self._transport.write(wire.request_line(id, method, params.replace(b"\n", b" ")))
+        self._transport.write(wire.request_line(id, method, params))
         try:
             frame = await answer
         except asyncio.CancelledError as exc:

@@ -77,10 +77,10 @@ class CatalogAnswer(Struct, frozen=True):
         return decode_catalog(wire.members(self.catalog))
 
 
-class SessionNames(Struct, frozen=True):
-    """The clients of the daemon that are no commands, by their names for themselves."""
+class SessionList(Struct, frozen=True):
+    """The clients of the daemon that are no commands, by their names for themselves, and its process id."""
 
-    sessions: list[str]
+    clients: list[str]
     process: int
 
 

@@ -29,7 +29,7 @@ from dynamic_mcp.session.command_messages import (
     CatalogRequest,
     GroupFacts,
     GroupFactsList,
-    SessionNames,
+    SessionList,
     ViewOptions,
     encode_error,
     encode_upstream_error,
@@ -113,7 +113,7 @@ class CommandServer:
 
     async def _list_sessions(self, request: Request) -> Frame:
         names = [client.hello.name for client in self._proxy.clients if not client.is_command]
-        return _result(SessionNames(names, os.getpid()))
+        return _result(SessionList(names, os.getpid()))
 
 
 def _adapt(whole: View, options: ViewOptions) -> View:
