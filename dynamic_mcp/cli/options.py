@@ -60,7 +60,7 @@ def common_options(function: Callable[Concatenate[Invocation, P], int | None]) -
 
 
 def asking_options(function: Callable[Concatenate[Invocation, ...], int | None]) -> Command[...]:
-    """Do the same for a command that asks servers, which may do so without the daemon."""
+    """Do the same for a command that asks servers, through the daemon or, with `--alone`, without it."""
 
     @functools.wraps(function)
     def command(this: Invocation, /, *args: object, alone: bool, **kwargs: object) -> int | None:

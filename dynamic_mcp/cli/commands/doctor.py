@@ -20,8 +20,8 @@ def command(this: Invocation, group: str | None) -> int:
     """Check the config, connect to every group (or only to GROUP), and report what is wrong and how to fix it.
 
     For each group: how long the handshake took, protocol version, capabilities, tools, invalid schemas, changed
-    tool definitions, non-MCP output on stdout, the last lines of stderr, and whether a login is needed. The exit
-    code is that of the first error.
+    tool definitions, non-MCP output on stdout, the last lines of stderr, and whether a login is needed. Servers
+    that run in the daemon are checked there, and not started again. The exit code is that of the first error.
     """
     from dynamic_mcp.cli.diagnosis import diagnose
 
