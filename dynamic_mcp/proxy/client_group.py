@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from dynamic_mcp.config.resolved import GroupConfig
-from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.groups.catalog import Catalog, ListKind
-from dynamic_mcp.groups.lifecycle import State
-from dynamic_mcp.proxy.view import GroupView
+
+if TYPE_CHECKING:  # a command that asks the daemon does without all of this
+    from dynamic_mcp.config.resolved import GroupConfig
+    from dynamic_mcp.groups.audience import Client
+    from dynamic_mcp.groups.lifecycle import State
+    from dynamic_mcp.proxy.view import GroupView
 
 
 class ClientGroup(Protocol):
