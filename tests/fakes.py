@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
+import select
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -231,6 +233,14 @@ async def settled() -> None:
     else:  # the loop of Windows cannot tell
         for _ in range(50):
             await asyncio.sleep(0)
+
+
+async def until_read(reader: int, writer: int) -> None:
+    """Write to a pipe, and wait until somebody has begun to read it."""
+    os.write(writer, b"A=1\n")
+    async with asyncio.timeout(BOUND_S):
+        while select.select([reader], [], [], 0)[0]:  # noqa: ASYNC110 - a pipe tells nobody
+            await asyncio.sleep(0.01)
 
 
 @contextlib.asynccontextmanager

@@ -86,7 +86,7 @@ class Program(_Private, frozen=True):
     """A program to start. `cwd` None is the proxy's own directory.
 
     `env` is the whole of its environment, `own` names what of it the config sets, and `withheld` what is set for the
-    proxy and not passed on.
+    proxy and not passed on. `requested` names what the config has it inherit from the environment of a workspace.
     """
 
     shown: ClassVar = ("command", "cwd", "own")
@@ -96,6 +96,7 @@ class Program(_Private, frozen=True):
     cwd: str | None
     own: frozenset[str] = frozenset()
     withheld: frozenset[str] = frozenset()
+    requested: frozenset[str] = frozenset()
 
 
 class OAuth(_Private, frozen=True):

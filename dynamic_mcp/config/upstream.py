@@ -13,6 +13,7 @@ from dynamic_mcp.config import environment, form, values
 from dynamic_mcp.config.keys import Keys, format_path
 from dynamic_mcp.config.resolved import Broken, Embeddings, OAuth, Program, Remote
 from dynamic_mcp.config.substitute import expand
+from dynamic_mcp.config.workspace import WINDOW_VARIABLES
 
 
 class Surroundings(Struct, frozen=True):
@@ -151,9 +152,13 @@ def _resolve_program(
     directory = texts.fill_optional((*cwd_at, "cwd"), cwd)
     args = tuple(texts.fill((*at, "args", i), arg) for i, arg in enumerate(server.args or ()))
     env, own = _resolve_env(at, server, settings, texts=texts, surroundings=surroundings)
+    requested = frozenset[str]()
+    if surroundings.working_directory is not None:
+        safe = environment.inherit_variables(surroundings.environment, "safe", platform=surroundings.platform)
+        requested = frozenset(env) - own - safe.keys() - WINDOW_VARIABLES
     cwd = surroundings.working_directory if directory is None else str(_resolve_path(directory, surroundings))
     withheld = frozenset(surroundings.all_variables()) - frozenset(env)
-    return Program(command, args, env, cwd, own, withheld)
+    return Program(command, args, env, cwd, own, withheld, requested)
 
 
 def _resolve_env(

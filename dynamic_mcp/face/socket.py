@@ -100,7 +100,7 @@ class SocketFace(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take the hello, and lines after it."""
-        if self.session is not None:
+        if self._admission is not None:
             self._receive(data)
         else:
             self._hello += data
@@ -151,6 +151,7 @@ class SocketFace(asyncio.Protocol):
         """Let requests in flight finish, then tell the window that the daemon stops, and how far it has read."""
         if not self._transport.is_closing():
             self._transport.pause_reading()
+            self._queue.clear()  # the window sends these lines to another daemon
             if self.session is not None:
                 await self.session.stop(within_s)
             self._write(frames.STOP, self.lines_taken)
@@ -193,16 +194,21 @@ class SocketFace(asyncio.Protocol):
             log.warning("refused a window: its hello cannot be read (%s)", exc)
             self._transport.abort()
             return
-        session = await self._reception.admit(self, hello)
-        if session is None or self._transport.is_closing():
-            return
+        try:
+            self.session = await self._reception.admit(self, hello)
+            if self.session is not None:
+                await self._begin(self.session, hello.continuation)
+                self._receive(early)
+                self._watch()
+        except Exception:
+            log.exception("a bug: a window cannot be served")
+            self._transport.abort()
+
+    async def _begin(self, session: Session, continuation: Continuation) -> None:
         self._write(frames.WELCOME, 0)
         self._resumption = Resumption(session, self._send)
-        await self._resumption.resume(hello.continuation, self._reply)
-        self.lines_taken = len(hello.continuation.interrupted)
-        self.session = session
-        self._receive(early)
-        self._watch()
+        await self._resumption.resume(continuation, self._reply)
+        self.lines_taken = len(continuation.interrupted)
 
     # --- from the window -------------------------------------------------------------------------------
 

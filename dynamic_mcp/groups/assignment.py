@@ -38,7 +38,7 @@ class Assignment(Struct, frozen=True):
 
 
 def find_match(config: GroupConfig, groups: Iterable[Group]) -> Group | None:
-    """Return the first of these groups of one name that can serve this config; one that works, if any."""
+    """Return the group, of these of one name, that serves a workspace with this config; one that works, if any."""
     fitting = [group for group in groups if _fits(config, group.config)]
     return min(fitting, key=lambda each: isinstance(each.config.upstream, Broken), default=None)
 

@@ -1,7 +1,8 @@
 """Catalogs on disk, so that a start connects to nothing. What cannot be read is set aside and never stops anything.
 
 A file is named by a hash of what the group runs (its program, arguments and own variables, or its URL, headers and
-scopes), so another config never meets it. Secrets are in that hash and nowhere else.
+scopes), so another config never meets it. For a workspace, the variables count too that the config has it inherit.
+Secrets are in that hash and nowhere else.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ def key(config: GroupConfig) -> str:
     """Return the hash of all that decides what a group offers."""
     match config.upstream:
         case Program() as program:
-            own = sorted((name, program.env.get(name, "")) for name in program.own)
+            own = sorted((name, program.env.get(name, "")) for name in program.own | program.requested)
             what: object = ["program", program.command, program.args, program.cwd, own]
         case Remote() as remote:
             login = (remote.oauth.client_id, remote.oauth.scopes) if remote.oauth else None

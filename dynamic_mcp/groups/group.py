@@ -310,7 +310,8 @@ class Group:
         audience = audience_of(client, self.config.share, asks=self._catalog.asks)
         if client.is_command:
             audience = find_joinable(audience, self.instances)
-        instance = None if client.is_closed else self.instances.get(audience)
+        is_foreign = self.current_for(client) is not self and not self._is_retired
+        instance = None if client.is_closed or is_foreign else self.instances.get(audience)
         if instance is None or instance.state is State.CLOSED:
             hello = hello_for(client, self.config.share)
             instance = Instance(
@@ -322,7 +323,6 @@ class Group:
                 clock=self._clock,
                 jitter=self._jitter,
             )
-            is_foreign = self.current_for(client) is not self and not self._is_retired
             if self._is_retired or client.is_closed or is_foreign:
                 instance.retire()
             if self._is_closed or client.is_closed or is_foreign:

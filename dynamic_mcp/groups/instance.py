@@ -61,8 +61,7 @@ class Instance:
         clock: Clock | None = None,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        self.config = config
-        self.hello = hello
+        self.config, self.hello = config, hello
         self.is_retired = self._is_screening = False
         clock = clock or LoopClock()
         self.activity = Activity(config, clock)
@@ -72,8 +71,7 @@ class Instance:
         self._open, self._clock, self._jitter = opener, clock, jitter
         self._lifecycle = Lifecycle(config.name, Attempts(config.attempts, jitter), clock, self._changed)
         self._lifecycle.advice = hello.advice(config)
-        self._catalog = catalog
-        self._reader = CatalogReader(catalog, clock)
+        self._catalog, self._reader = catalog, CatalogReader(catalog, clock)
         self._link: Link | None = None
         self._supervisor: asyncio.Task[None] | None = None
         self._wake, self._attempt_over = asyncio.Event(), asyncio.Event()

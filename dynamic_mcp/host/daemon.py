@@ -27,6 +27,9 @@ from dynamic_mcp.system.text import pluralize
 
 log = logging.getLogger("dynamic_mcp")
 
+# How long the env files of a window may take to read; windows wait a little longer for their welcome.
+_ENTER_WITHIN_S = 4.0
+
 
 class DaemonOptions(Struct, frozen=True):
     """What the command line says of a daemon.
@@ -110,7 +113,14 @@ class Daemon:
         if self._linger is not None:
             self._linger.cancel()
             self._linger = None
-        workspace = self._windows[face] = await self._workspaces.enter(hello.directory, hello.environment)
+        try:
+            async with asyncio.timeout(_ENTER_WITHIN_S):
+                workspace = await self._workspaces.enter(hello.directory, hello.environment)
+        except TimeoutError:
+            log.warning("a window is left to itself: its env files cannot be read within %g s", _ENTER_WITHIN_S)
+            face.abort()
+            return None
+        self._windows[face] = workspace
         if self._ended.is_set():
             await face.stop(0)
             return None

@@ -7,7 +7,6 @@ has for it, and the session lives on.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -32,7 +31,7 @@ from dynamic_mcp.mcp.wire import NULL, Frame
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.view import View
 from dynamic_mcp.session.answers import error_line, gone, to_answer
-from dynamic_mcp.system.bounded import BoundedDict
+from dynamic_mcp.session.questions import QuestionJournal, Questions
 from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.upstream.handshake import OURSELVES, ClientHello
 
@@ -40,6 +39,9 @@ log = logging.getLogger(__name__)
 
 # Requests of one client that are served at once; those beyond are refused.
 MAX_IN_FLIGHT = 4096
+
+# How long requests that are cancelled may take to say so.
+_CANCEL_WITHIN_S = 1.0
 
 # What a client must have declared to be asked this: by the first word of the method.
 _NEEDS = {"sampling": {"sampling"}, "elicitation": {"elicitation"}, "roots": {"roots"}, "tasks": {"tasks"}}
@@ -50,8 +52,6 @@ _WITH_BATCHES = ", ".join(revision.name for revision in REVISIONS if revision.ha
 
 # A flood of these must not fill the memory when a client has stopped reading.
 _MAY_BE_MISSED = {"notifications/message", "notifications/progress"}
-# Tasks of the client whose askers are remembered, and as many progress tokens.
-_MAX_TASKS = 1000
 
 
 class Server(Protocol):
@@ -78,31 +78,12 @@ class Server(Protocol):
         ...
 
 
-class Journal(Protocol):
+class Journal(QuestionJournal, Protocol):
     """Whoever remembers what another process must know to go on with a session."""
 
     def note_answer(self, frame: Frame, answer: Frame) -> None:
         """Note a request of the client that has been answered."""
         ...
-
-    def note_question(self, id: int) -> None:
-        """Note a request to the client that is in flight."""
-        ...
-
-    def forget_question(self, id: int) -> None:
-        """Note that a request to the client is no longer in flight."""
-        ...
-
-
-class _Question:
-    """A request to the client that waits for its answer."""
-
-    __slots__ = ("future", "on_status", "token")
-
-    def __init__(self, future: asyncio.Future[Frame], token: Raw, on_status: Callable[[Frame], None]) -> None:
-        self.future = future
-        self.token = token
-        self.on_status = on_status
 
 
 class Session:
@@ -140,10 +121,7 @@ class Session:
         self._capabilities: Mapping[str, Raw] = {}
         self._serving: dict[bytes, asyncio.Task[bytes]] = {}
         self._batches = TaskSet(log)
-        self._questions: dict[bytes, _Question] = {}
-        self._by_task_id: BoundedDict[bytes, _Question] = BoundedDict(_MAX_TASKS)
-        self._by_token: BoundedDict[bytes, _Question] = BoundedDict(_MAX_TASKS)
-        self._ids = itertools.count(first_id)
+        self._questions = Questions(send, journal, first_id)
         self._journal = journal
         self._own_methods = {"initialize": self._initialize, "ping": self._ping}
         self._loop = asyncio.get_running_loop()
@@ -185,8 +163,8 @@ class Session:
         """Let what is in flight end, within a bound, and answer the rest with an error: it may have run."""
         self._is_stopping = True
         await self.finish(within_s)
-        while tasks := [*self._serving.values(), *self._batches]:
-            await asyncio.wait(tasks)
+        if tasks := [*self._serving.values(), *self._batches]:
+            await asyncio.wait(tasks, timeout=_CANCEL_WITHIN_S)
 
     def close(self) -> None:
         """End the session: cancel its requests upstream, refuse what it was asked, and let everybody forget it."""
@@ -195,11 +173,7 @@ class Session:
         self.is_closed = True
         for task in (*self._serving.values(), *self._batches):
             task.cancel("the client has gone")
-        for question in self._questions.values():
-            if not question.future.done():
-                question.future.set_result(gone())
-        self._by_task_id.clear()
-        self._by_token.clear()
+        self._questions.close()
         self._server.release(self)
 
     def _receive_malformed(self, line: bytes, exc: wire.Malformed, reply: Callable[[bytes], None]) -> None:
@@ -216,9 +190,7 @@ class Session:
     def _refuse_oversized(self, line: bytes, why: str) -> bytes:
         """Answer a request that is too long, and fail the question that an answer which is too long was for."""
         answered = find_response_id(line)
-        question = self._questions.get(bytes(answered)) if answered is not None else None
-        if question is not None and not question.future.done():
-            question.future.set_result(wire.error_frame(INVALID_REQUEST, why))
+        if answered is not None and self._questions.refuse_answer(bytes(answered), why):
             return b""
         return error_line(find_request_id(line) or NULL, INVALID_REQUEST, why)
 
@@ -304,29 +276,20 @@ class Session:
     def _take_notification(self, frame: Frame) -> bytes:
         """Take a notification, or the answer to a request that was made to the client; return what it is told."""
         if frame.method == "notifications/cancelled":
-            task = self._serving.pop(_member(frame.params, "requestId"), None)
+            task = self._serving.pop(bytes(wire.member(frame.params, "requestId")), None)
             if task is not None:
                 task.cancel(wire.text(wire.member(frame.params, "reason")))
         elif frame.method == "notifications/progress":
-            self._pass_progress_on(frame)
-        elif frame.method == "notifications/tasks/status" and _member(frame.params, "taskId") in self._by_task_id:
-            self._by_task_id[_member(frame.params, "taskId")].on_status(frame)
+            self._questions.take_progress(frame)
+        elif frame.method == "notifications/tasks/status" and self._questions.take_status(frame):
+            pass
         elif frame.method:
             self._server.notify(self._request(frame))
         elif len(frame.result) or len(frame.error):
-            self._take_answer(frame)
+            self._questions.take_answer(frame)
         else:
             return error_line(NULL, INVALID_REQUEST, "neither a request, a notification nor an answer")
         return b""
-
-    def _take_answer(self, frame: Frame) -> None:
-        question = self._questions.pop(bytes(frame.id), None)
-        if question is None or question.future.done():
-            log.debug("dropped an unexpected answer of a client")
-            return
-        question.future.set_result(frame)
-        if task := bytes(wire.member(frame.result, "task", "taskId")):
-            self._by_task_id[task] = self._by_token[bytes(frame.id)] = question
 
     # --- requests --------------------------------------------------------------------------------------
 
@@ -378,34 +341,7 @@ class Session:
             return gone()
         if _NEEDS.get(frame.method.partition("/")[0], _EXTENDED).isdisjoint(self._capabilities):
             return wire.error_frame(METHOD_NOT_FOUND, f"the client does not support `{frame.method}`")
-        number = next(self._ids)
-        key = b"%d" % number
-        token = wire.member(frame.params, "_meta", "progressToken")
-        params = wire.with_member(frame.params, number, "_meta", "progressToken") if len(token) else frame.params
-        question = self._questions[key] = _Question(self._loop.create_future(), token, on_status)
-        if self._journal is not None:
-            self._journal.note_question(number)
-        self._send(wire.request_line(number, frame.method, params))
-        try:
-            return await question.future
-        except asyncio.CancelledError as exc:
-            reason = exc.args[0] if exc.args else "the server no longer needs the answer"
-            body = wire.encode({"requestId": number, "reason": reason})
-            if not self.is_closed:
-                self._send(wire.notification_line("notifications/cancelled", body))
-            raise
-        finally:
-            self._questions.pop(key, None)
-            if self._journal is not None:
-                self._journal.forget_question(number)
-
-    def _pass_progress_on(self, frame: Frame) -> None:
-        """Pass the client's progress on to the upstream that asked, with the token that it asked with."""
-        token = _member(frame.params, "progressToken")
-        question = self._questions.get(token) or self._by_token.get(token)
-        if question is not None and len(question.token):
-            params = wire.with_member(frame.params, question.token, "progressToken")
-            question.on_status(Frame(method=frame.method, params=params))
+        return await self._questions.ask(frame, on_status)
 
 
 def _client_info(params: Mapping[str, Raw]) -> Raw:
@@ -413,7 +349,3 @@ def _client_info(params: Mapping[str, Raw]) -> Raw:
     info = params.get("clientInfo", wire.EMPTY_OBJECT)
     complete = all(wire.text(wire.member(info, name)) for name in ("name", "version"))
     return info if complete else OURSELVES
-
-
-def _member(params: Raw, name: str) -> bytes:
-    return bytes(wire.member(params, name))

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import os
-import select
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -21,6 +20,7 @@ from dynamic_mcp.config.resolved import Broken, Config, Program
 from dynamic_mcp.config.watch import ConfigWatcher, directories_of
 from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.errors import ConfigError
+from tests.fakes import until_read
 
 BOUND_S = 15.0
 Save = Callable[[Path, str], None]
@@ -233,10 +233,7 @@ async def test_a_workspace_that_comes_while_a_new_version_is_read_gets_it_too(fi
     reader, writer = os.pipe()
     async with watching(file) as recorder:
         in_place(file, servers("second", env_file=f"/dev/fd/{reader}"))
-        os.write(writer, b"A=1\n")
-        async with asyncio.timeout(BOUND_S):
-            while select.select([reader], [], [], 0)[0]:  # noqa: ASYNC110 - a pipe tells nobody
-                await asyncio.sleep(0.01)
+        await until_read(reader, writer)
         late = Workspace("/late", {})
         recorder.enter(late)
         os.close(writer)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+from msgspec import Raw
+
+from dynamic_mcp.config.resolved import Program
+from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.groups.groups import Groups
 from dynamic_mcp.groups.lifecycle import State
 from tests.fake_parties import FakeCaller, Watcher
@@ -55,3 +59,24 @@ def _silent() -> FakeUpstream:
     upstream = FakeUpstream()
     del upstream.answers["initialize"]
     return upstream
+
+
+async def test_a_client_of_another_workspace_is_served_from_its_own_group_whichever_it_asks() -> None:
+    ann, bob = FakeCaller(), FakeCaller()
+    ann.workspace, bob.workspace = Workspace("/ann", {}), Workspace("/bob", {})
+    both = config_of(group_config("up"))
+    upstreams = [FakeUpstream({"tools/call": {"by": name}}) for name in ("ann", "bob")]
+    groups = Groups(both, Watcher(), opener=Opener(up=upstreams))
+    for client in (ann, bob):
+        groups.add(client.workspace, both)
+    old = groups.of(bob.workspace)["up"]
+    other = config_of(group_config("up", upstream=Program(command="other", args=(), env={}, cwd=None)))
+
+    groups.apply({None: both, ann.workspace: both, bob.workspace: other})
+    assert groups.of(ann.workspace)["up"] is old
+    params = {"name": Raw(b'"echo"')}
+    answers = [await old.request("tools/call", params, timeout_s=5, caller=client) for client in (ann, bob)]
+
+    assert [bytes(answer.result) for answer in answers] == [b'{"by": "ann"}', b'{"by": "bob"}']
+    assert len(old.instances) == 1
+    await groups.close()

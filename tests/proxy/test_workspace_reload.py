@@ -130,22 +130,41 @@ async def test_a_call_that_was_not_sent_goes_to_its_own_windows_server(tmp_path:
             assert [text_of(await call) for call in calls] == ["token same", "token b"]
 
 
+async def test_a_call_that_waited_for_a_place_goes_to_its_own_windows_server(tmp_path: Path) -> None:
+    async with windows(tmp_path, {**SAME, "concurrency": 1}) as on:
+        ann, bob = await on.join(TOKEN="same"), await on.join(TOKEN="b")
+        await echo(ann)
+        [server] = on.starter.servers
+        answer = server.answers.pop("tools/call")
+        calls = [asyncio.create_task(each.call("s0", "echo")) for each in (ann, bob)]
+        asked = await server.hears("tools/call", times=2)
+        await settled()
+
+        await on.reload({**TOKEN, "concurrency": 1})
+        server.say({"jsonrpc": "2.0", "id": asked["id"], "result": answer})
+
+        assert [text_of(await call) for call in calls] == ["token same", "token b"]
+        assert len(server.heard("tools/call")) == 2
+
+
 async def test_a_subscription_follows_its_window_to_the_server_that_it_has_now(tmp_path: Path) -> None:
     async with windows(tmp_path, SAME) as on:
         ann, bob = await on.join(TOKEN="same"), await on.join(TOKEN="b")
-        for client in (ann, bob):
-            assert "result" in await client.request("resources/subscribe", {"uri": "file:///x"})
+        for client, uris in ((ann, "x"), (bob, "xy")):
+            for name in uris:
+                assert "result" in await client.request("resources/subscribe", {"uri": f"file:///{name}"})
 
         await on.reload(TOKEN)
         [shared, own] = on.starter.servers
-        assert (len(own.heard("resources/subscribe")), shared.heard("resources/unsubscribe")) == (1, [])
+        assert _uris(own.heard("resources/subscribe")) == ["file:///x", "file:///y"]
+        assert _uris(shared.heard("resources/unsubscribe")) == ["file:///y"]
         shared.say(UPDATED)
         own.say(UPDATED)
         await settled()
 
         assert [len(each.heard("notifications/resources/updated")) for each in (ann, bob)] == [1, 1]
         await on.reload(SAME)
-        await settled()
+        assert _uris(shared.heard("resources/subscribe")[2:]) == ["file:///x", "file:///y"]
         shared.say(UPDATED)
         await settled()
         assert [len(each.heard("notifications/resources/updated")) for each in (ann, bob)] == [2, 2]
@@ -222,3 +241,7 @@ async def test_windows_that_had_a_server_each_may_share_one(tmp_path: Path) -> N
         assert [await echo(each) for each in (ann, bob)] == ["token none"] * 2
         assert [each.state for each in old] == [State.CLOSED] * 2
         assert on.starter.tokens == ["a", "b", "none"]
+
+
+def _uris(messages: list[dict[str, Json]]) -> list[str]:
+    return [message["params"]["uri"] for message in messages]

@@ -13,7 +13,7 @@ import pytest
 from dynamic_mcp.config.read import read_all
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.groups.lifecycle import State
-from tests.fakes import BOUND_S, Client, Json, settled
+from tests.fakes import BOUND_S, Client, Json, settled, until_read
 from tests.proxy.windows import TOKEN, echo, shown, windows
 
 # --- who shares what ---------------------------------------------------------------------------------------
@@ -29,6 +29,21 @@ async def test_windows_with_other_tokens_have_servers_catalogs_and_views_of_thei
         assert on.starter.tokens == ["a", "b"]
         assert on.group(ann) is not on.group(bob)
         assert len(list(on.proxy.groups)) == 2
+
+
+async def test_a_catalog_on_disk_is_not_that_of_a_window_with_another_inherited_token(tmp_path: Path) -> None:
+    inheriting = {"command": "x", "cwd": "/set", "inherit_env": ["TOKEN"]}
+    store = CatalogStore(tmp_path / "cache")
+    async with windows(tmp_path, inheriting, store=store) as on:
+        ann = await on.join(TOKEN="a")
+        assert "tool_of_a" in await shown(ann)
+        await on.leave(ann)
+
+    async with windows(tmp_path, inheriting, store=store) as on:
+        on.starter.mute = {"a", "b"}
+        groups = [on.group(await on.join(TOKEN=token, TERM=token)) for token in "ab"]
+
+        assert [group.known is not None for group in groups] == [True, False]
 
 
 async def test_windows_that_would_start_the_same_share_it_whatever_else_differs(tmp_path: Path) -> None:
@@ -77,8 +92,10 @@ async def test_a_window_that_cannot_start_a_server_for_everybody_spoils_it_for_n
         able, later = await on.join(TOOL="x"), await on.join("/later")
 
         assert [await echo(able), await echo(later)] == ["token none"] * 2
-        await on.reload({"command": "${TOOL}", "share": "all", "args": ["new"]})
-        assert [await echo(each) for each in (first, able, later)] == ["token none"] * 3
+        for word in ("new", "newer"):
+            await on.reload({"command": "${TOOL}", "share": "all", "args": [word]})
+            assert [await echo(each) for each in (first, able, later)] == ["token none"] * 3
+        assert [server.program.args for server in on.starter.servers] == [(), ("new",), ("newer",)]
 
 
 async def test_a_missing_variable_is_the_trouble_of_its_own_window(tmp_path: Path) -> None:
@@ -136,6 +153,21 @@ async def test_an_update_of_a_resource_reaches_only_the_window_whose_server_sent
         assert bob.heard("notifications/resources/updated") == []
         assert [len(each.heard("resources/unsubscribe")) for each in on.starter.servers] == [1, 0]
         assert on.starter.tokens == ["a", "b"]
+
+
+async def test_an_update_of_a_part_reaches_a_window_although_another_one_subscribed_to_the_part(
+    tmp_path: Path,
+) -> None:
+    async with windows(tmp_path, TOKEN) as on:
+        ann, bob = await on.join(TOKEN="a"), await on.join(TOKEN="b")
+        await ann.request("resources/subscribe", {"uri": "file:///x"})
+        await bob.request("resources/subscribe", {"uri": "file:///y"})
+
+        params = {"uri": "file:///y"}
+        on.starter.servers[0].say({"jsonrpc": "2.0", "method": "notifications/resources/updated", "params": params})
+
+        assert (await ann.hears("notifications/resources/updated"))["params"] == params
+        assert bob.heard("notifications/resources/updated") == []
 
 
 async def test_what_is_logged_names_variables_and_directories_but_no_values(
@@ -205,6 +237,17 @@ async def test_a_window_that_is_closed_while_another_of_its_kind_is_open_takes_n
         assert on.starter.tokens.count("a") == 1
 
 
+async def test_a_window_that_was_opened_again_is_not_forgotten_when_another_one_closes(tmp_path: Path) -> None:
+    async with windows(tmp_path, TOKEN) as on:
+        ann, bob = await on.join(TOKEN="a"), await on.join(TOKEN="b")
+        await on.leave(ann)
+        again = await on.join(TOKEN="a")
+
+        await on.leave(bob)
+
+        assert await echo(again) == "token a"
+
+
 async def test_a_window_that_gives_up_while_it_enters_leaves_nothing_behind(tmp_path: Path) -> None:
     async with windows(tmp_path, TOKEN) as on:
         entering = asyncio.create_task(on.workspaces.enter("/work", {"TOKEN": "a"}))
@@ -223,7 +266,7 @@ async def test_a_window_that_enters_while_the_config_changes_gets_the_new_one(tm
         on.file.write_text(json.dumps(document))
         on.workspaces.apply(read_all(on.file, {}))
         entering = asyncio.create_task(on.workspaces.enter("/work", {"TOKEN": "a", "GATE": f"/dev/fd/{reader}"}))
-        await asyncio.sleep(0)  # a thread waits for the pipe now
+        await until_read(reader, writer)
 
         document["mcpServers"]["s0"] = {**TOKEN, "args": ["new"]}
         on.file.write_text(json.dumps(document))

@@ -32,7 +32,7 @@ class Server(FakeUpstream):
         answers = {
             "initialize": hello,
             "tools/call": {"content": [{"type": "text", "text": f"token {self.token}"}]},
-            "resources/list": {"resources": [{"uri": "file:///x", "name": "x"}]},
+            "resources/list": {"resources": [{"uri": f"file:///{name}", "name": name} for name in "xy"]},
             "resources/templates/list": {"resourceTemplates": []},
             "resources/subscribe": {},
             "resources/unsubscribe": {},
