@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from dynamic_mcp.face import window
+from dynamic_mcp.system import private_socket
 from tests.cli.commands import PROGRAM, CliRunner, strip_escapes
 from tests.program import BOUND_S, Json, full, odd, running
 from tests.upstreams.auth_server import AuthServer
@@ -74,6 +76,35 @@ def test_one_call_after_the_other_uses_the_same_server(beside: CliRunner) -> Non
     first, second = (beside.run("call", "odd", "pid") for _ in range(2))
     assert first.code == 0
     assert first.out == second.out
+
+
+def test_a_call_from_another_directory_uses_a_server_that_was_started_there(beside: CliRunner) -> None:
+    elsewhere = CliRunner(beside.folder / "elsewhere")
+    elsewhere.folder.mkdir()
+    assert beside.run("daemon", "start").code == 0
+    facts = [
+        runner.run("call", "odd", "process", "-c", str(beside.config), "--json").json
+        for runner in (beside, elsewhere, elsewhere)
+    ]
+    here, there, again = [json.loads(each["content"][0]["text"]) for each in facts]
+    assert (here["cwd"], there["cwd"]) == (str(beside.folder), str(elsewhere.folder))
+    assert here["pid"] != there["pid"]
+    assert there == again
+
+
+async def test_a_daemon_that_ends_before_it_has_greeted_is_done_without(beside: CliRunner) -> None:
+    path = private_socket.place(os.environ, window.socket_name(str(beside.config)))
+    connections = 0
+
+    def end(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        writer.close()
+
+    async with await asyncio.start_unix_server(end, path):
+        called = await run_beside(beside, "call", "full", "echo", "text=a")
+    assert called == (0, "a\n", "")
+    assert connections == 1
 
 
 def test_a_call_of_one_server_starts_no_other(beside: CliRunner) -> None:
