@@ -22,7 +22,7 @@ RESOURCE_NOT_FOUND = -32002  # MCP 2025-11-25, server/resources
 class DynamicMcpError(Exception):
     """An error that a person, a model or a server can fix; `hint` says how."""
 
-    exit_code: ClassVar[int] = 1
+    exit_code: int = 1
     rpc_code: ClassVar[int] = INTERNAL_ERROR
 
     def __init__(self, message: str, *, hint: str = "") -> None:
@@ -107,6 +107,15 @@ class Interrupted(DynamicMcpError):
 
 class DaemonError(DynamicMcpError):
     """The daemon cannot be started or stopped."""
+
+
+class RelayedError(DynamicMcpError):
+    """An error that the daemon reports to a command; `reason` says what happened without naming the group."""
+
+    def __init__(self, message: str, *, hint: str, exit_code: int, reason: str) -> None:
+        super().__init__(message, hint=hint)
+        self.exit_code = exit_code
+        self.reason = reason
 
 
 class InvalidArguments(DynamicMcpError):

@@ -57,6 +57,7 @@ class FakeCaller:
         self.workspace: Workspace | None = None
         self.hello = ClientHello()
         self.is_greeted = True
+        self.is_command = False
         self.is_closed = False
         self.since = 0.0
         self.calls = 0

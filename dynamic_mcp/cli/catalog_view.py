@@ -36,7 +36,7 @@ class GroupListing:
 
 def list_tools(this: Invocation, group: str | None, detail: str, *, is_partial: bool) -> int:
     """Print tools; return the exit code."""
-    listings = run(_list_groups(this.read_groups(group), [ListKind.TOOLS], this.out))
+    listings = run(_list_groups(this, this.read_groups(group), [ListKind.TOOLS]))
     if this.out.is_json:
         this.out.print_json(
             [_select_members(each, tool, detail) for each in listings for tool in _entries(each, ListKind.TOOLS)]
@@ -51,7 +51,7 @@ def list_tools(this: Invocation, group: str | None, detail: str, *, is_partial: 
 
 def list_entries(this: Invocation, group: str | None, kinds: Sequence[ListKind], *, is_partial: bool) -> int:
     """Print resources or prompts; return the exit code."""
-    listings = run(_list_groups(this.read_groups(group), kinds, this.out))
+    listings = run(_list_groups(this, this.read_groups(group), kinds))
     if this.out.is_json:
         this.out.print_json(
             [{"group": each.group, **entry} for each in listings for kind in kinds for entry in _entries(each, kind)]
@@ -68,7 +68,7 @@ def search_tools(this: Invocation, group: str | None, query: str, detail: str | 
     """Print the tools that a model finds with this query; return the exit code."""
     arguments = {"group": group, "query": query, "detail": detail}
     parameters = {name: value for name, value in arguments.items() if value is not None}
-    result = run(_search(this.read_groups(group), parameters, this.out))
+    result = run(_search(this, this.read_groups(group), parameters))
     blocks = [wire.text(wire.member(block, "text")) or "" for block in wire.elements(wire.member(result, "content"))]
     tools, *remarks = blocks or ["[]"]
     if bytes(wire.member(result, "isError")) == b"true":
@@ -85,9 +85,9 @@ def search_tools(this: Invocation, group: str | None, query: str, detail: str | 
     return 0
 
 
-async def _list_groups(config: Config, kinds: Sequence[ListKind], out: Output) -> list[GroupListing]:
-    with out.progress("asking", [group.name for group in config.groups]) as progress:
-        async with open_client(config, out) as client:
+async def _list_groups(this: Invocation, config: Config, kinds: Sequence[ListKind]) -> list[GroupListing]:
+    with this.out.progress("asking", [group.name for group in config.groups]) as progress:
+        async with open_client(this, config) as client:
             return await for_each_group(client, progress, lambda group: _list_group(group, kinds))
 
 
@@ -100,9 +100,9 @@ async def _list_group(group: ClientGroup, kinds: Sequence[ListKind]) -> GroupLis
     return GroupListing(group.name, group.description, catalog, missing=group.complaint(allowed))
 
 
-async def _search(config: Config, arguments: Mapping[str, object], out: Output) -> Raw:
-    with out.progress("asking", [group.name for group in config.groups]) as progress:
-        async with open_client(config, out) as client:
+async def _search(this: Invocation, config: Config, arguments: Mapping[str, object]) -> Raw:
+    with this.out.progress("asking", [group.name for group in config.groups]) as progress:
+        async with open_client(this, config) as client:
             # a search only looks at known catalogs, so they are fetched first
             await for_each_group(client, progress, lambda group: _list_group(group, [ListKind.TOOLS]))
             return await client.ask("tools/call", {"name": meta_tools.GET, "arguments": arguments})

@@ -1,13 +1,16 @@
-"""A command as a client of a proxy of its own: its requests go through the proxy as every client's do."""
+"""How commands ask servers: through the daemon of the config where it runs, or else through a proxy of their own.
+
+Either way a command is a client like every other one, and its requests go through a proxy.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from msgspec import Raw
 from msgspec.structs import replace
@@ -16,24 +19,13 @@ from dynamic_mcp import __version__
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.cli.progress import Progress
 from dynamic_mcp.config.values import FlawError, parse_seconds
-from dynamic_mcp.embeddings import SemanticIndex
-from dynamic_mcp.errors import InvalidArguments, UpstreamError
-from dynamic_mcp.groups.catalog import ListKind
-from dynamic_mcp.groups.catalog_store import CatalogStore
-from dynamic_mcp.groups.instance import OpenLink
-from dynamic_mcp.groups.lifecycle import State
+from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.revisions import NEWEST
-from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.oauth.user_logins import open_logins
 from dynamic_mcp.proxy.client_group import ClientGroup
-from dynamic_mcp.proxy.proxy import Proxy
-from dynamic_mcp.session.legacy import Session
-from dynamic_mcp.system import paths
-from dynamic_mcp.upstream.open import open_link
-from dynamic_mcp.upstream.process.child import terminate_all
 
 if TYPE_CHECKING:
+    from dynamic_mcp.cli.invocation import Invocation
     from dynamic_mcp.config.resolved import Config
 
 T = TypeVar("T")
@@ -45,82 +37,40 @@ HELLO = {
     "clientInfo": {"name": "dynamic-mcp", "title": "dynamic-mcp on the command line", "version": __version__},
 }
 
-# How long servers may take to exit once the command has its answer.
-END_WITHIN_S = 2.0
 
-
-class Client:
+class Client(Protocol):
     """A session with a proxy; log messages and progress from upstreams go to stderr."""
 
-    def __init__(self, proxy: Proxy, out: Output) -> None:
-        self.proxy = proxy
-        self._out = out
-        self._session = Session(self._receive, proxy)
-
     @property
-    def groups(self) -> list[ClientGroup]:
+    def groups(self) -> Sequence[ClientGroup]:
         """The groups of the config, in its order."""
-        return [ClientGroup(group, self._session) for group in self.proxy.view_for(self._session)]
+        ...
 
     def group(self, name: str) -> ClientGroup:
         """Return the group of this name. Raises NotFound."""
-        return ClientGroup(self.proxy.view_for(self._session)[name], self._session)
-
-    async def initialize(self) -> None:
-        """Send `initialize`, upon which the proxy connects groups whose catalog is not cached."""
-        await self.ask("initialize", HELLO)
+        ...
 
     async def ask(self, method: str, params: Mapping[str, object], *, group: str = "") -> Raw:
         """Return the result of a request. Raises DynamicMcpError, also for an upstream's JSON-RPC error."""
-        try:
-            answer = await self._session.answer(Frame(method=method, params=Raw(wire.encode(params))))
-        except wire.Malformed as exc:
-            raise InvalidArguments(str(exc)) from exc
-        if len(answer.error):
-            message = wire.text(wire.member(answer.error, "message")) or bytes(answer.error).decode()
-            code = bytes(wire.member(answer.error, "code")).decode()
-            raise UpstreamError(group, f"the server answered with error {code}: {message}")
-        return answer.result
-
-    def _receive(self, line: bytes) -> None:
-        message = json.loads(line)
-        params = message.get("params") or {}
-        match message.get("method"):
-            case "notifications/progress":
-                self._out.update_progress(_format_progress(params))
-            case "notifications/message":
-                self._out.say(f"{params.get('level', 'info')} {params.get('logger', '')}: {_format_data(params)}")
+        ...
 
 
 @contextlib.asynccontextmanager
-async def open_client(
-    config: Config, out: Output, *, wrap_opener: Callable[[OpenLink], OpenLink] | None = None, uses_cache: bool = True
-) -> AsyncIterator[Client]:
-    """Run a proxy for one command; every process that it started is gone afterwards.
+async def open_client(this: Invocation, config: Config) -> AsyncIterator[Client]:
+    """Open a session with the daemon of the config, or with a proxy of its own if none runs or `--alone` is given."""
+    daemon = None
+    if not (this.is_alone or sys.platform == "win32"):
+        from dynamic_mcp.cli import daemon_client
 
-    `wrap_opener` may observe how links are opened. Without the cache, every group is connected and no catalog is
-    read from disk or written to it.
-    """
-    catalog_store = CatalogStore(paths.cache_dir() / "catalogs") if uses_cache else None
-    logins = open_logins(config.file, may_open_browser=False)
-    opener = partial(open_link, logins=logins)
-    semantic_index = SemanticIndex(paths.cache_dir() / "vectors")
-    proxy = Proxy(
-        config,
-        opener=wrap_opener(opener) if wrap_opener else opener,
-        catalog_store=catalog_store,
-        semantic_index=semantic_index,
-    )
-    client = Client(proxy, out)
-    try:
-        await client.initialize()
+        daemon = await daemon_client.find_daemon(config, this.out)
+    if daemon is not None:
+        async with contextlib.aclosing(daemon):
+            yield daemon
+        return
+    from dynamic_mcp.cli.own_client import open_own_client
+
+    async with open_own_client(config, this.out) as client:
         yield client
-        if catalog_store is not None:
-            await asyncio.to_thread(_save_catalogs, client, catalog_store)
-    finally:
-        terminate_all(END_WITHIN_S)
-        await proxy.close()
-        await logins.close()
 
 
 async def for_each_group(client: Client, progress: Progress, do: Callable[[ClientGroup], Awaitable[T]]) -> list[T]:
@@ -148,11 +98,20 @@ def with_timeout(config: Config, text: str | None, kind: Literal["tools_s", "res
     return replace(config, groups=tuple(groups))
 
 
-def _save_catalogs(client: Client, catalog_store: CatalogStore) -> None:
-    """Save the catalogs for the next command or proxy; the groups themselves would do so a moment later."""
-    for group in client.groups:
-        if group.state is State.READY and group.whole is not None and group.whole.knows(ListKind):
-            catalog_store.save(group.config, group.whole)
+def encode_params(params: Mapping[str, object]) -> bytes:
+    """Return the params of a request on one line: a person may have written JSON over several ones."""
+    # line ends are white space between the tokens of JSON; within them there is none
+    return wire.encode(params).replace(b"\n", b" ").replace(b"\r", b" ")
+
+
+def show_notification(out: Output, message: Mapping[str, Any]) -> None:  # Any: whatever JSON an upstream sends
+    """Show the progress and the log messages of upstreams on stderr."""
+    params = message.get("params") or {}
+    match message.get("method"):
+        case "notifications/progress":
+            out.update_progress(_format_progress(params))
+        case "notifications/message":
+            out.say(f"{params.get('level', 'info')} {params.get('logger', '')}: {_format_data(params)}")
 
 
 def _format_progress(params: dict[str, Any]) -> str:  # Any: whatever JSON an upstream sends

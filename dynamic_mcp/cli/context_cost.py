@@ -96,7 +96,7 @@ class Stats:
 
 def show_stats(this: Invocation, *, is_partial: bool) -> int:
     """Print the figures of a config; return the exit code. Raises ConfigError."""
-    figures = run(_measure(this.read_groups(None), this.out))
+    figures = run(_measure(this, this.read_groups(None)))
     if this.out.is_json:
         this.out.print_json(figures.to_json())
     elif figures.groups:
@@ -108,12 +108,12 @@ def show_stats(this: Invocation, *, is_partial: bool) -> int:
     return 0 if is_enough else UpstreamError.exit_code
 
 
-async def _measure(config: Config, out: Output) -> Stats:
+async def _measure(this: Invocation, config: Config) -> Stats:
     """Connect to groups whose tools are not known, then measure what a client gets."""
-    async with open_client(config, out) as client:
-        with out.progress("asking", [group.name for group in config.groups]) as progress:
+    async with open_client(this, config) as client:
+        with this.out.progress("asking", [group.name for group in config.groups]) as progress:
             errors = await for_each_group(client, progress, _load_catalog)
-        with out.progress("counting tokens"):
+        with this.out.progress("counting tokens"):
             counter = await asyncio.to_thread(load_counter)
         meter = _Meter(client, counter)
         groups = [await meter.measure_group(group, error) for group, error in zip(client.groups, errors, strict=True)]

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from dynamic_mcp import __version__
 from dynamic_mcp.cli.invocation import Invocation, empty_config_message
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.config.keys import format_path
 from dynamic_mcp.doctor.files import check_file
 from dynamic_mcp.doctor.findings import Finding, Level, ServerReport, exit_code
-from dynamic_mcp.system.text import pluralize
+from dynamic_mcp.errors import DynamicMcpError
+from dynamic_mcp.system.text import one_line, pluralize
 
 if TYPE_CHECKING:
+    from dynamic_mcp.cli.progress import Progress
     from dynamic_mcp.config.resolved import Config
+    from dynamic_mcp.doctor.servers import Doctor
+    from dynamic_mcp.groups.catalog_store import CatalogStore
 
 _STYLES = {Level.OK: "green", Level.NOTE: "", Level.WARNING: "yellow", Level.ERROR: "red"}
 _STDERR_LINES = 5
@@ -43,7 +53,8 @@ def diagnose(this: Invocation, group: str | None) -> int:
     if config is not None:
         chosen = this.read_config(group)
         findings = [each for each in findings if group is None or _concerns(each, group)]
-        reports = run(_examine(chosen, this.out))
+        about_daemon, reports = run(_examine(this, chosen))
+        findings += about_daemon
     if this.out.is_json:
         this.out.print_json({"config": str(file), "findings": findings, "groups": reports})
     else:
@@ -65,20 +76,66 @@ def _check_files(file: Path) -> tuple[Config | None, list[Finding]]:
     return config, findings if config is None else [*findings, *check_variables(file, os.environ)]
 
 
-async def _examine(config: Config, out: Output) -> list[ServerReport]:
-    from dynamic_mcp.cli.client import for_each_group, open_client
+async def _examine(this: Invocation, config: Config) -> tuple[list[Finding], list[ServerReport]]:
+    """Return the findings about the daemon, and a report on each server: on those that run there, as they run."""
     from dynamic_mcp.doctor.servers import Doctor
     from dynamic_mcp.groups.catalog_store import CatalogStore
     from dynamic_mcp.system import paths
 
     catalog_store = CatalogStore(paths.cache_dir() / "catalogs")
     doctor = Doctor()
-    names = [each.name for each in config.groups]
-    with doctor.record_output(), out.progress("connecting to", names) as progress:
-        async with open_client(config, out, wrap_opener=doctor.wrap_opener, uses_cache=False) as client:
-            return await for_each_group(
-                client, progress, lambda group: doctor.examine(group, catalog_store.load(group.config))
-            )
+    with (
+        doctor.record_output(),
+        this.out.progress("connecting to", [each.name for each in config.groups]) as progress,
+    ):
+        findings, reports = await _examine_daemon(this, config, doctor, catalog_store, progress)
+        running = {report.group for report in reports}
+        rest = replace(config, groups=tuple(each for each in config.groups if each.name not in running))
+        reports += await _examine_alone(this, rest, doctor, catalog_store, progress)
+    order = [group.name for group in config.groups]
+    return findings, sorted(reports, key=lambda report: order.index(report.group))
+
+
+async def _examine_daemon(
+    this: Invocation, config: Config, doctor: Doctor, catalog_store: CatalogStore, progress: Progress
+) -> tuple[list[Finding], list[ServerReport]]:
+    if this.is_alone or sys.platform == "win32":
+        return [], []
+    from dynamic_mcp.cli.daemon_client import DaemonGroup, find_daemon
+
+    async def examine(group: DaemonGroup) -> ServerReport:
+        try:
+            return await doctor.examine_running(group, catalog_store.load(group.config))
+        finally:
+            progress.complete(group.name)
+
+    try:
+        daemon = await find_daemon(config, this.out)
+    except DynamicMcpError as exc:
+        return [Finding(Level.ERROR, "daemon", exc.message, exc.hint, exc.exit_code)], []
+    if daemon is None:
+        does_not_run = Finding(Level.NOTE, "daemon", "does not run; the first client starts it")
+        return [does_not_run] if config.daemon is not None else [], []
+    async with contextlib.aclosing(daemon):
+        sessions = await daemon.list_sessions()
+        reports = await asyncio.gather(*(examine(group) for group in daemon.groups if group.is_ready))
+    names = f" ({', '.join(one_line(name) for name in sessions.clients)})" if sessions.clients else ""
+    facts = f"version {__version__}, process {sessions.process}, {pluralize(len(sessions.clients), 'session')}{names}"
+    return [Finding(Level.OK, "daemon", f"runs: {facts}, socket {daemon.socket}")], reports
+
+
+async def _examine_alone(
+    this: Invocation, config: Config, doctor: Doctor, catalog_store: CatalogStore, progress: Progress
+) -> list[ServerReport]:
+    from dynamic_mcp.cli.client import for_each_group
+    from dynamic_mcp.cli.own_client import open_own_client
+
+    if not config.groups:
+        return []
+    async with open_own_client(config, this.out, wrap_opener=doctor.wrap_opener, uses_cache=False) as client:
+        return await for_each_group(
+            client, progress, lambda group: doctor.examine(group, catalog_store.load(group.config))
+        )
 
 
 def _concerns(finding: Finding, group: str) -> bool:
@@ -119,13 +176,14 @@ def _has_last_line(report: ServerReport) -> bool:
 def _summary(report: ServerReport) -> str:
     counts = (("tool", report.tools), ("resource", report.resources), ("prompt", report.prompts))
     has = ", ".join(pluralize(count, noun) for noun, count in counts if count)
-    return f"connected in {report.connect_s or 0:.1f} s, {has or 'offers nothing'}"
+    how = "runs in the daemon" if report.runs_in_daemon else f"connected in {report.connect_s or 0:.1f} s"
+    return f"{how}, {has or 'offers nothing'}"
 
 
 def _details(report: ServerReport) -> str:
+    handshake = [] if report.runs_in_daemon else [report.server or "unnamed server", f"protocol {report.protocol}"]
     parts = [
-        report.server or "unnamed server",
-        f"protocol {report.protocol}",
+        *handshake,
         f"ping {(report.ping_s or 0) * 1000:.0f} ms",
         f"supports {', '.join(report.capabilities) or 'nothing'}",
     ]

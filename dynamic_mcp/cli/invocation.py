@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Invocation:
-    """What every command gets; `config_option` is the value of `--config`."""
+    """What every command gets; `config_option` is the value of `--config`, `is_alone` that of `--alone`."""
 
     config_option: str | None
     out: Output
     verbose: int = 0
+    is_alone: bool = False
 
     def config_path(self, *, may_be_new: bool = False) -> Path:
         """Return the config file, found as serving finds it. Raises ConfigError."""

@@ -46,6 +46,9 @@ project_option = click.option(
 partial_option = click.option(
     "--partial", is_flag=True, help="Exit with 0 if at least one server answered; errors of the others go to stderr."
 )
+alone_option = click.option(
+    "--alone", is_flag=True, help="Start servers of its own, even if the daemon of the config runs."
+)
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
 verbose_option = click.option("-v", "--verbose", count=True, help="Print more on stderr; -vv prints everything.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON even on a terminal.")
@@ -54,6 +57,16 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON e
 def common_options(function: Callable[Concatenate[Invocation, P], int | None]) -> Command[...]:
     """Add the common options to a command, which gets them as an Invocation and returns its exit code."""
     return config_option(output_options(function))
+
+
+def asking_options(function: Callable[Concatenate[Invocation, ...], int | None]) -> Command[...]:
+    """Do the same for a command that asks servers, through the daemon or, with `--alone`, without it."""
+
+    @functools.wraps(function)
+    def command(this: Invocation, /, *args: object, alone: bool, **kwargs: object) -> int | None:
+        return function(replace(this, is_alone=alone), *args, **kwargs)
+
+    return alone_option(common_options(command))
 
 
 def proxy_options(function: Callable[Concatenate[Invocation, P], int | None]) -> Command[...]:

@@ -58,7 +58,7 @@ def _parse_pair(word: str) -> tuple[str, str]:
 
 async def _get(this: Invocation, config: Config, name: str, arguments: dict[str, str]) -> Raw:
     group = config.groups[0].name
-    async with open_client(config, this.out) as client:
+    async with open_client(this, config) as client:
         with this.out.progress(f"waiting for `{name}` of {group}"):
             own = await _find_prompt(client, group, name)
             return await client.ask("prompts/get", {"name": own, "arguments": arguments}, group=group)

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dynamic_mcp.cli.client import for_each_group, open_client
+from dynamic_mcp.cli.client import for_each_group
 from dynamic_mcp.cli.output import Output
+from dynamic_mcp.cli.own_client import open_own_client
 from dynamic_mcp.cli.progress import Progress
 from dynamic_mcp.cli.runner import run
 from dynamic_mcp.config.resolved import Config
@@ -47,7 +48,7 @@ def check_servers(
 
 
 async def _check_all(config: Config, out: Output, progress: Progress) -> dict[str, CheckResult]:
-    async with open_client(config, out) as client:
+    async with open_own_client(config, out) as client:
         results = await for_each_group(client, progress, _check)
         return {group.name: result for group, result in zip(client.groups, results, strict=True)}
 

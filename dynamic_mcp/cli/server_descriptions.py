@@ -6,8 +6,8 @@ import asyncio
 import os
 import re
 
-from dynamic_mcp.cli.client import open_client
 from dynamic_mcp.cli.output import Output
+from dynamic_mcp.cli.own_client import open_own_client
 from dynamic_mcp.cli.runner import run
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import DynamicMcpError
@@ -45,7 +45,7 @@ def _lacks_description(item: Item) -> bool:
 
 
 async def _fetch(config: Config, out: Output) -> dict[str, str]:
-    async with open_client(config, out, uses_cache=False) as client:
+    async with open_own_client(config, out, uses_cache=False) as client:
         texts = await asyncio.gather(*(_describe(group, out) for group in client.groups))
         return {group.name: text for group, text in zip(client.groups, texts, strict=True) if text}
 

@@ -46,7 +46,7 @@ def call_tool(this: Invocation, options: CallOptions) -> int:
 
 
 async def _call(this: Invocation, config: Config, options: CallOptions) -> int:
-    async with open_client(config, this.out) as client:
+    async with open_client(this, config) as client:
         with this.out.progress(f"waiting for `{options.tool}` of {options.group}"):
             if this.verbose:
                 await client.ask("logging/setLevel", {"level": "debug"})

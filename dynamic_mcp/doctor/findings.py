@@ -30,10 +30,14 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ServerReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of connecting to one server. Times are in seconds, and None if it did not get that far."""
+    """The result of connecting to one server. Times are in seconds, and None if it did not get that far.
+
+    Of a server that runs in the daemon, nothing is known of the handshake or of its stderr.
+    """
 
     group: str
     is_up: bool
+    runs_in_daemon: bool = False
     connect_s: float | None = None
     ping_s: float | None = None
     protocol: str | None = None

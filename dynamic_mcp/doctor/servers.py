@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+from msgspec.structs import replace
+
 from dynamic_mcp.config.resolved import GroupConfig
 from dynamic_mcp.doctor.findings import Finding, Level, ServerReport
 from dynamic_mcp.doctor.schemas import check_schemas
@@ -70,12 +72,28 @@ class Doctor:
             return self._report_failure(group, exc)
         findings = [
             *self._check_speed(group),
-            *_check_lists(group, kinds),
-            *check_schemas(group.name, catalog.tools),
-            *_check_changes(group.name, catalog, stored),
+            *_check_offers(group, kinds, catalog, stored),
             *self._check_stdout(group.name),
         ]
         return self._report(group, catalog, ping_s, findings)
+
+    async def examine_running(self, group: ClientGroup, stored: StoredCatalog | None) -> ServerReport:
+        """Check what a group offers whose server runs in the daemon."""
+        kinds = [kind for kind in ListKind if group.offers(kind.capability)]
+        try:
+            catalog = await group.catalog(kinds)
+            ping_s = await self._ping(group)
+        except DynamicMcpError as exc:
+            return self._report_failure(group, exc)
+        report = ServerReport(
+            group=group.name,
+            is_up=True,
+            runs_in_daemon=True,
+            ping_s=round(ping_s, 4),
+            capabilities=list(catalog.capabilities),
+            findings=[*_check_offers(group, kinds, catalog, stored)],
+        )
+        return _with_counts(report, group, catalog)
 
     async def _ping(self, group: ClientGroup) -> float:
         began = self._clock.now()
@@ -85,8 +103,7 @@ class Doctor:
     def _report(self, group: ClientGroup, catalog: Catalog, ping_s: float, findings: list[Finding]) -> ServerReport:
         server_hello = self._server_hellos[group.name].result
         info = [wire.text(wire.member(server_hello.get("serverInfo", wire.EMPTY_OBJECT), part)) for part in _INFO]
-        counts = {name: len(catalog.entries(kind)) for name, kind in _COUNTED.items() if group.offers(name)}
-        return ServerReport(
+        report = ServerReport(
             group=group.name,
             is_up=True,
             connect_s=round(self._connect_s[group.name], 3),
@@ -96,8 +113,8 @@ class Doctor:
             capabilities=list(catalog.capabilities),
             stderr=self._output.stderr_lines(group.name),
             findings=findings,
-            **counts,
         )
+        return _with_counts(report, group, catalog)
 
     def _report_failure(self, group: ClientGroup, error: DynamicMcpError) -> ServerReport:
         hint = error.hint
@@ -169,6 +186,19 @@ class _OutputRecorder(logging.Handler):
                 self._stderr.setdefault(group, deque(maxlen=STDERR_LINES)).append(line)
             case (str(group), int(count), str(line)):
                 self._skipped[group] = (count, line)
+
+
+def _with_counts(report: ServerReport, group: ClientGroup, catalog: Catalog) -> ServerReport:
+    counts = {name: len(catalog.entries(kind)) for name, kind in _COUNTED.items() if group.offers(name)}
+    return replace(report, **counts)
+
+
+def _check_offers(
+    group: ClientGroup, kinds: list[ListKind], catalog: Catalog, stored: StoredCatalog | None
+) -> Iterator[Finding]:
+    yield from _check_lists(group, kinds)
+    yield from check_schemas(group.name, catalog.tools)
+    yield from _check_changes(group.name, catalog, stored)
 
 
 def _check_lists(group: ClientGroup, kinds: list[ListKind]) -> Iterator[Finding]:

@@ -53,7 +53,7 @@ def hello(
     notes: bytes = b"",
     interrupted: bytes = b"",
 ) -> bytes:
-    """Return what a window says first; `purpose` is `session`, or `stop` for a command."""
+    """Return what a window says first; `purpose` is `session`, or of a command `command` or `stop`."""
     body = pack_pairs(
         {
             b"protocol": PROTOCOL,

@@ -41,7 +41,7 @@ FINISH_WITHIN_S = 4.0
 
 
 class Hello(Struct, frozen=True):
-    """What a window says first: what it wants (`session`, `ping` or `stop`), and where it was started."""
+    """What a window says first: what it wants (`session`, `command` or `stop`), and where it was started."""
 
     purpose: str
     config: str

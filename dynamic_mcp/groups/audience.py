@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Protocol
 
 from msgspec import Struct
 
 from dynamic_mcp.config.resolved import Share
 from dynamic_mcp.config.workspace import Workspace
+from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.upstream.call import Caller
 from dynamic_mcp.upstream.handshake import ClientHello
 
 _EVERYBODY = "everybody"
+# A command uses an instance in one of these states, the first if it can, rather than start another one.
+_JOINABLE = (State.READY, State.CONNECTING)
 
 
 class Principal(Struct, frozen=True):
@@ -25,6 +28,13 @@ class Principal(Struct, frozen=True):
 
 # Whoever starts the program by its standard input and output.
 LOCAL = Principal(issuer="local", subject="user")
+
+
+class Peers(Struct, frozen=True):
+    """The clients of one principal that an upstream cannot tell from one another."""
+
+    principal: Principal
+    identity: Hashable
 
 
 class Client(Caller, Hashable, Protocol):
@@ -43,6 +53,11 @@ class Client(Caller, Hashable, Protocol):
     @property
     def is_closed(self) -> bool:
         """Whether the client has gone, so that nothing may hold on to it."""
+        ...
+
+    @property
+    def is_command(self) -> bool:
+        """Whether the client is a command, which uses what runs for others."""
         ...
 
     @property
@@ -98,7 +113,31 @@ def audience_of(client: Client, share: Share, *, asks: bool) -> Hashable:
         case Share.ALL:
             return _EVERYBODY
         case Share.AUTO:
-            return client if asks else (client.principal, client.hello.identity)
+            return client if asks else Peers(client.principal, client.hello.identity)
+
+
+class Running(Protocol):
+    """An instance."""
+
+    @property
+    def state(self) -> State:
+        """Where the instance is in its life."""
+        ...
+
+
+def find_joinable(own: Hashable, instances: Mapping[Hashable, Running]) -> Hashable:
+    """Return the audience of an instance that a command can use, or its `own`.
+
+    That is an instance which several clients of the same principal may share, however they call themselves; never one
+    that belongs to one session.
+    """
+    joinable = [
+        audience
+        for audience, instance in instances.items()
+        if isinstance(audience, Peers) and isinstance(own, Peers) and audience.principal == own.principal
+        if instance.state in _JOINABLE
+    ]
+    return min(joinable, key=lambda each: _JOINABLE.index(instances[each].state), default=own)
 
 
 def hello_for(client: Client, share: Share) -> ClientHello:

@@ -11,13 +11,15 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
 from msgspec import Raw, Struct
 
 from dynamic_mcp.config.resolved import Broken, GroupConfig, Program, Remote
-from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
+from dynamic_mcp.groups.catalog import Catalog
+from dynamic_mcp.groups.catalog_encoding import decode_catalog, encode_catalog
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.file_reader import read_bytes
@@ -121,23 +123,15 @@ def key(config: GroupConfig) -> str:
 
 
 def _encode(group: str, stored: StoredCatalog) -> bytes:
-    catalog = stored.catalog
-    lists = {
-        kind.name: {"entries": list(listing.entries.items()), "rest": listing.rest}
-        for kind, listing in catalog.lists.items()
-        if not listing.complaints
-    }
+    whole = {kind: listing for kind, listing in stored.catalog.lists.items() if not listing.complaints}
     return wire.encode(
         {
             "form": FORM,
             "group": group,
             "read_at": stored.read_at,
-            "instructions": catalog.instructions,
-            "title": catalog.title,
-            "capabilities": catalog.capabilities,
+            **encode_catalog(replace(stored.catalog, lists=whole)),
             "changes": stored.changes,
             "asks": stored.asks,
-            "lists": lists,
         }
     )
 
@@ -147,20 +141,9 @@ def _decode(data: bytes) -> StoredCatalog:
     members = wire.members(data)
     if bytes(members["form"]) != b"%d" % FORM:
         raise ValueError("written by another version")
-    lists: dict[ListKind, Listing] = {}
-    for name, raw in wire.members(members["lists"]).items():
-        listing = wire.members(raw)
-        pairs = [wire.elements(pair) for pair in wire.elements(listing["entries"])]
-        entries = {wire.text(entry_key) or "": entry for entry_key, entry in pairs}
-        lists[ListKind[name]] = Listing(entries, wire.members(listing["rest"]))
-    catalog = Catalog(
-        lists,
-        wire.members(members["capabilities"]),
-        wire.text(members["instructions"]) or "",
-        wire.text(members["title"]) or "",
-    )
     changes = tuple(wire.text(change) or "" for change in wire.elements(members["changes"]))
-    return StoredCatalog(catalog, float(bytes(members["read_at"])), changes, bytes(members["asks"]) == b"true")
+    read_at, asks = float(bytes(members["read_at"])), bytes(members["asks"]) == b"true"
+    return StoredCatalog(decode_catalog(members), read_at, changes, asks)
 
 
 def changed_definitions(before: Catalog, after: Catalog) -> list[str]:

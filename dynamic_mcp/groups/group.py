@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Raw
 
 from dynamic_mcp.config.resolved import GroupConfig, Share
-from dynamic_mcp.groups.audience import Client, User, audience_of, hello_for
+from dynamic_mcp.groups.audience import Client, User, audience_of, find_joinable, hello_for
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.groups.instance import Instance, OpenLink
@@ -145,6 +145,8 @@ class Group:
             self._is_started = True
             self._is_fresh = self._catalog.load()
         self._advise(client)
+        if client.is_command:  # it connects what it uses
+            return
         instance = self._instance_of.get(client)
         if instance is not None:  # it called before it said hello, or says another one
             self._greet_again(client, instance)
@@ -306,6 +308,8 @@ class Group:
     def _assign(self, client: Client) -> Instance:
         """Choose the instance for a client, and make it if there is none."""
         audience = audience_of(client, self.config.share, asks=self._catalog.asks)
+        if client.is_command:
+            audience = find_joinable(audience, self.instances)
         is_foreign = self.current_for(client) is not self and not self._is_retired
         instance = None if client.is_closed or is_foreign else self.instances.get(audience)
         if instance is None or instance.state is State.CLOSED:
@@ -346,11 +350,11 @@ class Group:
         self._observer.client_moved(self, client, instance)
 
     def _split(self, asked: Client | None) -> None:
-        """Give each instance to one client: to the one that was `asked`, else the first; the others get new ones."""
+        """Give each instance to one client: to the one that was `asked`, else the first, but to no command first."""
         before, self.instances = list(self.instances.values()), {}
         for instance in before:
-            clients = list(instance.users)
-            keeper = asked if asked in clients else clients[0] if clients else None
+            clients = sorted(instance.users, key=lambda each: (each.is_command, each is not asked))
+            keeper = clients[0] if clients else None
             self.instances[keeper or instance] = instance
             for client in clients:
                 if client is not keeper:

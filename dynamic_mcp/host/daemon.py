@@ -20,6 +20,7 @@ from dynamic_mcp.face.socket import Hello, SocketFace
 from dynamic_mcp.host.serving import FINISH_AFTER_SIGNAL_S, FINISH_WITHIN_S, Serving
 from dynamic_mcp.host.serving_log import ServingLog
 from dynamic_mcp.host.signals import SignalHandlers
+from dynamic_mcp.session.command_server import CommandServer
 from dynamic_mcp.session.legacy import Session
 from dynamic_mcp.system.event_loop import loop_factory
 from dynamic_mcp.system.text import pluralize
@@ -130,7 +131,9 @@ class Daemon:
         if self._ended.is_set():
             await face.stop(0)
             return None
-        create = partial(Session, server=self._serving.proxy, workspace=workspace)
+        is_command = hello.purpose == "command"
+        server = CommandServer(self._serving.proxy) if is_command else self._serving.proxy
+        create = partial(Session, server=server, workspace=workspace, is_command=is_command)
         return face.open_session(create, hello.continuation)
 
     def dismiss(self, face: SocketFace) -> None:

@@ -3,15 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol
 
-from dynamic_mcp.config.resolved import GroupConfig
-from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.groups.catalog import Catalog, ListKind
-from dynamic_mcp.groups.lifecycle import State
-from dynamic_mcp.proxy.view import GroupView
+
+if TYPE_CHECKING:  # a command that asks the daemon does without all of this
+    from dynamic_mcp.config.resolved import GroupConfig
+    from dynamic_mcp.groups.audience import Client
+    from dynamic_mcp.groups.lifecycle import State
+    from dynamic_mcp.proxy.view import GroupView
 
 
-class ClientGroup:
+class ClientGroup(Protocol):
+    """A group as a command has it, from a proxy in this process or from the daemon."""
+
+    @property
+    def name(self) -> str:
+        """The name in the config."""
+        ...
+
+    @property
+    def config(self) -> GroupConfig:
+        """What is run for the group."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """One line for a model."""
+        ...
+
+    @property
+    def known(self) -> Catalog | None:
+        """What the group offers, as far as it is known."""
+        ...
+
+    def offers(self, feature: str) -> bool:
+        """Tell whether the config lets this feature through."""
+        ...
+
+    def complaint(self, kinds: Iterable[ListKind]) -> str:
+        """Say what is missing from these lists and why; empty when they are whole."""
+        ...
+
+    async def catalog(self, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
+        """Return what the group offers, connecting to learn it only if need be. Raises DynamicMcpError."""
+        ...
+
+    async def reread(self) -> Catalog:
+        """Read the tools again. Raises DynamicMcpError."""
+        ...
+
+    async def ping(self) -> None:
+        """Ask the server whether it answers. Raises DynamicMcpError."""
+        ...
+
+
+class ViewedGroup:
     """One group of a client's view."""
 
     def __init__(self, view: GroupView, client: Client) -> None:

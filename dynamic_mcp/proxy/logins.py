@@ -34,11 +34,18 @@ class LoginOffers:
         self._declined: set[tuple[Client, str]] = set()
 
     def open_browser_if_needed(self, group: Group) -> None:
-        """Open a browser for a login, unless a client can show the link: that one is asked when it uses the group."""
+        """Open a browser for a login, but not for commands, nor where a client that uses the group can show the link.
+
+        Commands tell the person how to log in.
+        """
         remote = group.config.upstream
         if self._logins is None or not isinstance(remote, Remote):
             return
-        if not any(_takes_links(client) and group.current_for(client) is group for client in self._clients):
+        clients = list(self._clients)
+        is_for_command = bool(clients) and all(client.is_command for client in clients)
+        if not is_for_command and not any(
+            _takes_links(each) and group.current_for(each) is group for each in clients
+        ):
             self._logins.open_browser(group.name, remote)
 
     async def offer(self, request: Request, group: str) -> bool:

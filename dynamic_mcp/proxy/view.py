@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from dynamic_mcp.config.resolved import Config, Presentation
+from msgspec import structs
+
+from dynamic_mcp.config.resolved import Config, Presentation, Timeouts
 from dynamic_mcp.errors import Disabled, NotFound
 from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
@@ -67,6 +69,15 @@ class GroupView:
             self._known = None if whole is None else self._filter(whole)
             self._whole = whole
         return self._known
+
+    def adapt(self, timeouts: Timeouts, result_limit: int) -> GroupView:
+        """Return the group with other timeouts for its calls, and another limit on their results."""
+        answers = structs.replace(self.presentation.answers, limit=result_limit)
+        if (timeouts, answers) == (self.config.timeouts, self.presentation.answers):
+            return self  # with all that is remembered of it
+        adapted = GroupView(self.group, structs.replace(self.presentation, answers=answers))
+        adapted.config = structs.replace(self.config, timeouts=timeouts)
+        return adapted
 
     def offers(self, feature: str) -> bool:
         """Tell whether the config lets this feature through."""
@@ -158,3 +169,11 @@ class View:
         if feature in group.switched_off:
             raise Disabled(feature, name)
         return group
+
+
+class AdaptedView(View):
+    """Some of the groups of another view, adapted for one client."""
+
+    def __init__(self, groups: Iterable[GroupView], *, split_calls: bool) -> None:
+        self.split_calls = split_calls
+        self._groups = {group.name: group for group in groups}

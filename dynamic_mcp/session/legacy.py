@@ -102,10 +102,12 @@ class Session:
         *,
         journal: Journal | None = None,
         first_id: int = 1,
+        is_command: bool = False,
         workspace: Workspace | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self.principal = principal
+        self.is_command = is_command
         self.workspace = workspace
         self.since = now()
         self.calls = 0

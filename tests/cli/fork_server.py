@@ -37,7 +37,17 @@ def _load() -> None:
     """Load what the runs need, so that each of them finds it in memory."""
     with contextlib.redirect_stdout(io.StringIO()):
         run(["--help"])
-    for name in ("client", "catalog_view", "tool_call", "startup", "import_flow", "installer", "diagnosis", "login"):
+    for name in (
+        "client",
+        "own_client",
+        "catalog_view",
+        "tool_call",
+        "startup",
+        "import_flow",
+        "installer",
+        "diagnosis",
+        "login",
+    ):
         importlib.import_module(f"dynamic_mcp.cli.{name}")
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dynamic_mcp.cli.options import common_options, save_option, timeout_option
+from dynamic_mcp.cli.options import asking_options, save_option, timeout_option
 from dynamic_mcp.cli.suggestions import complete_argument, complete_group, complete_tool
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.option("--select", metavar="JSONPATH", help="Print only this part of the result, e.g. `$.items[*].name`.")
 @timeout_option
 @save_option
-@common_options
+@asking_options
 def command(
     this: Invocation,
     group: str,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dynamic_mcp.cli.options import common_options
+from dynamic_mcp.cli.options import asking_options
 from dynamic_mcp.cli.suggestions import complete_group
 
 if TYPE_CHECKING:
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Check the config and every server, and report problems.")
 @click.argument("group", required=False, shell_complete=complete_group)
-@common_options
+@asking_options
 def command(this: Invocation, group: str | None) -> int:
     """Check the config, connect to every group (or only to GROUP), and report what is wrong and how to fix it.
 
     For each group: how long the handshake took, protocol version, capabilities, tools, invalid schemas, changed
-    tool definitions, non-MCP output on stdout, the last lines of stderr, and whether a login is needed. The exit
-    code is that of the first error.
+    tool definitions, non-MCP output on stdout, the last lines of stderr, and whether a login is needed. Servers
+    that run in the daemon are checked there, and not started again. The exit code is that of the first error.
     """
     from dynamic_mcp.cli.diagnosis import diagnose
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dynamic_mcp.cli.options import common_options, save_option, timeout_option
+from dynamic_mcp.cli.options import asking_options, save_option, timeout_option
 from dynamic_mcp.cli.suggestions import complete_group, complete_prompt, complete_prompt_argument
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.argument("arguments", nargs=-1, metavar="[key=value …]", shell_complete=complete_prompt_argument)
 @timeout_option
 @save_option
-@common_options
+@asking_options
 def command(
     this: Invocation, group: str, name: str, arguments: tuple[str, ...], *, timeout: str | None, save: str | None
 ) -> int:

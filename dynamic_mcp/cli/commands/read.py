@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dynamic_mcp.cli.options import common_options, save_option, timeout_option
+from dynamic_mcp.cli.options import asking_options, save_option, timeout_option
 from dynamic_mcp.cli.suggestions import complete_group
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.option("--group", metavar="GROUP", shell_complete=complete_group, help="Ask only this group.")
 @timeout_option
 @save_option
-@common_options
+@asking_options
 def command(this: Invocation, uri: str, *, group: str | None, timeout: str | None, save: str | None) -> int:
     """Read the resource at URI and print it. The URI determines the group.
 

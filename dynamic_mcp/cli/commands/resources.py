@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dynamic_mcp.cli.options import common_options, partial_option
+from dynamic_mcp.cli.options import asking_options, partial_option
 from dynamic_mcp.cli.suggestions import complete_group
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @click.command(short_help="List resources.")
 @click.argument("group", required=False, shell_complete=complete_group)
 @partial_option
-@common_options
+@asking_options
 def command(this: Invocation, group: str | None, *, partial: bool) -> int:
     """List the resources and resource templates of all groups, or of GROUP."""
     from dynamic_mcp.cli.catalog_view import list_entries

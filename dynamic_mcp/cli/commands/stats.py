@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dynamic_mcp.cli.options import common_options, partial_option, with_config_argument
+from dynamic_mcp.cli.options import asking_options, partial_option, with_config_argument
 
 if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 @click.command(short_help="Show what the tools cost a model's context.")
 @click.argument("config", required=False, type=click.Path())
 @partial_option
-@common_options
+@asking_options
 def command(this: Invocation, config: str | None, *, partial: bool) -> int:
     """Show what the tools of CONFIG cost a model's context: listed directly, and through dynamic-mcp.
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dynamic_mcp.cli.options import common_options, partial_option
+from dynamic_mcp.cli.options import asking_options, partial_option
 from dynamic_mcp.cli.suggestions import complete_group
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.option("--query", metavar="WORDS", help="Show the tools that match these words best, as a model sees them.")
 @click.option("--detail", type=click.Choice(["names", "brief", "full"]), help="How much of each tool to show.")
 @partial_option
-@common_options
+@asking_options
 def command(this: Invocation, group: str | None, *, query: str | None, detail: str | None, partial: bool) -> int:
     """List the tools of all groups, or of GROUP.
 

@@ -1,0 +1,198 @@
+"""A command as a client of the daemon that runs for its config: it uses the servers that run there."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from dynamic_mcp.cli.client import HELLO, encode_params, show_notification
+from dynamic_mcp.cli.output import Output
+from dynamic_mcp.errors import DaemonError, Interrupted, NotFound
+from dynamic_mcp.face import window
+from dynamic_mcp.face.daemon_connection import DaemonConnection
+from dynamic_mcp.groups.catalog import Catalog, ListKind
+from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.session.command_messages import (
+    CATALOG,
+    PING,
+    REREAD,
+    SESSIONS,
+    VIEW,
+    CatalogAnswer,
+    CatalogRequest,
+    GroupFacts,
+    GroupFactsList,
+    SessionList,
+    decode_error,
+    view_options,
+)
+
+if TYPE_CHECKING:
+    from dynamic_mcp.config.resolved import Config, GroupConfig
+    from dynamic_mcp.system.private_socket import Socket
+
+_Message = TypeVar("_Message", bound=msgspec.Struct)
+
+# How long a daemon may take to greet a command, and to load a config that has just been changed.
+_GREET_WITHIN_S = 10.0
+_LOAD_WITHIN_S = 3.0
+_POLL_S = 0.05
+
+
+async def find_daemon(config: Config, out: Output) -> DaemonClient | None:
+    """Return a session with the daemon of a config; None if none runs, or if it has just ended.
+
+    Raises DaemonError if it does not answer, or has not loaded the config.
+    """
+    file = _path_of(config)
+    connection = window.find_daemon(file)
+    if connection is None:
+        return None
+    client = DaemonClient(config, out)
+    try:
+        async with asyncio.timeout(_GREET_WITHIN_S):
+            await client.open(connection)
+        await client.choose_view()
+    except BaseException as exc:
+        await client.aclose()
+        if isinstance(exc, TimeoutError):
+            why = f"the daemon of `{file}` has not answered within {_GREET_WITHIN_S:g} s"
+            hint = "`--alone` does without it, `dynamic-mcp daemon restart` starts it anew"
+            raise DaemonError(why, hint=hint) from exc
+        if isinstance(exc, Interrupted | OSError):  # nothing but the handshake was sent
+            return None
+        raise
+    return client
+
+
+class DaemonClient:
+    """A session with the daemon. Timeouts and limits on results are those of the command's own config."""
+
+    def __init__(self, config: Config, out: Output) -> None:
+        self._config = config
+        self._out = out
+        self._connection = DaemonConnection(self._receive)
+        self._groups: dict[str, DaemonGroup] = {}
+
+    @property
+    def groups(self) -> list[DaemonGroup]:
+        """The groups of the config, in its order."""
+        return list(self._groups.values())
+
+    @property
+    def socket(self) -> str:
+        """The path of the daemon's socket."""
+        return self._connection.path
+
+    def group(self, name: str) -> DaemonGroup:
+        """Return the group of this name. Raises NotFound."""
+        try:
+            return self._groups[name]
+        except KeyError:
+            raise NotFound("group", name, self._groups) from None
+
+    async def open(self, connection: Socket) -> None:
+        """Say hello over a connection to the daemon. Raises Interrupted if it has just ended, and DaemonError."""
+        await self._connection.open(connection, _path_of(self._config))
+        await self.ask("initialize", HELLO)
+
+    async def aclose(self) -> None:
+        """End the session, and what it has in flight."""
+        await self._connection.close()
+
+    async def choose_view(self) -> None:
+        """Choose the groups of the config; wait a moment for those that have just been added to the file.
+
+        Raises DaemonError if the daemon does not load them.
+        """
+        options = msgspec.to_builtins(view_options(self._config))
+        deadline = asyncio.get_running_loop().time() + _LOAD_WITHIN_S
+        while True:
+            there = {each.name: each for each in (await self._exchange(VIEW, options, GroupFactsList)).groups}
+            missing = [group.name for group in self._config.groups if group.name not in there]
+            if not missing:
+                break
+            if asyncio.get_running_loop().time() > deadline:
+                why = f"the daemon of `{self._config.file}` has not loaded the group `{missing[0]}`"
+                raise DaemonError(why, hint="`dynamic-mcp logs` may say why; `--alone` does without the daemon")
+            await asyncio.sleep(_POLL_S)
+        self._groups = {each.name: DaemonGroup(self, each, there[each.name]) for each in self._config.groups}
+
+    async def list_sessions(self) -> SessionList:
+        """Return who else the daemon serves."""
+        return await self._exchange(SESSIONS, {}, SessionList)
+
+    async def ask(self, method: str, params: Mapping[str, object], *, group: str = "") -> Raw:
+        """Return the result of a request. Raises DynamicMcpError, also for an upstream's JSON-RPC error."""
+        answer = await self._connection.request(method, encode_params(params))
+        if len(answer.error):
+            raise decode_error(answer.error, group)
+        return answer.result
+
+    async def ask_group(self, method: str, request: CatalogRequest) -> CatalogAnswer:
+        """Return the answer to a request about a group. Raises DynamicMcpError."""
+        return await self._exchange(method, msgspec.to_builtins(request), CatalogAnswer)
+
+    async def _exchange(self, method: str, params: Mapping[str, object], kind: type[_Message]) -> _Message:
+        return msgspec.json.decode(await self.ask(method, params), type=kind)
+
+    def _receive(self, frame: Frame) -> None:
+        show_notification(self._out, {"method": frame.method, "params": json.loads(bytes(frame.params) or b"null")})
+
+
+class DaemonGroup:
+    """One group of the config, as the daemon runs it."""
+
+    def __init__(self, client: DaemonClient, config: GroupConfig, facts: GroupFacts) -> None:
+        self.name = config.name
+        self.config = config
+        self.known: Catalog | None = None
+        self._client = client
+        self._facts = facts
+
+    @property
+    def description(self) -> str:
+        """One line for a model."""
+        return self._facts.description
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the server runs."""
+        return self._facts.is_ready
+
+    def offers(self, feature: str) -> bool:
+        """Tell whether the config lets this feature through."""
+        return feature in self._facts.features
+
+    def complaint(self, kinds: Iterable[ListKind]) -> str:
+        """Say what is missing from these lists and why; empty when they are whole."""
+        complaint = None if self.known is None else self.known.complaint(kinds)
+        return self._facts.complaint if complaint is None else complaint
+
+    async def catalog(self, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
+        """Return what the group offers, connecting to learn it only if need be. Raises DynamicMcpError."""
+        return await self._learn(CATALOG, CatalogRequest(self.name, [kind.name for kind in kinds]))
+
+    async def reread(self) -> Catalog:
+        """Read the tools again. Raises DynamicMcpError."""
+        return await self._learn(REREAD, CatalogRequest(self.name))
+
+    async def ping(self) -> None:
+        """Ask the server whether it answers. Raises DynamicMcpError."""
+        await self._client.ask(PING, msgspec.to_builtins(CatalogRequest(self.name)))
+
+    async def _learn(self, method: str, request: CatalogRequest) -> Catalog:
+        answer = await self._client.ask_group(method, request)
+        self._facts, self.known = answer.group, answer.read_catalog()
+        return self.known
+
+
+def _path_of(config: Config) -> str:
+    """Return the path of the config as its daemon has it: normalized, with its links."""
+    return os.path.abspath(config.file)  # noqa: PTH100 - which resolves no links

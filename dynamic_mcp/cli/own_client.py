@@ -1,0 +1,110 @@
+"""A command as a client of a proxy of its own, which ends with the command and all that it has started."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec import Raw
+
+from dynamic_mcp.cli.client import HELLO, encode_params, show_notification
+from dynamic_mcp.cli.output import Output
+from dynamic_mcp.embeddings import SemanticIndex
+from dynamic_mcp.errors import InvalidArguments
+from dynamic_mcp.groups.catalog import ListKind
+from dynamic_mcp.groups.catalog_store import CatalogStore
+from dynamic_mcp.groups.instance import OpenLink
+from dynamic_mcp.groups.lifecycle import State
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.oauth.user_logins import open_logins
+from dynamic_mcp.proxy.client_group import ViewedGroup
+from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.session.command_messages import upstream_error
+from dynamic_mcp.session.legacy import Session
+from dynamic_mcp.system import paths
+from dynamic_mcp.upstream.open import open_link
+from dynamic_mcp.upstream.process.child import terminate_all
+
+if TYPE_CHECKING:
+    from dynamic_mcp.config.resolved import Config
+
+# How long servers may take to exit once the command has its answer.
+END_WITHIN_S = 2.0
+
+
+class OwnClient:
+    """A session in memory with a proxy in this process."""
+
+    def __init__(self, proxy: Proxy, out: Output) -> None:
+        self._proxy = proxy
+        self._out = out
+        self._session = Session(self._receive, proxy)
+
+    @property
+    def groups(self) -> list[ViewedGroup]:
+        """The groups of the config, in its order."""
+        return [ViewedGroup(group, self._session) for group in self._proxy.view_for(self._session)]
+
+    def group(self, name: str) -> ViewedGroup:
+        """Return the group of this name. Raises NotFound."""
+        return ViewedGroup(self._proxy.view_for(self._session)[name], self._session)
+
+    async def initialize(self) -> None:
+        """Send `initialize`, upon which the proxy connects groups whose catalog is not cached."""
+        await self.ask("initialize", HELLO)
+
+    async def ask(self, method: str, params: Mapping[str, object], *, group: str = "") -> Raw:
+        """Return the result of a request. Raises DynamicMcpError, also for an upstream's JSON-RPC error."""
+        try:
+            answer = await self._session.answer(Frame(method=method, params=Raw(encode_params(params))))
+        except wire.Malformed as exc:
+            raise InvalidArguments(str(exc)) from exc
+        if len(answer.error):
+            raise upstream_error(answer.error, group)
+        return answer.result
+
+    def _receive(self, line: bytes) -> None:
+        show_notification(self._out, json.loads(line))
+
+
+@contextlib.asynccontextmanager
+async def open_own_client(
+    config: Config, out: Output, *, wrap_opener: Callable[[OpenLink], OpenLink] | None = None, uses_cache: bool = True
+) -> AsyncIterator[OwnClient]:
+    """Run a proxy for one command; every process that it started is gone afterwards.
+
+    `wrap_opener` may observe how links are opened. Without the cache, every group is connected and no catalog is
+    read from disk or written to it.
+    """
+    catalog_store = CatalogStore(paths.cache_dir() / "catalogs") if uses_cache else None
+    logins = open_logins(config.file, may_open_browser=False)
+    opener = partial(open_link, logins=logins)
+    semantic_index = SemanticIndex(paths.cache_dir() / "vectors")
+    proxy = Proxy(
+        config,
+        opener=wrap_opener(opener) if wrap_opener else opener,
+        catalog_store=catalog_store,
+        semantic_index=semantic_index,
+    )
+    client = OwnClient(proxy, out)
+    try:
+        await client.initialize()
+        yield client
+        if catalog_store is not None:
+            await asyncio.to_thread(_save_catalogs, client, catalog_store)
+    finally:
+        terminate_all(END_WITHIN_S)
+        await proxy.close()
+        await logins.close()
+
+
+def _save_catalogs(client: OwnClient, catalog_store: CatalogStore) -> None:
+    """Save the catalogs for the next command or proxy; the groups themselves would do so a moment later."""
+    for group in client.groups:
+        if group.state is State.READY and group.whole is not None and group.whole.knows(ListKind):
+            catalog_store.save(group.config, group.whole)

@@ -1,0 +1,163 @@
+"""A command's connection to the daemon: requests out as lines, answers and notifications in as frames.
+
+Unlike a window, a command does not go on with another daemon: what is in flight when this one ends has failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import cast
+
+from dynamic_mcp import __version__
+from dynamic_mcp.errors import DaemonError, DynamicMcpError, Interrupted
+from dynamic_mcp.face import frames
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.system.private_socket import Socket
+
+# How long what is left to be written may take at the end.
+_CLOSE_WITHIN_S = 0.5
+
+
+class DaemonConnection(asyncio.Protocol):
+    """Sends requests with `request`; `receive` gets the notifications. `path` is that of the socket."""
+
+    def __init__(self, receive: Callable[[Frame], None]) -> None:
+        self.path = ""
+        self._receive = receive
+        self._transport: asyncio.Transport
+        self._frames = FrameDecoder()
+        self._ids = itertools.count(1)
+        self._answers: dict[bytes, asyncio.Future[Frame | None]] = {}
+        self._end_reason = ""
+        self._greeted = asyncio.Event()
+        self._closed = asyncio.Event()
+
+    async def open(self, connection: Socket, config: str) -> None:
+        """Say hello over a socket that is connected to the daemon of this config, and wait for its welcome.
+
+        Raises OSError, and DynamicMcpError if the daemon does not serve this command.
+        """
+        own = socket.socket(fileno=connection.detach())
+        own.setblocking(False)  # noqa: FBT003 - takes no keyword
+        self.path = os.fsdecode(own.getpeername())
+        await asyncio.get_running_loop().create_unix_connection(lambda: self, sock=own)
+        self._transport.write(_hello(config))
+        await self._greeted.wait()
+        if self._transport.is_closing():
+            raise self._loss("initialize")
+
+    async def request(self, method: str, params: bytes) -> Frame:
+        """Send a request, whose params are on one line, and return its answer.
+
+        Raises DynamicMcpError if the daemon ends before it has answered.
+
+        If the caller is cancelled, so is the request.
+        """
+        if self._transport.is_closing():
+            raise self._loss(method)
+        id = next(self._ids)
+        answer: asyncio.Future[Frame | None] = asyncio.get_running_loop().create_future()
+        self._answers[b"%d" % id] = answer
+        self._transport.write(wire.request_line(id, method, params))
+        try:
+            frame = await answer
+        except asyncio.CancelledError as exc:
+            self._cancel(id, exc)
+            raise
+        finally:
+            del self._answers[b"%d" % id]
+        if frame is None:
+            raise self._loss(method)
+        return frame
+
+    async def close(self) -> None:
+        """Close the connection; the daemon cancels what is in flight."""
+        self._transport.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_WITHIN_S):
+                await self._closed.wait()
+        self._transport.abort()
+
+    # --- asyncio.Protocol ------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin with a connection."""
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's class has the methods, but is no subclass
+
+    def data_received(self, data: bytes) -> None:
+        """Take frames."""
+        for kind, payload in self._frames.feed(data):
+            if kind == frames.OUTPUT and payload:
+                self._take(wire.parse(payload))
+            elif kind == frames.WELCOME:
+                self._greeted.set()
+            elif kind == frames.END:
+                self._end_reason = payload.decode(errors="replace")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Fail what is in flight."""
+        for answer in self._answers.values():
+            if not answer.done():
+                answer.set_result(None)
+        self._greeted.set()
+        self._closed.set()
+
+    # --- frames ----------------------------------------------------------------------------------------
+
+    def _take(self, frame: Frame) -> None:
+        answer = self._answers.get(bytes(frame.id))
+        if frame.method:
+            self._receive(frame)
+        elif answer is not None and not answer.done():
+            answer.set_result(frame)
+
+    def _cancel(self, id: int, exc: asyncio.CancelledError) -> None:
+        reason = {"reason": exc.args[0]} if exc.args else {}
+        body = wire.encode({"requestId": id, **reason})
+        self._transport.write(wire.notification_line("notifications/cancelled", body))
+
+    def _loss(self, method: str) -> DynamicMcpError:
+        return DaemonError(self._end_reason) if self._end_reason else Interrupted(method)
+
+
+class FrameDecoder:
+    """Splits what a daemon sends into frames."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
+        """Yield the kind and the payload of each frame that `data` completes."""
+        self._data += data
+        at = 0
+        while len(self._data) - at >= frames.HEADER_BYTES:
+            kind, _, end = frames.header(self._data, at)
+            if end > len(self._data):
+                break
+            yield kind, bytes(self._data[at + frames.HEADER_BYTES : end])
+            at = end
+        del self._data[:at]
+
+
+def _hello(config: str) -> bytes:
+    return frames.hello(
+        b"command",
+        os.fsencode(config),
+        version=__version__.encode(),
+        directory=os.fsencode(_working_directory()),
+        environment=frames.pack_pairs(dict(os.environb)),
+    )
+
+
+def _working_directory() -> Path:
+    try:
+        return Path.cwd()
+    except OSError:  # it has been removed
+        return Path("/")
