@@ -77,20 +77,21 @@ def config(tmp_path: Path) -> Path:
 class Person:
     """Whoever sits in front of a client: answers what servers ask, and hears what they say."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "") -> None:
+        self.name = name
         self.progress: asyncio.Queue[float] = asyncio.Queue()
         self.logged: asyncio.Queue[LoggingMessageNotificationParams] = asyncio.Queue()
         self.updated: asyncio.Queue[str] = asyncio.Queue()
 
     async def elicit(self, context: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult:
         assert isinstance(params, ElicitRequestFormParams)
-        words = f"for {params.message.split()[0]}"
+        words = f"{self.name}for {params.message.split()[0]}"
         return ElicitResult(action="accept", content={"answer": words, "name": words})
 
     async def sample(self, context: ClientRequestContext, params: CreateMessageRequestParams) -> CreateMessageResult:
         content = params.messages[0].content
         assert isinstance(content, TextContent)
-        words = TextContent(type="text", text=f"sampled for {content.text.split()[0]}")
+        words = TextContent(type="text", text=f"{self.name}sampled for {content.text.split()[0]}")
         return CreateMessageResult(role="assistant", model="m", content=words)
 
     async def list_roots(self, context: ClientRequestContext) -> ListRootsResult:
@@ -241,11 +242,12 @@ async def test_the_python_sdk_uses_all_that_everything_offers(tmp_path: Path) ->
 # --- clients that are programs of their own -----------------------------------------------------------------------
 
 
-async def _diary_of(*command: str, config: Path) -> Json:
+async def _diary_of(*command: str, config: Path, person: str = "") -> Json:
     """Run a client, which starts the proxy with the arguments that it gets, and return the diary that it prints."""
     done = await asyncio.to_thread(
         subprocess.run,
         [*command, *window_command(str(config))],
+        env={**os.environ, "DYNAMIC_MCP_TEST_PERSON": person},
         capture_output=True,
         text=True,
         timeout=BOUND_S,
@@ -262,10 +264,35 @@ async def test_an_older_python_sdk_uses_all_that_two_servers_offer(config: Path)
     assert await _diary_of(python, str(HERE / "older_client.py"), config=config) == DIARY
 
 
-async def test_the_typescript_sdk_uses_all_that_two_servers_offer(config: Path) -> None:
+@pytest.fixture
+def typescript_client() -> list[str]:
+    """The command of the client with the TypeScript SDK."""
     node, modules = shutil.which("node"), os.environ.get("DYNAMIC_MCP_TEST_NODE_MODULES", "")
     if node is None:
         pytest.skip("the command `node` is not on the PATH of this machine")
     if not (Path(modules) / "@modelcontextprotocol" / "sdk").is_dir():
         pytest.skip("DYNAMIC_MCP_TEST_NODE_MODULES does not name a folder with `@modelcontextprotocol/sdk`")
-    assert await _diary_of(node, str(HERE / "typescript_client.mjs"), config=config) == DIARY
+    return [node, str(HERE / "typescript_client.mjs")]
+
+
+async def test_the_typescript_sdk_uses_all_that_two_servers_offer(config: Path, typescript_client: list[str]) -> None:
+    assert await _diary_of(*typescript_client, config=config) == DIARY
+
+
+async def test_two_clients_at_once_get_what_is_theirs_and_nothing_else(
+    config: Path, typescript_client: list[str]
+) -> None:
+    person = Person("python ")
+    async with client_of(person, config) as client:
+        ours, theirs = await asyncio.gather(
+            _diary(client, person), _diary_of(*typescript_client, config=config, person="typescript ")
+        )
+    assert ours == diary_of_person("python ")
+    assert theirs == diary_of_person("typescript ")
+    assert (person.progress.qsize(), person.logged.qsize(), person.updated.qsize()) == (0, 0, 0)
+
+
+def diary_of_person(name: str) -> Json:
+    """Return the diary of a client in front of which this person answers what servers ask."""
+    elicited = {group: f"{name}{answer}" for group, answer in DIARY["elicited"].items()}
+    return {**DIARY, "elicited": elicited, "sampled": f"{name}{DIARY['sampled']}"}

@@ -11,6 +11,7 @@ const types = require("@modelcontextprotocol/sdk/types.js");
 
 const TEXT_OF_B = "dynamic-mcp://b/full%3A%2F%2Ftext";
 const [command, ...args] = process.argv.slice(2);
+const me = process.env.DYNAMIC_MCP_TEST_PERSON ?? "";
 const client = new Client(
   { name: "typescript", version: "1" },
   { capabilities: { sampling: {}, elicitation: { form: {} }, roots: {} } },
@@ -20,12 +21,12 @@ const client = new Client(
 
 client.setRequestHandler(types.ElicitRequestSchema, ({ params }) => ({
   action: "accept",
-  content: { answer: `for ${params.message.split(" ")[0]}` },
+  content: { answer: `${me}for ${params.message.split(" ")[0]}` },
 }));
 client.setRequestHandler(types.CreateMessageRequestSchema, ({ params }) => ({
   role: "assistant",
   model: "m",
-  content: { type: "text", text: `sampled for ${params.messages[0].content.text.split(" ")[0]}` },
+  content: { type: "text", text: `${me}sampled for ${params.messages[0].content.text.split(" ")[0]}` },
 }));
 client.setRequestHandler(types.ListRootsRequestSchema, () => ({ roots: [{ uri: "file:///home", name: "home" }] }));
 
