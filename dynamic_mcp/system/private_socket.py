@@ -99,5 +99,5 @@ def _make_private(directory: str) -> bool:
     """Create a private directory if there is none; tell whether there is one that can be written to."""
     with contextlib.suppress(OSError):
         # a runtime directory is the system's to create; the state directory is this program's
-        (os.mkdir if directory.endswith(f"/{_APP}") else os.makedirs)(directory, 0o700)  # noqa: PTH102, PTH103
+        (os.mkdir if directory.endswith(f"/{_APP}") else os.makedirs)(directory, 0o700)
     return is_private(directory) and os.access(directory, os.W_OK | os.X_OK)

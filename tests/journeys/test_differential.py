@@ -13,7 +13,6 @@ import json
 import os
 import re
 import shutil
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from pathlib import Path
 

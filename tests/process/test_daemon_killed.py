@@ -42,9 +42,9 @@ async def test_each_call_in_flight_gets_one_error_that_it_may_have_run_and_calls
 
 
 async def test_requests_that_change_nothing_are_answered_as_if_nothing_had_been(tmp_path: Path) -> None:
-    async with windows_of(save(tmp_path, {"slow": full("--hang", "resources/list")}, timeout={"resources": "3s"}), 1) as (
-        program,
-    ):
+    async with windows_of(
+        save(tmp_path, {"slow": full("--hang", "resources/list")}, timeout={"resources": "3s"}), 1
+    ) as (program,):
         asked = [asyncio.create_task(program.request(f"{kind}/list")) for kind in LISTS]
         await program.request("ping")
         kill_daemon(program)

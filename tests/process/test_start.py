@@ -15,7 +15,6 @@ import pytest
 from tests.program import odd, running, serving, window_command
 
 
-
 def run(*args: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
     """Run the program with an empty stdin."""
     clean = {name: value for name, value in os.environ.items() if name != "DYNAMIC_MCP_CONFIG"}
