@@ -146,9 +146,7 @@ class Daemon:
             return None
         self._windows.add(face)
         self._has_had_windows = True
-        if self._linger is not None:
-            self._linger.cancel()
-            self._linger = None
+        self._cancel_linger()
         return face.open_session(partial(Session, server=self._proxy), hello.continuation)
 
     def dismiss(self, face: SocketFace) -> None:
@@ -162,7 +160,13 @@ class Daemon:
         if self._was_configured and self._options is None and self._reloader.config.daemon is None:
             log.info("%s asks for no daemon any more: this one ends with its last window", self._reloader.config.file)
             self._listener.close()
+            self._cancel_linger()
             self._begin_to_linger()
+
+    def _cancel_linger(self) -> None:
+        if self._linger is not None:
+            self._linger.cancel()
+            self._linger = None
 
     def _begin_to_linger(self) -> None:
         """End after a while, unless a window comes."""

@@ -7,7 +7,7 @@ A window costs what this file imports: no asyncio, no click, no config.
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found] - typeshed lacks it, and `signal` takes as long to load as all of this
+import _signal  # type: ignore[import-not-found]  # `signal` takes as long to load as all of this
 import os
 import select
 import time

@@ -179,6 +179,19 @@ async def test_a_change_of_the_config_reaches_every_window(tmp_path: Path) -> No
         assert len(set(await asyncio.gather(*(pid_of(each, "fresh") for each in windows)))) == 1
 
 
+async def test_without_the_setting_a_daemon_that_lingers_ends(tmp_path: Path) -> None:
+    file = save(tmp_path, {"odd": odd()}, linger="1h")
+    async with windows_of(file, 1) as (program,):
+        await pid_of(program, "odd")
+        save(tmp_path, {"odd": odd(description="Fresh")}, linger="1h")
+        await lists(program, "Fresh")  # the file is watched from now on
+    assert daemons()
+    file.write_text(json.dumps({"mcpServers": {"odd": odd()}}))
+    async with asyncio.timeout(BOUND_S):
+        while daemons():  # noqa: ASYNC110 - it is nobody's child
+            await asyncio.sleep(0.01)
+
+
 async def test_without_the_setting_windows_keep_their_daemon_and_new_ones_serve_alone(tmp_path: Path) -> None:
     file = save(tmp_path, {"odd": odd()}, linger="1h")
     async with windows_of(file, 1) as (old,):
