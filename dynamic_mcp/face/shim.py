@@ -71,6 +71,7 @@ class Shim:
         """
         for number in (_signal.SIGTERM, _signal.SIGINT):
             _signal.signal(number, _end)
+        _signal.signal(_signal.SIGHUP, _ignore)
         for descriptor in (STDIN, STDOUT):
             os.set_blocking(descriptor, False)
         self._poll.register(STDOUT, 0)
@@ -353,6 +354,10 @@ class Shim:
 def _end(number: int, frame: object) -> None:
     """End the window: the daemon sees it, and cancels its calls."""
     raise SystemExit(0)
+
+
+def _ignore(number: int, frame: object) -> None:
+    """Leave a reload to the daemon. It is no SIG_IGN, which a daemon that is started here would inherit."""
 
 
 def _working_directory() -> str:

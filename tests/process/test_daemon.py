@@ -53,7 +53,7 @@ def _sockets(pid: int) -> int:
 
 
 async def test_a_daemon_ends_by_itself_some_time_after_its_last_window(tmp_path: Path) -> None:
-    async with windows_of(save(tmp_path, {"odd": odd()}, linger="1s"), 1) as (program,):
+    async with windows_of(save(tmp_path, {"odd": odd()}, linger="3s"), 1) as (program,):
         server, daemon = await pid_of(program, "odd"), program.host
     assert is_running(daemon)
     async with asyncio.timeout(BOUND_S):
