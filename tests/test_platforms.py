@@ -100,3 +100,27 @@ def test_each_system_keeps_the_log_where_logs_are_kept(tmp_path: Path, platform:
     environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == str(tmp_path / where)
+
+
+def test_windows_serves_each_client_alone_and_says_once_that_there_is_no_daemon(tmp_path: Path) -> None:
+    config = tmp_path / "dynamic-mcp.json"
+    config.write_text('{"mcpServers": {}, "settings": {"daemon": true}}')
+    runtime = tmp_path / "runtime"
+    runtime.mkdir(mode=0o700)
+    code = (
+        "import asyncio, sys; from dynamic_mcp.cli import startup; from dynamic_mcp.cli.main import run\n"
+        "sys.platform = 'win32'\n"
+        "sys.exit(run(sys.argv[1:]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(config)],
+        env={**os.environ, "XDG_RUNTIME_DIR": str(runtime)},
+        input='{"jsonrpc":"2.0","id":1,"method":"ping"}\n',
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    assert json.loads(done.stdout) == {"jsonrpc": "2.0", "id": 1, "result": {}}
+    assert done.stderr.count("`settings.daemon` is not supported on Windows") == 1
+    assert not list(runtime.iterdir())

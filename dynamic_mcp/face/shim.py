@@ -7,7 +7,7 @@ A window costs what this file imports: no asyncio, no click, no config.
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found] # what `signal` is made of, without its enums
+import _signal  # type: ignore[import-not-found]  # `signal` takes as long to load as all of this
 import os
 import select
 import time
@@ -74,6 +74,7 @@ class Shim:
         """
         for number in (_signal.SIGTERM, _signal.SIGINT):
             _signal.signal(number, _end)
+        _signal.signal(_signal.SIGHUP, _ignore)
         for descriptor in (STDIN, STDOUT):
             os.set_blocking(descriptor, False)
         self._poll.register(STDOUT, 0)
@@ -391,6 +392,10 @@ class Shim:
 def _end(number: int, frame: object) -> None:
     """End the window: the daemon sees it, and cancels its calls."""
     raise SystemExit(0)
+
+
+def _ignore(number: int, frame: object) -> None:
+    """Leave a reload to the daemon. It is no SIG_IGN, which a daemon that is started here would inherit."""
 
 
 def _working_directory() -> str:

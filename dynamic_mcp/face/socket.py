@@ -32,7 +32,7 @@ _LINES_A_TURN = 64
 # A window that reads nothing for this long while its queue is full is ended.
 UNREAD_FOR_S = 60.0
 # How long a hello may take, and how large it may be: it holds the environment, and all unanswered lines.
-_HELLO_WITHIN_S = 10.0
+HELLO_WITHIN_S = 10.0
 _MAX_HELLO_BYTES = 1 << 30
 # How long a window that is closed may take to read what it is sent last.
 _FLUSH_WITHIN_S = 0.5
@@ -96,7 +96,7 @@ class SocketFace(asyncio.Protocol):
             self._transport.abort()
             return
         self._transport.set_write_buffer_limits(high=_UNREAD_BYTES)
-        self._timer = self._loop.call_later(_HELLO_WITHIN_S, self._transport.abort)
+        self._timer = self._loop.call_later(HELLO_WITHIN_S, self._transport.abort)
 
     def data_received(self, data: bytes) -> None:
         """Take the hello, and lines after it."""

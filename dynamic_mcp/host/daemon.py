@@ -117,9 +117,7 @@ class Daemon:
             return None
         self._windows[face] = None
         self._has_had_windows = True
-        if self._linger is not None:
-            self._linger.cancel()
-            self._linger = None
+        self._cancel_linger()
         try:
             async with asyncio.timeout(_ENTER_WITHIN_S):
                 workspace = await self._workspaces.enter(hello.directory, hello.environment)
@@ -152,16 +150,19 @@ class Daemon:
 
     def _apply(self, config: Config) -> None:
         """Take no new windows once the config asks for no daemon; those that are there stay until they end."""
-        if self._was_configured and config.daemon is None and self._options is None:
+        if self._was_configured and config.daemon is None and self._options is None and self._listener.is_open:
             log.info("%s asks for no daemon any more; new windows are served alone", config.file)
             self._listener.close()
         self._begin_to_linger()
 
-    def _begin_to_linger(self) -> None:
-        """End after a while, unless a window comes."""
+    def _cancel_linger(self) -> None:
         if self._linger is not None:
             self._linger.cancel()
             self._linger = None
+
+    def _begin_to_linger(self) -> None:
+        """End after a while, unless a window comes."""
+        self._cancel_linger()
         if self._windows or self._ended.is_set():
             return
         options = (self._options or self._config.daemon) if self._listener.is_open else None

@@ -14,9 +14,12 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from dynamic_mcp.config.resolved import Answers, Exposure, Program, Remote, Share
+from dynamic_mcp.face import frames
 from dynamic_mcp.face.lines import LineFace, Streams
+from dynamic_mcp.face.socket import SocketFace
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.session.legacy import Session
+from tests.face_parties import HELLO, Frames, Reception
 from tests.fakes import FakeUpstream, Opener, PresentedGroup, config_of, group_config
 from tests.history.nonce_server import Json, NonceServer
 from tests.history.record import History
@@ -114,6 +117,22 @@ class Shared:
         await self.proxy.close()
 
 
+class Windows:
+    """One proxy for all sessions, each of which comes over a socket, as the windows of a daemon do."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        self.proxy = proxy
+        self._reception = Reception(proxy, MAX_MESSAGE_BYTES)
+
+    async def open(self, take: Send) -> Line:
+        line = _SocketLine(self._reception, take)
+        await line.open()
+        return line
+
+    async def close(self) -> None:
+        await self.proxy.close()
+
+
 class Apart:
     """A proxy and upstreams for each session, so that nothing can cross: what a history must look like."""
 
@@ -205,6 +224,42 @@ class _PipeLine:
     async def _read(self, reader: asyncio.StreamReader) -> None:
         async for line in reader:
             self._take(line)
+
+
+class _SocketLine:
+    """A session at the other end of a socket."""
+
+    def __init__(self, reception: Reception, take: Send) -> None:
+        self._reception = reception
+        self._take = take
+        self._face: SocketFace | None = None
+        self._writer: asyncio.StreamWriter
+        self._reading: asyncio.Task[None]
+
+    async def open(self) -> None:
+        reader, self._writer = await asyncio.open_unix_connection(sock=await self._reception.connect())
+        self._face = self._reception.faces.pop()
+        self._writer.write(HELLO)
+        self._reading = asyncio.get_running_loop().create_task(self._read(reader))
+
+    def send(self, line: bytes) -> None:
+        self._writer.write(line + b"\n")
+
+    async def close(self) -> list[weakref.ref[object]]:
+        face, self._face = self._face, None
+        assert face is not None
+        self._writer.close()
+        await face.ended.wait()
+        await self._reading
+        self._reception.dismissed.remove(face)
+        return [weakref.ref(face), weakref.ref(face.session)]
+
+    async def _read(self, reader: asyncio.StreamReader) -> None:
+        taken = Frames()
+        while data := await reader.read(1 << 16):
+            for kind, _, line in taken.feed(data):
+                if kind == frames.OUTPUT and line:
+                    self._take(line)
 
 
 # --- upstreams in memory -----------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 from dynamic_mcp.config.resolved import Remote
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import config_of
-from tests.history.harness import Apart, MemoryUpstream, Shared, group, journal, memory_proxy, remote
+from tests.history.harness import Apart, MemoryUpstream, Shared, Windows, group, journal, memory_proxy, remote
 from tests.history.http_upstream import NonceHttp
 from tests.history.record import History
 from tests.history.workload import ALL, Plan, check
@@ -146,3 +146,24 @@ async def test_nothing_crosses_between_two_faces_of_one_process(seed: int) -> No
             await check(Plan(seed, slots=2, lives=3, operations=20, clients=("one",)), history, host)
         finally:
             await host.close()
+
+
+@needs_pipes
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_nothing_crosses_between_windows_of_a_daemon(seed: int) -> None:
+    history = History()
+    host = Windows(_proxy(history))
+    try:
+        await check(Plan(seed, GROUPS), history, host)
+    finally:
+        await host.close()
+
+
+@needs_pipes
+async def test_windows_with_instances_of_their_own_get_every_log_line_and_every_question() -> None:
+    history = History()
+    host = Windows(_proxy(history, share="session"))
+    try:
+        await check(Plan(1, GROUPS, may_refuse=False, must_log=True, must_update=True), history, host)
+    finally:
+        await host.close()

@@ -52,19 +52,26 @@ def _sockets(pid: int) -> int:
     return sum(os.readlink(each).startswith("socket:") for each in Path(f"/proc/{pid}/fd").iterdir())  # noqa: PTH115
 
 
-@pytest.mark.parametrize("linger", ["1s", "1h", "never"])
+async def test_a_daemon_ends_by_itself_some_time_after_its_last_window(tmp_path: Path) -> None:
+    async with windows_of(save(tmp_path, {"odd": odd()}, linger="3s"), 1) as (program,):
+        server, daemon = await pid_of(program, "odd"), program.host
+    assert is_running(daemon)
+    async with asyncio.timeout(BOUND_S):
+        while daemons() or is_running(server):  # noqa: ASYNC110 - it is nobody's child
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("linger", ["1h", "never"])
 async def test_a_daemon_lingers_for_the_next_window(tmp_path: Path, linger: str) -> None:
     file = save(tmp_path, {"odd": odd()}, linger=linger)
     async with windows_of(file, 1) as (program,):
         server = await pid_of(program, "odd")
     async with windows_of(file, 1) as (program,):
         assert await pid_of(program, "odd") == server
-    if linger != "1s":
-        assert is_running(server)
-        assert await run_command("daemon", "stop", "-c", str(file)) == 0
-    async with asyncio.timeout(BOUND_S):
-        while daemons() or is_running(server):  # noqa: ASYNC110 - it is nobody's child
-            await asyncio.sleep(0.01)
+    assert is_running(server)
+    assert await run_command("daemon", "stop", "-c", str(file)) == 0
+    assert not daemons()
+    assert not is_running(server)
 
 
 async def test_a_stopped_daemon_lets_calls_in_flight_finish_and_windows_go_on_with_another_when_they_need_one(
@@ -177,6 +184,19 @@ async def test_a_change_of_the_config_reaches_every_window(tmp_path: Path) -> No
         save(tmp_path, {"odd": odd(), "fresh": odd(description="Fresh")})
         await asyncio.gather(*(lists(each, "Fresh") for each in windows))
         assert len(set(await asyncio.gather(*(pid_of(each, "fresh") for each in windows)))) == 1
+
+
+async def test_without_the_setting_a_daemon_that_lingers_ends(tmp_path: Path) -> None:
+    file = save(tmp_path, {"odd": odd()}, linger="1h")
+    async with windows_of(file, 1) as (program,):
+        await pid_of(program, "odd")
+        save(tmp_path, {"odd": odd(description="Fresh")}, linger="1h")
+        await lists(program, "Fresh")  # the file is watched from now on
+    assert daemons()
+    file.write_text(json.dumps({"mcpServers": {"odd": odd()}}))
+    async with asyncio.timeout(BOUND_S):
+        while daemons():  # noqa: ASYNC110 - it is nobody's child
+            await asyncio.sleep(0.01)
 
 
 async def test_without_the_setting_windows_keep_their_daemon_and_new_ones_serve_alone(tmp_path: Path) -> None:

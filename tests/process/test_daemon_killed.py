@@ -149,3 +149,50 @@ async def test_a_result_of_a_megabyte_that_is_half_written_is_no_part_of_what_th
         assert not [line for line in program.lines if b"BBBB" in line]
         assert len(text_of(await program.call("odd", "big", {"bytes": MEGABYTE}))) == MEGABYTE
         await assert_alive(other, "odd")
+
+
+# --- at any moment ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", ["SIGKILL", "SIGTERM"])
+async def test_whenever_a_daemon_ends_each_call_is_answered_once_with_its_own_answer_or_an_error(
+    tmp_path: Path, end: str
+) -> None:
+    async with windows_of(save(tmp_path, {"odd": odd(), "good": odd()}, result_limit="off"), 3) as windows:
+        stopped = asyncio.Event()
+        going_on = [
+            asyncio.create_task(_call_on(window, group, size, stopped))
+            for window in windows
+            for group in ("odd", "good")
+            for size in (1, 100_000)
+        ]
+        for times in range(1, 4):
+            await asyncio.gather(*(assert_some_pass(each) for each in windows))
+            os.kill(windows[0].host, signal.Signals[end])
+            await asyncio.gather(*(each.hears("notifications/tools/list_changed", times) for each in windows))
+        stopped.set()
+        counts = await asyncio.gather(*going_on)
+        assert min(passed for passed, _ in counts) > 0
+        await asyncio.gather(*(assert_alive(each, "odd", "good") for each in windows))
+
+
+async def assert_some_pass(window: Program) -> None:
+    """Wait for a few calls of a window, so that those of the others are at any point."""
+    for number in range(5):
+        result = await window.call("odd", "nonce", {"n": number})
+        assert text_of(result) == str(number) or "may have run" in text_of(result)
+
+
+async def _call_on(window: Program, group: str, size: int, stopped: asyncio.Event) -> tuple[int, int]:
+    """Call until stopped; return how many calls passed, and how many may have run."""
+    passed = failed = 0
+    while not stopped.is_set():
+        text = f"{id(window)} {group} {size} {passed} {failed} " + "x" * size
+        result = await window.call(group, "echo", {"text": text})
+        if result.get("isError"):
+            assert "may have run" in text_of(result)
+            failed += 1
+        else:
+            assert text_of(result) == text
+            passed += 1
+    return passed, failed

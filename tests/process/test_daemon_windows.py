@@ -69,6 +69,14 @@ async def test_a_window_takes_its_own_servers_with_it_and_leaves_the_shared_ones
         assert await pid_of(stays, "shared") == shared
 
 
+async def test_a_hangup_ends_no_window(tmp_path: Path) -> None:
+    async with windows_of(save(tmp_path, {"odd": odd()}), 2) as windows:
+        server = await pid_of(windows[0], "odd")
+        for each in windows:
+            os.kill(each.process.pid, signal.SIGHUP)
+        assert [await pid_of(each, "odd") for each in windows] == [server] * 2
+
+
 async def test_the_requests_before_the_end_of_input_are_answered(tmp_path: Path) -> None:
     async with windows_of(save(tmp_path, {"odd": odd()}), 2) as (goes, stays):
         for number in range(50):

@@ -1,0 +1,116 @@
+"""What becomes of a window that keeps a daemon waiting: it is ended, and nothing of it stays."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import sys
+from collections.abc import AsyncIterator
+
+import pytest
+
+from dynamic_mcp.face import frames
+from dynamic_mcp.face import socket as face_socket
+from dynamic_mcp.proxy.proxy import Proxy
+from tests.face_parties import HELLO, Frames, Reception
+from tests.fakes import config_of
+from tests.idle_loop import IdleLoop
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no daemon on Windows")
+
+PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
+
+
+@pytest.fixture
+async def reception() -> AsyncIterator[Reception]:
+    proxy = Proxy(config_of())
+    yield Reception(proxy)
+    await proxy.close()
+
+
+async def idle() -> None:
+    """Wait until nothing is left to do."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, IdleLoop)
+    await loop.idle()
+
+
+async def read_all(window: socket.socket) -> bytes:
+    """Return what is written to a window until the end of the connection."""
+    data = b""
+    with contextlib.closing(window), contextlib.suppress(ConnectionResetError):
+        async with asyncio.timeout(5):
+            while more := await asyncio.get_running_loop().sock_recv(window, 1 << 16):
+                data += more
+    return data
+
+
+async def _send_for_ever(window: socket.socket, line: bytes) -> None:
+    while True:
+        await asyncio.get_running_loop().sock_sendall(window, line)
+
+
+async def test_a_window_that_never_reads_is_ended_after_a_while(
+    reception: Reception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(face_socket, "UNREAD_FOR_S", 0.0)
+    window = await reception.connect()
+    await asyncio.get_running_loop().sock_sendall(window, HELLO)
+    (face,) = reception.faces
+    sending = asyncio.create_task(_send_for_ever(window, PING * 1000))
+    async with asyncio.timeout(30):
+        await face.ended.wait()
+    await asyncio.wait([sending])
+    assert isinstance(sending.exception(), OSError)
+    assert reception.dismissed == [face]
+    window.close()
+
+
+async def test_a_window_that_reads_again_in_time_gets_every_answer(reception: Reception) -> None:
+    window = await reception.connect()
+    loop = asyncio.get_running_loop()
+    await loop.sock_sendall(window, HELLO)
+    count = 100_000
+    sending = asyncio.create_task(loop.sock_sendall(window, PING * count))
+    await idle()
+    assert not sending.done()  # it is not read from while it does not read
+
+    taken, numbers = Frames(), list[int]()
+    async with asyncio.timeout(60):
+        while len(numbers) < count:
+            numbers += [number for kind, number, _ in taken.feed(await loop.sock_recv(window, 1 << 20))]
+    await sending
+    assert sorted(numbers) == list(range(1, count + 1))
+    window.close()
+    await reception.faces[0].ended.wait()
+
+
+async def test_a_connection_without_a_hello_is_ended_after_a_while(
+    reception: Reception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(face_socket, "HELLO_WITHIN_S", 0.0)
+    silent, slow = await reception.connect(), await reception.connect()
+    slow.send(HELLO[:20])
+    assert await read_all(silent) == b""
+    assert await read_all(slow) == b""
+    assert len(reception.dismissed) == 2
+
+
+async def test_a_hello_that_comes_byte_by_byte_is_one(reception: Reception) -> None:
+    window = await reception.connect()
+    loop = asyncio.get_running_loop()
+    for byte in HELLO + PING:
+        await loop.sock_sendall(window, bytes([byte]))
+        await idle()
+    taken = Frames().feed(await loop.sock_recv(window, 1 << 16))
+    assert taken == [(frames.OUTPUT, 1, b'{"jsonrpc":"2.0","id":1,"result":{}}\n')]
+    window.close()
+    await reception.faces[0].ended.wait()
+
+
+@pytest.mark.parametrize("size", [(1 << 30) + 1, (1 << 32) - 1])
+async def test_a_hello_that_is_too_long_is_refused_at_once(reception: Reception, size: int) -> None:
+    window = await reception.connect()
+    await asyncio.get_running_loop().sock_sendall(window, size.to_bytes(4))
+    assert await read_all(window) == b""
