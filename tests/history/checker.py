@@ -69,9 +69,13 @@ class _Request:
 
 @dataclass
 class _Question:
-    """A question to a session. The counts are those of kills: at its arrival, and at its first withdrawal."""
+    """A question to a session. The counts are those of kills.
+
+    At its arrival, as of the last daemon that had served something then, and at its first withdrawal.
+    """
 
     came_after: int
+    served_after: int
     is_answered: bool = False
     withdrawn_after: int | None = None
     must_be_withdrawn: bool = False
@@ -87,8 +91,10 @@ def judge(events: Sequence[Event]) -> list[Violation]:
     for at, event in enumerate(events):
         if event.kind is Kind.KILLED:
             kills += 1
-            for party in (*sessions.values(), *instances.values()):
-                party.lose_daemon()
+            for each in sessions.values():
+                each.lose_daemon()
+            for upstream in instances.values():
+                upstream.lose_daemon()
         elif event.party in are_sessions:
             session = sessions.setdefault(event.party, Session(event.party, kills))
             wrong += (Violation(rule, event.party, text, at) for rule, text in session.take(event))
@@ -233,7 +239,7 @@ class Session:
     def _get_question(self, id: str, method: str, line: bytes) -> Found:
         if id in self._questions:
             yield Rule.QUESTION_ID, f"{id}: {_shown(line)}"
-        self._questions[id] = _Question(self._kills)
+        self._questions[id] = _Question(self._kills, self._served_after)
         if not any(request.is_open for request in self._requests_of(line)):
             yield Rule.QUESTION_WITHOUT_CALL, f"{method}: {_shown(line)}"
 
@@ -265,7 +271,7 @@ class Session:
             question.withdrawn_after = first
             return self._served_after < first  # by a daemon that died before it served anything
         # an answer that a dead daemon has not taken is not known to the next one
-        return not question.is_answered or self._kills > question.came_after
+        return not question.is_answered or self._kills > question.served_after
 
     def _be_served(self, request: _Request) -> Found:
         """Note an answer by a daemon that began after the kills before the request."""

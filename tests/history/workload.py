@@ -65,7 +65,7 @@ class Run:
                 for slot in range(self.plan.slots):
                     slots.create_task(self._fill(slot, host))
         except (TimeoutError, ExceptionGroup) as exc:
-            self._violations.append(Violation(Rule.STUCK, "run", _describe(exc)))
+            self._violations.append(Violation(Rule.STUCK, "run", describe(exc)))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.plan.patience_s):
                 await self.history.until(lambda: not is_waiting_for_upstreams(self.history.events))
@@ -337,9 +337,10 @@ def _alive(references: Sequence[weakref.ref[object]]) -> list[str]:
     return [f"a {type(each).__name__}" for reference in references if (each := reference()) is not None]
 
 
-def _describe(exc: BaseException) -> str:
+def describe(exc: BaseException) -> str:
+    """Say what went wrong, and where."""
     if isinstance(exc, BaseExceptionGroup):
-        return "; ".join(_describe(each) for each in exc.exceptions)
+        return "; ".join(describe(each) for each in exc.exceptions)
     frames, at = [], exc.__traceback__
     while at is not None:
         frames.append(f"{at.tb_frame.f_code.co_name}:{at.tb_lineno}")
