@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
-from typing import NoReturn
 
 from dynamic_mcp.cli.descriptors import fill_standard
 
+# As in `typing`, which takes longer to load than all of this.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from dynamic_mcp.face.shim import Shim
 
-def main() -> NoReturn:
+
+def main() -> None:
     """Run the command line. A window whose daemon runs needs next to nothing of this program."""
     fill_standard()
     sys.exit(_run())
@@ -20,11 +24,18 @@ def _run() -> int:
         from dynamic_mcp.face import window
 
         left = shim = window.find(sys.argv[1:])
-        if shim is not None and (code := shim.run()) is not None:
+        if shim is not None and (code := _carry(shim)) is not None:
             return code
     from dynamic_mcp.cli.main import run
 
     return run(sys.argv[1:], left)
+
+
+def _carry(shim: Shim) -> int | None:
+    try:
+        return shim.run()
+    except KeyboardInterrupt:  # this ends the session, as the end of input does
+        return 0
 
 
 if __name__ == "__main__":

@@ -25,13 +25,13 @@ from dynamic_mcp.host import (
     ServingLog,
     _background,
     _log_warnings,
-    _proxy_status,
     _Reloader,
     _SignalHandlers,
 )
 from dynamic_mcp.oauth.user_logins import open_logins
 from dynamic_mcp.observe.proxies import ProxyRegistry
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.proxy.status import read_status
 from dynamic_mcp.session.legacy import Session
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.event_loop import loop_factory
@@ -79,8 +79,11 @@ async def _serve(config: Config, serving_log: ServingLog, options: DaemonOptions
     gc.enable()
     _announce_readiness(options.ready)
     registry = ProxyRegistry(paths.state_dir() / "running")
+    publishing = registry.publish(
+        lambda: read_status(proxy, reloader.config.file, kind="daemon", socket=str(options.socket))
+    )
     try:
-        async with _background(reloader.run(), registry.publish(lambda: _proxy_status(proxy, reloader.config))):
+        async with _background(reloader.run(), publishing):
             await daemon.run()
     finally:
         await logins.close()

@@ -26,8 +26,9 @@ from dynamic_mcp.face.lines import LineFace, Streams
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.oauth.user_logins import open_logins
 from dynamic_mcp.observe import log_output
-from dynamic_mcp.observe.proxies import GroupStatus, ProxyRegistry, ProxyStatus
+from dynamic_mcp.observe.proxies import ProxyRegistry
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.proxy.status import read_status
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.event_loop import loop_factory
 from dynamic_mcp.system.text import pluralize
@@ -99,8 +100,9 @@ async def _serve(config: Config, serving_log: ServingLog, streams: Streams) -> N
     )
     reloader = _Reloader(proxy, config, serving_log)
     registry = ProxyRegistry(paths.state_dir() / "running")
+    publishing = registry.publish(lambda: read_status(proxy, reloader.config.file, kind="stdio"))
     try:
-        async with _background(reloader.run(), registry.publish(lambda: _proxy_status(proxy, reloader.config))):
+        async with _background(reloader.run(), publishing):
             await _serve_client(proxy, streams, config.max_message_bytes, reload=reloader.watch.reload)
     finally:
         await logins.close()
@@ -200,26 +202,6 @@ async def _background(*works: Coroutine[object, object, None]) -> AsyncIterator[
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
-
-
-def _proxy_status(proxy: Proxy, config: Config) -> ProxyStatus:
-    """Return what `dynamic-mcp status` shows of this proxy."""
-    return ProxyStatus(
-        config=str(config.file.absolute()),
-        clients=[client.hello.name for client in proxy.clients],
-        groups=[
-            GroupStatus(
-                name=group.name,
-                state=group.state.value,
-                reason=group.reason,
-                tools=None if group.known is None else len(group.known.tools),
-                in_flight=group.in_flight,
-                calls=group.calls,
-                failures=group.failures,
-            )
-            for group in proxy.groups
-        ],
-    )
 
 
 def _log_warnings(config: Config, known: Container[str]) -> None:

@@ -56,6 +56,8 @@ class FakeCaller:
         self.hello = ClientHello()
         self.is_greeted = True
         self.is_closed = False
+        self.since = 0.0
+        self.calls = 0
         self.told: list[Frame] = []
         self.asked: list[Frame] = []
         self.answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dynamic_mcp import __version__
@@ -22,8 +23,11 @@ _STOP_WITHIN_S = 10.0
 def start_daemon(this: Invocation) -> int:
     """Start the daemon unless it runs. Raises ConfigError and DaemonError."""
     config = str(this.read_config().file.absolute())  # an error in it is told here, not in the daemon's log
-    with contextlib.closing(_find(config) or _start(config)):
-        pass
+    running = _find(config)
+    if running is not None:
+        running.close()
+    else:
+        _start(config)
     this.out.say(f"the daemon of `{config}` runs")
     return 0
 
@@ -31,16 +35,15 @@ def start_daemon(this: Invocation) -> int:
 def stop_daemon(this: Invocation) -> int:
     """Stop the daemon if it runs, and wait for its end. Raises ConfigError and DaemonError."""
     config = str(this.config_path().absolute())
-    this.out.say(f"the daemon of `{config}` {'has stopped' if _stop(config) else 'does not run'}")
+    this.out.say(f"the daemon of `{config}` {'has stopped' if stop_running(config) else 'does not run'}")
     return 0
 
 
 def restart_daemon(this: Invocation) -> int:
     """Stop the daemon if it runs, and start it. Raises ConfigError and DaemonError."""
     config = str(this.read_config().file.absolute())
-    _stop(config)
-    with contextlib.closing(_start(config)):
-        pass
+    stop_running(config)
+    _start(config)
     this.out.say(f"the daemon of `{config}` has started anew")
     return 0
 
@@ -61,26 +64,7 @@ def show_daemon(this: Invocation) -> int:
     return 0 if is_running else 1
 
 
-def _find(config: str) -> Socket | None:
-    """Return a connection to the daemon of a config; None if none runs. Raises DaemonError where there are none."""
-    if sys.platform == "win32":
-        raise DaemonError("there is no daemon on Windows", hint="each client has servers of its own there")
-    from dynamic_mcp.face import window
-
-    return window.find_daemon(config)
-
-
-def _start(config: str) -> Socket:
-    from dynamic_mcp.face import window
-
-    connection = window.find_or_start_daemon(config)
-    if connection is None:
-        why = f"the daemon of `{config}` has not started within {window.START_WITHIN_S:g} s"
-        raise DaemonError(why, hint="`dynamic-mcp logs` may say why")
-    return connection
-
-
-def _stop(config: str) -> bool:
+def stop_running(config: str) -> bool:
     """Stop the daemon and wait for its end; return whether there was one."""
     connection = _find(config)
     if connection is None:
@@ -95,3 +79,28 @@ def _stop(config: str) -> bool:
             why = f"the daemon of `{config}` has not stopped within {_STOP_WITHIN_S:g} s"
             raise DaemonError(why, hint="`dynamic-mcp status` shows its process id") from exc
     return True
+
+
+def _find(config: str) -> Socket | None:
+    """Return a connection to the daemon of a config; None if none runs. Raises DaemonError where there are none."""
+    if sys.platform == "win32":
+        raise DaemonError("there is no daemon on Windows", hint="each client has servers of its own there")
+    from dynamic_mcp.face import window
+
+    return window.find_daemon(config)
+
+
+def _start(config: str) -> None:
+    """Start a daemon, by its service if one is installed."""
+    from dynamic_mcp.cli.daemon_service import find_service
+    from dynamic_mcp.face import window
+
+    service = find_service(Path(config))
+    if service is not None:
+        service.start()
+        return
+    connection = window.find_or_start_daemon(config)
+    if connection is None:
+        why = f"the daemon of `{config}` has not started within {window.START_WITHIN_S:g} s"
+        raise DaemonError(why, hint="`dynamic-mcp logs` may say why")
+    connection.close()

@@ -6,6 +6,7 @@ Data goes to stdout: tables on a terminal, else JSON. Messages go to stderr.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import re
 import sys
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 NARROW = 60
 # The control characters that may stay in foreign text.
 _LINES = "\n\t"
+# What a terminal does at these: go to the first column of the first line, and erase to the end of the line or screen.
+_HOME, _ERASE_LINE, _ERASE_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 # Characters that JSON allows and a terminal acts on: C1 controls, and those that change the direction of text.
 _UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 
@@ -43,11 +46,13 @@ class Output:
         self.is_terminal = stdout.isatty()
         self.is_json = as_json or not self.is_terminal
         self.is_json_requested = as_json
+        self._frame: io.StringIO | None = None  # what is printed while the screen is repainted
         self._stdout = stdout
         self._stderr = stderr
         self._is_quiet = is_quiet
         is_dumb = environment.get("TERM", "") in ("", "dumb", "unknown")
         # no spinner where nothing can be redrawn, nor where log lines would break it
+        self._is_dumb = is_dumb
         self._may_draw = stderr.isatty() and not is_dumb and not is_quiet and not is_plain
         self._status: Status | None = None
         self._progress: Progress | None = None
@@ -126,10 +131,30 @@ class Output:
             return plain
         return symbol
 
-    def clear(self) -> None:
-        """Clear the screen, if stdout is a terminal."""
-        if self.is_terminal:
-            self.console().clear()
+    @contextlib.contextmanager
+    def repaint(self) -> Iterator[None]:
+        """Show what is printed meanwhile instead of what is on the screen, without flicker and cut to its height.
+
+        Without a terminal, and as JSON, it is printed as ever.
+        """
+        console = self.console()
+        if not self.is_terminal or self.is_json or self._is_dumb or console.legacy_windows:
+            if self.is_terminal:
+                console.clear()
+            yield
+            return
+        self._frame = frame = io.StringIO()
+        try:
+            yield
+        finally:
+            self._frame = None
+        lines = frame.getvalue().rstrip("\n").split("\n")
+        room = console.height - 1  # the cursor ends up on the line below
+        if len(lines) > room:
+            lines[room - 1 :] = [f"{self.sign('…', '...')} {len(lines) - room + 1} more lines"]
+        # each line is erased before it is written: erasing after one as wide as the screen would take its last column
+        self._stdout.write(_HOME + "".join(f"{_ERASE_LINE}{line}\n" for line in lines) + _ERASE_BELOW)
+        self._stdout.flush()
 
     # --- messages --------------------------------------------------------------------------------------
 
@@ -137,7 +162,9 @@ class Output:
         """Print a message on stderr, unless --quiet is given."""
         if self._is_quiet:
             return
-        if self._status is not None:
+        if self._frame is not None:
+            self.print_line(text, style)
+        elif self._status is not None:
             from rich.text import Text
 
             self._status.console.print(Text(escape(text, keep=_LINES), style))
@@ -175,10 +202,12 @@ class Output:
         """Return a rich console on a stream; it follows NO_COLOR, TERM and COLUMNS."""
         from rich.console import Console
 
-        return Console(file=stream or self._stdout, highlight=False, markup=False, emoji=False)
+        file = stream or self._frame or self._stdout
+        is_terminal = True if file is self._frame else None  # None: the console finds out
+        return Console(file=file, force_terminal=is_terminal, highlight=False, markup=False, emoji=False)
 
     def _print(self, text: str) -> None:
-        print(text, file=self._stdout, flush=True)
+        print(text, file=self._frame or self._stdout, flush=True)
 
 
 @contextlib.contextmanager
@@ -226,4 +255,5 @@ def _encode(value: object) -> bytes:
 
 
 def _style(cell: str) -> str:
-    return {"connected": "green", "failed": "red", "needs a login": "yellow"}.get(cell, "")
+    state = cell.partition(",")[0]  # `connected, 2 in flight`
+    return {"connected": "green", "failed": "red", "needs a login": "yellow"}.get(state, "")

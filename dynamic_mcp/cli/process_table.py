@@ -31,12 +31,22 @@ def measure_memory(pid: int, table: Mapping[int, Process]) -> Memory | None:
     """Return the memory of a process and of its descendants; None if the system does not list the process."""
     if pid not in table:
         return None
-    family, grown = {pid}, True
-    while grown:
+    return Memory(table[pid].resident, measure_tree(pid, table) - table[pid].resident)
+
+
+def measure_tree(pid: int, table: Mapping[int, Process]) -> int:
+    """Return the memory of a process together with its descendants, in bytes."""
+    return sum(table[each].resident for each in list_family(pid, table))
+
+
+def list_family(pid: int, table: Mapping[int, Process]) -> set[int]:
+    """Return the ids of a process and of its descendants; none if the system does not list the process."""
+    family = {pid} & table.keys()
+    children = family
+    while children:
         children = {each for each, process in table.items() if process.parent in family} - family
         family |= children
-        grown = bool(children)
-    return Memory(table[pid].resident, sum(table[each].resident for each in family - {pid}))
+    return family
 
 
 def read_processes() -> dict[int, Process]:

@@ -6,7 +6,11 @@ Nothing but `os` is imported, because a window starts with this.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+
+# As in `typing`, which takes longer to load than all of this.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 FILE_NAME = "dynamic-mcp.json"
 VARIABLE = "DYNAMIC_MCP_CONFIG"

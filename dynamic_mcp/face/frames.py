@@ -1,18 +1,23 @@
 """What a window and its daemon say to each other over their socket.
 
 A window says hello once; from then on it sends the client's bytes as they are, and the daemon sends frames. A frame
-is a kind (one byte), the number of a line of the client (four bytes), and a payload after its length (four bytes).
+is a kind (one byte), the number of a line of the client (eight bytes), and a payload after its length (four bytes).
 Only builtins are used, because a window starts with this.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+# As in `typing`, which takes longer to load than all of this.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 # Of this conversation, not of MCP; a daemon refuses a window that speaks another.
 PROTOCOL = b"1"
 
-HEADER_BYTES = 9
+HEADER_BYTES = 13
+# The daemon serves the window, which may begin to send.
+WELCOME = 0x77
 # The payload goes to the client; the line with this number, if it is not 0, is answered or needs no answer.
 OUTPUT = 0x6F
 # What another daemon must know of this session: a name, NUL, and the data; without the NUL, the name is forgotten.
@@ -28,7 +33,13 @@ END_OF_INPUT = b"\x04"
 
 def frame(kind: int, number: int = 0, payload: bytes = b"") -> bytes:
     """Return a frame."""
-    return b"%c%b%b%b" % (kind, number.to_bytes(4), len(payload).to_bytes(4), payload)
+    return b"%c%b%b%b" % (kind, number.to_bytes(8), len(payload).to_bytes(4), payload)
+
+
+def header(data: bytes | bytearray, at: int) -> tuple[int, int, int]:
+    """Return the kind and the number of a frame whose header is at this place, and where its payload ends."""
+    start = at + HEADER_BYTES
+    return data[at], int.from_bytes(data[at + 1 : at + 9]), start + int.from_bytes(data[at + 9 : start])
 
 
 def hello(

@@ -9,26 +9,32 @@ from __future__ import annotations
 
 import os
 import select
-from collections.abc import Callable
+import time
 
 from dynamic_mcp import __version__
 from dynamic_mcp.face import frames
-from dynamic_mcp.system.private_socket import Socket
+
+# As in `typing`, which takes longer to load than all of this.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dynamic_mcp.system.private_socket import Socket
+
+    # Returns a connection to a daemon, which may have to be started first; None if none can be had.
+    Connect = Callable[[], Socket | None]
 
 STDIN, STDOUT, STDERR = 0, 1, 2
 _CHUNK_BYTES = 1 << 18
 # Of a line without an end, no more than this is held; a longer one is over every limit, and will be refused.
 _MAX_UNFINISHED_BYTES = 1 << 28
-# How long the client may take to read what it is sent last, and the daemon to read a hello.
+# How long the client may take to read what it is sent last.
 _FLUSH_WITHIN_MS = 500
-_HELLO_WITHIN_S = 5.0
-# Daemons in a row that end without a word, after which no other is tried.
-_MAX_SILENT_DAEMONS = 3
+# How long a daemon may take to answer a hello, and how long to look for another one after the end of one.
+_WELCOME_WITHIN_S = 5.0
+_RECOVER_WITHIN_S = 5.0
 
 _GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
-
-# Returns a connection to a daemon, which may have to be started first; None if none can be had.
-Connect = Callable[[], Socket | None]
 
 
 class Shim:
@@ -44,7 +50,7 @@ class Shim:
         self.fresh: list[bytes] = []
         self.config = config
         self._connect = connect
-        self._next: Socket | None = connection
+        self._first = connection
         self._socket: Socket | None = None
         self._poll = select.poll()
         self._number = 0
@@ -54,8 +60,7 @@ class Shim:
         self._to_daemon = b""
         self._to_client = bytearray()
         self._reads_input = self._has_input_ended = self._is_client_slow = False
-        self._silent_daemons = 0
-        self._is_alone = False
+        self._was_stopped = self._is_alone = False
         self._exit_code: int | None = None
 
     def run(self) -> int | None:
@@ -67,7 +72,8 @@ class Shim:
             os.set_blocking(descriptor, False)
         self._poll.register(STDOUT, 0)
         self._watch_input()
-        self._attach()
+        if not self._attach(self._first):
+            self._recover()
         while self._exit_code is None and not self._is_alone:
             for descriptor, event in self._poll.poll():
                 if descriptor == STDIN:
@@ -114,6 +120,10 @@ class Shim:
 
     def _hold(self, data: bytes) -> None:
         """Keep each line until it is answered, and what follows the last line end."""
+        if not self._unfinished and data.find(b"\n") == len(data) - 1:  # as it is nearly always
+            self._number += 1
+            self.unanswered[self._number] = data[:-1]
+            return
         first, *lines = data.split(b"\n")
         self._unfinished.append(first)
         self._unfinished_bytes += len(first)
@@ -169,7 +179,8 @@ class Shim:
             data, self._to_daemon = self._to_daemon, b""
             self._send(data)
             self._watch()
-        self._take_frames()
+        if not self._is_client_slow:
+            self._take_frames()
 
     def _watch(self) -> None:
         """Wait for what can be done now: while the client reads nothing, nothing is read for it."""
@@ -203,6 +214,9 @@ class Shim:
         elif self._received:
             self._received += data
             del self._received[: self._take(self._received)]
+        elif data[0] == frames.OUTPUT and frames.header(data, 0)[2] == len(data):  # as it is nearly always
+            self.unanswered.pop(frames.header(data, 0)[1], None)
+            self._give(data[frames.HEADER_BYTES :])
         else:
             taken = self._take(data)
             if taken < len(data):
@@ -212,18 +226,16 @@ class Shim:
         """Act on the complete frames in `data`; return how many bytes they have."""
         at, size = 0, len(data)
         while size - at >= frames.HEADER_BYTES:
-            start = at + frames.HEADER_BYTES
-            end = start + int.from_bytes(data[at + 5 : start])
+            kind, number, end = frames.header(data, at)
             if end > size:
                 break
-            kind, number = data[at], int.from_bytes(data[at + 1 : at + 5])
+            payload = bytes(data[at + frames.HEADER_BYTES : end])
             if kind == frames.OUTPUT:
-                self._to_client += data[start:end]
+                self._to_client += payload
                 self.unanswered.pop(number, None)
             else:
-                self._obey(kind, number, bytes(data[start:end]))
+                self._obey(kind, number, payload)
             at = end
-        self._silent_daemons = 0
         if self._to_client:
             self._write_to_client()
         return at
@@ -237,7 +249,7 @@ class Shim:
         elif kind == frames.STOP:
             self.fresh = [line for taken, line in self.unanswered.items() if taken > number]
             self.unanswered = {taken: line for taken, line in self.unanswered.items() if taken <= number}
-            self._silent_daemons = -1  # it was asked to
+            self._was_stopped = True
         elif kind == frames.END:
             if payload:
                 os.write(STDERR, b"error: " + payload + b"\n")
@@ -248,7 +260,6 @@ class Shim:
     def _lose_daemon(self) -> None:
         """Go on with another daemon, at once or, where this one was asked to stop, when the client needs one."""
         assert self._socket is not None
-        was_stopped = self._silent_daemons < 0
         self._forget(self._socket)
         self._socket.close()
         self._socket, self._to_daemon = None, b""
@@ -256,31 +267,34 @@ class Shim:
         is_idle = not (self.unanswered or self.fresh or self._unfinished)
         if is_idle and self._has_input_ended:
             self._exit_code = 0
-        elif not (is_idle and was_stopped):
-            self._recover()
-        else:
+        elif is_idle and self._was_stopped:
             self._watch()
+        else:
+            self._recover()
 
     def _recover(self) -> None:
-        while self._silent_daemons < _MAX_SILENT_DAEMONS:
-            self._silent_daemons += 1
+        """Find or start another daemon; if there is none in time, this process goes on alone."""
+        self._was_stopped = False
+        deadline = time.monotonic() + _RECOVER_WITHIN_S
+        while time.monotonic() < deadline and self._exit_code is None:
             self.generation += 1
-            self._next = self._connect()
-            if self._next is None:
+            connection = self._connect()
+            if connection is None:
                 break
-            if self._attach():
+            if self._attach(connection):
                 return
         self._is_alone = True
 
-    def _attach(self) -> bool:
-        """Say hello, and send what no daemon has taken yet; tell whether the daemon takes the hello."""
-        connection, self._next = self._next, None
-        assert connection is not None
+    def _attach(self, connection: Socket) -> bool:
+        """Say hello, and send what no daemon has taken yet; tell whether the daemon takes this window."""
         interrupted = list(self.unanswered.values())
         try:
-            connection.settimeout(_HELLO_WITHIN_S)
+            connection.settimeout(_WELCOME_WITHIN_S)
             connection.sendall(self._hello(interrupted))
+            is_welcome = self._wait_for_welcome(connection)
         except OSError:
+            is_welcome = False
+        if not is_welcome:
             connection.close()
             return False
         connection.setblocking(False)  # noqa: FBT003 - takes no keyword
@@ -293,6 +307,19 @@ class Shim:
             self._send(rest)
         self._watch()
         return True
+
+    def _wait_for_welcome(self, connection: Socket) -> bool:
+        """Read the answer to a hello: nothing of the client's goes to a daemon that hangs or ends just now."""
+        data = b""
+        while len(data) < frames.HEADER_BYTES or frames.header(data, 0)[2] > len(data):
+            received = connection.recv(frames.HEADER_BYTES - len(data)) if not data else connection.recv(1)
+            if not received:
+                return False
+            data += received
+        kind, number, _ = frames.header(data, 0)
+        if kind == frames.END:
+            self._obey(kind, number, data[frames.HEADER_BYTES :])
+        return kind == frames.WELCOME
 
     def _hello(self, interrupted: list[bytes]) -> bytes:
         return frames.hello(
@@ -307,6 +334,19 @@ class Shim:
         )
 
     # --- to the client ---------------------------------------------------------------------------------
+
+    def _give(self, data: bytes) -> None:
+        """Write `data` to a client that has nothing waiting."""
+        try:
+            written = os.write(STDOUT, data)
+        except BlockingIOError:
+            written = 0
+        except OSError:  # the client has gone
+            self._exit_code = 0
+            return
+        if written < len(data):
+            self._to_client += data[written:]
+            self._write_to_client()
 
     def _write_to_client(self) -> None:
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Protocol, cast
@@ -26,6 +27,8 @@ log = logging.getLogger(__name__)
 _UNREAD_BYTES = 4 << 20
 # Beyond this, log messages and progress are dropped: an answer must not queue behind a flood of them.
 _FLOOD_BYTES = 256 << 10
+# Lines of one window that are taken before the others have their turn.
+_LINES_A_TURN = 64
 # A window that reads nothing for this long while its queue is full is ended.
 UNREAD_FOR_S = 60.0
 # How long a hello may take, and how large it may be: it holds the environment, and all unanswered lines.
@@ -75,7 +78,8 @@ class SocketFace(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
         self._hello = bytearray()
-        self._is_full = False
+        self._queue = deque[bytes]()
+        self._is_full = self._is_taking = False
         self._resumption: Resumption | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._ending: asyncio.Task[None] | None = None
@@ -123,13 +127,14 @@ class SocketFace(asyncio.Protocol):
         """Read nothing from a window that does not read, and end it after a while."""
         self._is_full = True
         self._timer = self._loop.call_later(UNREAD_FOR_S, self._end_unread)
-        self._transport.pause_reading()
+        self._watch()
 
     def resume_writing(self) -> None:
         """Read again."""
         self._is_full = False
         self._cancel_timer()
-        self._transport.resume_reading()
+        if self.session is not None:
+            self._watch()
 
     # --- the session -----------------------------------------------------------------------------------
 
@@ -147,7 +152,7 @@ class SocketFace(asyncio.Protocol):
         if not self._transport.is_closing():
             self._transport.pause_reading()
             if self.session is not None:
-                await self.session.finish(within_s)
+                await self.session.stop(within_s)
             self._write(frames.STOP, self.lines_taken)
             self._close()
 
@@ -191,25 +196,47 @@ class SocketFace(asyncio.Protocol):
         session = await self._reception.admit(self, hello)
         if session is None or self._transport.is_closing():
             return
+        self._write(frames.WELCOME, 0)
         self._resumption = Resumption(session, self._send)
         await self._resumption.resume(hello.continuation, self._reply)
         self.lines_taken = len(hello.continuation.interrupted)
         self.session = session
         self._receive(early)
-        if not (self._is_full or self._transport.is_closing()):
-            self._transport.resume_reading()
+        self._watch()
 
     # --- from the window -------------------------------------------------------------------------------
 
     def _receive(self, data: bytes) -> None:
+        self._queue.extend(self._lines.feed(data))
+        if not self._is_taking:
+            self._take_lines()
+
+    def _take_lines(self) -> None:
+        """Take some lines, and the others once all windows have had their turn."""
         session = self.session
         assert session is not None
-        for line in self._lines.feed(data):
+        for _ in range(min(len(self._queue), _LINES_A_TURN)):
+            line = self._queue.popleft()
             if line == frames.END_OF_INPUT:
                 self._end_input()
+                self._queue.clear()
                 return
             self.lines_taken = number = self.lines_taken + 1
             session.receive(line, partial(self._reply, number))
+        was_taking, self._is_taking = self._is_taking, bool(self._queue)
+        if self._is_taking:
+            self._loop.call_soon(self._take_lines)
+        if was_taking != self._is_taking:
+            self._watch()
+
+    def _watch(self) -> None:
+        """Read from the window, unless it does not read itself or has sent more than it gets in a turn."""
+        if self._transport.is_closing():
+            return
+        if self._is_full or self._is_taking:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
 
     def _end_input(self) -> None:
         if self._ending is None:

@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import NoReturn
 
 from dynamic_mcp import __version__
 from dynamic_mcp.config.location import locate
 from dynamic_mcp.face.shim import Shim
 from dynamic_mcp.system import private_socket
-from dynamic_mcp.system.private_socket import Socket
+
+# As in `typing`, which takes longer to load than all of this.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from dynamic_mcp.system.private_socket import Socket
 
 # How long a daemon may take to start.
 START_WITHIN_S = 5.0

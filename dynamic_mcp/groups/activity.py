@@ -1,4 +1,4 @@
-"""How a group is used: the calls that have a place, when the last one ended, and how the upstream answered."""
+"""How an instance is used: its calls, when the last one ended, how long they took, and how the upstream answered."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Hashable
 
 from dynamic_mcp.config.resolved import GroupConfig
 from dynamic_mcp.errors import Busy
+from dynamic_mcp.groups.durations import Durations
 from dynamic_mcp.groups.limiter import Limiter
 from dynamic_mcp.system.clock import Clock
 
@@ -19,7 +20,7 @@ SUSPICIOUS_TIMEOUTS = 2
 
 
 class Activity:
-    """The use of one group: `has_served` tells of its link, `is_subscribed` whether somebody waits for updates."""
+    """The use of one instance: `has_served` tells of its link, `is_subscribed` whether somebody waits for updates."""
 
     def __init__(self, config: GroupConfig, clock: Clock) -> None:
         self.config = config
@@ -27,6 +28,7 @@ class Activity:
         self.is_subscribed = False
         self.calls = 0
         self.failures = 0
+        self.durations = Durations()
         self._clock = clock
         self._limiter = Limiter(config.concurrency, MAX_QUEUED)
         self._timeouts = 0
@@ -64,8 +66,9 @@ class Activity:
         await self._limiter.acquire(client)
         self.calls += 1
 
-    def note_answer(self, *, with_error: bool) -> None:
-        """Note that the upstream works."""
+    def note_answer(self, sent_at: float, *, with_error: bool) -> None:
+        """Note that the upstream works: it has answered a call that was sent at this time of the clock."""
+        self.durations.add(self._clock.now() - sent_at)
         self.has_served = True
         self.failures += with_error
         self._timeouts = 0

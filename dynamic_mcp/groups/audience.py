@@ -54,6 +54,16 @@ class Client(Caller, Hashable, Protocol):
         """What the client said of itself; a default before it has."""
         ...
 
+    @property
+    def since(self) -> float:
+        """When the client connected, in seconds since 1970."""
+        ...
+
+    @property
+    def calls(self) -> int:
+        """How many requests the client has made."""
+        ...
+
     def has_room(self, frame: Frame) -> bool:
         """Tell whether a notification would be sent now, or dropped because the client does not read."""
         ...

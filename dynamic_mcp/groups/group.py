@@ -125,7 +125,7 @@ class Group:
     @property
     def in_flight(self) -> int:
         """How many calls have a place."""
-        return sum(instance.in_flight for instance in self.instances.values())
+        return sum(instance.activity.in_flight for instance in self.instances.values())
 
     @property
     def calls(self) -> int:

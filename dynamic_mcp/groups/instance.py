@@ -89,7 +89,7 @@ class Instance:
         """The name and state, and what comes next."""
         parts = [f"{self.config.name} {self.state.name}"]
         if self.state is State.READY:
-            parts.append(f"{self.in_flight} calls")
+            parts.append(f"{self.activity.in_flight} calls")
             if self.config.idle_after_s is not None:
                 parts.append(f"idle in {self.activity.idle_left_s():.0f} s")
         elif self.reason:
@@ -104,14 +104,14 @@ class Instance:
         return self._lifecycle.state
 
     @property
-    def in_flight(self) -> int:
-        """How many calls have a place."""
-        return self.activity.in_flight
-
-    @property
     def reason(self) -> str:
         """Why the instance is down, in one line; empty while it is not."""
         return self._lifecycle.reason()
+
+    @property
+    def pid(self) -> int | None:
+        """The process of the upstream; None while there is no link, and if it is remote."""
+        return None if self._link is None else self._link.pid
 
     def wanted_for_s(self) -> float:
         """Return how long the lists that are missing have been asked of the upstream; 0 while they are not."""
@@ -177,8 +177,9 @@ class Instance:
             link = None if self.is_retired else self._link
             try:
                 link = link or await self._wait_for_link()
+                sent_at = self._clock.now()
                 answer = await link.request(method, params, timeout_s=timeout_s, caller=caller, label=label)
-                self.activity.note_answer(with_error=len(answer.error) > 0)
+                self.activity.note_answer(sent_at, with_error=len(answer.error) > 0)
                 return answer
             except DynamicMcpError as exc:
                 self._note_failure(exc, link)
@@ -385,7 +386,9 @@ class Instance:
         match error:
             case NotSent() if link is not None:
                 self.link_lost(link, error)
-            case LoginNeeded(scope=None) if link is not None and self.in_flight == 1:  # no call will do without it
+            case LoginNeeded(scope=None) if (
+                link is not None and self.activity.in_flight == 1
+            ):  # no call will do without it
                 self.link_lost(link, error)
             case TimedOut():
                 self._wake.set()

@@ -29,32 +29,75 @@ HEARTBEAT_S = 10.0
 SILENT_S = 3 * HEARTBEAT_S
 
 
-class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The status of a group; `tools` is None while unknown. `failures` counts calls without a result."""
+# Proxies of other versions write these files too: unknown fields are ignored, and missing ones have a default.
 
-    name: str
-    state: str
-    reason: str
-    tools: int | None
-    in_flight: int
-    calls: int
-    failures: int
+
+class SessionStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A connected client: since when (seconds since 1970), its requests so far, and its directory where known."""
+
+    client: str = ""
+    version: str = ""
+    since: float = 0.0
+    calls: int = 0
+    directory: str = ""
+
+
+class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A running copy of a group's server, the clients of its sessions, and percentiles of how long its calls took.
+
+    `shared_by` says who may join: `everybody`, `user`, or clients with this name and version; nobody else may if it
+    `is_exclusive`. `pid` is None if no process of ours runs for it.
+    """
+
+    shared_by: str = ""
+    is_exclusive: bool = False
+    clients: list[str] = []
+    pid: int | None = None
+    state: str = ""
+    reason: str = ""
+    in_flight: int = 0
+    calls: int = 0
+    failures: int = 0
+    p50_ms: float | None = None
+    p95_ms: float | None = None
+
+
+class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The status of a group; `tools` is None while unknown. `failures` counts calls without a result.
+
+    Calls and failures are those of all its instances, also of those that have ended.
+    """
+
+    name: str = ""
+    state: str = ""
+    reason: str = ""
+    tools: int | None = None
+    in_flight: int = 0
+    calls: int = 0
+    failures: int = 0
+    instances: list[InstanceStatus] = []
 
 
 class ProxyStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The status of a proxy: its config, its clients and its groups."""
+    """The status of a proxy: its config, its clients and its groups.
 
-    config: str
-    clients: list[str]
-    groups: list[GroupStatus]
+    Its `kind` is `stdio` or `daemon`; a daemon has a socket. `clients` are the names in `sessions`.
+    """
+
+    config: str = ""
+    kind: str = "stdio"
+    socket: str = ""
+    clients: list[str] = []
+    sessions: list[SessionStatus] = []
+    groups: list[GroupStatus] = []
 
 
 class RunningProxy(msgspec.Struct, frozen=True, kw_only=True):
     """One proxy in the registry; times are seconds since 1970."""
 
     pid: int
-    version: str
-    started_at: float
+    version: str = ""
+    started_at: float = 0.0
     status: ProxyStatus = msgspec.field(name="entry")  # other versions read this name too
     silent_s: float = 0.0
 
@@ -127,8 +170,17 @@ def _is_alive(pid: int, silent_s: float) -> bool:
 def _encode(running: RunningProxy) -> bytes:
     try:
         return msgspec.json.encode(running)
-    except UnicodeEncodeError:  # the path of the config is not UTF-8; show its invalid bytes as escapes
-        config = running.status.config.encode("utf-8", "backslashreplace").decode()
-        return msgspec.json.encode(
-            msgspec.structs.replace(running, status=msgspec.structs.replace(running.status, config=config))
-        )
+    except UnicodeEncodeError:  # a path is not UTF-8; show its invalid bytes as escapes
+        return msgspec.json.encode(_with_escapes(msgspec.to_builtins(running)))
+
+
+def _with_escapes(value: object) -> object:
+    match value:
+        case str():
+            return value.encode("utf-8", "backslashreplace").decode()
+        case list():
+            return [_with_escapes(each) for each in value]
+        case dict():
+            return {name: _with_escapes(each) for name, each in value.items()}
+        case _:
+            return value

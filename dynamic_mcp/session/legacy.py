@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
@@ -20,6 +21,7 @@ from dynamic_mcp.errors import (
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     DynamicMcpError,
+    Interrupted,
 )
 from dynamic_mcp.groups.audience import LOCAL, Client, Principal
 from dynamic_mcp.mcp import revisions, wire
@@ -118,11 +120,15 @@ class Session:
         *,
         journal: Journal | None = None,
         first_id: int = 1,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self.principal = principal
+        self.since = now()
+        self.calls = 0
         self.hello = ClientHello()
         self.is_greeted = False
         self.is_closed = False
+        self._is_stopping = False
         self._send = send
         self._is_congested = is_congested
         self._server = server
@@ -169,6 +175,13 @@ class Session:
             await asyncio.wait(tasks, timeout=within_s)
         for task in tasks:
             task.cancel()
+
+    async def stop(self, within_s: float) -> None:
+        """Let what is in flight end, within a bound, and answer the rest with an error: it may have run."""
+        self._is_stopping = True
+        await self.finish(within_s)
+        while tasks := [*self._serving.values(), *self._batches]:
+            await asyncio.wait(tasks)
 
     def close(self) -> None:
         """End the session: cancel its requests upstream, refuse what it was asked, and let everybody forget it."""
@@ -240,6 +253,7 @@ class Session:
             id = frame.id if wire.is_request_id(frame.id) else NULL
             reply(wire.answer_line(id, refusal))
             return None
+        self.calls += 1
         task = self._loop.create_task(self._serve(frame, key, reply))
         self._serving[key] = task
         return task
@@ -263,7 +277,11 @@ class Session:
         except DynamicMcpError as exc:
             answer = to_answer(frame, exc)
         except asyncio.CancelledError:
-            reply(b"")
+            is_cancelled_by_client = key not in self._serving
+            if is_cancelled_by_client:
+                reply(b"")
+            elif self._is_stopping:
+                reply(wire.answer_line(frame.id, to_answer(frame, Interrupted(frame.method))))
             raise
         except Exception:
             log.exception("a bug: answering %s failed", frame.method)

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import time
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
@@ -19,11 +20,11 @@ class Clock(Protocol):
 
 
 class LoopClock:
-    """The event loop's monotonic time."""
+    """The system's monotonic time. The time of uvloop is in whole milliseconds: too coarse to measure a call."""
 
     def now(self) -> float:
-        """Return the time of the event loop, in seconds."""
-        return asyncio.get_running_loop().time()
+        """Return monotonic seconds."""
+        return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
         """Sleep in the event loop."""

@@ -6,11 +6,14 @@ Nothing but builtins is imported at the start, because a window starts with this
 from __future__ import annotations
 
 import _socket
-import contextlib
 import os
 import stat
 import sys
-from collections.abc import Iterator, Mapping
+
+# As in `typing`, which takes longer to load than all of this.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 Socket = _socket.socket
 
@@ -97,6 +100,8 @@ def peer_user(connection: Socket) -> int:
 
 def _make_private(directory: str) -> bool:
     """Create a private directory if there is none; tell whether there is one that can be written to."""
-    with contextlib.suppress(OSError):
+    try:
         os.makedirs(directory, mode=0o700, exist_ok=True)  # noqa: PTH103 - as above
+    except OSError:
+        return False
     return is_private(directory) and os.access(directory, os.W_OK | os.X_OK)

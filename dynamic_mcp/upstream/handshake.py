@@ -38,6 +38,11 @@ class ClientHello(Struct, frozen=True):
         return wire.text(wire.member(self.client_info, "name")) or ""
 
     @property
+    def version(self) -> str:
+        """The client's version."""
+        return wire.text(wire.member(self.client_info, "version")) or ""
+
+    @property
     def identity(self) -> tuple[str, bytes, bytes]:
         """What two clients share if an upstream could not tell one from the other."""
         return self.revision.name, bytes(self.capabilities), bytes(self.client_info)

@@ -63,7 +63,7 @@ class Listener(Protocol):
 
 
 class Link:
-    """A connection to the upstream of `group`.
+    """A connection to the upstream of `group`; `pid` is its process, if it is one that we started.
 
     `mask` takes the secrets of the config out of what is shown of output that is not MCP.
     """
@@ -76,6 +76,7 @@ class Link:
         mask: Callable[[str], str] = str,
     ) -> None:
         self.group = group
+        self.pid: int | None = None
         self._logger = group_logger(log, group)
         self.dropped = 0
         self.loss: LinkLost | None = None

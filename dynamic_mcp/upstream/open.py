@@ -57,7 +57,7 @@ async def _start(config: GroupConfig, program: Program, listener: Listener) -> L
     transport = StdioTransport(config.name, config.max_message_bytes)
     link = Link(config.name, transport, listener, mask_of(program))
     transport.receive, transport.lost = link.receive, link.lose
-    await transport.start(program)
+    link.pid = await transport.start(program)
     return link
 
 

@@ -67,8 +67,8 @@ class StdioTransport:
         self._max_unread = max(_UNREAD_BYTES, 2 * max_message_bytes)
         self._loop = asyncio.get_running_loop()
 
-    async def start(self, program: Program) -> None:
-        """Start the program, without a shell. Raises Unreachable with the system's reason."""
+    async def start(self, program: Program) -> int:
+        """Start the program, without a shell; returns its pid. Raises Unreachable with the system's reason."""
         if not program.command:
             raise Unreachable(self.group, "`command` is empty")
         self._mask = mask_of(program)
@@ -93,6 +93,7 @@ class StdioTransport:
             await asyncio.wait([opening])
             await asyncio.shield(self.close())
             raise
+        return self._process.pid
 
     # --- Transport -------------------------------------------------------------------------------------
 

@@ -103,6 +103,11 @@ class Peer:
                 break
         return Burst(count / (time.perf_counter() - began), sorted(latencies))
 
+    @property
+    def pid(self) -> int:
+        """The id of the process."""
+        return self._process.pid
+
     def resident_mib(self) -> float:
         """Return the resident memory of the process itself, without its children."""
         status = Path(f"/proc/{self._process.pid}/status")

@@ -19,6 +19,13 @@ def cli(tmp_path: Path) -> CliRunner:
 
 
 @pytest.fixture
+def state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The state directory of the proxies and of the commands."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state" / "dynamic-mcp"
+
+
+@pytest.fixture
 def home(cli: CliRunner) -> Path:
     """A home with Cursor, which has a working server and a broken one, and Claude Code, which has another."""
     cli.config.unlink()

@@ -1,4 +1,4 @@
-"""`status` and `logs`: what serving proxies write down, read by somebody else."""
+"""`logs`: what serving proxies write down, read by somebody else."""
 
 from __future__ import annotations
 
@@ -7,81 +7,10 @@ import json
 import os
 import re
 import stat
-from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
-from dynamic_mcp.cli.process_table import Memory, Process, measure_memory
-from tests.cli.commands import CliRunner, CommandResult, strip_escapes
+from tests.cli.commands import CliRunner, strip_escapes
 from tests.program import full, odd, running
-
-
-@pytest.fixture
-def state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The state directory of the proxies and of the commands."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    return tmp_path / "state" / "dynamic-mcp"
-
-
-async def wait_until(run: Callable[[], CommandResult], wanted: Callable[[CommandResult], bool]) -> CommandResult:
-    """Repeat a command until it shows what is wanted."""
-    async with asyncio.timeout(60):
-        while not wanted(done := await asyncio.to_thread(run)):
-            pass
-    return done
-
-
-async def test_status_shows_a_running_proxy_its_client_and_its_groups(cli: CliRunner, state: Path) -> None:
-    cli.configure({"full": full(), "bad": odd("exit_at_start")})
-    async with running(str(cli.config)) as program:
-        await program.initialize()
-        await program.call("full", "echo", {"text": "a"})
-        await program.call("bad", "echo")
-
-        def is_known(done: CommandResult) -> bool:
-            groups = {group["name"]: group for proxy in done.json for group in proxy["groups"]}
-            return bool(groups) and groups["full"]["calls"] == 1 and groups["bad"]["reason"] != ""
-
-        done = await wait_until(lambda: cli.run("status"), is_known)
-        (proxy,) = done.json
-        assert (done.code, done.err) == (0, "")
-        assert proxy["pid"] == program.process.pid
-        assert proxy["config"] == str(cli.config)
-        assert proxy["clients"] == ["test"]
-        assert proxy["memory"]["proxy"] > 1 << 20
-        assert proxy["memory"]["servers"] > 1 << 20
-        good, bad = proxy["groups"]
-        assert (good["state"], good["failures"]) == ("connected", 0)
-        assert bad["reason"].startswith("the server exited with code 3")
-        (file,) = (state / "running").iterdir()
-        assert stat.S_IMODE(file.stat().st_mode) == 0o600
-        shown = strip_escapes((await asyncio.to_thread(cli.run_on_terminal, "status", width=200)).out)
-        assert re.search(r"full +\d+ +0 +1 +0 +connected", shown)
-    assert list((state / "running").iterdir()) == []
-
-
-async def test_a_proxy_that_was_killed_is_recognised_and_forgotten(cli: CliRunner, state: Path) -> None:
-    async with running(str(cli.config)) as program:
-        await program.initialize()
-        await wait_until(lambda: cli.run("status"), lambda done: len(done.json) == 1)
-        program.process.kill()
-        await program.process.wait()
-        assert len(list((state / "running").iterdir())) == 1
-        assert (await asyncio.to_thread(cli.run, "status")).json == []
-        assert list((state / "running").iterdir()) == []
-
-
-def test_without_a_proxy_status_says_so(cli: CliRunner) -> None:
-    done = cli.run("status")
-    assert (done.code, done.json) == (0, [])
-    assert "no proxy is running" in cli.run_on_terminal("status").out
-
-
-def test_memory_is_that_of_a_process_and_of_its_whole_family() -> None:
-    table = {1: Process(0, 5), 2: Process(1, 10), 3: Process(2, 20), 4: Process(3, 40), 9: Process(1, 80)}
-    assert measure_memory(2, table) == Memory(proxy=10, servers=60)
-    assert measure_memory(7, table) is None
 
 
 async def test_logs_show_what_a_proxy_said_and_what_its_servers_said_on_stderr(cli: CliRunner, state: Path) -> None:

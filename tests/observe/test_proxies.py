@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import stat
 from pathlib import Path
 
 from msgspec import structs
 
-from dynamic_mcp.observe.proxies import SILENT_S, GroupStatus, ProxyRegistry, ProxyStatus
+from dynamic_mcp.observe.proxies import (
+    SILENT_S,
+    GroupStatus,
+    InstanceStatus,
+    ProxyRegistry,
+    ProxyStatus,
+    SessionStatus,
+)
 
 ENTRY = ProxyStatus(
     config="/c.json",
@@ -46,6 +54,42 @@ async def test_a_proxy_whose_config_path_is_not_utf8_is_in_the_registry_too(tmp_
     assert [running.status.config for running in ProxyRegistry(tmp_path).list_proxies()] == ["/a\\udcff.json"]
     task.cancel()
     await asyncio.wait([task])
+
+
+async def test_directories_and_sockets_that_are_not_utf8_are_in_the_registry_too(tmp_path: Path) -> None:
+    entry = structs.replace(ENTRY, socket="/s\udcff", sessions=[SessionStatus(directory="/d\udcff", calls=3)])
+    task = await start_publishing(ProxyRegistry(tmp_path), tmp_path, entry)
+    [running] = ProxyRegistry(tmp_path).list_proxies()
+    assert (running.status.socket, running.status.groups) == ("/s\\udcff", ENTRY.groups)
+    assert running.status.sessions == [SessionStatus(directory="/d\\udcff", calls=3)]
+    task.cancel()
+    await asyncio.wait([task])
+
+
+def test_the_file_of_an_older_version_is_read(tmp_path: Path) -> None:
+    group = {"name": "a", "state": "connected", "reason": "", "tools": 1, "in_flight": 0, "calls": 2, "failures": 1}
+    entry = {"config": "/c.json", "clients": ["test"], "groups": [group]}
+    file = {"pid": os.getpid(), "version": "0.1.0", "started_at": 5.0, "entry": entry}
+    (tmp_path / "1.json").write_text(json.dumps(file))
+
+    [running] = ProxyRegistry(tmp_path).list_proxies()
+
+    assert (running.version, running.status) == ("0.1.0", ENTRY)
+    assert (running.status.kind, running.status.sessions, running.status.groups[0].instances) == ("stdio", [], [])
+
+
+def test_the_file_of_a_newer_version_is_read_for_what_this_one_knows(tmp_path: Path) -> None:
+    group = {"name": "a", "instances": [{"pid": 7, "new": {}}], "new": 1}
+    entry = {"kind": "new", "sessions": [{"client": "ide", "new": []}], "groups": [group], "new": True}
+    (tmp_path / "1.json").write_text(json.dumps({"pid": os.getpid(), "new": None, "entry": entry}))
+
+    [running] = ProxyRegistry(tmp_path).list_proxies()
+
+    assert running.status == ProxyStatus(
+        kind="new",
+        sessions=[SessionStatus(client="ide")],
+        groups=[GroupStatus(name="a", instances=[InstanceStatus(pid=7)])],
+    )
 
 
 async def test_a_proxy_that_is_stopped_is_said_to_be_silent(tmp_path: Path) -> None:

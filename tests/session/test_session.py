@@ -8,8 +8,9 @@ import json
 import pytest
 
 from dynamic_mcp.mcp.lines import Lines
+from dynamic_mcp.session.legacy import Session
 from tests.fakes import Json, settled
-from tests.session.desk import cancel, make_client, next_json
+from tests.session.desk import BATCHES, Desk, cancel, make_client, next_json
 
 # --- lines that are no good requests -------------------------------------------------------------------
 
@@ -49,6 +50,34 @@ async def test_a_bad_line_gets_one_error_and_the_session_lives(line: bytes, code
     assert (answer["jsonrpc"], answer["id"], answer["error"]["code"]) == ("2.0", id, code)
     assert (await client.request("echo", {"a": 1}))["result"] == {"a": 1}
     assert len(client.lines) == 2
+
+
+async def test_a_session_counts_the_requests_that_it_serves_and_nothing_else() -> None:
+    client, _ = make_client()
+    client.send(b"garbage")
+    client.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+    client.send({"jsonrpc": "1.0", "id": 1, "method": "echo"})
+    assert client.session.calls == 0
+
+    await client.request("echo")
+    await client.request("missing")
+    await client.request("ping")
+
+    assert client.session.calls == 3
+
+
+async def test_every_request_of_a_batch_counts() -> None:
+    client, _ = make_client(BATCHES)
+    client.send([{"jsonrpc": "2.0", "id": n, "method": "echo"} for n in range(3)])
+    await client.next_line(0)
+
+    assert client.session.calls == 3
+
+
+async def test_a_session_knows_when_it_began() -> None:
+    session = Session(lambda line: None, Desk(), now=lambda: 1_800_000_000.0)
+
+    assert session.since == 1_800_000_000.0
 
 
 @pytest.mark.parametrize("line", [b"", b"  \r", b"\t"])

@@ -58,6 +58,11 @@ async def test_a_server_without_sessions_is_fine() -> None:
         assert not server.matching_requests(lambda request: request.method == "DELETE")
 
 
+async def test_a_remote_server_is_no_process_of_ours() -> None:
+    async with OddHttp() as server, open_remote(remote(server.url)) as link:
+        assert link.pid is None
+
+
 async def test_the_session_is_deleted_when_the_link_closes() -> None:
     async with OddHttp() as server:
         async with open_remote(remote(server.url)):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import sys
 
 import pytest
 from msgspec import Raw
@@ -17,6 +19,7 @@ from dynamic_mcp.upstream.link import Link
 from dynamic_mcp.upstream.open import open_link
 from tests.fake_parties import Ear, link_to
 from tests.fakes import BOUND_S, FakeUpstream, Json, group_config
+from tests.program import UPSTREAMS
 
 
 def _upstream(**initialize: Json) -> FakeUpstream:
@@ -167,6 +170,19 @@ async def test_a_command_that_does_not_exist_is_named() -> None:
     async with asyncio.timeout(BOUND_S):
         with pytest.raises(Unreachable, match="`no-such-command-anywhere` was not found"):
             await open_link(group_config(upstream=program), Ear(), ClientHello())
+
+
+async def test_a_link_knows_the_process_of_a_program_that_was_started_for_it() -> None:
+    program = Program(command=sys.executable, args=(str(UPSTREAMS / "full.py"),), env={**os.environ}, cwd=None)
+
+    async with asyncio.timeout(BOUND_S):
+        link, _ = await open_link(group_config(upstream=program), Ear(), ClientHello())
+        try:
+            assert link.pid is not None
+            assert os.getpgid(link.pid) == link.pid
+            assert os.getpgid(link.pid) != os.getpgrp()
+        finally:
+            await link.close()
 
 
 def test_a_client_hello_has_the_newest_version_by_default() -> None:

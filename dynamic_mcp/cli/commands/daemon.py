@@ -69,3 +69,23 @@ def status(this: Invocation) -> int:
     from dynamic_mcp.cli.daemon_control import show_daemon
 
     return show_daemon(this)
+
+
+@command.command("install")
+@click.option("--print", "is_printing", is_flag=True, help="Print the file of the service and change nothing.")
+@common_options
+def install(this: Invocation, *, is_printing: bool) -> int:
+    """Install the daemon as a service of your user, which starts with each login."""
+    from dynamic_mcp.cli.daemon_service import install_service
+
+    return install_service(this, is_printing=is_printing)
+
+
+@command.command("uninstall")
+@click.option("--print", "is_printing", is_flag=True, help="Print the commands that do it and change nothing.")
+@common_options
+def uninstall(this: Invocation, *, is_printing: bool) -> int:
+    """Stop the service and remove it."""
+    from dynamic_mcp.cli.daemon_service import uninstall_service
+
+    return uninstall_service(this, is_printing=is_printing)

@@ -13,13 +13,14 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="Show your running proxies.")
-@click.option("--watch", "-w", is_flag=True, help="Refresh every second until Ctrl-C.")
+@click.option("--watch", "-w", is_flag=True, help="Refresh every second until Ctrl-C, with calls per second.")
 @proxy_options
 def command(this: Invocation, *, watch: bool) -> int:
-    """Show your running proxies: their groups, states, calls, errors and memory.
+    """Show your running proxies: their sessions and groups, with calls, errors, durations and memory.
 
-    Each line is a group: its tools, calls in flight, calls so far, errors (calls without a result), and state.
-    Memory is that of the proxy and of the servers it started.
+    Each line is a group: its tools, calls so far, errors (calls without a result), how long half and 95 % of the
+    latest calls took at most, the memory and id of its server's process, and its state. If clients do not share the
+    server, each of its copies has a line of its own. Memory includes child processes.
     """
     from dynamic_mcp.cli.proxy_status import show_status
 

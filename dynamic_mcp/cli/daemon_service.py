@@ -1,0 +1,120 @@
+"""`daemon install` and `uninstall`: a service of this user that runs a config's daemon from login to logout."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from dynamic_mcp.cli.daemon_control import stop_running
+from dynamic_mcp.cli.invocation import Invocation
+from dynamic_mcp.cli.own_program import find_own_program
+from dynamic_mcp.cli.service_managers import Launchd, ServiceManager, Systemd
+from dynamic_mcp.errors import ConfigError, DynamicMcpError
+from dynamic_mcp.importer.formats import files
+from dynamic_mcp.system.shell import quote
+
+# The service has few variables of its own, and must find the same directories as the AI tools.
+_DIRECTORIES = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME")
+
+
+def install_service(this: Invocation, *, is_printing: bool) -> int:
+    """Install and start the service, or only print its file; return the exit code."""
+    program, caveat = find_own_program()
+    config = _config_path(this)
+    manager = _find_manager(config)
+    # not the `linger` of the config: this daemon ends with the login session
+    command = [*program, "daemon", "run", "--linger", "never", "-c", str(config)]
+    content = manager.format_file(command, _list_directories(os.environ))
+    if is_printing:
+        _print(this, manager, content)
+        return 0
+    _require_config(this, config)
+    manager.check()
+    before = files.read_bytes(manager.file)
+    is_changed = before != content
+    if is_changed:
+        files.write_bytes(manager.file, content, expected=before)
+        this.out.say(f"{'wrote' if before is None else 'updated'} `{manager.file}`")
+    is_started = is_changed or not manager.is_running()
+    if is_started:
+        stop_running(str(config))  # one that a window has started, in whose place the service comes
+        manager.start()
+        this.out.say(f"started `{manager.name}`, which now starts with each login")
+    else:
+        this.out.say(f"`{manager.name}` is installed and running already; nothing was changed")
+    if caveat:
+        this.out.say(f"warning: {caveat}")
+    _report(this, manager, is_changed=is_started)
+    return 0
+
+
+def find_service(config: Path) -> ServiceManager | None:
+    """Return the manager of the service of a config, given by its absolute path; None if none is installed."""
+    manager = None if sys.platform == "win32" else _find_manager(config)
+    return manager if manager is not None and files.read_bytes(manager.file) is not None else None
+
+
+def uninstall_service(this: Invocation, *, is_printing: bool = False) -> int:
+    """Stop the service and remove its file, or only print how; return the exit code. The config need not exist."""
+    manager = _find_manager(_config_path(this))
+    is_there = files.read_bytes(manager.file) is not None
+    if is_printing:
+        for command in [manager.removal, ["rm", str(manager.file)]] if is_there else ():
+            this.out.print_text(quote(*command))
+        return 0
+    if not is_there:
+        this.out.say(f"no service is installed for this config: there is no `{manager.file}`")
+        _report(this, manager, is_changed=False)
+        return 0
+    manager.check()
+    manager.stop()
+    files.remove(manager.file, [])
+    manager.forget_file()
+    this.out.say(f"stopped `{manager.name}` and removed `{manager.file}`")
+    _report(this, manager, is_changed=True)
+    return 0
+
+
+def _find_manager(config: Path) -> ServiceManager:
+    """Return the service manager of this machine. Raises DynamicMcpError if it has none."""
+    if sys.platform == "win32":
+        raise DynamicMcpError("there is no daemon on Windows; each AI tool runs its own servers there")
+    if sys.platform == "darwin":
+        return Launchd(config, os.environ, os.getuid())
+    return Systemd(config, os.environ)
+
+
+def _list_directories(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that say where the logins, the catalogs and the log are, as far as they are set."""
+    return {name: environment[name] for name in _DIRECTORIES if environment.get(name, "").startswith("/")}
+
+
+def _config_path(this: Invocation) -> Path:
+    return Path(os.path.abspath(this.config_path()))  # noqa: PTH100 - without `..`, and with symbolic links
+
+
+def _require_config(this: Invocation, config: Path) -> None:
+    """Read the config, and warn if nothing would use its daemon. Raises ConfigError."""
+    if not config.is_file():
+        raise ConfigError(
+            str(config), "", "does not exist", hint="`dynamic-mcp init` or `dynamic-mcp add` creates one"
+        )
+    if this.read_config().daemon is None:
+        this.out.say(
+            f"warning: AI tools do not use this daemon until `{config}` has `settings.daemon`; set it to `true`"
+        )
+
+
+def _print(this: Invocation, manager: ServiceManager, content: bytes) -> None:
+    text = content.decode(errors="surrogateescape")
+    if this.out.is_json_requested:
+        this.out.print_json({"service": manager.name, "file": str(manager.file), "content": text})
+    else:
+        this.out.print_text(text.removesuffix("\n"))
+
+
+def _report(this: Invocation, manager: ServiceManager, *, is_changed: bool) -> None:
+    if this.out.is_json_requested:
+        this.out.print_json({"service": manager.name, "file": str(manager.file), "changed": is_changed})
