@@ -1,4 +1,4 @@
-"""Windows that come and go under load, while their daemon is killed again and again, in an order that a seed decides."""
+"""Windows that come and go under load while their daemon is killed again and again, in the order of a seed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tests.history.checker import Rule, Violation, is_waiting_for_upstreams, judge
 from tests.history.client import Client
 from tests.history.harness import Host
-from tests.history.record import History, Nonce
+from tests.history.record import History
 from tests.history.windows import Leave, Windows
 from tests.history.workload import ALL, Life, Plan, Run, describe
 
@@ -25,10 +25,11 @@ SHARED, PRIVATE = ("a",), ("own",)
 class CrowdPlan:
     """How large a run is: so many windows at a time, arrivals, windows that are killed, and kills of the daemon.
 
-    `spacing` is how many events are between two kills of the daemon, at most.
+    `name` tells the sessions from those of other runs in the same history. `spacing` is how many events are between two kills of the daemon, at most.
     """
 
     seed: int
+    name: str
     slots: int
     arrivals: int
     window_kills: int
@@ -63,11 +64,10 @@ class Crowd:
         self._host = host or windows
         self._run = Run(plan.for_each(), history)
         self._choose = random.Random(plan.seed)  # noqa: S311 repeatable
-        kinds = [Leave.KILLED] * plan.window_kills
-        others = [Leave.INPUT_ENDED, Leave.INPUT_ENDED, Leave.TERMINATED]
-        kinds += [others[number % 3] for number in range(plan.arrivals - len(kinds))]
-        self._choose.shuffle(kinds)
-        self._coming = kinds
+        others = (Leave.INPUT_ENDED, Leave.INPUT_ENDED, Leave.TERMINATED)
+        leaves = [others[number % 3] for number in range(plan.arrivals - plan.window_kills)]
+        self._coming = [Leave.KILLED] * plan.window_kills + leaves
+        self._choose.shuffle(self._coming)
         self._number = 0
         self._kills_left = plan.daemon_kills
 
@@ -93,7 +93,7 @@ class Crowd:
             leave = self._coming.pop() if self._coming else Leave.INPUT_ENDED
             self._number += 1
             name = ("one", "two", "three")[slot % 3]
-            client = Client(self._history, f"s{slot}x{self._number}", name, self._plan.patience_s)
+            client = Client(self._history, f"{self._plan.name}{slot}x{self._number}", name, self._plan.patience_s)
             self._windows.leave = leave
             await client.open(self._host)
             await Life(self._run, client, choose).live()

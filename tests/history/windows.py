@@ -28,6 +28,7 @@ from tests.history.record import ABRUPTLY, INPUT_ENDED, History, Json
 ROOT = Path(__file__).parents[2]
 _CHUNK_BYTES = 1 << 16
 _DIES_WITHIN_S = 10.0
+_SETTLES_WITHIN_S = 15.0
 _NO_DAEMON = b"is served alone"
 
 
@@ -135,9 +136,19 @@ class Windows:
         """Return what the windows wrote to stderr."""
         return self._stderr.read_text()
 
-    def servers(self, marker: str) -> set[int]:
-        """Return the processes whose command line contains this word."""
-        return {pid for pid in _processes() if marker.encode() in _command_line(pid).split(b"\0")}
+    def daemons(self) -> list[int]:
+        """Return the processes that are daemons of this config."""
+        return processes(b"daemon", os.fsencode(self.config))
+
+    async def status(self) -> Json:
+        """Return what `dynamic-mcp status` tells of the daemon."""
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "dynamic_mcp", "status", "--json"),
+            stdout=asyncio.subprocess.PIPE,
+            env=self.environment,
+        )
+        output, _ = await process.communicate()
+        return json.loads(output)
 
 
 class _Window:
@@ -204,15 +215,27 @@ async def measure(pid: int, file: Path) -> Holdings:
     inside: dict[str, int] = json.loads(file.read_text())  # noqa: ASYNC240
     file.unlink()  # noqa: ASYNC240
     root = Path(f"/proc/{pid}")
-    status = dict(line.split(":", 1) for line in (root / "status").read_text().splitlines())  # noqa: ASYNC240
-    children = [child for task in (root / "task").iterdir() for child in (task / "children").read_text().split()]  # noqa: ASYNC240
+    status = dict(line.split(":", 1) for line in (root / "status").read_text().splitlines())
+    tasks = (root / "task").iterdir()
+    children = [child for task in tasks for child in (task / "children").read_text().split()]
     return Holdings(
-        descriptors=len(list((root / "fd").iterdir())),  # noqa: ASYNC240
+        descriptors=len(list((root / "fd").iterdir())),
         children=len(children),
         threads=int(status["Threads"]),
         memory=int(status["VmRSS"].split()[0]) / 1024,
         inside=inside,
     )
+
+
+async def settle(pid: int, file: Path, before: Holdings) -> Holdings:
+    """Measure a daemon until it has what it had before, or for a while: what is ending takes its time."""
+    holdings = await measure(pid, file)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_SETTLES_WITHIN_S):
+            while holdings.differences(before):
+                await asyncio.sleep(0.1)
+                holdings = await measure(pid, file)
+    return holdings
 
 
 def _wait_for_death(process: int) -> None:
@@ -222,8 +245,13 @@ def _wait_for_death(process: int) -> None:
         os.close(process)
 
 
-def _processes() -> list[int]:
-    return [int(each) for each in os.listdir("/proc") if each.isdigit()]
+def processes(*words: bytes) -> list[int]:
+    """Return the processes that have these words in their command lines."""
+    return [pid for pid in _all_processes() if {*words} <= {*_command_line(pid).split(b"\0")}]
+
+
+def _all_processes() -> list[int]:
+    return [int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit()]
 
 
 def _command_line(pid: int) -> bytes:
