@@ -25,7 +25,8 @@ SHARED, PRIVATE = ("a",), ("own",)
 class CrowdPlan:
     """How large a run is: so many windows at a time, arrivals, windows that are killed, and kills of the daemon.
 
-    `name` tells the sessions from those of other runs in the same history. `spacing` is how many events are between two kills of the daemon, at most.
+    `name` tells the sessions from those of other runs in the same history. `spacing` is how many events are between
+    two kills of the daemon, at most.
     """
 
     seed: int

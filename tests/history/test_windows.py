@@ -37,7 +37,7 @@ async def test_whatever_windows_do_their_daemon_is_left_as_it_was(tmp_path: Path
             await windows.close()
 
         assert not wrong, show(wrong, history.events, SEED)
-        assert after.differences(before) == []
+        assert "; ".join(after.differences(before)) == ""
         assert processes(shared.args[-1].encode()) + processes(private.args[-1].encode()) == []
 
 

@@ -199,8 +199,8 @@ class Holdings:
     inside: Mapping[str, int]
 
     def differences(self, before: Holdings) -> list[str]:
-        """Return what is not as it was; memory may differ."""
-        names = ("descriptors", "children", "threads")
+        """Return what is not as it was; memory and the threads of the pool may differ."""
+        names = ("descriptors", "children")
         changes = [(name, getattr(before, name), getattr(self, name)) for name in names]
         changes += [(key, before.inside.get(key, 0), count) for key, count in self.inside.items()]
         return [f"{name}: {old}, then {new}" for name, old, new in changes if old != new]
