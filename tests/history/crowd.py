@@ -91,7 +91,7 @@ class Crowd:
         """Let one window after the other come, until all have been there and all kills have happened."""
         choose = random.Random(f"{self._plan.seed} {slot}")  # noqa: S311 repeatable
         while self._coming or self._kills_left:
-            leave = self._coming.pop() if self._coming else Leave.INPUT_ENDED
+            leave = self._coming.pop() if self._coming else Leave.TERMINATED
             self._number += 1
             name = ("one", "two", "three")[slot % 3]
             client = Client(self._history, f"{self._plan.name}{slot}x{self._number}", name, self._plan.patience_s)

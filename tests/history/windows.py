@@ -128,8 +128,9 @@ class Windows:
             os.kill(pid, signal.SIGKILL)
             _wait_for_death(process)
 
-    def count_alone(self) -> int:
-        """Return how many windows could not have a daemon, and served themselves."""
+    @property
+    def alone(self) -> int:
+        """How many windows could not have a daemon, and served themselves."""
         return self._stderr.read_bytes().count(_NO_DAEMON)
 
     def errors(self) -> str:
