@@ -110,7 +110,7 @@ class Crowd:
 
     async def _kill_daemons(self) -> None:
         while self._kills_left:
-            goal = len(self._history.events) + self._choose.randrange(self._plan.spacing)
+            goal = len(self._history.events) + self._choose.randrange(self._plan.spacing // 5, self._plan.spacing)
             await self._history.until(lambda goal=goal: len(self._history.events) >= goal)  # type: ignore[misc]
             await self._windows.kill_daemon()
             self._kills_left -= 1

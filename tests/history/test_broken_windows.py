@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.history.broken_windows import BREAKS, Break, BrokenWindows, lose_answer
+from tests.history.broken_windows import (
+    BREAKS,
+    Break,
+    BrokenWindows,
+    cut_line,
+    lose_answer,
+    refuse_everything,
+    send_again,
+)
 from tests.history.checker import Rule, show
 from tests.history.crowd import PRIVATE, SHARED, Crowd, CrowdPlan
 from tests.history.harness import journal
@@ -25,8 +33,8 @@ PLAN = CrowdPlan(
     arrivals=4,
     window_kills=4,
     daemon_kills=3,
-    operations=8,
-    spacing=40,
+    operations=16,
+    spacing=100,
     does=("echo", "work", "late", "late"),
 )
 
@@ -55,5 +63,9 @@ async def test_what_is_not_broken_is_not_reported(tmp_path: Path) -> None:
 @pytest.mark.parametrize("broken", BREAKS)
 async def test_what_is_broken_when_a_daemon_dies_is_reported(broken: str, tmp_path: Path) -> None:
     damage, rule = BREAKS[broken]
-    plan = replace(PLAN, patience_s=_SHORT_PATIENCE_S) if damage is lose_answer else PLAN
+    plan = PLAN
+    if damage in (cut_line, lose_answer, send_again):
+        plan = replace(PLAN, patience_s=_SHORT_PATIENCE_S)
+    elif damage is refuse_everything:
+        plan = replace(PLAN, daemon_kills=0)
     assert Rule[rule] in await _rules(plan, damage, tmp_path)
