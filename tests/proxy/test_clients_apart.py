@@ -123,6 +123,21 @@ async def test_a_server_that_ended_with_its_client_is_not_held_for_the_tasks_tha
         assert link() is None
 
 
+async def test_a_subscription_ends_without_a_word_with_the_server_that_only_its_client_had(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    upstream = able({"resources/subscribe": {}}, resources={"subscribe": True})
+    upstream.answers["resources/list"] = {"resources": [{"uri": "x://a", "name": "a"}]}
+    async with scene(upstream, share=Share.SESSION) as on:
+        ann = await on.join()
+        assert "error" not in await ann.request("resources/subscribe", {"uri": "x://a"})
+        ann.session.close()
+        await settled()
+
+        assert upstream.closed
+        assert [record.message for record in caplog.records if record.levelname == "WARNING"] == []
+
+
 # --- elicitations ------------------------------------------------------------------------------------------
 
 
