@@ -21,7 +21,7 @@ from tests.history.checker import Violation, show
 from tests.history.crowd import PRIVATE, SHARED, Crowd, CrowdPlan
 from tests.history.harness import journal
 from tests.history.record import Event, History, Kind, is_interrupted, parse
-from tests.history.windows import Holdings, Leave, Windows, measure, processes, settle, write_config
+from tests.history.windows import Holdings, Leave, Windows, measure_at_rest, processes, settle, write_config
 
 _WITHIN_S = 1200.0
 _WARM_UP_WINDOWS = 9
@@ -71,7 +71,7 @@ class Soak:
         pid = await self._windows.find_daemon()
         warm_up = replace(self._plan, name="w", slots=3, arrivals=_WARM_UP_WINDOWS, window_kills=0, daemon_kills=0)
         await self._run("warm-up", warm_up)
-        before = await measure(pid, watched)
+        before = await measure_at_rest(pid, watched)
         await self._run("one daemon", replace(self._plan, name="s", daemon_kills=0))
         return before, await settle(pid, watched, before)
 

@@ -29,6 +29,7 @@ ROOT = Path(__file__).parents[2]
 _CHUNK_BYTES = 1 << 16
 _DIES_WITHIN_S = 10.0
 _SETTLES_WITHIN_S = 15.0
+_RESTS_FOR_S = 1.0
 _NO_DAEMON = b"is served alone"
 
 
@@ -141,15 +142,24 @@ class Windows:
         """Return the processes that are daemons of this config."""
         return processes(b"daemon", os.fsencode(self.config))
 
-    async def status(self) -> Json:
-        """Return what `dynamic-mcp status` tells of the daemon."""
+    async def sessions_at_rest(self) -> list[Json]:
+        """Return the sessions that `dynamic-mcp status` shows once it is up to date; it is written now and then."""
+        sessions = await self._sessions()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_SETTLES_WITHIN_S):
+                while sessions:
+                    await asyncio.sleep(_RESTS_FOR_S)
+                    sessions = await self._sessions()
+        return sessions
+
+    async def _sessions(self) -> list[Json]:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "dynamic_mcp", "status", "--json"),
             stdout=asyncio.subprocess.PIPE,
             env=self.environment,
         )
         output, _ = await process.communicate()
-        return json.loads(output)
+        return [session for proxy in json.loads(output) for session in proxy["sessions"]]
 
 
 class _Window:
@@ -203,7 +213,8 @@ class Holdings:
         """Return what is not as it was; memory and the threads of the pool may differ."""
         names = ("descriptors", "children")
         changes = [(name, getattr(before, name), getattr(self, name)) for name in names]
-        changes += [(key, before.inside.get(key, 0), count) for key, count in self.inside.items()]
+        keys = {**before.inside, **self.inside}
+        changes += [(key, before.inside.get(key, 0), self.inside.get(key, 0)) for key in keys]
         return [f"{name}: {old}, then {new}" for name, old, new in changes if old != new]
 
 
@@ -226,6 +237,19 @@ async def measure(pid: int, file: Path) -> Holdings:
         memory=int(status["VmRSS"].split()[0]) / 1024,
         inside=inside,
     )
+
+
+async def measure_at_rest(pid: int, file: Path) -> Holdings:
+    """Measure a daemon that nobody uses, once what ends has ended: when nothing has changed for a while."""
+    holdings = await measure(pid, file)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_SETTLES_WITHIN_S):
+            while True:
+                await asyncio.sleep(_RESTS_FOR_S)
+                before, holdings = holdings, await measure(pid, file)
+                if not holdings.differences(before):
+                    break
+    return holdings
 
 
 async def settle(pid: int, file: Path, before: Holdings) -> Holdings:
