@@ -41,6 +41,7 @@ PLAN = CrowdPlan(
 
 # For what waits in vain.
 _SHORT_PATIENCE_S = 5.0
+_SEEDS = (3, 4, 5, 6)
 
 
 async def _rules(plan: CrowdPlan, damage: Break, tmp_path: Path) -> set[Rule]:
@@ -68,4 +69,9 @@ async def test_what_is_broken_when_a_daemon_dies_is_reported(broken: str, tmp_pa
         plan = replace(PLAN, patience_s=_SHORT_PATIENCE_S)
     elif damage is refuse_everything:
         plan = replace(PLAN, daemon_kills=0)
-    assert Rule[rule] in await _rules(plan, damage, tmp_path)
+    for seed in _SEEDS:  # a kill need not meet what is broken in every run
+        folder = tmp_path / f"{seed}"
+        folder.mkdir()
+        if Rule[rule] in await _rules(replace(plan, seed=seed), damage, folder):
+            return
+    pytest.fail(f"no run has shown {rule}")
