@@ -74,6 +74,7 @@ class SocketFace(asyncio.Protocol):
         self.lines_taken = 0
         self.ended = asyncio.Event()
         self._reception = reception
+        self._journal = Journal(self._keep)
         self._lines = lines.Lines(max_message_bytes)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
@@ -143,7 +144,7 @@ class SocketFace(asyncio.Protocol):
         return create(
             self._send,
             is_congested=self._is_congested,
-            journal=Journal(self._keep),
+            journal=self._journal,
             first_id=continuation.first_id,
         )
 
@@ -206,7 +207,7 @@ class SocketFace(asyncio.Protocol):
 
     async def _begin(self, session: Session, continuation: Continuation) -> None:
         self._write(frames.WELCOME, 0)
-        self._resumption = Resumption(session, self._send)
+        self._resumption = Resumption(session, self._send, self._journal)
         await self._resumption.resume(continuation, self._reply)
         self.lines_taken = len(continuation.interrupted)
 

@@ -88,7 +88,13 @@ def find_or_start_daemon(config: str) -> Socket | None:
             if (connection := find_daemon(config)) is not None or time.monotonic() > deadline:
                 return connection
             time.sleep(_POLL_S)
-        return find_daemon(config) or _start(config, path, deadline - time.monotonic())
+        connection = find_daemon(config)
+        while connection is None:
+            has_listened = _start(config, path, deadline - time.monotonic())
+            connection = find_daemon(config)
+            if not has_listened:
+                break
+        return connection
     except OSError:
         return None
     finally:
@@ -96,8 +102,11 @@ def find_or_start_daemon(config: str) -> Socket | None:
             lock.release()
 
 
-def _start(config: str, path: str, within_s: float) -> Socket | None:
-    """Start a daemon that outlives this process and belongs to nobody, and wait until it listens or gives up."""
+def _start(config: str, path: str, within_s: float) -> bool:
+    """Start a daemon that outlives this process and belongs to nobody; tell whether it listens in time.
+
+    It may be dead again when this returns.
+    """
     import select
     import subprocess
 
@@ -109,12 +118,13 @@ def _start(config: str, path: str, within_s: float) -> Socket | None:
         subprocess.run([*detached, *command, *options], pass_fds=(told,), start_new_session=True, check=True)
     except subprocess.CalledProcessError:
         os.close(ready)
-        return None
+        return False
     finally:
         os.close(told)
-    select.select([ready], [], [], max(0.0, within_s))
+    readable, _, _ = select.select([ready], [], [], max(0.0, within_s))
+    has_listened = bool(readable) and os.read(ready, 1) != b""
     os.close(ready)
-    return private_socket.connect_to(path)
+    return has_listened
 
 
 def _is_plain(arguments: list[str]) -> bool:

@@ -145,8 +145,8 @@ class ResourceSubscriptions:
         self._background.create(tell(group, instance, method, params))
 
     async def _unsubscribe(self, group: Group, instance: Instance, uri: str) -> None:
-        """Unsubscribe, unless another client has begun to subscribe before this could be sent."""
-        if not self.is_wanted(instance, group, uri):
+        """Unsubscribe, unless another client has begun to subscribe before this could be sent, or the server ends."""
+        if not instance.is_retired and not self.is_wanted(instance, group, uri):
             await tell(group, instance, "resources/unsubscribe", {"uri": Raw(wire.encode(uri))})
 
     def _subscribers(self, group: Group, instance: Instance) -> Iterator[Client]:

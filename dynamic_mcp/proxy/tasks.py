@@ -38,11 +38,17 @@ _RELATED = ("_meta", "io.modelcontextprotocol/related-task", "taskId")
 
 
 class _Task(Struct, frozen=True):
-    """A task by its own id on the instance that runs it. `client` None: its client has gone."""
+    """A task of a client, by its own id on the instance that runs it."""
 
     group: GroupView
     instance: Instance
     own_id: str
+
+
+class _Owner(Struct, frozen=True):
+    """Whose a task is, and which id it has there. `client` None: its client has gone."""
+
+    group_name: str
     id: str
     client: Client | None
 
@@ -53,7 +59,8 @@ class Tasks:
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
         self._by_id: dict[tuple[Client, str], _Task] = {}
-        self._by_own_id: BoundedDict[tuple[Instance, str], _Task] = BoundedDict(_MAX_TASKS, on_evict=self._forget)
+        # Weak references, because the tasks of clients that have gone outlive the instances that ran them.
+        self._owners: BoundedDict[tuple[ref[Instance], str], _Owner] = BoundedDict(_MAX_TASKS, on_evict=self._forget)
         self._background = TaskSet()
         self._serves_several = False
         self._last_greeted: ref[Client] | None = None
@@ -91,16 +98,16 @@ class Tasks:
     def pass_status_on(self, instance: Instance, frame: Frame) -> bool:
         """Tell a task's client of a `notifications/tasks/status`; returns whether it can be nobody else's."""
         own_id = _id(wire.member(frame.params, "taskId"))
-        task = self._by_own_id.get((instance, own_id))
-        if task is not None and task.client is not None:
-            params = frame.params if task.id == own_id else wire.with_member(frame.params, task.id, "taskId")
-            task.client.notify(Frame(method=frame.method, params=params))
-        return task is not None or instance.users.has_been_shared
+        owner = self._owners.get((ref(instance), own_id))
+        if owner is not None and owner.client is not None:
+            params = frame.params if owner.id == own_id else wire.with_member(frame.params, owner.id, "taskId")
+            owner.client.notify(Frame(method=frame.method, params=params))
+        return owner is not None or instance.users.has_been_shared
 
     def owner(self, instance: Instance, frame: Frame) -> Client | None:
         """Return the client whose task a message of an upstream is about."""
-        task = self._by_own_id.get((instance, _id(wire.member(frame.params, *_RELATED))))
-        return task.client if task is not None else None
+        owner = self._owners.get((ref(instance), _id(wire.member(frame.params, *_RELATED))))
+        return owner.client if owner is not None else None
 
     def choose_user(self, instance: Instance, frame: Frame, user: User | None) -> User | None:
         """Return who is asked a question of an upstream: `user`, or the client whose task it is about.
@@ -110,24 +117,24 @@ class Tasks:
         own_id = _id(wire.member(frame.params, *_RELATED))
         if not own_id:
             return user
-        task = self._by_own_id.get((instance, own_id))
-        if task is None:
+        owner = self._owners.get((ref(instance), own_id))
+        if owner is None:
             return None if instance.users.has_been_shared else user
-        return user if user is not None and user.client is task.client else task.client
+        return user if user is not None and user.client is owner.client else owner.client
 
     def with_client_task_id(self, instance: Instance, frame: Frame) -> Frame:
         """Return a message about a task with the id that the task has for its client."""
         own_id = _id(wire.member(frame.params, *_RELATED))
-        task = self._by_own_id.get((instance, own_id))
-        if task is None or task.id == own_id:
+        owner = self._owners.get((ref(instance), own_id))
+        if owner is None or owner.id == own_id:
             return frame
-        return structs.replace(frame, params=wire.with_member(frame.params, task.id, *_RELATED))
+        return structs.replace(frame, params=wire.with_member(frame.params, owner.id, *_RELATED))
 
     def release(self, client: Client) -> None:
         """Cancel the tasks of a client that has gone; what still runs is nobody's."""
         for key in [key for key in self._by_id if key[0] is client]:
             task = self._by_id.pop(key)
-            self._by_own_id[task.instance, task.own_id] = structs.replace(task, client=None)
+            self._owners[ref(task.instance), task.own_id] = _Owner(task.group.name, key[1], None)
             if task.instance in task.group.group.instances.values():
                 self._background.create(_cancel(task))
 
@@ -165,15 +172,15 @@ class Tasks:
 
     def _may_own(self, client: Client, group: GroupView, instance: Instance, own_id: str) -> bool:
         """Tell whether a task that nobody here remembers as another's can be this client's."""
-        task = self._by_own_id.get((instance, own_id))
-        if task is not None:
-            return task.client is client
+        owner = self._owners.get((ref(instance), own_id))
+        if owner is not None:
+            return owner.client is client
         return group.group.is_alone(client, instance) and not self._is_of_another(client, group, own_id)
 
     def _is_of_another(self, client: Client, group: GroupView, own_id: str) -> bool:
         """Tell whether another client began this task; a remote server shows it over all its connections."""
-        own = (task for (_, id), task in self._by_own_id.items() if id == own_id)
-        return any(task.group.name == group.name and task.client is not client for task in own)
+        owners = (owner for (_, id), owner in self._owners.items() if id == own_id)
+        return any(owner.group_name == group.name and owner.client is not client for owner in owners)
 
     async def _send(
         self, request: Request, group: GroupView, instance: Instance, params: Raw, patience: float
@@ -224,22 +231,24 @@ class Tasks:
         own_id = _id(wire.member(answer.result, *path))
         if not own_id:
             return answer
-        id = self._remember(client, group, instance, own_id).id
+        id = self._remember(client, group, instance, own_id)
         return answer if id == own_id else Frame(result=wire.with_member(answer.result, id, *path))
 
-    def _remember(self, client: Client, group: GroupView, instance: Instance, own_id: str) -> _Task:
-        task = self._by_own_id.get((instance, own_id))
-        if task is None or task.client is not client:
-            if task is not None and task.client is not None:  # of the server's life before this one
-                self._by_id.pop((task.client, task.id), None)
-            id = own_id if (client, own_id) not in self._by_id else f"{group.name}__{own_id}"
-            task = _Task(group, instance, own_id, id, client)
-            self._by_own_id[instance, own_id] = self._by_id[client, id] = task
-        return task
+    def _remember(self, client: Client, group: GroupView, instance: Instance, own_id: str) -> str:
+        """Note whose a task is; returns the id that it has for its client."""
+        owner = self._owners.get((ref(instance), own_id))
+        if owner is not None and owner.client is client:
+            return owner.id
+        if owner is not None and owner.client is not None:  # of the server's life before this one
+            self._by_id.pop((owner.client, owner.id), None)
+        id = own_id if (client, own_id) not in self._by_id else f"{group.name}__{own_id}"
+        self._owners[ref(instance), own_id] = _Owner(group.name, id, client)
+        self._by_id[client, id] = _Task(group, instance, own_id)
+        return id
 
-    def _forget(self, key: tuple[Instance, str], task: _Task) -> None:
-        if task.client is not None:
-            self._by_id.pop((task.client, task.id), None)
+    def _forget(self, key: tuple[ref[Instance], str], owner: _Owner) -> None:
+        if owner.client is not None:
+            self._by_id.pop((owner.client, owner.id), None)
 
 
 async def _cancel(task: _Task) -> None:

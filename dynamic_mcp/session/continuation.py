@@ -108,12 +108,16 @@ _LASTING = {
 
 
 class Resumption:
-    """Takes a session over. `tasks` ask upstreams anew for what the client has asked of them."""
+    """Takes a session over. `tasks` ask upstreams anew for what the client has asked of them.
 
-    def __init__(self, session: Session, send: Callable[[bytes], None]) -> None:
+    `journal` is that of the session, if another process may take it over in turn.
+    """
+
+    def __init__(self, session: Session, send: Callable[[bytes], None], journal: Journal | None = None) -> None:
         self.tasks = TaskSet(log)
         self._session = session
         self._send = send
+        self._journal = journal
 
     async def resume(self, continuation: Continuation, reply: Callable[[int, bytes], None]) -> None:
         """Do again what lasts, unseen by the client, then answer what was interrupted.
@@ -144,6 +148,8 @@ class Resumption:
     def _withdraw_question(self, id: bytes) -> None:
         body = wire.encode({"requestId": int(id), "reason": "the daemon of dynamic-mcp has started anew"})
         self._send(wire.notification_line("notifications/cancelled", body))
+        if self._journal is not None:  # else the next process withdraws it again
+            self._journal.forget_question(int(id))
 
     def _answer_interrupted(self, line: bytes, reply: Callable[[bytes], None]) -> None:
         try:

@@ -10,7 +10,20 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tests.history.record import Event, Expect, Json, Kind, Nonce, Operation, nonces_in, parse
+from tests.history.record import (
+    ABRUPTLY,
+    INPUT_ENDED,
+    PART,
+    Event,
+    Expect,
+    Json,
+    Kind,
+    Nonce,
+    Operation,
+    is_interrupted,
+    nonces_in,
+    parse,
+)
 from tests.history.upstream_checker import Instance, SessionFacts, judge_instances
 from tests.history.violations import Rule, Violation
 
@@ -18,7 +31,21 @@ __all__ = ["Rule", "Violation", "is_waiting_for_upstreams", "judge", "show"]
 
 _SHOWN_OF_A_RULE = 3
 # What an upstream hears of a moment after a session is over.
-_SETTLES = (Rule.NOT_CANCELLED, Rule.NOT_UNSUBSCRIBED)
+_SETTLES = (Rule.NOT_CANCELLED, Rule.NOT_UNSUBSCRIBED, Rule.OUTLIVES)
+# What a daemon serves anew that another one has left unanswered.
+_REPEATABLE = frozenset(
+    {
+        "initialize",
+        "ping",
+        "tools/list",
+        "resources/list",
+        "resources/templates/list",
+        "prompts/list",
+        "logging/setLevel",
+        "resources/subscribe",
+        "resources/unsubscribe",
+    }
+)
 
 
 @dataclass
@@ -28,7 +55,10 @@ class _Request:
     operation: Operation
     method: str
     params: Json
+    sent_after: int = 0  # so many kills
+    served_after: int = 0  # so many kills had been followed by an answer when it was sent
     is_cancelled: bool = False
+    is_interrupted: bool = False
     answers: int = 0
     logs: int = 0
 
@@ -37,15 +67,36 @@ class _Request:
         return not self.answers
 
 
+@dataclass
+class _Question:
+    """A question to a session. The counts are those of kills.
+
+    At its arrival, as of the last daemon that had served something then, and at its first withdrawal.
+    """
+
+    came_after: int
+    served_after: int
+    is_answered: bool = False
+    withdrawn_after: int | None = None
+    must_be_withdrawn: bool = False
+
+
 def judge(events: Sequence[Event]) -> list[Violation]:
     """Return everything that is wrong with a history, in the order of its rules' discovery."""
     sessions: dict[str, Session] = {}
     instances: dict[str, Instance] = {}
     wrong: list[Violation] = []
+    kills = 0
     are_sessions = {event.party for event in events if event.kind is Kind.OPENED and event.detail}
     for at, event in enumerate(events):
-        if event.party in are_sessions:
-            session = sessions.setdefault(event.party, Session(event.party))
+        if event.kind is Kind.KILLED:
+            kills += 1
+            for each in sessions.values():
+                each.lose_daemon()
+            for upstream in instances.values():
+                upstream.lose_daemon()
+        elif event.party in are_sessions:
+            session = sessions.setdefault(event.party, Session(event.party, kills))
             wrong += (Violation(rule, event.party, text, at) for rule, text in session.take(event))
         else:
             instance = instances.setdefault(event.party, Instance(event.party))
@@ -84,13 +135,17 @@ Found = Iterator[tuple[Rule, str]]
 class Session:
     """What one session has sent and got so far."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, kills: int = 0) -> None:
         self.name = name
         self.client = ""
         self.is_closed = False
         self.requests: dict[str, _Request] = {}
-        self.errors: dict[Nonce, tuple[Operation, Json]] = {}
-        self._questions: dict[str, bool] = {}  # by id: whether it is open
+        self.errors: dict[Nonce, tuple[Operation, Json, int]] = {}
+        self._has_left_in_order = False
+        self._part = b""
+        self._kills = kills
+        self._served_after = kills  # a daemon that began after so many kills has answered
+        self._questions: dict[str, _Question] = {}
         self._tokens: dict[str, _Request] = {}
         self._tasks: dict[str, Nonce] = {}
         self._task_cancels: set[str] = set()
@@ -110,26 +165,45 @@ class Session:
                 self.client = event.detail
             case Kind.CLOSED:
                 self.is_closed = True
+                self._has_left_in_order = event.detail == INPUT_ENDED
+                if self._part and event.detail != ABRUPTLY:
+                    yield Rule.HALF_LINE, _shown(self._part)
             case Kind.SENT:
                 self._send(parse(event.line), event.operation)
+            case Kind.GOT if event.detail == PART:
+                self._part = event.line
             case Kind.GOT:
                 yield from self._get(event.line)
+
+    def lose_daemon(self) -> None:
+        """Note that the daemon is dead: what it has asked has to be withdrawn by another."""
+        self._kills += 1
+        for question in self._questions.values():
+            if not question.is_answered and question.withdrawn_after is None:
+                question.must_be_withdrawn = True
 
     def end(self) -> Found:
         """Judge what is still missing at the end of a run."""
         for request in self.requests.values():
             shown = f"{request.operation.name} {request.operation.nonce}"
-            if request.is_open and not request.is_cancelled and not self.is_closed:
+            if request.is_open and not request.is_cancelled and self._must_answer(request):
                 yield Rule.UNANSWERED, shown
-            if request.answers and request.logs < request.operation.logs:
+            if request.answers and not request.is_interrupted and request.logs < request.operation.logs:
                 yield Rule.LOST_LOG, f"{shown}: {request.logs} of {request.operation.logs} log lines came"
+
+    def _must_answer(self, request: _Request) -> bool:
+        if self.is_closed:
+            return self._has_left_in_order and not request.operation.may_be_left
+        return True
 
     # --- what a session sends --------------------------------------------------------------------------
 
     def _send(self, message: dict[str, Json], operation: Operation | None) -> None:
         method, params = message.get("method"), message.get("params", {})
         if operation is not None:
-            request = self.requests[_key(message["id"])] = _Request(operation, str(method), params)
+            request = self.requests[_key(message["id"])] = _Request(
+                operation, str(method), params, self._kills, self._served_after
+            )
             if operation.token is not None:
                 self._tokens[_key(operation.token)] = request
         if method == "notifications/cancelled":
@@ -139,7 +213,7 @@ class Session:
         elif method == "tasks/cancel":
             self._task_cancels.add(params["taskId"])
         elif method is None and "id" in message:
-            self._questions[_key(message["id"])] = False
+            self._questions[_key(message["id"])].is_answered = True
 
     # --- what it gets ----------------------------------------------------------------------------------
 
@@ -149,7 +223,11 @@ class Session:
         for nonce in nonces_in(line):
             if nonce.session != self.name:
                 yield Rule.FOREIGN, f"{nonce} in {_shown(line)}"
-        message = parse(line)
+        try:
+            message = parse(line)
+        except ValueError:
+            yield Rule.HALF_LINE, _shown(line)
+            return
         match message:
             case {"method": str(method), "id": id}:
                 yield from self._get_question(_key(id), method, line)
@@ -161,7 +239,7 @@ class Session:
     def _get_question(self, id: str, method: str, line: bytes) -> Found:
         if id in self._questions:
             yield Rule.QUESTION_ID, f"{id}: {_shown(line)}"
-        self._questions[id] = True
+        self._questions[id] = _Question(self._kills, self._served_after)
         if not any(request.is_open for request in self._requests_of(line)):
             yield Rule.QUESTION_WITHOUT_CALL, f"{method}: {_shown(line)}"
 
@@ -176,13 +254,33 @@ class Session:
                 for request in self._requests_of(line):
                     request.logs += 1
             case "notifications/cancelled":
-                if not self._questions.get(_key(params.get("requestId"))):
+                if not self._withdraw(self._questions.get(_key(params.get("requestId")))):
                     yield Rule.CANCELLED_UNASKED, _shown(line)
             case "notifications/resources/updated":
                 if params.get("uri") not in self._uris:
                     yield Rule.NOT_SUBSCRIBED, _shown(line)
             case "notifications/tasks/status":
                 yield from self._judge_task(params, line)
+
+    def _withdraw(self, question: _Question | None) -> bool:
+        """Note that a question is withdrawn; tell whether it may be."""
+        if question is None:
+            return False
+        first, question.withdrawn_after = question.withdrawn_after, self._kills
+        if first is not None:
+            question.withdrawn_after = first
+            return self._served_after < first  # by a daemon that died before it served anything
+        # an answer that a dead daemon has not taken is not known to the next one
+        return not question.is_answered or self._kills > question.served_after
+
+    def _be_served(self, request: _Request) -> Found:
+        """Note an answer by a daemon that began after the kills before the request."""
+        self._served_after = max(self._served_after, request.sent_after)
+        for id, question in self._questions.items():
+            is_due = question.must_be_withdrawn and question.came_after < self._served_after
+            if is_due and question.withdrawn_after is None:
+                question.must_be_withdrawn = False
+                yield Rule.NOT_WITHDRAWN, id
 
     def _get_progress(self, params: Json, line: bytes) -> Found:
         request = self._tokens.get(_key(params.get("progressToken")))
@@ -203,21 +301,34 @@ class Session:
         operation = request.operation
         if request.answers > 1:
             yield Rule.ANSWER, f"more than one to {operation.nonce}: {_shown(line)}"
+        if is_interrupted(message):
+            request.is_interrupted = True
+            if request.method in _REPEATABLE or self._kills <= request.served_after:
+                yield Rule.INTERRUPTED, f"{operation.name}: {_shown(line)}"
+            return
+        yield from self._be_served(request)
+        is_stale = operation.about is not None and self._is_of_dead_daemon(operation.about)
         is_error = "error" in message or message["result"].get("isError") is True
+        if is_stale and is_error:
+            return
         if is_error is not (operation.expect is Expect.ERROR):
             yield Rule.ANSWER, f"to {operation.name} must be {operation.expect}: {_shown(line)}"
             return
         if is_error:
-            self.errors[operation.nonce] = (operation, message.get("error", message.get("result")))
+            error = message.get("error", message.get("result"))
+            self.errors[operation.nonce] = (operation, error, self._kills)
             return
         wanted = operation.about or operation.nonce
-        if operation.expect is Expect.NONCE and wanted not in nonces_in(line):
+        if operation.expect is Expect.NONCE and not is_stale and wanted not in nonces_in(line):
             yield Rule.ANSWER, f"to {operation.name} must carry {wanted}: {_shown(line)}"
         if "refused" in line.decode() and operation.name == "ask" and not operation.may_be_refused:
             yield Rule.REFUSED, _shown(line)
         if request.method == "resources/unsubscribe":
             self._uris.discard(request.params["uri"])
         yield from self._judge_tasks_in(request, message["result"], line)
+
+    def _is_of_dead_daemon(self, nonce: Nonce) -> bool:
+        return any(each.sent_after < self._kills for each in self.requests.values() if each.operation.nonce == nonce)
 
     # --- tasks -----------------------------------------------------------------------------------------
 
@@ -246,10 +357,12 @@ class Session:
 def _judge_twins(sessions: Iterable[Session]) -> Iterator[Violation]:
     """Compare the errors for what is another session's with those for what never existed."""
     for session in sessions:
-        for operation, error in session.errors.values():
+        for operation, error, kills in session.errors.values():
             if operation.twin is None or operation.twin not in session.errors:
                 continue
-            other, twin = session.errors[operation.twin]
+            other, twin, earlier_kills = session.errors[operation.twin]
+            if kills != earlier_kills:
+                continue
             texts = [json.dumps(error).replace(operation.subject, "?"), json.dumps(twin).replace(other.subject, "?")]
             if texts[0] != texts[1]:
                 yield Violation(Rule.TELLTALE, session.name, " and ".join(texts))

@@ -8,9 +8,13 @@ import weakref
 from collections.abc import Callable
 
 from tests.history.harness import Host, Line
-from tests.history.record import Expect, History, Json, Nonce, Operation, nonces_in, parse
+from tests.history.record import PART, Expect, History, Json, Nonce, Operation, is_interrupted, nonces_in, parse
 
 CAPABILITIES: Json = {"sampling": {}, "elicitation": {}, "roots": {}}
+
+
+class RequestInterrupted(Exception):
+    """A request was answered with the error that it may have run."""
 
 
 class Client:
@@ -22,6 +26,9 @@ class Client:
         self.is_closed = False
         self.updates: list[str] = []
         self.may_answer: Callable[[], bool] = lambda: True
+        # Of these operations, questions are held back, and answered by `answer_held`.
+        self.late: set[Nonce] = set()
+        self.held: dict[Nonce, tuple[dict[str, Json], bytes]] = {}
         self._history = history
         self._line: Line
         self._next = 0
@@ -38,11 +45,11 @@ class Client:
         )
         self._write({"method": "notifications/initialized"})
 
-    async def close(self) -> list[weakref.ref[object]]:
-        """End the session, whatever is in flight."""
+    async def close(self, how: str = "") -> list[weakref.ref[object]]:
+        """End the session, whatever is in flight; the history gets `how`."""
         self.is_closed = True
         references = await self._line.close()
-        self._history.close(self.name)
+        self._history.close(self.name, how)
         for answer in self._answers.values():
             answer.cancel()
         del self._line
@@ -64,10 +71,21 @@ class Client:
         return answer
 
     async def request(self, operation: Operation, method: str, params: Json) -> dict[str, Json]:
-        """Send a request and return the answer."""
-        answer = self.begin(operation, method, params)
+        """Send a request and return the answer. Raises RequestInterrupted."""
+        return await self.wait_for(self.begin(operation, method, params))
+
+    async def wait_for(self, answer: asyncio.Future[dict[str, Json]]) -> dict[str, Json]:
+        """Wait for the answer to a request. Raises RequestInterrupted."""
         async with asyncio.timeout(self._patience_s):
-            return await answer
+            message = await answer
+        if is_interrupted(message):
+            raise RequestInterrupted
+        return message
+
+    def answer_held(self, nonce: Nonce) -> None:
+        """Answer a question that was held back, whether or not anybody still waits for it."""
+        if nonce in self.held and not self.is_closed:
+            self._reply(*self.held.pop(nonce))
 
     def cancel(self, operation: Operation) -> None:
         """Cancel a request, whose answer nobody waits for any more."""
@@ -77,10 +95,10 @@ class Client:
         )
         self._answers.pop(number).cancel()
 
-    async def hear_update(self, uri: str, after: int) -> None:
+    async def hear_update(self, uri: str, after: int, within_s: float | None = None) -> None:
         """Wait until a resource was updated more often than so many times."""
         try:
-            async with asyncio.timeout(self._patience_s):
+            async with asyncio.timeout(within_s or self._patience_s):
                 await self._history.until(lambda: self.updates.count(uri) > after)
         except TimeoutError:
             raise AssertionError(f"{self.name} did not hear of an update of `{uri}`") from None
@@ -96,8 +114,11 @@ class Client:
         self._line.send(line)
 
     def _take(self, line: bytes) -> None:
-        self._history.get(self.name, line.rstrip(b"\n"))
-        message = parse(line)
+        self._history.get(self.name, line.rstrip(b"\n"), "" if line.endswith(b"\n") else PART)
+        try:
+            message = parse(line)
+        except ValueError:  # the checker says so
+            return
         if "method" in message and "id" in message:
             asyncio.get_running_loop().call_soon(self._answer, message, line)
         elif "id" in message and (answer := self._answers.get(message["id"])) and not answer.done():
@@ -106,8 +127,14 @@ class Client:
             self.updates.append(message["params"]["uri"])
 
     def _answer(self, question: dict[str, Json], line: bytes) -> None:
-        if self.is_closed or not self.may_answer():
-            return
+        held = self.late & nonces_in(line)
+        if held:
+            self.held[held.pop()] = (question, line)
+            self._history.wake()
+        elif not self.is_closed and self.may_answer():
+            self._reply(question, line)
+
+    def _reply(self, question: dict[str, Json], line: bytes) -> None:
         signature = " ".join(map(str, sorted({Nonce(self.name, 0), *nonces_in(line)})))
         answers: dict[str, Json] = {
             "sampling/createMessage": {

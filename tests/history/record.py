@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 Json = Any  # whatever JSON a peer wrote
 
 NONCE = re.compile(rb"nonce-(\w+)-(\d+)-")
+# What the error says that answers a request which was in flight when the daemon died.
+INTERRUPTED = "may have run, and was not sent again"
 RESULT_URI = re.compile(r"dynamic-mcp://results/[0-9a-f]+")
 
 
@@ -23,6 +25,7 @@ class Kind(StrEnum):
     SENT = "sent"  # by the party, to the proxy
     GOT = "got"  # by the party, from the proxy
     CLOSED = "closed"
+    KILLED = "killed"  # the daemon that serves all sessions
 
 
 class Nonce(NamedTuple):
@@ -54,13 +57,24 @@ class Operation:
     token: int | None = None
     logs: int = 0  # how many log lines must have arrived when the answer has
     may_be_refused: bool = False  # a question of it may be refused
+    may_be_left: bool = False  # it needs no answer once its session's input has ended
     subject: str = ""
     twin: Nonce | None = None
 
 
+# The details of events.
+PART = "part"
+INPUT_ENDED = "input ended"
+ABRUPTLY = "abruptly"
+
+
 @dataclass(frozen=True)
 class Event:
-    """One line, or the begin or end of a party. `detail` is the client's name where a session opened."""
+    """One line, or the begin or end of a party.
+
+    `detail` is the client's name where a session opened, how it left where one closed, and `PART` where a line has no
+    end.
+    """
 
     party: str
     kind: Kind
@@ -79,6 +93,7 @@ class History:
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.sessions: set[str] = set()
+        self.kills = 0
         self._upstream_nonces: set[Nonce] = set()
         self._change = asyncio.Event()
 
@@ -88,23 +103,28 @@ class History:
             self.sessions.add(party)
         self._add(Event(party, Kind.OPENED, detail=detail))
 
-    def close(self, party: str) -> None:
-        """Note the end of a party."""
-        self._add(Event(party, Kind.CLOSED))
+    def close(self, party: str, detail: str = "") -> None:
+        """Note the end of a party, and how a session left."""
+        self._add(Event(party, Kind.CLOSED, detail=detail))
+
+    def kill(self, party: str) -> None:
+        """Note that the daemon of all sessions is killed; it must be dead before anything else is noted."""
+        self.kills += 1
+        self._add(Event(party, Kind.KILLED))
 
     def send(self, party: str, line: bytes, operation: Operation | None = None) -> None:
         """Note a line that a party writes to the proxy."""
         self._add(Event(party, Kind.SENT, line, operation))
 
-    def get(self, party: str, line: bytes) -> None:
+    def get(self, party: str, line: bytes, detail: str = "") -> None:
         """Note a line that the proxy writes to a party."""
         if party not in self.sessions:
             self._upstream_nonces |= nonces_in(line)
-        self._add(Event(party, Kind.GOT, line))
+        self._add(Event(party, Kind.GOT, line, detail=detail))
 
-    async def reach_upstream(self, nonce: Nonce) -> None:
-        """Wait until an upstream has got a line with this nonce."""
-        await self.until(lambda: nonce in self._upstream_nonces)
+    async def reach_upstream(self, nonce: Nonce, answer: asyncio.Future[dict[str, Json]]) -> None:
+        """Wait until an upstream has got a line with this nonce, or the request has been answered."""
+        await self.until(lambda: nonce in self._upstream_nonces or answer.done())
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for an event after which the condition holds."""
@@ -113,6 +133,10 @@ class History:
 
     def _add(self, event: Event) -> None:
         self.events.append(event)
+        self.wake()
+
+    def wake(self) -> None:
+        """Let those who wait look again."""
         self._change.set()
         self._change = asyncio.Event()
 
@@ -120,6 +144,12 @@ class History:
 def nonces_in(line: bytes) -> set[Nonce]:
     """Return every nonce in a line."""
     return {Nonce(session.decode(), int(number)) for session, number in NONCE.findall(line)}
+
+
+def is_interrupted(message: dict[str, Json]) -> bool:
+    """Tell whether an answer says that the request may have run, because the daemon died."""
+    is_error = "error" in message or message.get("result", {}).get("isError") is True
+    return is_error and INTERRUPTED in json.dumps(message)
 
 
 def parse(line: bytes) -> dict[str, Json]:

@@ -7,7 +7,18 @@ import json
 import pytest
 
 from tests.history.checker import Rule, judge, show
-from tests.history.record import Event, Expect, Json, Kind, Nonce, Operation
+from tests.history.record import (
+    ABRUPTLY,
+    INPUT_ENDED,
+    INTERRUPTED,
+    PART,
+    Event,
+    Expect,
+    Json,
+    Kind,
+    Nonce,
+    Operation,
+)
 
 ONE, TWO = Nonce("one", 1), Nonce("two", 1)
 PROGRESS = "notifications/progress"
@@ -54,8 +65,20 @@ class Story:
         self.events.append(Event("up", Kind.SENT, _line(id=id, method="roots/list", params={"n": str(nonce)})))
         return self
 
-    def closes(self, party: str) -> Story:
-        self.events.append(Event(party, Kind.CLOSED))
+    def closes(self, party: str, how: str = "") -> Story:
+        self.events.append(Event(party, Kind.CLOSED, detail=how))
+        return self
+
+    def kills(self) -> Story:
+        """Let the daemon die, and its upstream with it; another one begins."""
+        self.events.append(Event("daemon", Kind.KILLED))
+        return self.closes("up")
+
+    def is_interrupted(self, nonce: Nonce) -> Story:
+        return self.gets(nonce.session, id=nonce.number, error={"message": INTERRUPTED})
+
+    def gets_part(self, session: str, line: bytes) -> Story:
+        self.events.append(Event(session, Kind.GOT, line, detail=PART))
         return self
 
     @property
@@ -73,6 +96,18 @@ def _good() -> Story:
     story.upstream_asks(1, TWO).gets("two", id=1, method="roots/list", params={"n": str(TWO)})
     story.sends("two", id=1, result={"roots": [str(TWO)]}).upstream_gets(id=1, result={"roots": [str(TWO)]})
     return story.is_answered(ONE).is_answered(TWO)
+
+
+def _interrupted(*, is_withdrawn: bool) -> Story:
+    """Return a history in which a daemon dies while it asks; another one answers, and serves the next request."""
+    question: Json = {"id": 1, "method": "roots/list", "params": {"n": str(ONE)}}
+    story = Story().asks(ONE).gets("one", **question).kills()
+    if is_withdrawn:
+        story.gets("one", method="notifications/cancelled", params={"requestId": 1})
+    story.is_interrupted(ONE)
+    ping = Operation(Nonce("one", 2), "ping", Expect.RESULT)
+    story.events.append(Event("one", Kind.SENT, _line(id=2, method="ping"), ping))
+    return story.gets("one", id=2, result={})
 
 
 def _subscribed() -> Story:
@@ -100,6 +135,27 @@ def _errors(*texts: str) -> Story:
 def test_nothing_is_wrong_with_a_good_history() -> None:
     for story in (_good(), _good().closes("one").closes("two"), _errors("no SUBJECT", "no SUBJECT")):
         assert story.rules == []
+
+
+def _sent_to_the_next() -> Story:
+    story = Story().asks(ONE).kills().is_interrupted(ONE)
+    hello = _line(id=0, method="initialize", params={"clientInfo": {"name": "client"}})
+    again = _line(id=1, method="tools/call", params={"_meta": {"nonce": str(ONE)}})
+    story.events += [Event("next", Kind.GOT, line) for line in (hello, again)]
+    story.events.append(Event("next", Kind.CLOSED))
+    return story
+
+
+def _outlives() -> Story:
+    story = _good()
+    story.events.append(Event("daemon", Kind.KILLED))
+    return story
+
+
+def _two_in_one() -> Story:
+    story = _good()
+    story.events.append(Event("one", Kind.GOT, b'{"jsonrpc":{"jsonrpc":"2.0"}'))
+    return story
 
 
 WRONG: dict[str, tuple[Story, Rule]] = {
@@ -204,6 +260,36 @@ WRONG: dict[str, tuple[Story, Rule]] = {
         .is_answered(ONE),
         Rule.CANCELLED_WANTED,
     ),
+    "an interruption where nothing died": (Story().asks(ONE).is_interrupted(ONE).closes("up"), Rule.INTERRUPTED),
+    "an interruption long after the death": (
+        _interrupted(is_withdrawn=True).asks(Nonce("one", 3)).is_interrupted(Nonce("one", 3)),
+        Rule.INTERRUPTED,
+    ),
+    "an interruption of what is served anew": (
+        Story().asks(ONE, method="resources/subscribe", params={"uri": "a://x"}).kills().is_interrupted(ONE),
+        Rule.INTERRUPTED,
+    ),
+    "no answer after a death": (Story().asks(ONE).kills(), Rule.UNANSWERED),
+    "an interruption twice": (Story().asks(ONE).kills().is_interrupted(ONE).is_interrupted(ONE), Rule.ANSWER),
+    "an interrupted call sent to the next server": (_sent_to_the_next(), Rule.SENT_TWICE),
+    "a question of a dead daemon": (_interrupted(is_withdrawn=False), Rule.NOT_WITHDRAWN),
+    "a question withdrawn by each daemon": (
+        _interrupted(is_withdrawn=True)
+        .kills()
+        .gets("one", method="notifications/cancelled", params={"requestId": 1}),
+        Rule.CANCELLED_UNASKED,
+    ),
+    "a late answer to another question of the session": (
+        Story().upstream_asks(1, ONE).upstream_gets(id=1, result={"roots": [str(Nonce("one", 2))]}),
+        Rule.REPLY,
+    ),
+    "a server that outlives its daemon": (_outlives(), Rule.OUTLIVES),
+    "half a line": (Story().gets_part("one", b'{"jsonrpc":').closes("one", INPUT_ENDED), Rule.HALF_LINE),
+    "two lines in one": (_two_in_one(), Rule.HALF_LINE),
+    "a request that an orderly end leaves open": (
+        Story().asks(ONE).closes("up").closes("one", INPUT_ENDED),
+        Rule.UNANSWERED,
+    ),
     "a subscription of a session that ended": (_subscribed().closes("one"), Rule.NOT_UNSUBSCRIBED),
 }
 
@@ -212,6 +298,14 @@ WRONG: dict[str, tuple[Story, Rule]] = {
 def test_each_breach_is_found_and_nothing_else(what: str) -> None:
     story, rule = WRONG[what]
     assert story.rules == [rule]
+
+
+def test_what_a_death_may_do_is_not_wrong() -> None:
+    killed = Story().asks(ONE).gets_part("one", b'{"jsonrpc":').closes("up").closes("one", ABRUPTLY)
+    assert killed.rules == []
+    assert _interrupted(is_withdrawn=True).rules == []
+    cancelled = Story().asks(ONE).sends("one", method="notifications/cancelled", params={"requestId": 1}).kills()
+    assert cancelled.rules == []
 
 
 def test_the_end_of_an_instance_stands_for_the_cancellations_of_those_that_left() -> None:

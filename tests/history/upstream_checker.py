@@ -40,8 +40,9 @@ class Instance:
         self.is_closed = False
         self.calls: dict[str, _Call] = {}
         self.subscriptions: dict[str, set[str]] = {}  # a URI -> the sessions that subscribed
+        self.is_of_dead_daemon = False
         self._seen: set[Nonce] = set()
-        self._questions: dict[str, set[str]] = {}  # by id: for which sessions
+        self._questions: dict[str, set[Nonce]] = {}  # by id: about which requests
 
     def take(self, event: Event) -> Found:
         """Judge one event."""
@@ -53,10 +54,14 @@ class Instance:
             case Kind.GOT:
                 yield from self._get(parse(event.line), event.line)
 
+    def lose_daemon(self) -> None:
+        """Note that the daemon that started it is dead."""
+        self.is_of_dead_daemon = True
+
     def _send(self, message: dict[str, Json], line: bytes) -> None:
         match message:
             case {"method": str(), "id": id}:
-                self._questions[_key(id)] = {nonce.session for nonce in nonces_in(line)}
+                self._questions[_key(id)] = nonces_in(line)
             case {"id": id} if _key(id) in self.calls:
                 self.calls[_key(id)].is_over = True
 
@@ -76,9 +81,10 @@ class Instance:
                 yield from self._get_call(_key(id), method, nonces_in(nonce.encode()).pop())
             case {"id": id} if "method" not in message:
                 asked = self._questions.get(_key(id), set())
+                sessions = {nonce.session for nonce in asked}
                 for signer in nonces:
-                    if signer.session not in asked:
-                        yield Rule.REPLY, f"asked for {sorted(asked)}, got {line[:300].decode()}"
+                    if signer.session not in sessions or (signer.number and signer not in asked):
+                        yield Rule.REPLY, f"asked for {sorted(map(str, asked))}, got {line[:300].decode()}"
 
     def _get_call(self, id: str, method: str, nonce: Nonce) -> Found:
         if nonce in self._seen:
@@ -89,7 +95,14 @@ class Instance:
 
 def judge_instances(instances: Iterable[Instance], sessions: Mapping[str, SessionFacts]) -> Iterator[Violation]:
     """Judge the instances by what has become of the sessions."""
+    seen: dict[Nonce, str] = {}
     for instance in instances:
+        if instance.is_of_dead_daemon and not instance.is_closed:
+            yield Violation(Rule.OUTLIVES, instance.name, "it still runs")
+        for nonce in {call.nonce for call in instance.calls.values()}:
+            first = seen.setdefault(nonce, instance.name)
+            if first != instance.name:
+                yield Violation(Rule.SENT_TWICE, instance.name, f"{nonce}, as to {first}")
         for call in instance.calls.values():
             facts = sessions[call.nonce.session]
             if instance.client != facts.client:
@@ -108,7 +121,10 @@ def _is_left(call: _Call, instance: Instance, facts: SessionFacts) -> bool:
     """Tell whether an upstream still works for nobody. The end of an instance stands for those that left."""
     if call.is_over or call.is_cancelled:
         return False
-    return call.nonce in facts.cancelled or (call.nonce in facts.left and not instance.is_closed)
+    may_be_told = not instance.is_closed
+    if call.nonce in facts.cancelled:
+        return may_be_told or not instance.is_of_dead_daemon
+    return call.nonce in facts.left and may_be_told
 
 
 def _key(id: Json) -> str:

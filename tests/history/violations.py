@@ -30,6 +30,11 @@ class Rule(StrEnum):
     CANCELLED_WANTED = "an upstream was told to cancel what somebody waits for"
     NOT_UNSUBSCRIBED = "an upstream keeps a subscription that nobody has"
     REMEMBERED = "the proxy holds on to a session that has ended"
+    HALF_LINE = "a session got what is not a whole message"
+    INTERRUPTED = "a request was answered as interrupted that no death of a daemon can have interrupted"
+    NOT_WITHDRAWN = "a question of a dead daemon was not withdrawn"
+    OUTLIVES = "an upstream outlives its daemon"
+    LEFT_OPEN = "the daemon holds more than before"
     STUCK = "a run did not come to its end"
 
 

@@ -8,13 +8,17 @@ import gc
 import random
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.history.checker import Rule, Violation, is_waiting_for_upstreams, judge, show
-from tests.history.client import Client
+from tests.history.client import Client, RequestInterrupted
 from tests.history.harness import Host
 from tests.history.record import RESULT_URI, Expect, History, Json, Nonce, Operation
 
+# How often an update is tried again that a kill may have kept from a session, and how long one may take.
+_UPDATE_TRIES, _UPDATE_WITHIN_S = 10, 2.0
+# How many events later a question is answered late, and after which time at most.
+_LATER_BY, _LATER_S = 200, 0.5
 QUESTIONS = ("sampling/createMessage", "elicitation/create", "roots/list")
 RUNS_WITHIN_S = 15.0
 ALL = ("echo", "work", "ask", "big", "task", "subscribe", "prompt", "complete", "search", "cancel", "probe", "tasks")
@@ -26,6 +30,7 @@ class Plan:
 
     `may_refuse` where an upstream may not learn what a client answers, because nobody knows whom it asks;
     `must_log` and `must_update` where every log line and every update must come, since all know whose it is.
+    `private` are groups with an instance for each session: where there are some, only these ask, and refuse nothing.
     """
 
     seed: int
@@ -39,6 +44,7 @@ class Plan:
     must_log: bool = False
     must_update: bool = False
     patience_s: float = 6.0
+    private: tuple[str, ...] = ()
 
 
 class Run:
@@ -59,7 +65,7 @@ class Run:
                 for slot in range(self.plan.slots):
                     slots.create_task(self._fill(slot, host))
         except (TimeoutError, ExceptionGroup) as exc:
-            self._violations.append(Violation(Rule.STUCK, "run", _describe(exc)))
+            self._violations.append(Violation(Rule.STUCK, "run", describe(exc)))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.plan.patience_s):
                 await self.history.until(lambda: not is_waiting_for_upstreams(self.history.events))
@@ -104,6 +110,7 @@ class Life:
             "cancel": self._cancel,
             "probe": self._probe,
             "tasks": self._list_tasks,
+            "late": self._ask_late,
         }
 
     async def live(self) -> None:
@@ -115,9 +122,11 @@ class Life:
             left -= at_once
             async with asyncio.TaskGroup() as together:
                 for _ in range(at_once):
-                    act = self._acts[self._choose.choice(plan.does)]
-                    together.create_task(_as_coroutine(act(self._choose.choice(plan.groups))))
-        await self._leave_behind(self._choose.choice(plan.groups))
+                    name = self._choose.choice(plan.does)
+                    asks = name in ("ask", "late")
+                    group = self._choose.choice((plan.private if asks else ()) or plan.groups)
+                    together.create_task(_unless_interrupted(self._acts[name](group)))
+        await _unless_interrupted(self._leave_behind(self._choose.choice(plan.private or plan.groups)))
 
     # --- calls that are answered -----------------------------------------------------------------------
 
@@ -130,13 +139,34 @@ class Life:
 
     async def _work(self, group: str) -> None:
         steps = self._choose.randint(1, 4)
-        logs = steps if self._run.plan.must_log else 0
+        logs = steps if self._run.plan.must_log or group in self._run.plan.private else 0
         operation = self._with_token("work", logs=logs)
         await self._call(operation, group, "work", steps=steps)
 
     async def _ask(self, group: str) -> None:
-        operation = self._client.operation("ask", may_be_refused=self._run.plan.may_refuse)
+        operation = self._client.operation("ask", may_be_refused=self._may_refuse(group))
         await self._call(operation, group, "ask", method=self._choose.choice(QUESTIONS))
+
+    async def _ask_late(self, group: str) -> None:
+        """Be asked, and answer when the daemon that asked has been killed, or after a while."""
+        client, history = self._client, self._run.history
+        operation = client.operation("ask", may_be_refused=self._may_refuse(group))
+        client.late.add(operation.nonce)
+        params = client.call_params(operation, group, "ask", method=self._choose.choice(QUESTIONS))
+        answer = client.begin(operation, "tools/call", params)
+        async with asyncio.timeout(self._run.plan.patience_s):
+            await history.until(lambda: operation.nonce in client.held or answer.done())
+        kills, later = history.kills, len(history.events) + self._choose.randrange(_LATER_BY)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LATER_S):
+                await history.until(lambda: history.kills > kills or len(history.events) > later)
+        if history.kills > kills:
+            await asyncio.wait([answer], timeout=self._run.plan.patience_s)
+        client.answer_held(operation.nonce)
+        await client.wait_for(answer)
+
+    def _may_refuse(self, group: str) -> bool:
+        return self._run.plan.may_refuse and group not in self._run.plan.private
 
     async def _big(self, group: str) -> None:
         operation = self._client.operation("big")
@@ -168,17 +198,35 @@ class Life:
 
     async def _subscribe(self, group: str) -> None:
         """Subscribe, hear of an update, and sometimes unsubscribe."""
+        kills = self._run.history.kills
         subscribing = self._client.operation("subscribe", Expect.RESULT)
         own = f"{group}://item/{subscribing.nonce}"
         uri = self._choose.choice((own, f"{group}://shared"))
         await self._client.request(subscribing, "resources/subscribe", {"uri": uri})
-        heard = self._client.updates.count(uri)
-        await self._call(self._client.operation("update"), group, "update", uri=uri)
-        if self._run.plan.must_update:
-            await self._client.hear_update(uri, heard)
+        await self._update(group, uri, kills)
         if uri == own and self._choose.random() < 0.5:
             leaving = self._client.operation("unsubscribe", Expect.RESULT)
             await self._client.request(leaving, "resources/unsubscribe", {"uri": uri})
+
+    async def _update(self, group: str, uri: str, kills: int) -> None:
+        """Let a resource be updated, and hear of it.
+
+        After a kill the renewed subscription may reach the new instance later than the update, so that is repeated.
+        """
+        for tries_left in reversed(range(_UPDATE_TRIES)):
+            heard = self._client.updates.count(uri)
+            await self._call(self._client.operation("update"), group, "update", uri=uri)
+            if not self._run.plan.must_update:
+                return
+            try:
+                await self._client.hear_update(
+                    uri, heard, _UPDATE_WITHIN_S if self._run.history.kills > kills else None
+                )
+            except AssertionError:
+                if self._run.history.kills == kills or not tries_left:
+                    raise
+            else:
+                return
 
     # --- tasks -----------------------------------------------------------------------------------------
 
@@ -230,22 +278,22 @@ class Life:
     async def _cancel(self, group: str) -> None:
         """Cancel a call that is at its upstream, or one that has hardly left."""
         operation = self._with_token("cancel")
-        self._client.begin(operation, "tools/call", self._client.call_params(operation, group, "hold"))
+        params = self._client.call_params(operation, group, "hold")
+        answer = self._client.begin(operation, "tools/call", params)
         if self._choose.random() < 0.7:
-            await self._reach_upstream(operation)
+            await self._reach_upstream(operation, answer)
         self._client.cancel(operation)
 
     async def _leave_behind(self, group: str) -> None:
         """Leave calls, a question, a task and a subscription in flight."""
         client = self._client
-        held = self._with_token("left")
-        client.begin(held, "tools/call", client.call_params(held, group, "hold"))
-        await self._reach_upstream(held)
+        held = self._with_token("left", may_be_left=True)
+        await self._reach_upstream(held, client.begin(held, "tools/call", client.call_params(held, group, "hold")))
         if "ask" in self._run.plan.does and self._choose.random() < 0.5:
             client.may_answer = lambda: False
-            asking = client.operation("left asking", may_be_refused=True)
-            client.begin(asking, "tools/call", client.call_params(asking, group, "ask", method=QUESTIONS[0]))
-            await self._reach_upstream(asking)
+            asking = client.operation("left asking", may_be_refused=True, may_be_left=True)
+            params = client.call_params(asking, group, "ask", method=QUESTIONS[0])
+            await self._reach_upstream(asking, client.begin(asking, "tools/call", params))
         if "task" in self._run.plan.does:
             task = self._with_token("left task")
             params = client.call_params(task, group, "work", steps=20)
@@ -257,11 +305,11 @@ class Life:
 
     def _with_token(self, name: str, **facts: Json) -> Operation:
         operation = self._client.operation(name, **facts)
-        return Operation(operation.nonce, name, operation.expect, token=operation.nonce.number, logs=operation.logs)
+        return replace(operation, token=operation.nonce.number)
 
-    async def _reach_upstream(self, operation: Operation) -> None:
+    async def _reach_upstream(self, operation: Operation, answer: asyncio.Future[dict[str, Json]]) -> None:
         async with asyncio.timeout(self._run.plan.patience_s):
-            await self._run.history.reach_upstream(operation.nonce)
+            await self._run.history.reach_upstream(operation.nonce, answer)
 
 
 async def check(plan: Plan, history: History, host: Host) -> None:
@@ -270,8 +318,9 @@ async def check(plan: Plan, history: History, host: Host) -> None:
     assert not violations, show(violations, history.events, plan.seed)
 
 
-async def _as_coroutine(work: Awaitable[None]) -> None:
-    await work
+async def _unless_interrupted(work: Awaitable[None]) -> None:
+    with contextlib.suppress(RequestInterrupted):
+        await work
 
 
 async def _remembered(references: Sequence[weakref.ref[object]]) -> list[str]:
@@ -288,9 +337,10 @@ def _alive(references: Sequence[weakref.ref[object]]) -> list[str]:
     return [f"a {type(each).__name__}" for reference in references if (each := reference()) is not None]
 
 
-def _describe(exc: BaseException) -> str:
+def describe(exc: BaseException) -> str:
+    """Say what went wrong, and where."""
     if isinstance(exc, BaseExceptionGroup):
-        return "; ".join(_describe(each) for each in exc.exceptions)
+        return "; ".join(describe(each) for each in exc.exceptions)
     frames, at = [], exc.__traceback__
     while at is not None:
         frames.append(f"{at.tb_frame.f_code.co_name}:{at.tb_lineno}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+from weakref import ref
 
 import pytest
 
@@ -104,6 +106,36 @@ async def test_a_server_that_lists_the_tasks_of_all_its_connections_shows_each_c
             listed = await client.request("tasks/list")
             assert [task["taskId"] for task in listed["result"]["tasks"]] == [id]
         assert "error" in await bob.request("tasks/get", {"taskId": mine[ann]})
+
+
+async def test_a_server_that_ended_with_its_client_is_not_held_for_the_tasks_that_it_had() -> None:
+    upstream = with_tasks("t1")
+    async with scene(upstream, share=Share.SESSION) as on:
+        ann = await on.join()
+        await begin_task(ann)
+        link = ref(upstream.link)
+        del upstream.link
+        ann.session.close()
+        await settled()
+        gc.collect()
+
+        assert upstream.closed
+        assert link() is None
+
+
+async def test_a_subscription_ends_without_a_word_with_the_server_that_only_its_client_had(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    upstream = able({"resources/subscribe": {}}, resources={"subscribe": True})
+    upstream.answers["resources/list"] = {"resources": [{"uri": "x://a", "name": "a"}]}
+    async with scene(upstream, share=Share.SESSION) as on:
+        ann = await on.join()
+        assert "error" not in await ann.request("resources/subscribe", {"uri": "x://a"})
+        ann.session.close()
+        await settled()
+
+        assert upstream.closed
+        assert [record.message for record in caplog.records if record.levelname == "WARNING"] == []
 
 
 # --- elicitations ------------------------------------------------------------------------------------------

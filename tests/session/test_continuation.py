@@ -50,16 +50,17 @@ class Process:
         self.lines: list[Json] = []
         self.notes: dict[bytes, bytes] = dict(self.continuation.notes)
         self.replies: dict[int, Json] = {}
+        self._journal = Journal(self._keep)
         self.session = Session(
             lambda line: self.lines.append(json.loads(line)),
             self.desk,
-            journal=Journal(self._keep),
+            journal=self._journal,
             first_id=self.continuation.first_id,
         )
 
     async def resume(self) -> None:
         """Go on with what was left."""
-        resumption = Resumption(self.session, lambda line: self.lines.append(json.loads(line)))
+        resumption = Resumption(self.session, lambda line: self.lines.append(json.loads(line)), self._journal)
         await resumption.resume(self.continuation, self.reply)
         await settled()
 
@@ -220,6 +221,19 @@ async def test_a_question_in_flight_is_withdrawn_and_its_late_answer_meets_no_ot
     assert not asking.done()
     after.session.receive(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": {"new": 1}}).encode())
     assert json.loads(bytes((await asking).result)) == {"new": 1}
+
+
+async def test_a_question_is_withdrawn_once_however_many_processes_follow() -> None:
+    before = Process()
+    await before.request(1, "initialize", HELLO)
+    await before.request(2, "ask", {})
+    second = Process(Continuation(1, before.notes))
+    await second.resume()
+    third = Process(Continuation(2, second.notes))
+    await third.resume()
+
+    assert second.methods().count("notifications/cancelled") == 1
+    assert "notifications/cancelled" not in third.methods()
 
 
 async def test_a_question_that_was_answered_is_not_withdrawn() -> None:
