@@ -57,8 +57,7 @@ class Frames:
         self._received += data
         taken: list[tuple[int, int, bytes]] = []
         while len(self._received) >= frames.HEADER_BYTES:
-            kind, number = self._received[0], int.from_bytes(self._received[1:5])
-            end = frames.HEADER_BYTES + int.from_bytes(self._received[5 : frames.HEADER_BYTES])
+            kind, number, end = frames.header(self._received, 0)
             if len(self._received) < end:
                 break
             taken.append((kind, number, self._received[frames.HEADER_BYTES : end]))

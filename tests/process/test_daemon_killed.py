@@ -25,6 +25,11 @@ def kill_daemon(program: Program) -> None:
     os.kill(program.host, signal.SIGKILL)
 
 
+async def go_on(*windows: Program) -> None:
+    """Wait until another daemon serves these windows: it answers a ping that the one before has not answered."""
+    await asyncio.gather(*(each.request("ping") for each in windows))
+
+
 async def test_each_call_in_flight_gets_one_error_that_it_may_have_run_and_calls_work_again(tmp_path: Path) -> None:
     async with windows_of(save(tmp_path, {"odd": odd(), "good": odd()}), 3) as windows:
         held = [asyncio.create_task(each.call("odd", "hold", {"key": "k"})) for each in windows for _ in range(10)]
@@ -79,7 +84,7 @@ async def test_what_was_unsubscribed_stays_so(tmp_path: Path) -> None:
         for act in ("subscribe", "unsubscribe"):
             assert "result" in await program.request(f"resources/{act}", {"uri": "full://text"})
         kill_daemon(program)
-        await program.hears("notifications/tools/list_changed")
+        await go_on(program)
         received = json.loads(text_of(await program.call("b", "record")))
         assert not [line for line in received if '"resources/subscribe"' in line]
 
@@ -108,6 +113,7 @@ async def test_a_session_survives_one_daemon_after_the_other(tmp_path: Path) -> 
             await asyncio.gather(*(assert_alive(each, "odd") for each in windows))
             kill_daemon(windows[0])
             await asyncio.gather(*(each.hears("notifications/tools/list_changed", times) for each in windows))
+            await go_on(*windows)
         await asyncio.gather(*(assert_alive(each, "odd") for each in windows))
 
 
@@ -170,6 +176,7 @@ async def test_whenever_a_daemon_ends_each_call_is_answered_once_with_its_own_an
             await asyncio.gather(*(assert_some_pass(each) for each in windows))
             os.kill(windows[0].host, signal.Signals[end])
             await asyncio.gather(*(each.hears("notifications/tools/list_changed", times) for each in windows))
+            await go_on(*windows)
         stopped.set()
         counts = await asyncio.gather(*going_on)
         assert min(passed for passed, _ in counts) > 0
