@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     Connect = Callable[[], Socket | None]
 
 STDIN, STDOUT, STDERR = 0, 1, 2
-_CHUNK_BYTES = 1 << 18
+# Small enough for the heap: a larger buffer would be mapped and unmapped by the system with each read.
+_CHUNK_BYTES = 1 << 16
 # Of a line without an end, no more than this is held; a longer one is over every limit, and will be refused.
 _MAX_UNFINISHED_BYTES = 1 << 28
 # How long the client may take to read what it is sent last.
@@ -100,12 +101,13 @@ class Shim:
     def _wait(self) -> list[tuple[int, int]]:
         """Return what is ready: first the daemon, since what comes in after its end is for the next one."""
         if self._ends_at is None:
-            return sorted(self._poll.poll(), reverse=True)
-        within_s = self._ends_at - time.monotonic()
-        ready = sorted(self._poll.poll(max(0.0, within_s * 1000)), reverse=True)
-        if not ready and within_s <= 0:
-            self._exit_code = 0
-        return ready
+            ready = self._poll.poll()
+        else:
+            within_s = self._ends_at - time.monotonic()
+            ready = self._poll.poll(max(0.0, within_s * 1000))
+            if not ready and within_s <= 0:
+                self._exit_code = 0
+        return ready if len(ready) < 2 else sorted(ready, reverse=True)
 
     def unwritten(self) -> bytes:
         """Return what the client has not been given yet."""
@@ -137,7 +139,7 @@ class Shim:
 
     def _hold(self, data: bytes) -> None:
         """Keep each line until it is answered, and what follows the last line end."""
-        if not self._unfinished and data.find(b"\n") == len(data) - 1:  # as it is nearly always
+        if not self._unfinished and data.find(b"\n") == len(data) - 1:  # nearly always
             self._number += 1
             self.unanswered[self._number] = data[:-1]
             return
@@ -232,8 +234,8 @@ class Shim:
         elif self._received:
             self._received += data
             del self._received[: self._take(self._received)]
-        elif data[0] == frames.OUTPUT and frames.header(data, 0)[2] == len(data):  # as it is nearly always
-            self.unanswered.pop(frames.header(data, 0)[1], None)
+        elif data[0] == frames.OUTPUT and (header := frames.header(data, 0))[2] == len(data):  # nearly always
+            self.unanswered.pop(header[1], None)
             self._give(data[frames.HEADER_BYTES :])
         else:
             taken = self._take(data)
