@@ -64,8 +64,8 @@ def go_on_alone(shim: Shim) -> int:
     try:
         configs = _read_config(shim.config, serving_log)
         log.warning("%s", _NO_DAEMON)
-        interrupted = tuple(shim.unanswered.values())
-        continuation = Continuation(shim.generation, shim.notes, interrupted, shim.unwritten(), shim.unread())
+        interrupted, unread = tuple(shim.backlog.interrupted()), shim.backlog.unread()
+        continuation = Continuation(shim.generation, shim.notes, interrupted, shim.unwritten(), unread)
         stdio.run(configs, serving_log, Streams(sys.stdin.fileno(), _claim_stdout(), continuation))
     finally:
         serving_log.close()
@@ -79,6 +79,8 @@ def serve_daemon(argument: str | None, *, linger: str | None, socket: Path | Non
     serving_log = _open_log(None, None)
     try:
         configs = _read_config(argument, serving_log)
+        if ready is not None:  # it outlives the window that started it, whose directory may not stay
+            os.chdir("/")
         options = daemon.DaemonOptions(_place_socket(configs.base, socket), ready, _parse_linger(linger))
         is_only_one = daemon.run(configs, serving_log, options)
     except ConfigError as exc:

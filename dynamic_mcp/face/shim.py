@@ -14,6 +14,7 @@ import time
 
 from dynamic_mcp import __version__
 from dynamic_mcp.face import frames
+from dynamic_mcp.face.backlog import Backlog
 
 # As in `typing`, which takes longer to load than all of this.
 TYPE_CHECKING = False
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 STDIN, STDOUT, STDERR = 0, 1, 2
 # Small enough for the heap: a larger buffer would be mapped and unmapped by the system with each read.
 _CHUNK_BYTES = 1 << 16
-# Of a line without an end, no more than this is held; a longer one is over every limit, and will be refused.
-_MAX_UNFINISHED_BYTES = 1 << 28
 # How long the client may take to read what it is sent last.
 _FLUSH_WITHIN_MS = 500
 # How long a daemon may take to answer a hello, and how long to look for another one after the end of one.
@@ -42,24 +41,17 @@ _GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
 
 class Shim:
-    """One window; `run` carries its bytes.
-
-    `notes` and `unanswered` are what the next daemon must know, `fresh` are lines that none has taken yet.
-    """
+    """One window; `run` carries its bytes. `notes` and `backlog` are what another daemon must know."""
 
     def __init__(self, config: str, connection: Socket, connect: Connect) -> None:
         self.generation = 0
         self.notes: dict[bytes, bytes] = {}
-        self.unanswered: dict[int, bytes] = {}
-        self.fresh: list[bytes] = []
+        self.backlog = Backlog()
         self.config = config
         self._connect = connect
         self._first = connection
         self._socket: Socket | None = None
         self._poll = select.poll()
-        self._number = 0
-        self._unfinished: list[bytes] = []
-        self._unfinished_bytes = 0
         self._received = bytearray()
         self._to_daemon = b""
         self._to_client = bytearray()
@@ -80,7 +72,7 @@ class Shim:
             os.set_blocking(descriptor, False)
         self._poll.register(STDOUT, 0)
         self._watch_input()
-        if not self._attach(self._first):
+        if not (self._attach(self._first) or self._is_alone):
             self._recover()
         while self._exit_code is None and not self._is_alone:
             for descriptor, event in self._wait():
@@ -113,10 +105,6 @@ class Shim:
         """Return what the client has not been given yet."""
         return bytes(self._to_client)
 
-    def unread(self) -> bytes:
-        """Return the input that no daemon has taken."""
-        return b"".join(line + b"\n" for line in self.fresh) + b"".join(self._unfinished)
-
     # --- from the client -------------------------------------------------------------------------------
 
     def _take_input(self) -> None:
@@ -132,28 +120,10 @@ class Shim:
         if self._socket is None:  # the daemon was stopped, and is needed again
             self._recover()
         if self._socket is None:
-            self._unfinished.append(data)
+            self.backlog.add_unread(data)
         else:
-            self._hold(data)
+            self.backlog.add(data)
             self._send(data)
-
-    def _hold(self, data: bytes) -> None:
-        """Keep each line until it is answered, and what follows the last line end."""
-        if not self._unfinished and data.find(b"\n") == len(data) - 1:  # nearly always
-            self._number += 1
-            self.unanswered[self._number] = data[:-1]
-            return
-        first, *lines = data.split(b"\n")
-        self._unfinished.append(first)
-        self._unfinished_bytes += len(first)
-        if lines:
-            rest = lines.pop()
-            for line in (b"".join(self._unfinished), *lines):
-                self._number += 1
-                self.unanswered[self._number] = line
-            self._unfinished, self._unfinished_bytes = [rest] if rest else [], len(rest)
-        elif self._unfinished_bytes > _MAX_UNFINISHED_BYTES:
-            del self._unfinished[1:]
 
     def _end_input(self) -> None:
         self._has_input_ended = True
@@ -162,10 +132,7 @@ class Shim:
         if self._socket is None:
             self._exit_code = 0
             return
-        line_end = b"\n" if self._unfinished else b""
-        if line_end:
-            self._hold(line_end)
-        self._send(line_end + frames.END_OF_INPUT + b"\n")
+        self._send(self.backlog.end_line() + frames.END_OF_INPUT + b"\n")
 
     def _watch_input(self) -> None:
         """Read input while there is some, and the daemon takes it."""
@@ -235,7 +202,7 @@ class Shim:
             self._received += data
             del self._received[: self._take(self._received)]
         elif data[0] == frames.OUTPUT and (header := frames.header(data, 0))[2] == len(data):  # nearly always
-            self.unanswered.pop(header[1], None)
+            self.backlog.unanswered.pop(header[1], None)
             self._give(data[frames.HEADER_BYTES :])
         else:
             taken = self._take(data)
@@ -252,7 +219,7 @@ class Shim:
             payload = bytes(data[at + frames.HEADER_BYTES : end])
             if kind == frames.OUTPUT:
                 self._to_client += payload
-                self.unanswered.pop(number, None)
+                self.backlog.unanswered.pop(number, None)
             else:
                 self._obey(kind, number, payload)
             at = end
@@ -267,8 +234,7 @@ class Shim:
             if has_note:
                 self.notes[name] = note
         elif kind == frames.STOP:
-            self.fresh = [line for taken, line in self.unanswered.items() if taken > number]
-            self.unanswered = {taken: line for taken, line in self.unanswered.items() if taken <= number}
+            self.backlog.stop(taken=number)
             self._was_stopped = True
         elif kind == frames.END:
             if payload:
@@ -284,19 +250,18 @@ class Shim:
         self._socket.close()
         self._socket, self._to_daemon = None, b""
         self._received.clear()
-        is_idle = not (self.unanswered or self.fresh or self._unfinished)
-        if is_idle and self._has_input_ended:
-            self._exit_code = 0
-        elif is_idle and self._was_stopped:
-            self._watch()
-        else:
+        if self.backlog or not (self._has_input_ended or self._was_stopped):
             self._recover()
+        elif self._has_input_ended:
+            self._exit_code = 0
+        else:
+            self._watch()
 
     def _recover(self) -> None:
         """Find or start another daemon; if there is none in time, this process goes on alone."""
         self._was_stopped = False
         deadline = time.monotonic() + _RECOVER_WITHIN_S
-        while time.monotonic() < deadline and self._exit_code is None:
+        while time.monotonic() < deadline and self._exit_code is None and not self._is_alone:
             self.generation += 1
             connection = self._connect()
             if connection is None:
@@ -307,22 +272,21 @@ class Shim:
 
     def _attach(self, connection: Socket) -> bool:
         """Say hello, and send what no daemon has taken yet; tell whether the daemon takes this window."""
-        interrupted = list(self.unanswered.values())
+        is_welcome = False
         try:
             connection.settimeout(_WELCOME_WITHIN_S)
-            connection.sendall(self._hello(interrupted))
+            connection.sendall(self._hello())
             is_welcome = self._wait_for_welcome(connection)
+        except TimeoutError:  # it hangs, and there cannot be another one beside it
+            self._is_alone = True
         except OSError:
-            is_welcome = False
+            pass
         if not is_welcome:
             connection.close()
             return False
         connection.setblocking(False)  # noqa: FBT003 - takes no keyword
         self._socket = connection
-        rest = self.unread() + (frames.END_OF_INPUT + b"\n" if self._has_input_ended else b"")
-        self.unanswered = dict(enumerate((*interrupted, *self.fresh), 1))
-        self._number = len(self.unanswered)
-        self.fresh = []
+        rest = self.backlog.hand_over() + (frames.END_OF_INPUT + b"\n" if self._has_input_ended else b"")
         if rest:
             self._send(rest)
         self._watch()
@@ -341,7 +305,7 @@ class Shim:
             self._obey(kind, number, data[frames.HEADER_BYTES :])
         return kind == frames.WELCOME
 
-    def _hello(self, interrupted: list[bytes]) -> bytes:
+    def _hello(self) -> bytes:
         return frames.hello(
             b"session",
             os.fsencode(self.config),
@@ -350,7 +314,7 @@ class Shim:
             environment=frames.pack_pairs(dict(os.environb)),
             generation=self.generation,
             notes=frames.pack_pairs(self.notes),
-            interrupted=frames.pack(interrupted),
+            interrupted=frames.pack(self.backlog.interrupted()),
         )
 
     # --- to the client ---------------------------------------------------------------------------------

@@ -115,3 +115,21 @@ async def test_a_window_whose_daemon_died_goes_on_alone_where_no_other_can_be_ha
         assert await program.ends() == 0
         program.assert_answered_once()
     assert daemon_log().count(WARNING) == 1
+
+
+async def test_a_daemon_that_hangs_leaves_a_new_window_alone_and_gets_nothing_of_its_client(tmp_path: Path) -> None:
+    file = save(tmp_path, {"odd": odd()})
+    async with windows_of(file, 1) as (first,):
+        await assert_alive(first, "odd")
+        hung = first.host
+        os.kill(hung, signal.SIGSTOP)
+        try:
+            async with running(str(file)) as program:
+                await program.initialize()
+                await assert_alive(program, "odd")
+                assert WARNING in daemon_log()
+                program.end_input()
+                assert await program.ends() == 0
+        finally:
+            os.kill(hung, signal.SIGCONT)
+        await assert_alive(first, "odd")

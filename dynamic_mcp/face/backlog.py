@@ -1,0 +1,75 @@
+"""The lines of a client that no daemon has answered, as its window holds them. Only line ends are understood.
+
+Nothing is imported, because a window starts with this.
+"""
+
+from __future__ import annotations
+
+# Of a line without an end, no more than this is held; a longer one is over every limit, and will be refused.
+_MAX_UNFINISHED_BYTES = 1 << 28
+
+
+class Backlog:
+    """Lines by their numbers, from 1 on with each daemon; lines that none has taken; and what has no line end yet."""
+
+    def __init__(self) -> None:
+        self.unanswered: dict[int, bytes] = {}
+        self._fresh: list[bytes] = []
+        self._unfinished: list[bytes] = []
+        self._unfinished_bytes = 0
+        self._last_number = 0
+
+    def __bool__(self) -> bool:
+        """Whether there is anything that a daemon must take care of."""
+        return bool(self.unanswered or self._fresh or self._unfinished)
+
+    def add(self, data: bytes) -> None:
+        """Number the lines that `data` completes, and hold each until it is taken out of `unanswered`."""
+        if not self._unfinished and data.find(b"\n") == len(data) - 1:  # nearly always
+            self._last_number += 1
+            self.unanswered[self._last_number] = data[:-1]
+            return
+        first, *lines = data.split(b"\n")
+        if first:
+            self._unfinished.append(first)
+            self._unfinished_bytes += len(first)
+        if lines:
+            rest = lines.pop()
+            for line in (b"".join(self._unfinished), *lines):
+                self._last_number += 1
+                self.unanswered[self._last_number] = line
+            self._unfinished, self._unfinished_bytes = [rest] if rest else [], len(rest)
+        elif self._unfinished_bytes > _MAX_UNFINISHED_BYTES:
+            del self._unfinished[1:]
+
+    def add_unread(self, data: bytes) -> None:
+        """Hold what comes while there is no daemon."""
+        self._unfinished.append(data)
+
+    def end_line(self) -> bytes:
+        """End an unfinished line; return what must be sent for that."""
+        if not self._unfinished:
+            return b""
+        self.add(b"\n")
+        return b"\n"
+
+    def stop(self, taken: int) -> None:
+        """Note that the daemon stops, and has taken the lines up to this number."""
+        self._fresh = [line for number, line in self.unanswered.items() if number > taken]
+        self.unanswered = {number: line for number, line in self.unanswered.items() if number <= taken}
+
+    def unread(self) -> bytes:
+        """Return the input that no daemon has taken."""
+        return b"".join(line + b"\n" for line in self._fresh) + b"".join(self._unfinished)
+
+    def interrupted(self) -> list[bytes]:
+        """Return the lines that a daemon has taken and has not answered."""
+        return list(self.unanswered.values())
+
+    def hand_over(self) -> bytes:
+        """Number the lines anew for a daemon that knows the interrupted ones; return what to send to it."""
+        unread = self.unread()
+        self.unanswered = dict(enumerate((*self.unanswered.values(), *self._fresh), 1))
+        self._last_number = len(self.unanswered)
+        self._fresh = []
+        return unread
