@@ -298,6 +298,10 @@ class Watch:
         return self.process.wait(BOUND_S)
 
 
+def _accept_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @contextlib.contextmanager
 def watching(cli: CliRunner, *, rows: int = 40) -> Iterator[Watch]:
     ours, theirs = pty.openpty()
@@ -309,6 +313,7 @@ def watching(cli: CliRunner, *, rows: int = 40) -> Iterator[Watch]:
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
+        preexec_fn=_accept_interrupts,  # noqa: PLW1509 - it only undoes what a background job inherits
     )
     os.close(theirs)
     try:
