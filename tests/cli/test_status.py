@@ -313,7 +313,7 @@ def watching(cli: CliRunner, *, rows: int = 40) -> Iterator[Watch]:
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
-        preexec_fn=_accept_interrupts,  # noqa: PLW1509 - it only undoes what a background job inherits
+        preexec_fn=_accept_interrupts,
     )
     os.close(theirs)
     try:
