@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
@@ -13,6 +12,7 @@ from msgspec import Raw
 
 from dynamic_mcp.cli.client import HELLO, encode_params, show_notification
 from dynamic_mcp.cli.output import Output
+from dynamic_mcp.config.location import identify
 from dynamic_mcp.errors import DaemonError, Interrupted, NotFound
 from dynamic_mcp.face import window
 from dynamic_mcp.face.daemon_connection import DaemonConnection
@@ -195,4 +195,4 @@ class DaemonGroup:
 
 def _path_of(config: Config) -> str:
     """Return the path of the config as its daemon has it: normalized, with its links."""
-    return os.path.abspath(config.file)  # noqa: PTH100 - which resolves no links
+    return identify(config.file)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dynamic_mcp import __version__
 from dynamic_mcp.cli.invocation import Invocation
+from dynamic_mcp.config.location import identify
 from dynamic_mcp.errors import DaemonError
 from dynamic_mcp.face import frames
 
@@ -22,7 +24,7 @@ _STOP_WITHIN_S = 10.0
 
 def start_daemon(this: Invocation) -> int:
     """Start the daemon unless it runs. Raises ConfigError and DaemonError."""
-    config = str(this.read_config().file.absolute())  # an error in it is told here, not in the daemon's log
+    config = _require_daemon(this)
     running = _find(config)
     if running is not None:
         running.close()
@@ -34,14 +36,14 @@ def start_daemon(this: Invocation) -> int:
 
 def stop_daemon(this: Invocation) -> int:
     """Stop the daemon if it runs, and wait for its end. Raises ConfigError and DaemonError."""
-    config = str(this.config_path().absolute())
+    config = identify(this.config_path())
     this.out.say(f"the daemon of `{config}` {'has stopped' if stop_running(config) else 'does not run'}")
     return 0
 
 
 def restart_daemon(this: Invocation) -> int:
     """Stop the daemon if it runs, and start it. Raises ConfigError and DaemonError."""
-    config = str(this.read_config().file.absolute())
+    config = _require_daemon(this)
     stop_running(config)
     _start(config)
     this.out.say(f"the daemon of `{config}` has started anew")
@@ -50,7 +52,7 @@ def restart_daemon(this: Invocation) -> int:
 
 def show_daemon(this: Invocation) -> int:
     """Print whether the daemon runs; return 0 if it does. Raises ConfigError."""
-    config = str(this.config_path().absolute())
+    config = identify(this.config_path())
     connection = _find(config)
     if connection is not None:
         connection.close()
@@ -69,16 +71,41 @@ def stop_running(config: str) -> bool:
     connection = _find(config)
     if connection is None:
         return False
+    from dynamic_mcp.system.private_socket import peer_process
+
     with contextlib.closing(connection):
         connection.settimeout(_STOP_WITHIN_S)
+        process = peer_process(connection)
         try:
             connection.sendall(frames.hello(b"stop", os.fsencode(config), version=__version__.encode()))
             while connection.recv(1 << 16):
                 pass
-        except OSError as exc:
-            why = f"the daemon of `{config}` has not stopped within {_STOP_WITHIN_S:g} s"
-            raise DaemonError(why, hint="`dynamic-mcp status` shows its process id") from exc
+        except TimeoutError:
+            _kill(process, config)
+        except OSError:  # it has ended, by itself or because another command asked it to
+            pass
     return True
+
+
+def _require_daemon(this: Invocation) -> str:
+    """Return the path of a config that asks for a daemon; an error in it is told here, not in the daemon's log.
+
+    Raises ConfigError and DaemonError.
+    """
+    config = this.read_config()
+    if config.daemon is None:
+        hint = '`"settings": {"daemon": true}` lets it; `dynamic-mcp daemon run --linger never` runs one all the same'
+        raise DaemonError(f"`{config.file}` asks for no daemon, so nothing would use it", hint=hint)
+    return identify(config.file)
+
+
+def _kill(process: int | None, config: str) -> None:
+    """Kill a daemon that hangs; its servers end with it. Raises DaemonError if its process is not known."""
+    if process is None:
+        why = f"the daemon of `{config}` has not stopped within {_STOP_WITHIN_S:g} s"
+        raise DaemonError(why, hint="`dynamic-mcp status` shows its process id")
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process, signal.SIGKILL)
 
 
 def _find(config: str) -> Socket | None:

@@ -7,10 +7,10 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from dynamic_mcp.cli.daemon_control import stop_running
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.own_program import find_own_program
 from dynamic_mcp.cli.service_managers import Launchd, ServiceManager, Systemd
+from dynamic_mcp.config.location import identify
 from dynamic_mcp.errors import ConfigError, DynamicMcpError
 from dynamic_mcp.importer.formats import files
 from dynamic_mcp.system.shell import quote
@@ -25,7 +25,7 @@ def install_service(this: Invocation, *, is_printing: bool) -> int:
     config = _config_path(this)
     manager = _find_manager(config)
     # not the `linger` of the config: this daemon ends with the login session
-    command = [*program, "daemon", "run", "--linger", "never", "-c", str(config)]
+    command = [*program, "daemon", "run", "--replace", "--linger", "never", "-c", str(config)]
     content = manager.format_file(command, _list_directories(os.environ))
     if is_printing:
         _print(this, manager, content)
@@ -39,7 +39,6 @@ def install_service(this: Invocation, *, is_printing: bool) -> int:
         this.out.say(f"{'wrote' if before is None else 'updated'} `{manager.file}`")
     is_started = is_changed or not manager.is_running()
     if is_started:
-        stop_running(str(config))  # one that a window has started, in whose place the service comes
         manager.start()
         this.out.say(f"started `{manager.name}`, which now starts with each login")
     else:
@@ -92,7 +91,7 @@ def _list_directories(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _config_path(this: Invocation) -> Path:
-    return Path(os.path.abspath(this.config_path()))  # noqa: PTH100 - without `..`, and with symbolic links
+    return Path(identify(this.config_path()))
 
 
 def _require_config(this: Invocation, config: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dynamic_mcp.cli.invocation import find_config
+from dynamic_mcp.config.location import identify
 from dynamic_mcp.config.read import ConfigSet, read_all
 from dynamic_mcp.config.resolved import Config, Daemon
 from dynamic_mcp.config.values import FlawError, parse_idle_time
@@ -43,7 +44,8 @@ def serve(argument: str | None, *, log_level: str | None = None, log_format: str
         configs = _read_config(argument, serving_log)
         if sys.stdin.isatty():
             _explain(configs.base)
-        shim = _find_or_start_daemon(configs.base, serving_log)
+        is_on_terminal = sys.stdin.isatty() or sys.stdout.isatty()
+        shim = None if is_on_terminal else _find_or_start_daemon(configs.base, serving_log)
         if shim is None:
             stdio.run(configs, serving_log, Streams(sys.stdin.fileno(), _claim_stdout()))
             return 0
@@ -53,34 +55,41 @@ def serve(argument: str | None, *, log_level: str | None = None, log_format: str
     finally:
         serving_log.close()
     code = shim.run()
-    return go_on_alone(shim) if code is None else code
+    return go_on_alone(shim, log_level=log_level, log_format=log_format) if code is None else code
 
 
-def go_on_alone(shim: Shim) -> int:
-    """Serve a window alone from now on, since no daemon can be had; return the exit code. Raises ConfigError."""
+def go_on_alone(shim: Shim, *, log_level: str | None = None, log_format: str | None = None) -> int:
+    """Serve a window alone from now on, since no daemon serves it; return the exit code. Raises ConfigError."""
     from dynamic_mcp.session.continuation import Continuation
 
-    serving_log = _open_log(None, None)
+    serving_log = _open_log(log_level, log_format)
     try:
         configs = _read_config(shim.config, serving_log)
-        log.warning("%s", _NO_DAEMON)
+        if not shim.is_refused:
+            log.warning("%s", _NO_DAEMON)
         interrupted, unread = tuple(shim.backlog.interrupted()), shim.backlog.unread()
         continuation = Continuation(shim.generation, shim.notes, interrupted, shim.unwritten(), unread)
         stdio.run(configs, serving_log, Streams(sys.stdin.fileno(), _claim_stdout(), continuation))
+    except ConfigError as exc:
+        serving_log.record_failure(exc)
+        raise
     finally:
         serving_log.close()
     return 0
 
 
-def serve_daemon(argument: str | None, *, linger: str | None, socket: Path | None, ready: int | None) -> int:
+def serve_daemon(
+    argument: str | None, *, linger: str | None, replaces: bool, socket: Path | None, ready: int | None
+) -> int:
     """Serve the windows of a config until nobody needs it. Raises ConfigError and DaemonError."""
+    from dynamic_mcp.cli.daemon_control import stop_running
     from dynamic_mcp.host import daemon
 
     serving_log = _open_log(None, None)
     try:
         configs = _read_config(argument, serving_log)
-        if ready is not None:  # it outlives the window that started it, whose directory may not stay
-            os.chdir("/")
+        if replaces:
+            stop_running(identify(configs.base.file))
         options = daemon.DaemonOptions(_place_socket(configs.base, socket), ready, _parse_linger(linger))
         is_only_one = daemon.run(configs, serving_log, options)
     except ConfigError as exc:
@@ -100,7 +109,7 @@ def _open_log(level: str | None, form: str | None) -> ServingLog:
 
 def _read_config(argument: str | None, serving_log: ServingLog) -> ConfigSet:
     file = find_config(argument)
-    serving_log.config = str(file.absolute())
+    serving_log.config = identify(file)
     configs = read_all(file, os.environ)
     serving_log.configure(configs.base.log)
     return configs
@@ -117,13 +126,12 @@ def _find_or_start_daemon(config: Config, serving_log: ServingLog) -> Shim | Non
         return None
     from dynamic_mcp.face import window
 
-    file = str(config.file.absolute())
+    file = identify(config.file)
     connection = window.find_or_start_daemon(file)
     if connection is None:
         log.warning("%s", _NO_DAEMON)
         return None
     if window.may_be_thinner():
-        connection.close()
         serving_log.close()
         window.restart()
     return window.open_window(file, connection)

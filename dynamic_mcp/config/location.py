@@ -33,6 +33,19 @@ def locate(
     return everywhere if _is_file(everywhere) else None
 
 
+def identify(config: str | os.PathLike[str]) -> str:
+    """Return the absolute path that stands for a config; links stay, since its own paths are relative to them."""
+    return os.path.abspath(config)  # noqa: PTH100
+
+
+def working_directory() -> str:
+    """Return the current directory, or the root if it has been removed."""
+    try:
+        return os.getcwd()  # noqa: PTH109
+    except OSError:
+        return "/"
+
+
 def resolve_home(text: str, environment: Mapping[str, str]) -> str:
     """Return a path that a user wrote, with `~` as their home."""
     head, tail = text[:1], text[1:]

@@ -40,7 +40,7 @@ class Backlog:
                 self.unanswered[self._last_number] = line
             self._unfinished, self._unfinished_bytes = [rest] if rest else [], len(rest)
         elif self._unfinished_bytes > _MAX_UNFINISHED_BYTES:
-            del self._unfinished[1:]
+            self._unfinished[1:] = [b"\0"]  # which is never JSON, so that what is left is refused
 
     def add_unread(self, data: bytes) -> None:
         """Hold what comes while there is no daemon."""

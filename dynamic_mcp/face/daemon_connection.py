@@ -11,10 +11,10 @@ import itertools
 import os
 import socket
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import cast
 
 from dynamic_mcp import __version__
+from dynamic_mcp.config.location import working_directory
 from dynamic_mcp.errors import DaemonError, DynamicMcpError, Interrupted
 from dynamic_mcp.face import frames
 from dynamic_mcp.mcp import wire
@@ -31,7 +31,7 @@ class DaemonConnection(asyncio.Protocol):
     def __init__(self, receive: Callable[[Frame], None]) -> None:
         self.path = ""
         self._receive = receive
-        self._transport: asyncio.Transport
+        self._transport: asyncio.Transport | None = None
         self._frames = FrameDecoder()
         self._ids = itertools.count(1)
         self._answers: dict[bytes, asyncio.Future[Frame | None]] = {}
@@ -46,11 +46,15 @@ class DaemonConnection(asyncio.Protocol):
         """
         own = socket.socket(fileno=connection.detach())
         own.setblocking(False)  # noqa: FBT003 - takes no keyword
-        self.path = os.fsdecode(own.getpeername())
+        try:
+            self.path = os.fsdecode(own.getpeername())
+        except OSError:  # it has gone already
+            own.close()
+            raise
         await asyncio.get_running_loop().create_unix_connection(lambda: self, sock=own)
-        self._transport.write(_hello(config))
+        self._write(_hello(config))
         await self._greeted.wait()
-        if self._transport.is_closing():
+        if not self._is_open():
             raise self._loss("initialize")
 
     async def request(self, method: str, params: bytes) -> Frame:
@@ -60,12 +64,12 @@ class DaemonConnection(asyncio.Protocol):
 
         If the caller is cancelled, so is the request.
         """
-        if self._transport.is_closing():
+        if not self._is_open():
             raise self._loss(method)
         id = next(self._ids)
         answer: asyncio.Future[Frame | None] = asyncio.get_running_loop().create_future()
         self._answers[b"%d" % id] = answer
-        self._transport.write(wire.request_line(id, method, params))
+        self._write(wire.request_line(id, method, params))
         try:
             frame = await answer
         except asyncio.CancelledError as exc:
@@ -79,6 +83,8 @@ class DaemonConnection(asyncio.Protocol):
 
     async def close(self) -> None:
         """Close the connection; the daemon cancels what is in flight."""
+        if self._transport is None:
+            return
         self._transport.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_WITHIN_S):
@@ -109,6 +115,13 @@ class DaemonConnection(asyncio.Protocol):
         self._greeted.set()
         self._closed.set()
 
+    def _is_open(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    def _write(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(data)
+
     # --- frames ----------------------------------------------------------------------------------------
 
     def _take(self, frame: Frame) -> None:
@@ -121,7 +134,7 @@ class DaemonConnection(asyncio.Protocol):
     def _cancel(self, id: int, exc: asyncio.CancelledError) -> None:
         reason = {"reason": exc.args[0]} if exc.args else {}
         body = wire.encode({"requestId": id, **reason})
-        self._transport.write(wire.notification_line("notifications/cancelled", body))
+        self._write(wire.notification_line("notifications/cancelled", body))
 
     def _loss(self, method: str) -> DynamicMcpError:
         return DaemonError(self._end_reason) if self._end_reason else Interrupted(method)
@@ -151,13 +164,6 @@ def _hello(config: str) -> bytes:
         b"command",
         os.fsencode(config),
         version=__version__.encode(),
-        directory=os.fsencode(_working_directory()),
+        directory=os.fsencode(working_directory()),
         environment=frames.pack_pairs(dict(os.environb)),
     )
-
-
-def _working_directory() -> Path:
-    try:
-        return Path.cwd()
-    except OSError:  # it has been removed
-        return Path("/")

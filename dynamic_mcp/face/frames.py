@@ -27,6 +27,9 @@ STOP = 0x73
 # The session is over: the payload says why, the number is the exit code.
 END = 0x65
 
+# In place of a welcome: the config asks for no daemon any more, so the window serves alone.
+REFUSE = 0x61
+
 # What a window sends in place of a line when the client's input has ended.
 END_OF_INPUT = b"\x04"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from dynamic_mcp.system.paths import FileLock
 
 # Windows that may connect at once before one is accepted.
-_BACKLOG = 128
+_BACKLOG = 1024
 
 
 class Listener:
@@ -24,31 +24,34 @@ class Listener:
         self._server: asyncio.Server | None = None
         self._inode = 0
 
-    @property
-    def is_open(self) -> bool:
-        """Whether windows can connect."""
-        return self._server is not None
-
     async def open(self, accept: Callable[[], asyncio.BaseProtocol]) -> bool:
         """Listen; return False if another daemon does already. Raises OSError."""
         if not self._lock.try_acquire():
             return False
         try:
-            self.path.unlink(missing_ok=True)
-            listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            before = os.umask(0o177)
-            try:
-                listening.bind(str(self.path))
-            finally:
-                os.umask(before)
-            self._inode = self.path.stat().st_ino
-            self._server = await asyncio.get_running_loop().create_unix_server(
-                accept, sock=listening, backlog=_BACKLOG
-            )
+            await self._listen(accept)
         except BaseException:
             self._lock.release()
             raise
         return True
+
+    async def restore(self, accept: Callable[[], asyncio.BaseProtocol]) -> None:
+        """Listen again if the socket has been removed, unless another daemon listens there now. Raises OSError."""
+        if self._server is not None and not self.path.exists():
+            self._server.close()
+            self.path.parent.mkdir(mode=0o700, exist_ok=True)
+            await self._listen(accept)
+
+    async def _listen(self, accept: Callable[[], asyncio.BaseProtocol]) -> None:
+        self.path.unlink(missing_ok=True)
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        before = os.umask(0o177)
+        try:
+            listening.bind(str(self.path))
+        finally:
+            os.umask(before)
+        self._inode = self.path.stat().st_ino
+        self._server = await asyncio.get_running_loop().create_unix_server(accept, sock=listening, backlog=_BACKLOG)
 
     def close(self) -> None:
         """Listen no more; another daemon may do so from now on. Connections that exist go on."""

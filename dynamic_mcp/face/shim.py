@@ -13,6 +13,7 @@ import select
 import time
 
 from dynamic_mcp import __version__
+from dynamic_mcp.config.location import working_directory
 from dynamic_mcp.face import frames
 from dynamic_mcp.face.backlog import Backlog
 
@@ -56,7 +57,7 @@ class Shim:
         self._to_daemon = b""
         self._to_client = bytearray()
         self._reads_input = self._has_input_ended = self._is_client_slow = False
-        self._was_stopped = self._is_alone = False
+        self._was_stopped = self._is_alone = self.is_refused = False
         self._ends_at: float | None = None
         self._exit_code: int | None = None
 
@@ -237,9 +238,9 @@ class Shim:
             self.backlog.stop(taken=number)
             self._was_stopped = True
         elif kind == frames.END:
-            if payload:
-                os.write(STDERR, b"error: " + payload + b"\n")
             self._exit_code = number
+            if payload:
+                _print(b"error: " + payload + b"\n")
 
     # --- the end of a daemon ---------------------------------------------------------------------------
 
@@ -286,6 +287,8 @@ class Shim:
             return False
         connection.setblocking(False)  # noqa: FBT003 - takes no keyword
         self._socket = connection
+        if self._has_input_ended:
+            self._ends_at = time.monotonic() + _END_WITHIN_S
         rest = self.backlog.hand_over() + (frames.END_OF_INPUT + b"\n" if self._has_input_ended else b"")
         if rest:
             self._send(rest)
@@ -303,6 +306,7 @@ class Shim:
         kind, number, _ = frames.header(data, 0)
         if kind == frames.END:
             self._obey(kind, number, data[frames.HEADER_BYTES :])
+        self._is_alone = self.is_refused = kind == frames.REFUSE
         return kind == frames.WELCOME
 
     def _hello(self) -> bytes:
@@ -310,7 +314,7 @@ class Shim:
             b"session",
             os.fsencode(self.config),
             version=__version__.encode(),
-            directory=os.fsencode(_working_directory()),
+            directory=os.fsencode(working_directory()),
             environment=frames.pack_pairs(dict(os.environb)),
             generation=self.generation,
             notes=frames.pack_pairs(self.notes),
@@ -355,6 +359,13 @@ class Shim:
             pass
 
 
+def _print(message: bytes) -> None:
+    try:  # noqa: SIM105 - contextlib takes as long to load as all of this
+        os.write(STDERR, message)
+    except OSError:
+        pass
+
+
 def _end(number: int, frame: object) -> None:
     """End the window: the daemon sees it, and cancels its calls."""
     raise SystemExit(0)
@@ -362,10 +373,3 @@ def _end(number: int, frame: object) -> None:
 
 def _ignore(number: int, frame: object) -> None:
     """Leave a reload to the daemon. It is no SIG_IGN, which a daemon that is started here would inherit."""
-
-
-def _working_directory() -> str:
-    try:
-        return os.getcwd()  # noqa: PTH109
-    except OSError:  # it has been removed
-        return "/"

@@ -80,9 +80,10 @@ class SocketFace(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._hello = bytearray()
         self._queue = deque[bytes]()
-        self._is_full = self._is_taking = False
+        self._is_full = self._is_taking = self._is_stopping = False
         self._resumption: Resumption | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None  # of the hello, then of the end
+        self._unread_timer: asyncio.TimerHandle | None = None
         self._ending: asyncio.Task[None] | None = None
         self._admission: asyncio.Task[None] | None = None
 
@@ -91,8 +92,12 @@ class SocketFace(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin with a connection; one of another user ends at once."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's class has the methods, but is no subclass
-        connection = transport.get_extra_info("socket")
-        if peer_user(connection) != os.getuid():
+        try:
+            is_own = peer_user(transport.get_extra_info("socket")) == os.getuid()
+        except OSError:  # it has gone already
+            self._transport.abort()
+            return
+        if not is_own:
             log.warning("refused a connection of another user")
             self._transport.abort()
             return
@@ -114,6 +119,7 @@ class SocketFace(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End the session, and what it has in flight."""
         self._cancel_timer()
+        self._cancel_unread_timer()
         for task in (self._admission, self._ending):
             if task is not None and task is not asyncio.current_task():
                 task.cancel()
@@ -127,13 +133,13 @@ class SocketFace(asyncio.Protocol):
     def pause_writing(self) -> None:
         """Read nothing from a window that does not read, and end it after a while."""
         self._is_full = True
-        self._timer = self._loop.call_later(UNREAD_FOR_S, self._end_unread)
+        self._unread_timer = self._loop.call_later(UNREAD_FOR_S, self._end_unread)
         self._watch()
 
     def resume_writing(self) -> None:
         """Read again."""
         self._is_full = False
-        self._cancel_timer()
+        self._cancel_unread_timer()
         if self.session is not None:
             self._watch()
 
@@ -151,6 +157,7 @@ class SocketFace(asyncio.Protocol):
     async def stop(self, within_s: float) -> None:
         """Let requests in flight finish, then tell the window that the daemon stops, and how far it has read."""
         if not self._transport.is_closing():
+            self._is_stopping = True
             self._transport.pause_reading()
             self._queue.clear()  # the window sends these lines to another daemon
             if self.session is not None:
@@ -161,6 +168,11 @@ class SocketFace(asyncio.Protocol):
     def end(self, why: str, code: int = 1) -> None:
         """Tell the window that its session is over, and why."""
         self._write(frames.END, code, why.encode())
+        self._close()
+
+    def refuse(self) -> None:
+        """Tell the window to serve alone."""
+        self._write(frames.REFUSE, 0)
         self._close()
 
     def abort(self) -> None:
@@ -214,9 +226,10 @@ class SocketFace(asyncio.Protocol):
     # --- from the window -------------------------------------------------------------------------------
 
     def _receive(self, data: bytes) -> None:
-        self._queue.extend(self._lines.feed(data))
-        if not self._is_taking:
-            self._take_lines()
+        if not self._is_stopping:
+            self._queue.extend(self._lines.feed(data))
+            if not self._is_taking:
+                self._take_lines()
 
     def _take_lines(self) -> None:
         """Take some lines, and the others once all windows have had their turn."""
@@ -238,7 +251,7 @@ class SocketFace(asyncio.Protocol):
 
     def _watch(self) -> None:
         """Read from the window, unless it does not read itself or has sent more than it gets in a turn."""
-        if self._transport.is_closing():
+        if self._transport.is_closing() or self._is_stopping:
             return
         if self._is_full or self._is_taking:
             self._transport.pause_reading()
@@ -276,6 +289,11 @@ class SocketFace(asyncio.Protocol):
     def _end_unread(self) -> None:
         log.warning("ended a session: its client has read nothing for %g s", UNREAD_FOR_S)
         self._transport.abort()
+
+    def _cancel_unread_timer(self) -> None:
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
+            self._unread_timer = None
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:

@@ -9,15 +9,13 @@ import os
 import sys
 
 from dynamic_mcp import __version__
-from dynamic_mcp.config.location import locate
+from dynamic_mcp.config.location import identify, locate, working_directory
 from dynamic_mcp.face.shim import Shim
 from dynamic_mcp.system import private_socket
 
 # As in `typing`, which takes longer to load than all of this.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import NoReturn
-
     from dynamic_mcp.system.private_socket import Socket
 
 # How long a daemon may take to start.
@@ -35,7 +33,9 @@ def find(arguments: list[str]) -> Shim | None:
     _is_restarted = os.environ.pop(_RESTARTED, None) == str(os.getpid())
     if not _is_plain(arguments):
         return None
-    config = locate(arguments[0] if arguments else None, os.environ, directory=_here(), user_dir=_user_dir)
+    config = locate(
+        arguments[0] if arguments else None, os.environ, directory=working_directory(), user_dir=_user_dir
+    )
     connection = None if config is None else find_daemon(config)
     return None if config is None or connection is None else open_window(config, connection)
 
@@ -45,20 +45,23 @@ def may_be_thinner() -> bool:
     return _is_plain(sys.argv[1:]) and not _is_restarted
 
 
-def restart() -> NoReturn:
-    """Begin this program anew in the same process, now that its daemon runs."""
+def restart() -> None:
+    """Begin this program anew in the same process, now that its daemon runs. Returns if that cannot be done."""
     os.environ[_RESTARTED] = str(os.getpid())
-    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
+    try:
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
+    except OSError:  # it has been replaced meanwhile
+        del os.environ[_RESTARTED]
 
 
 def open_window(config: str, connection: Socket) -> Shim:
     """Return the shim of a window that has a connection to the daemon of its config."""
-    return Shim(os.path.abspath(config), connection, lambda: find_or_start_daemon(config))  # noqa: PTH100
+    return Shim(identify(config), connection, lambda: find_or_start_daemon(config))
 
 
 def socket_name(config: str) -> str:
     """Return the name of the socket of this config's daemon, which is of this very version."""
-    return private_socket.socket_name(__version__, os.path.abspath(config))  # noqa: PTH100
+    return private_socket.socket_name(__version__, identify(config))
 
 
 def find_daemon(config: str) -> Socket | None:
@@ -110,17 +113,19 @@ def _start(config: str, path: str, within_s: float) -> bool:
     import select
     import subprocess
 
-    ready, told = os.pipe()
+    ready, heard = os.pipe()
     command = [sys.executable, "-P", "-m", "dynamic_mcp", "daemon", "run"]
-    options = ["--config", os.path.abspath(config), "--socket", path, "--ready", str(told)]  # noqa: PTH100
+    options = ["--config", identify(config), "--socket", path, "--ready", str(heard)]
     detached = ["/bin/sh", "-c", '"$@" </dev/null >/dev/null 2>&1 &', "sh"]
     try:
-        subprocess.run([*detached, *command, *options], pass_fds=(told,), start_new_session=True, check=True)
+        subprocess.run(
+            [*detached, *command, *options], pass_fds=(heard,), cwd="/", start_new_session=True, check=True
+        )
     except subprocess.CalledProcessError:
         os.close(ready)
         return False
     finally:
-        os.close(told)
+        os.close(heard)
     readable, _, _ = select.select([ready], [], [], max(0.0, within_s))
     has_listened = bool(readable) and os.read(ready, 1) != b""
     os.close(ready)
@@ -129,18 +134,14 @@ def _start(config: str, path: str, within_s: float) -> bool:
 
 def _is_plain(arguments: list[str]) -> bool:
     """Tell whether a command line is one that serves a config to a program, with no options."""
-    return len(arguments) <= 1 and not (arguments and _may_be_a_command(arguments[0])) and not os.isatty(0)
+    if len(arguments) > 1 or (arguments and _may_be_a_command(arguments[0])):
+        return False
+    is_completion = "_DYNAMIC_MCP_COMPLETE" in os.environ  # a shell asks for words
+    return not (is_completion or os.isatty(0) or os.isatty(1))
 
 
 def _may_be_a_command(word: str) -> bool:
     return word.startswith("-") or word.replace("-", "").isalpha()
-
-
-def _here() -> str:
-    try:
-        return os.getcwd()  # noqa: PTH109
-    except OSError:  # it has been removed
-        return "/"
 
 
 def _user_dir() -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from dynamic_mcp.config.location import identify
 from dynamic_mcp.config.read import ConfigSet
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.resolved import Daemon as DaemonConfig
@@ -31,6 +32,7 @@ log = logging.getLogger("dynamic_mcp")
 _ENTER_WITHIN_S = 4.0
 # However short it lingers, a daemon waits this long for its first window, which has to find it after its start.
 _FIRST_WINDOW_WITHIN_S = 5.0
+_CHECK_SOCKET_EVERY_S = 10.0
 
 
 class DaemonOptions(Struct, frozen=True):
@@ -77,7 +79,7 @@ class Daemon:
         self._options = options
         self._faces: set[SocketFace] = set()
         self._windows: dict[SocketFace, Workspace | None] = {}
-        self._was_configured = self._config.daemon is not None
+        self._is_wanted = self._config.daemon is not None
         self._has_had_windows = False
         self._ended = asyncio.Event()
         self._linger: asyncio.TimerHandle | None = None
@@ -95,7 +97,9 @@ class Daemon:
         reloader.on_config = self._apply
         with SignalHandlers(self._loop, end=self._ended.set, reload=reloader.watch.reload) as signals:
             self._begin_to_linger()
+            checking = asyncio.create_task(self._check_listener(), name="check of the socket")
             await self._ended.wait()
+            checking.cancel()
             self._listener.close()
             ended_at = self._loop.time()
             within_s = FINISH_AFTER_SIGNAL_S if signals.has_received_end else FINISH_WITHIN_S
@@ -103,6 +107,15 @@ class Daemon:
             await self._serving.end_servers(ended_at)
             for face in self._faces:
                 face.abort()
+
+    async def _check_listener(self) -> None:
+        """Listen again where somebody has removed the socket, as programs do that clean up temporary files."""
+        while True:
+            await asyncio.sleep(_CHECK_SOCKET_EVERY_S)
+            try:
+                await self._listener.restore(self.accept)
+            except OSError as exc:
+                log.warning("new windows cannot reach this daemon: `%s`: %s", self._listener.path, exc.strerror)
 
     # --- Reception -------------------------------------------------------------------------------------
 
@@ -112,8 +125,11 @@ class Daemon:
             log.info("the daemon was asked to stop")
             self._ended.set()
             return None
-        if hello.config != str(self._config.file.absolute()):
-            face.end(f"the daemon at `{self._listener.path}` serves another config")
+        if hello.config != identify(self._config.file) or hello.purpose not in ("session", "command"):
+            face.end(f"the daemon at `{self._listener.path}` cannot serve this")
+            return None
+        if self._config.daemon is None and hello.purpose == "session":
+            face.refuse()
             return None
         self._windows[face] = None
         self._has_had_windows = True
@@ -139,7 +155,8 @@ class Daemon:
         self._faces.discard(face)
         workspace = self._windows.pop(face, None)
         if workspace is not None:
-            self._workspaces.leave(workspace)
+            is_command = face.session is not None and face.session.is_command
+            self._workspaces.leave(workspace, is_command=is_command)
         self._begin_to_linger()
 
     # --- the end ---------------------------------------------------------------------------------------
@@ -149,10 +166,10 @@ class Daemon:
         return self._workspaces.configs.base
 
     def _apply(self, config: Config) -> None:
-        """Take no new windows once the config asks for no daemon; those that are there stay until they end."""
-        if self._was_configured and config.daemon is None and self._options is None and self._listener.is_open:
+        """Note whether the config asks for a daemon; windows that are there stay until they end."""
+        if self._is_wanted and config.daemon is None:
             log.info("%s asks for no daemon any more; new windows are served alone", config.file)
-            self._listener.close()
+        self._is_wanted = config.daemon is not None
         self._begin_to_linger()
 
     def _cancel_linger(self) -> None:
@@ -165,7 +182,7 @@ class Daemon:
         self._cancel_linger()
         if self._windows or self._ended.is_set():
             return
-        options = (self._options or self._config.daemon) if self._listener.is_open else None
+        options = self._options or self._config.daemon
         linger_s = 0.0 if options is None else options.linger_s
         if linger_s is not None:
             if not self._has_had_windows:
@@ -177,4 +194,4 @@ def _announce_readiness(descriptor: int | None) -> None:
     if descriptor is not None:
         with contextlib.suppress(OSError):
             os.write(descriptor, b"1")
-            os.close(descriptor)
+        os.close(descriptor)

@@ -6,6 +6,7 @@ from collections.abc import Hashable
 from pathlib import Path
 from typing import Literal
 
+from dynamic_mcp.config.location import identify
 from dynamic_mcp.config.resolved import Share
 from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.groups.group import Group
@@ -25,7 +26,7 @@ def read_status(
     """Return the status of a proxy that serves this config file; a daemon's with the path of its socket."""
     sessions = [_read_session(client) for client in proxy.clients]
     return ProxyStatus(
-        config=str(config.absolute()),
+        config=identify(config),
         kind=kind,
         socket=socket,
         clients=[session.client for session in sessions],

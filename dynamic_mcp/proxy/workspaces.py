@@ -1,7 +1,7 @@
 """The workspaces of the clients: each is resolved once, and known for as long as somebody uses it, or may come back.
 
-Of those that nobody uses, only the one that was left last stays, so that a window that is closed and opened again
-finds its servers running.
+Of those that nobody uses, only the one that a window has left last stays, so that a window that is closed and opened
+again finds its servers running; and the one that a command has left last.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Workspaces:
         self._by_content: dict[_Content, Workspace] = {}
         self._sessions: Counter[Workspace] = Counter()
         self._arrivals: dict[Workspace, asyncio.Task[None]] = {}
-        self._vacated: Workspace | None = None
+        self._vacated: dict[bool, Workspace] = {}  # the last that a window has left, and a command
         self._logged = set(self._warnings())
 
     async def enter(self, directory: str, environment: Mapping[str, str]) -> Workspace:
@@ -49,8 +49,7 @@ class Workspaces:
         if workspace is None:
             workspace = self._by_content[content] = Workspace(directory, dict(environment))
         self._sessions[workspace] += 1
-        if workspace is self._vacated:
-            self._vacated = None
+        self._vacated = {by: each for by, each in self._vacated.items() if each is not workspace}
         if workspace not in self.configs.by_workspace:
             if workspace not in self._arrivals:
                 task = self._arrivals[workspace] = asyncio.create_task(self._arrive(workspace))
@@ -62,7 +61,7 @@ class Workspaces:
                 raise
         return workspace
 
-    def leave(self, workspace: Workspace) -> None:
+    def leave(self, workspace: Workspace, *, is_command: bool = False) -> None:
         """Count one session less; call this after the session is closed."""
         self._sessions[workspace] -= 1
         if self._sessions[workspace] > 0:
@@ -71,7 +70,8 @@ class Workspaces:
         if workspace not in self.configs.by_workspace:  # nobody waits for it any more
             self._forget(workspace)
             return
-        older, self._vacated = self._vacated, workspace
+        older = self._vacated.get(is_command)
+        self._vacated[is_command] = workspace
         if older is not None:
             self._forget(older)
 

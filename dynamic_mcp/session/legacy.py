@@ -86,6 +86,17 @@ class Journal(QuestionJournal, Protocol):
         ...
 
 
+class _Exchange:
+    """A request of the client that is being answered. Whoever takes it out of those in flight replies to it."""
+
+    __slots__ = ("frame", "reply", "task")
+
+    def __init__(self, frame: Frame, task: asyncio.Task[bytes], reply: Callable[[bytes], None]) -> None:
+        self.frame = frame
+        self.task = task
+        self.reply = reply
+
+
 class Session:
     """A client that writes to `receive` and is written to with `send`, a line at a time.
 
@@ -114,12 +125,11 @@ class Session:
         self.hello = ClientHello()
         self.is_greeted = False
         self.is_closed = False
-        self._is_stopping = False
         self._send = send
         self._is_congested = is_congested
         self._server = server
         self._capabilities: Mapping[str, Raw] = {}
-        self._serving: dict[bytes, asyncio.Task[bytes]] = {}
+        self._serving: dict[bytes, _Exchange] = {}
         self._batches = TaskSet(log)
         self._questions = Questions(send, journal, first_id)
         self._journal = journal
@@ -153,7 +163,7 @@ class Session:
 
     async def finish(self, within_s: float) -> None:
         """Let what is in flight end, within a bound; then cancel it."""
-        tasks = [*self._serving.values(), *self._batches]
+        tasks = [*(each.task for each in self._serving.values()), *self._batches]
         if tasks:
             await asyncio.wait(tasks, timeout=within_s)
         for task in tasks:
@@ -161,17 +171,23 @@ class Session:
 
     async def stop(self, within_s: float) -> None:
         """Let what is in flight end, within a bound, and answer the rest with an error: it may have run."""
-        self._is_stopping = True
-        await self.finish(within_s)
-        if tasks := [*self._serving.values(), *self._batches]:
-            await asyncio.wait(tasks, timeout=_CANCEL_WITHIN_S)
+        tasks = [*(each.task for each in self._serving.values()), *self._batches]
+        if tasks:
+            await asyncio.wait(tasks, timeout=within_s)
+        for key in [*self._serving]:
+            exchange = self._serving.pop(key)
+            exchange.task.cancel()
+            frame = exchange.frame
+            exchange.reply(wire.answer_line(frame.id, to_answer(frame, Interrupted(frame.method))))
+        if batches := [*self._batches]:  # whose requests are answered by now
+            await asyncio.wait(batches, timeout=_CANCEL_WITHIN_S)
 
     def close(self) -> None:
         """End the session: cancel its requests upstream, refuse what it was asked, and let everybody forget it."""
         if self.is_closed:
             return
         self.is_closed = True
-        for task in (*self._serving.values(), *self._batches):
+        for task in (*(each.task for each in self._serving.values()), *self._batches):
             task.cancel("the client has gone")
         self._questions.close()
         self._server.release(self)
@@ -232,7 +248,7 @@ class Session:
             return None
         self.calls += 1
         task = self._loop.create_task(self._serve(frame, key, reply))
-        self._serving[key] = task
+        self._serving[key] = _Exchange(frame, task, reply)
         return task
 
     def _refusal(self, frame: Frame, key: bytes) -> Frame | None:
@@ -253,13 +269,6 @@ class Session:
             answer = wire.error_frame(INVALID_PARAMS, str(exc))
         except DynamicMcpError as exc:
             answer = to_answer(frame, exc)
-        except asyncio.CancelledError:
-            is_cancelled_by_client = key not in self._serving
-            if is_cancelled_by_client:
-                reply(b"")
-            elif self._is_stopping:
-                reply(wire.answer_line(frame.id, to_answer(frame, Interrupted(frame.method))))
-            raise
         except Exception:
             log.exception("a bug: answering %s failed", frame.method)
             answer = wire.error_frame(INTERNAL_ERROR, "internal error of dynamic-mcp; its log says more")
@@ -267,18 +276,22 @@ class Session:
             if self._journal is not None:
                 self._journal.note_answer(frame, answer)
         finally:
-            if self._serving.get(key) is asyncio.current_task():
+            exchange = self._serving.get(key)
+            is_done = exchange is None or exchange.task is not asyncio.current_task()
+            if not is_done:
                 del self._serving[key]
         line = wire.answer_line(frame.id, answer)
-        reply(line)
+        if not is_done:
+            reply(line)
         return line
 
     def _take_notification(self, frame: Frame) -> bytes:
         """Take a notification, or the answer to a request that was made to the client; return what it is told."""
         if frame.method == "notifications/cancelled":
-            task = self._serving.pop(bytes(wire.member(frame.params, "requestId")), None)
-            if task is not None:
-                task.cancel(wire.text(wire.member(frame.params, "reason")))
+            exchange = self._serving.pop(bytes(wire.member(frame.params, "requestId")), None)
+            if exchange is not None:
+                exchange.task.cancel(wire.text(wire.member(frame.params, "reason")))
+                exchange.reply(b"")
         elif frame.method == "notifications/progress":
             self._questions.take_progress(frame)
         elif frame.method == "notifications/tasks/status" and self._questions.take_status(frame):

@@ -9,6 +9,7 @@ import _socket
 import os
 import stat
 import sys
+import time
 
 # As in `typing`, which takes longer to load than all of this.
 TYPE_CHECKING = False
@@ -23,6 +24,10 @@ _MAX_PATH_BYTES = 107 if sys.platform == "linux" else 103
 # From <sys/un.h> of macOS and FreeBSD, where Python has no names for them.
 _SOL_LOCAL, _LOCAL_PEERCRED = 0, 1
 _CREDENTIALS_BYTES = 76
+_LOCAL_PEERPID = 2
+# How long to try where many connect at once, or nobody accepts.
+_CONNECT_WITHIN_S = 2.0
+_POLL_S = 0.02
 
 
 def socket_name(*parts: str) -> str:
@@ -43,7 +48,9 @@ def directories(environment: Mapping[str, str]) -> Iterator[str]:
         yield f"/run/user/{user}/{_APP}"
     from platformdirs import user_state_dir
 
-    yield f"{user_state_dir(_APP, appauthor=False)}/run"
+    state = user_state_dir(_APP, appauthor=False)
+    if os.path.isabs(state):  # noqa: PTH117 - a relative one would be another one for each window
+        yield f"{state}/run"
     yield f"/tmp/{_APP}-{user}"  # noqa: S108 - it must belong to this user, or it is not used
 
 
@@ -68,15 +75,25 @@ def connect(environment: Mapping[str, str], name: str) -> Socket | None:
 
 def connect_to(path: str) -> Socket | None:
     """Connect to the socket at this path; None if nobody listens there, or somebody else does."""
-    connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
-    try:
-        connection.connect(path)
-        if peer_user(connection) == os.getuid():
-            return connection
-    except OSError:
-        pass
-    connection.close()
-    return None
+    ends_at = time.monotonic() + _CONNECT_WITHIN_S
+    while True:
+        connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        try:
+            connection.setblocking(False)  # noqa: FBT003 - takes no keyword
+            connection.connect(path)
+            if peer_user(connection) == os.getuid():
+                connection.setblocking(True)  # noqa: FBT003
+                return connection
+        except BlockingIOError:  # more connections wait there than the system keeps
+            connection.close()
+            if time.monotonic() < ends_at:
+                time.sleep(_POLL_S)
+                continue
+            return None
+        except OSError:
+            pass
+        connection.close()
+        return None
 
 
 def place(environment: Mapping[str, str], name: str) -> str:
@@ -96,6 +113,15 @@ def peer_user(connection: Socket) -> int:
     # Linux: struct ucred, with the process before the user; elsewhere struct xucred, with its version there
     what = (_socket.SOL_SOCKET, _socket.SO_PEERCRED) if sys.platform == "linux" else (_SOL_LOCAL, _LOCAL_PEERCRED)
     return int.from_bytes(connection.getsockopt(*what, _CREDENTIALS_BYTES)[4:8], sys.byteorder)
+
+
+def peer_process(connection: Socket) -> int | None:
+    """Return the id of the process at the other end; None where the system does not tell."""
+    what = (_socket.SOL_SOCKET, _socket.SO_PEERCRED) if sys.platform == "linux" else (_SOL_LOCAL, _LOCAL_PEERPID)
+    try:
+        return int.from_bytes(connection.getsockopt(*what, _CREDENTIALS_BYTES)[:4], sys.byteorder)
+    except OSError:
+        return None
 
 
 def _make_private(directory: str) -> bool:

@@ -105,7 +105,7 @@ def test_install_writes_a_unit_and_starts_it_now_and_with_each_login(machine: Se
     assert (done.code, done.out) == (0, "")
     unit = the_unit(machine)
     assert machine.actions() == ["daemon-reload", f"enable {unit.name}", f"restart {unit.name}"]
-    assert f'"daemon" "run" "--linger" "never" "-c" "{machine.config}"\n' in unit.read_text()
+    assert f'"daemon" "run" "--replace" "--linger" "never" "-c" "{machine.config}"\n' in unit.read_text()
     assert f"wrote `{unit}`\nstarted `{unit.name}`" in done.err
     assert "warning" not in done.err
     assert unit.stat().st_mode & 0o711 == 0o600
@@ -327,7 +327,15 @@ def test_macos_gets_a_job_that_starts_now_and_with_each_login(machine: ServiceMa
     job = the_job(machine)
     content = plistlib.loads(job.read_bytes())
     assert job.name == f"{content['Label']}.plist"
-    assert content["ProgramArguments"][-6:] == ["daemon", "run", "--linger", "never", "-c", str(machine.config)]
+    assert content["ProgramArguments"][-7:] == [
+        "daemon",
+        "run",
+        "--replace",
+        "--linger",
+        "never",
+        "-c",
+        str(machine.config),
+    ]
     target = f"gui/{os.getuid()}/{content['Label']}"
     assert machine.actions() == [f"enable {target}", f"bootstrap gui/{os.getuid()} {job}"]
     assert f"wrote `{job}`\nstarted `{content['Label']}`" in done.err

@@ -114,3 +114,31 @@ async def test_a_hello_that_is_too_long_is_refused_at_once(reception: Reception,
     window = await reception.connect()
     await asyncio.get_running_loop().sock_sendall(window, size.to_bytes(4))
     assert await read_all(window) == b""
+
+
+async def test_a_stop_under_load_says_exactly_which_lines_were_taken(reception: Reception) -> None:
+    window = await reception.connect()
+    loop = asyncio.get_running_loop()
+    await loop.sock_sendall(window, HELLO)
+    sending = asyncio.create_task(loop.sock_sendall(window, PING * 20_000))
+    (face,) = reception.faces
+    while not face.lines_taken:  # noqa: ASYNC110 - a turn of the loop, in which some lines are taken
+        await asyncio.sleep(0)
+    stopping = asyncio.create_task(face.stop(1))
+
+    taken = Frames().feed(await read_all(window))
+    await stopping
+    await asyncio.wait([sending])
+    stops = [number for kind, number, _ in taken if kind == frames.STOP]
+    answered = [number for kind, number, _ in taken if kind == frames.OUTPUT and number]
+    assert stops == [len(answered)]
+    assert sorted(answered) == [*range(1, len(answered) + 1)]
+    assert len(answered) < 20_000
+    assert isinstance(sending.exception(), OSError | None)
+
+
+async def test_a_window_that_is_refused_is_told_to_serve_alone(reception: Reception) -> None:
+    window = await reception.connect()
+    (face,) = reception.faces
+    face.refuse()
+    assert Frames().feed(await read_all(window)) == [(frames.REFUSE, 0, b"")]

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -214,3 +215,54 @@ async def test_without_the_setting_windows_keep_their_daemon_and_new_ones_serve_
     async with asyncio.timeout(BOUND_S):
         while daemons():  # noqa: ASYNC110 - it is nobody's child
             await asyncio.sleep(0.01)
+
+
+async def test_without_the_setting_a_daemon_is_still_stopped_and_its_window_goes_on_alone(tmp_path: Path) -> None:
+    file = save(tmp_path, {"odd": odd()}, linger="1h")
+    async with windows_of(file, 1) as (program,):
+        server = await pid_of(program, "odd")
+        file.write_text(json.dumps({"mcpServers": {"odd": odd(), "fresh": odd(description="Fresh")}}))
+        await lists(program, "Fresh")
+
+        assert await run_command("daemon", "stop", "-c", str(file)) == 0
+        async with asyncio.timeout(BOUND_S):
+            while daemons():  # noqa: ASYNC110 - it is nobody's child
+                await asyncio.sleep(0.01)
+        assert await pid_of(program, "odd") != server
+
+
+async def test_a_daemon_that_nothing_would_use_is_not_started(tmp_path: Path) -> None:
+    file = tmp_path / "dynamic-mcp.json"
+    file.write_text(json.dumps({"mcpServers": {"odd": odd()}}))
+    assert await run_command("daemon", "start", "-c", str(file)) == 1
+    assert not daemons()
+
+
+async def test_a_daemon_whose_config_is_named_with_dots_serves_the_windows_of_that_config(tmp_path: Path) -> None:
+    file = save(tmp_path, {"odd": odd()}, linger="1h")
+    (tmp_path / "below").mkdir()
+    assert await run_command("daemon", "start", "-c", str(tmp_path / "below" / ".." / file.name)) == 0
+    async with windows_of(file, 1) as (program,):
+        await pid_of(program, "odd")
+        assert len(daemons()) == 1
+    assert await run_command("daemon", "stop", "-c", str(file)) == 0
+
+
+async def test_a_shell_that_asks_for_words_is_no_window(tmp_path: Path) -> None:
+    file = save(tmp_path, {"odd": odd()}, linger="1h")
+    assert await run_command("daemon", "start", "-c", str(file)) == 0
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "dynamic_mcp"),
+        env={
+            **os.environ,
+            "_DYNAMIC_MCP_COMPLETE": "bash_complete",
+            "COMP_WORDS": "dynamic-mcp st",
+            "COMP_CWORD": "1",
+        },
+        cwd=tmp_path,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    out, _ = await asyncio.wait_for(process.communicate(), BOUND_S)
+    assert b"status" in out
+    assert await run_command("daemon", "stop", "-c", str(file)) == 0

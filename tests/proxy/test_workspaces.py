@@ -225,6 +225,20 @@ async def test_of_the_closed_windows_only_the_last_ones_servers_stay(tmp_path: P
         assert on.starter.tokens.count("a") == 2
 
 
+async def test_commands_take_the_servers_of_a_closed_window_from_nobody_but_each_other(tmp_path: Path) -> None:
+    async with windows(tmp_path, TOKEN) as on:
+        ann = await on.join(TOKEN="a")
+        await echo(ann)
+        await on.leave(ann)
+        for token in ("c", "d", "d"):
+            command = await on.join(TOKEN=token)
+            await echo(command)
+            await on.leave(command, is_command=True)
+
+        assert await echo(await on.join(TOKEN="a")) == "token a"
+        assert on.starter.tokens == ["a", "c", "d"]
+
+
 async def test_a_window_that_is_closed_while_another_of_its_kind_is_open_takes_nothing_away(tmp_path: Path) -> None:
     async with windows(tmp_path, TOKEN) as on:
         ann, bob, cid = await on.join(TOKEN="a"), await on.join(TOKEN="a"), await on.join(TOKEN="c")

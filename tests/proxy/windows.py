@@ -85,12 +85,12 @@ class Scene:
         await settled()
         return client
 
-    async def leave(self, client: Client) -> None:
-        """Close a window."""
+    async def leave(self, client: Client, *, is_command: bool = False) -> None:
+        """Close a window, or end a command."""
         workspace = client.session.workspace
         assert workspace is not None
         client.session.close()
-        self.workspaces.leave(workspace)
+        self.workspaces.leave(workspace, is_command=is_command)
         await settled()
 
     async def reload(self, *servers: Json) -> None:

@@ -9,11 +9,12 @@ import pytest
 from msgspec import Raw
 
 from dynamic_mcp.errors import DynamicMcpError
-from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp import revisions, wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.session.continuation import Continuation, Journal, Resumption
 from dynamic_mcp.session.legacy import Session
+from dynamic_mcp.upstream.handshake import ClientHello
 from tests.fakes import Json, settled
 from tests.session.desk import Desk, ignore_status
 
@@ -258,6 +259,31 @@ async def test_a_request_that_its_client_cancels_is_done_without_an_answer() -> 
     await settled()
 
     assert process.replies == {1: None, 2: None}
+
+
+async def test_a_request_that_is_cancelled_in_the_same_breath_is_done_without_an_answer() -> None:
+    process = Process()
+    process.session.receive(line("hold", 1), lambda answer: process.reply(1, answer))
+    process.session.receive(line("echo", 2), lambda answer: process.reply(2, answer))
+    cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
+    process.session.receive(json.dumps(cancel).encode(), lambda answer: process.reply(3, answer))
+    await settled()
+
+    assert process.replies == {1: None, 2: {"jsonrpc": "2.0", "id": 2, "result": {}}, 3: None}
+
+
+async def test_a_batch_that_a_stop_interrupts_is_answered() -> None:
+    process = Process()
+    process.session.hello = ClientHello(revisions.negotiate("2025-03-26"))
+    batch = b"[" + line("hold", 1) + b"," + line("echo", 2) + b"]"
+    process.session.receive(batch, lambda answer: process.reply(1, answer))
+    await settled()
+
+    await process.session.stop(0)
+
+    held, echoed = sorted(process.replies[1], key=lambda each: each["id"])
+    assert "may have run" in held["error"]["message"]
+    assert echoed["result"] == {}
 
 
 async def test_a_session_that_is_stopped_answers_what_it_cannot_finish() -> None:

@@ -26,13 +26,14 @@ def command() -> None:
 @click.option(
     "--linger", metavar="TIME", help="How long to stay without clients, or `never`. Default: as configured."
 )
+@click.option("--replace", is_flag=True, help="Stop the daemon that runs, instead of leaving it to it.")
 @click.option("--socket", hidden=True, type=click.Path(path_type=Path))
 @click.option("--ready", hidden=True, type=int)
-def run(config_file: str | None, *, linger: str | None, socket: Path | None, ready: int | None) -> int:
+def run(config_file: str | None, *, linger: str | None, replace: bool, socket: Path | None, ready: int | None) -> int:
     """Serve in the foreground until stopped, or until there has been no client for a while."""
     from dynamic_mcp.cli.startup import serve_daemon
 
-    return serve_daemon(config_file, linger=linger, socket=socket, ready=ready)
+    return serve_daemon(config_file, linger=linger, replaces=replace, socket=socket, ready=ready)
 
 
 @command.command("start")
