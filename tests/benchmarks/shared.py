@@ -1,11 +1,12 @@
 """Measure the daemon: what a window costs, what the way through it adds, and what many windows have in all.
 
-    python -m tests.benchmarks.shared [--rounds 7] [--calls 4000] [--windows 10] [--servers 5]
+    python -m tests.benchmarks.shared [--rounds 7] [--calls 4000] [--windows 10] [--servers 5] [--config FILE]
 
 Rows: dynamic-mcp alone, a window of a running daemon, and the reference (`dmcp`) where its command is on the PATH.
 A start is from the start of the process to the answer to `initialize`, beside an empty `python -c pass`. Memory is
 PSS, which divides what processes share among them. Rounds are interleaved; each figure is the median over the
-rounds. It judges nothing: quote ratios of one run. Linux only, because of `/proc`.
+rounds. With a config, the windows use its servers instead of five cheap ones. It judges nothing: quote ratios of one
+run. Linux only, because of `/proc`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from tests.benchmarks.driver import Peer
 
 PROGRAM = str(Path(sys.executable).with_name("dynamic-mcp"))
 ECHO = through_group("echo", {"text": "hello"})
+_STARTED_WITHIN_S = 30.0
 BLOB = through_group("blob", {"bytes": 100_000})
 
 
@@ -51,6 +53,17 @@ def running_daemon(config: Path) -> Iterator[None]:
         yield
     finally:
         subprocess.run([*control, "stop", "-c", str(config)], check=True, capture_output=True)
+
+
+def list_windows(folder: Path, config: Path) -> dict[str, list[str]]:
+    """Return how to start windows that share the servers of a config, and such that do not."""
+    root = json.loads(config.read_text())
+    peers = {}
+    for name, daemon in (("alone", False), ("daemon", {"linger": "never"})):
+        file = folder / f"{name}-own.json"
+        file.write_text(json.dumps({**root, "settings": {"connect": "eager", "daemon": daemon}}))
+        peers[name] = [PROGRAM, str(file)]
+    return peers
 
 
 def list_peers(folder: Path, servers: int) -> dict[str, list[str]]:
@@ -87,13 +100,18 @@ def measure_window(argv: list[str], calls: int) -> dict[str, float]:
 
 
 def measure_windows(argv: list[str], windows: int, servers: int) -> dict[str, float]:
-    """Open many windows that use every server, and return what they have in all."""
+    """Open many windows that use every server, and return what they have in all.
+
+    Without `servers`, those of the config start with the first client, and this waits until all have.
+    """
     peers: list[Peer] = []
     before = set(list_processes())
     try:
         for _ in range(windows):
             peers.append(Peer(argv))
             peers[-1].start()
+        if not servers:
+            time.sleep(_STARTED_WITHIN_S)
         for number in range(servers):
             call = {
                 "name": "call_dynamic_tool",
@@ -102,8 +120,8 @@ def measure_windows(argv: list[str], windows: int, servers: int) -> dict[str, fl
             for peer in peers:
                 peer.until_works(call)
         started = [pid for pid in list_processes() if pid not in before]
-        echoes = [pid for pid in started if SERVER[1] in read_command(pid)]
-        return {"processes": len(started), "servers": len(echoes), "PSS MiB": measure_pss(started)}
+        ours = [pid for pid in started if "dynamic" in read_command(pid) or "dmcp" in read_command(pid)]
+        return {"processes": len(started), "of them ours": len(ours), "PSS MiB": measure_pss(started)}
     finally:
         for peer in peers:
             peer.close()
@@ -150,6 +168,7 @@ def main() -> None:
     options.add_argument("--calls", type=int, default=4000)
     options.add_argument("--windows", type=int, default=10)
     options.add_argument("--servers", type=int, default=5)
+    options.add_argument("--config", type=Path)
     chosen = options.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -163,12 +182,13 @@ def main() -> None:
                     rows.setdefault(peer, []).append(measure_window(argv, chosen.calls))
         show(f"one window; an empty python takes {statistics.median(empty):.1f} ms", rows)
         rows = {}
-        peers = list_peers(folder, chosen.servers)
+        peers = list_windows(folder, chosen.config) if chosen.config else list_peers(folder, chosen.servers)
+        servers = 0 if chosen.config else chosen.servers
         for peer, argv in peers.items():
             if peer != "daemon":
-                rows[peer] = [measure_windows(argv, chosen.windows, chosen.servers)]
-        rows["daemon"] = [measure_daemon(peers["daemon"], chosen.windows, chosen.servers)]
-        show(f"{chosen.windows} windows with {chosen.servers} servers each", rows)
+                rows[peer] = [measure_windows(argv, chosen.windows, servers)]
+        rows["daemon"] = [measure_daemon(peers["daemon"], chosen.windows, servers)]
+        show(f"{chosen.windows} windows with {chosen.config or f'{chosen.servers} servers'} each", rows)
 
 
 def measure_daemon(argv: list[str], windows: int, servers: int) -> dict[str, float]:
