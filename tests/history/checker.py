@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from tests.history.record import (
     ABRUPTLY,
+    DAEMON,
     INPUT_ENDED,
     PART,
     Event,
@@ -86,11 +87,12 @@ def judge(events: Sequence[Event]) -> list[Violation]:
     sessions: dict[str, Session] = {}
     instances: dict[str, Instance] = {}
     wrong: list[Violation] = []
-    kills = 0
+    kills, dead = 0, set[str]()
     are_sessions = {event.party for event in events if event.kind is Kind.OPENED and event.detail}
     for at, event in enumerate(events):
         if event.kind is Kind.KILLED:
             kills += 1
+            dead.add(event.party.removeprefix(f"{DAEMON} "))
             for each in sessions.values():
                 each.lose_daemon()
             for upstream in instances.values():
@@ -100,6 +102,8 @@ def judge(events: Sequence[Event]) -> list[Violation]:
             wrong += (Violation(rule, event.party, text, at) for rule, text in session.take(event))
         else:
             instance = instances.setdefault(event.party, Instance(event.party))
+            if event.party.partition(" of ")[2] in dead:  # which is heard of a little later than it happens
+                instance.lose_daemon()
             wrong += (Violation(rule, event.party, text, at) for rule, text in instance.take(event))
     for session in sessions.values():
         wrong += (Violation(rule, session.name, text) for rule, text in session.end())

@@ -329,6 +329,7 @@ async def journal(history: History, group: str) -> AsyncIterator[Program]:
     async def follow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         name = f"{group}#{next(numbers)}"
         with contextlib.closing(writer), contextlib.suppress(ConnectionError):
+            name = f"{name} of {int(await reader.readline() or 0)}"
             async for line in reader:
                 note = history.get if line.startswith(b"<") else history.send
                 note(name, line[1:].rstrip(b"\n"))

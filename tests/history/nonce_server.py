@@ -4,14 +4,15 @@
 
 It advances its running calls in turns, in an order of its own, so that many are in flight at once. Its ids of
 questions and of tasks count from one, so those of two instances are equal; only tasks of `hold` have ids that nobody
-else has. Every line that it gets and sends goes to JOURNAL_PORT of 127.0.0.1 as well, after `<` or `>`; a connection
-that ends there is the end of the process.
+else has. To JOURNAL_PORT of 127.0.0.1 go the id of the process that has started it, and then every line that it gets
+and sends, after `<` or `>`; a connection that ends there is the end of the process.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import queue
 import random
 import re
@@ -298,6 +299,7 @@ def _question(method: str, nonce: str) -> Json:
 def main() -> None:
     """Serve stdin, until it ends."""
     journal = socket.create_connection(("127.0.0.1", int(sys.argv[2])))
+    journal.sendall(b"%d\n" % os.getppid())
     lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
     def write(line: bytes, about: Json) -> None:

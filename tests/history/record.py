@@ -87,6 +87,10 @@ class Event:
         return f"{self.party:>10} {self.kind:<6} {shown or self.detail}"
 
 
+# How the party of a killed daemon is named, before the id of its process.
+DAEMON = "daemon"
+
+
 class History:
     """The events of a run; wakes whoever waits for one."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -150,6 +151,21 @@ def _outlives() -> Story:
     story = _good()
     story.events.append(Event("daemon", Kind.KILLED))
     return story
+
+
+def _heard_of_late(parent: int) -> Story:
+    """Return a history in which an upstream of this process is heard of only after the death of daemon 7."""
+    story = Story().asks(ONE).sends("one", method="notifications/cancelled", params={"requestId": 1})
+    upstream = [event for event in story.events if event.party == "up"]
+    others = [event for event in story.events if event.party != "up"]
+    late = [replace(event, party=f"up of {parent}") for event in (*upstream, Event("up", Kind.CLOSED))]
+    story.events = [*others, Event("daemon 7", Kind.KILLED), *late]
+    return story
+
+
+def test_an_upstream_of_a_dead_daemon_need_not_have_heard_all() -> None:
+    assert _heard_of_late(7).rules == []
+    assert _heard_of_late(8).rules == [Rule.NOT_CANCELLED]
 
 
 def _two_in_one() -> Story:

@@ -23,7 +23,7 @@ from dynamic_mcp.config.resolved import Program
 from dynamic_mcp.face import window
 from dynamic_mcp.system import private_socket
 from tests.history.harness import RESULT_LIMIT, Line, Send
-from tests.history.record import ABRUPTLY, INPUT_ENDED, History, Json
+from tests.history.record import ABRUPTLY, DAEMON, INPUT_ENDED, History, Json
 
 ROOT = Path(__file__).parents[2]
 _CHUNK_BYTES = 1 << 16
@@ -125,7 +125,7 @@ class Windows:
         pid = await self.find_daemon()
         with contextlib.suppress(ProcessLookupError):
             process = os.pidfd_open(pid)
-            self._history.kill("daemon")
+            self._history.kill(f"{DAEMON} {pid}")
             os.kill(pid, signal.SIGKILL)
             _wait_for_death(process)
 
