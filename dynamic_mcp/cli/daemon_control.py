@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 # How long a daemon that was asked to stop may take.
 _STOP_WITHIN_S = 10.0
+# How long its process may take to exit after that.
+_EXIT_WITHIN_S = 5.0
+_POLL_S = 0.01
 
 
 def start_daemon(this: Invocation) -> int:
@@ -84,7 +88,18 @@ def stop_running(config: str) -> bool:
             _kill(process, config)
         except OSError:  # it has ended, by itself or because another command asked it to
             pass
+    if process is not None:
+        _wait_for_exit(process)
     return True
+
+
+def _wait_for_exit(process: int) -> None:
+    """Wait until a process is gone, which has closed its connections already."""
+    deadline = time.monotonic() + _EXIT_WITHIN_S
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # the latter if another user's has its id by now
+        while time.monotonic() < deadline:
+            os.kill(process, 0)
+            time.sleep(_POLL_S)
 
 
 def _require_daemon(this: Invocation) -> str:

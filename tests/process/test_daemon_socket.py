@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import stat
@@ -281,7 +282,8 @@ async def test_a_connection_that_says_nothing_neither_disturbs_the_windows_nor_k
         await assert_alive(program, "odd")
     for reader, writer in silent:
         async with asyncio.timeout(BOUND_S):
-            assert await reader.read() == b""
+            with contextlib.suppress(ConnectionResetError):  # so ends one of which something was not read
+                assert await reader.read() == b""
         writer.close()
 
 
