@@ -29,6 +29,7 @@ ROOT = Path(__file__).parents[2]
 _CHUNK_BYTES = 1 << 16
 _DIES_WITHIN_S = 10.0
 _SETTLES_WITHIN_S = 15.0
+_CLOSES_WITHIN_S = 60.0
 _RESTS_FOR_S = 1.0
 _NO_DAEMON = b"is served alone"
 
@@ -85,11 +86,14 @@ class Windows:
         return _Window(self, process, take, leave)
 
     async def close(self) -> None:
-        """Stop the daemon, and wait for its end."""
-        pid = self.daemon_pid()
-        if pid is not None:
-            os.kill(pid, signal.SIGTERM)
-            await asyncio.to_thread(_wait_for_death, os.pidfd_open(pid))
+        """Stop every daemon, also one that a window has started as it ended, and wait for their ends."""
+        async with asyncio.timeout(_CLOSES_WITHIN_S):
+            while pids := self.daemons():
+                for pid in pids:
+                    with contextlib.suppress(ProcessLookupError):
+                        process = os.pidfd_open(pid)
+                        os.kill(pid, signal.SIGTERM)
+                        await asyncio.to_thread(_wait_for_death, process)
 
     async def start_watched(self, file: Path) -> None:
         """Start the daemon in which SIGUSR2 counts what is alive, into this file."""
