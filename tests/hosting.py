@@ -53,9 +53,7 @@ class Hosting:
     async def wait_for_end(self) -> None:
         """Wait until the daemon has ended, if its last window has and it does not linger."""
         if self.has_daemon and not self.open_windows and not self._lingers:
-            async with asyncio.timeout(BOUND_S):
-                while daemons():  # noqa: ASYNC110 - it is nobody's child
-                    await asyncio.sleep(_POLL_S)
+            await wait_for_daemons()
 
     def log(self) -> str:
         """Return what a daemon has logged, which has nobody's stderr."""
@@ -69,6 +67,13 @@ hosting = Hosting(has_daemon=False)
 def daemons() -> list[int]:
     """Return the process ids of all daemons of this test."""
     return [pid for pid, arguments in survivors() if arguments[0] == sys.executable and "--ready" in arguments]
+
+
+async def wait_for_daemons(*expected: int) -> None:
+    """Wait until these daemons of this test run, and no others."""
+    async with asyncio.timeout(BOUND_S):
+        while daemons() != [*expected]:  # noqa: ASYNC110 - they are nobody's children
+            await asyncio.sleep(_POLL_S)
 
 
 def find_daemon() -> int:

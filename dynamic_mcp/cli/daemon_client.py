@@ -50,7 +50,7 @@ async def find_daemon(config: Config, out: Output) -> DaemonClient | None:
 
     Raises DaemonError if it does not answer, or has not loaded the config.
     """
-    file = _path_of(config)
+    file = identify(config.file)
     connection = window.find_daemon(file)
     if connection is None:
         return None
@@ -99,7 +99,7 @@ class DaemonClient:
 
     async def open(self, connection: Socket) -> None:
         """Say hello over a connection to the daemon. Raises Interrupted if it has just ended, and DaemonError."""
-        await self._connection.open(connection, _path_of(self._config))
+        await self._connection.open(connection, identify(self._config.file))
         await self.ask("initialize", HELLO)
 
     async def aclose(self) -> None:
@@ -191,8 +191,3 @@ class DaemonGroup:
         answer = await self._client.ask_group(method, request)
         self._facts, self.known = answer.group, answer.read_catalog()
         return self.known
-
-
-def _path_of(config: Config) -> str:
-    """Return the path of the config as its daemon has it: normalized, with its links."""
-    return identify(config.file)

@@ -93,6 +93,12 @@ def stop_running(config: str) -> bool:
     return True
 
 
+def require_daemons() -> None:
+    """Raise DaemonError on a platform that has none."""
+    if sys.platform == "win32":
+        raise DaemonError("there is no daemon on Windows", hint="each client has servers of its own there")
+
+
 def _wait_for_exit(process: int) -> None:
     """Wait until a process is gone, which has closed its connections already."""
     deadline = time.monotonic() + _EXIT_WITHIN_S
@@ -125,8 +131,7 @@ def _kill(process: int | None, config: str) -> None:
 
 def _find(config: str) -> Socket | None:
     """Return a connection to the daemon of a config; None if none runs. Raises DaemonError where there are none."""
-    if sys.platform == "win32":
-        raise DaemonError("there is no daemon on Windows", hint="each client has servers of its own there")
+    require_daemons()
     from dynamic_mcp.face import window
 
     return window.find_daemon(config)

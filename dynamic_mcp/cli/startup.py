@@ -139,8 +139,9 @@ def _find_or_start_daemon(config: Config, serving_log: ServingLog) -> Shim | Non
 
 def _place_socket(config: Config, socket: Path | None) -> Path:
     """Return the path for the socket of a config's daemon. Raises DaemonError."""
-    if sys.platform == "win32":
-        raise DaemonError("there is no daemon on Windows", hint="each client has servers of its own there")
+    from dynamic_mcp.cli.daemon_control import require_daemons
+
+    require_daemons()
     from dynamic_mcp.face import window
     from dynamic_mcp.system import private_socket
 

@@ -64,57 +64,44 @@ class Doctor:
 
     async def examine(self, group: ClientGroup, stored: StoredCatalog | None) -> ServerReport:
         """Connect to a group and check what it offers; `stored` is its cached catalog."""
-        kinds = [kind for kind in ListKind if group.offers(kind.capability)]
-        try:
-            catalog = await group.catalog(kinds)
-            ping_s = await self._ping(group)
-        except DynamicMcpError as exc:
-            return self._report_failure(group, exc)
-        findings = [
-            *self._check_speed(group),
-            *_check_offers(group, kinds, catalog, stored),
-            *self._check_stdout(group.name),
-        ]
-        return self._report(group, catalog, ping_s, findings)
+        report = await self._try(group, stored)
+        if not report.is_up:
+            return report
+        server_hello = self._server_hellos[group.name].result
+        info = [wire.text(wire.member(server_hello.get("serverInfo", wire.EMPTY_OBJECT), part)) for part in _INFO]
+        return replace(
+            report,
+            connect_s=round(self._connect_s[group.name], 3),
+            protocol=wire.text(server_hello.get("protocolVersion")),
+            server=" ".join(filter(None, info)) or None,
+            stderr=self._output.stderr_lines(group.name),
+            findings=[*self._check_speed(group), *report.findings, *self._check_stdout(group.name)],
+        )
 
     async def examine_running(self, group: ClientGroup, stored: StoredCatalog | None) -> ServerReport:
         """Check what a group offers whose server runs in the daemon."""
+        report = await self._try(group, stored)
+        return replace(report, runs_in_daemon=report.is_up)
+
+    async def _try(self, group: ClientGroup, stored: StoredCatalog | None) -> ServerReport:
+        """Read what a group offers and ping it; report what both tell."""
         kinds = [kind for kind in ListKind if group.offers(kind.capability)]
         try:
             catalog = await group.catalog(kinds)
-            ping_s = await self._ping(group)
+            began = self._clock.now()
+            await group.ping()
+            ping_s = self._clock.now() - began
         except DynamicMcpError as exc:
             return self._report_failure(group, exc)
         report = ServerReport(
             group=group.name,
             is_up=True,
-            runs_in_daemon=True,
             ping_s=round(ping_s, 4),
             capabilities=list(catalog.capabilities),
             findings=[*_check_offers(group, kinds, catalog, stored)],
         )
-        return _with_counts(report, group, catalog)
-
-    async def _ping(self, group: ClientGroup) -> float:
-        began = self._clock.now()
-        await group.ping()
-        return self._clock.now() - began
-
-    def _report(self, group: ClientGroup, catalog: Catalog, ping_s: float, findings: list[Finding]) -> ServerReport:
-        server_hello = self._server_hellos[group.name].result
-        info = [wire.text(wire.member(server_hello.get("serverInfo", wire.EMPTY_OBJECT), part)) for part in _INFO]
-        report = ServerReport(
-            group=group.name,
-            is_up=True,
-            connect_s=round(self._connect_s[group.name], 3),
-            ping_s=round(ping_s, 4),
-            protocol=wire.text(server_hello.get("protocolVersion")),
-            server=" ".join(filter(None, info)) or None,
-            capabilities=list(catalog.capabilities),
-            stderr=self._output.stderr_lines(group.name),
-            findings=findings,
-        )
-        return _with_counts(report, group, catalog)
+        counts = {name: len(catalog.entries(kind)) for name, kind in _COUNTED.items() if group.offers(name)}
+        return replace(report, **counts)
 
     def _report_failure(self, group: ClientGroup, error: DynamicMcpError) -> ServerReport:
         hint = error.hint
@@ -186,11 +173,6 @@ class _OutputRecorder(logging.Handler):
                 self._stderr.setdefault(group, deque(maxlen=STDERR_LINES)).append(line)
             case (str(group), int(count), str(line)):
                 self._skipped[group] = (count, line)
-
-
-def _with_counts(report: ServerReport, group: ClientGroup, catalog: Catalog) -> ServerReport:
-    counts = {name: len(catalog.entries(kind)) for name, kind in _COUNTED.items() if group.offers(name)}
-    return replace(report, **counts)
 
 
 def _check_offers(

@@ -6,16 +6,12 @@ import asyncio
 
 from msgspec import Struct
 
+from dynamic_mcp.face import limits
 from dynamic_mcp.mcp import lines
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.session.continuation import Continuation, Resumption
 from dynamic_mcp.session.legacy import Session
 from dynamic_mcp.system.pipes import Sink, Source, open_sink, open_source
-
-# Answers that the client has not read yet, beyond which no more is read from it.
-_UNREAD_BYTES = 4 << 20
-# Beyond this, log messages and progress are dropped: an answer must not queue behind a flood of them.
-_FLOOD_BYTES = 256 << 10
 
 
 class Streams(Struct, frozen=True):
@@ -39,12 +35,16 @@ class LineFace:
     async def open(self, proxy: Proxy, streams: Streams) -> None:
         """Begin to serve, or go on with what another process has left."""
         self.sink = await open_sink(
-            streams.stdout, high=_UNREAD_BYTES, on_full=self._pause, on_drain=self._resume, on_end=self.ended.set
+            streams.stdout,
+            high=limits.UNREAD_BYTES,
+            on_full=self._pause,
+            on_drain=self._resume,
+            on_end=self.ended.set,
         )
         self.session = Session(
             self.sink.write,
             proxy,
-            lambda: self.sink.buffered_bytes() > _FLOOD_BYTES,
+            lambda: self.sink.buffered_bytes() > limits.FLOOD_BYTES,
             first_id=streams.continuation.first_id,
         )
         if streams.continuation.generation:

@@ -15,7 +15,7 @@ from typing import Protocol, cast
 
 from msgspec import Struct
 
-from dynamic_mcp.face import frames
+from dynamic_mcp.face import frames, limits
 from dynamic_mcp.mcp import lines
 from dynamic_mcp.session.continuation import Continuation, Journal, Resumption
 from dynamic_mcp.session.legacy import Session
@@ -23,10 +23,6 @@ from dynamic_mcp.system.private_socket import peer_user
 
 log = logging.getLogger(__name__)
 
-# Answers that a window has not read yet, beyond which no more is read from it.
-_UNREAD_BYTES = 4 << 20
-# Beyond this, log messages and progress are dropped: an answer must not queue behind a flood of them.
-_FLOOD_BYTES = 256 << 10
 # Lines of one window that are taken before the others have their turn.
 _LINES_A_TURN = 64
 # A window that reads nothing for this long while its queue is full is ended.
@@ -36,8 +32,6 @@ HELLO_WITHIN_S = 10.0
 _MAX_HELLO_BYTES = 1 << 30
 # How long a window that is closed may take to read what it is sent last.
 _FLUSH_WITHIN_S = 0.5
-# How long requests in flight may take to finish once the client's input has ended.
-FINISH_WITHIN_S = 4.0
 
 
 class Hello(Struct, frozen=True):
@@ -101,7 +95,7 @@ class SocketFace(asyncio.Protocol):
             log.warning("refused a connection of another user")
             self._transport.abort()
             return
-        self._transport.set_write_buffer_limits(high=_UNREAD_BYTES)
+        self._transport.set_write_buffer_limits(high=limits.UNREAD_BYTES)
         self._timer = self._loop.call_later(HELLO_WITHIN_S, self._transport.abort)
 
     def data_received(self, data: bytes) -> None:
@@ -264,7 +258,7 @@ class SocketFace(asyncio.Protocol):
 
     async def _finish(self) -> None:
         assert self.session is not None
-        await self.session.finish(FINISH_WITHIN_S)
+        await self.session.finish(limits.FINISH_WITHIN_S)
         self.session.close()
         self.end("", 0)
 
@@ -284,7 +278,7 @@ class SocketFace(asyncio.Protocol):
             self._transport.write(frames.frame(kind, number, payload))
 
     def _is_congested(self) -> bool:
-        return self._transport.get_write_buffer_size() > _FLOOD_BYTES
+        return self._transport.get_write_buffer_size() > limits.FLOOD_BYTES
 
     def _end_unread(self) -> None:
         log.warning("ended a session: its client has read nothing for %g s", UNREAD_FOR_S)

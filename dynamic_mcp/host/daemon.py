@@ -16,9 +16,10 @@ from dynamic_mcp.config.read import ConfigSet
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.resolved import Daemon as DaemonConfig
 from dynamic_mcp.config.workspace import Workspace
+from dynamic_mcp.face.limits import FINISH_WITHIN_S
 from dynamic_mcp.face.listener import Listener
 from dynamic_mcp.face.socket import Hello, SocketFace
-from dynamic_mcp.host.serving import FINISH_AFTER_SIGNAL_S, FINISH_WITHIN_S, Serving
+from dynamic_mcp.host.serving import FINISH_AFTER_SIGNAL_S, Serving
 from dynamic_mcp.host.serving_log import ServingLog
 from dynamic_mcp.host.signals import SignalHandlers
 from dynamic_mcp.session.command_server import CommandServer

@@ -23,8 +23,7 @@ from dynamic_mcp.upstream.process.child import terminate_all
 
 log = logging.getLogger("dynamic_mcp")
 
-# How long requests in flight may take to finish, after the end of input and after a signal.
-FINISH_WITHIN_S = 4.0
+# How long requests in flight may take to finish after a signal.
 FINISH_AFTER_SIGNAL_S = 1.0
 # From the end of input to the end of the last server, whatever it does, and the least that servers get of it.
 _EXIT_WITHIN_S = 4.4

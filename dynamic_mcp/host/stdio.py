@@ -6,8 +6,9 @@ import asyncio
 import logging
 
 from dynamic_mcp.config.read import ConfigSet
+from dynamic_mcp.face.limits import FINISH_WITHIN_S
 from dynamic_mcp.face.lines import LineFace, Streams
-from dynamic_mcp.host.serving import FINISH_AFTER_SIGNAL_S, FINISH_WITHIN_S, Serving
+from dynamic_mcp.host.serving import FINISH_AFTER_SIGNAL_S, Serving
 from dynamic_mcp.host.serving_log import ServingLog
 from dynamic_mcp.host.signals import SignalHandlers
 from dynamic_mcp.system.event_loop import loop_factory

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec import Raw
 
@@ -163,17 +163,12 @@ class Session:
 
     async def finish(self, within_s: float) -> None:
         """Let what is in flight end, within a bound; then cancel it."""
-        tasks = [*(each.task for each in self._serving.values()), *self._batches]
-        if tasks:
-            await asyncio.wait(tasks, timeout=within_s)
-        for task in tasks:
+        for task in await self._wait_for_tasks(within_s):
             task.cancel()
 
     async def stop(self, within_s: float) -> None:
         """Let what is in flight end, within a bound, and answer the rest with an error: it may have run."""
-        tasks = [*(each.task for each in self._serving.values()), *self._batches]
-        if tasks:
-            await asyncio.wait(tasks, timeout=within_s)
+        await self._wait_for_tasks(within_s)
         for key in [*self._serving]:
             exchange = self._serving.pop(key)
             exchange.task.cancel()
@@ -187,10 +182,20 @@ class Session:
         if self.is_closed:
             return
         self.is_closed = True
-        for task in (*(each.task for each in self._serving.values()), *self._batches):
+        for task in self._tasks():
             task.cancel("the client has gone")
         self._questions.close()
         self._server.release(self)
+
+    def _tasks(self) -> list[asyncio.Task[Any]]:  # Any: of requests and of batches
+        return [*(each.task for each in self._serving.values()), *self._batches]
+
+    async def _wait_for_tasks(self, within_s: float) -> list[asyncio.Task[Any]]:
+        """Wait for what is in flight now, within a bound, and return it."""
+        tasks = self._tasks()
+        if tasks:
+            await asyncio.wait(tasks, timeout=within_s)
+        return tasks
 
     def _receive_malformed(self, line: bytes, exc: wire.Malformed, reply: Callable[[bytes], None]) -> None:
         if not line.strip():

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import dynamic_mcp
-from tests.hosting import daemon_log, daemons, find_daemon
+from tests.hosting import daemon_log, daemons, find_daemon, wait_for_daemons
 from tests.process.test_end import is_running
 from tests.process.test_reload import lists
 from tests.process.windows import has_received, pid_of, run_command, save, windows_of
@@ -144,9 +144,7 @@ async def test_another_version_of_the_program_has_a_daemon_of_its_own_and_the_ol
         async with windows_of(file, 1) as (old,):
             assert await pid_of(old, "odd") != await pid_of(new, "odd")
             assert len(daemons()) == 2
-        async with asyncio.timeout(BOUND_S):
-            while daemons() != [theirs]:  # noqa: ASYNC110 - it is nobody's child
-                await asyncio.sleep(0.01)
+        await wait_for_daemons(theirs)
         await pid_of(new, "odd")
 
 
@@ -195,9 +193,7 @@ async def test_without_the_setting_a_daemon_that_lingers_ends(tmp_path: Path) ->
         await lists(program, "Fresh")  # the file is watched from now on
     assert daemons()
     file.write_text(json.dumps({"mcpServers": {"odd": odd()}}))
-    async with asyncio.timeout(BOUND_S):
-        while daemons():  # noqa: ASYNC110 - it is nobody's child
-            await asyncio.sleep(0.01)
+    await wait_for_daemons()
 
 
 async def test_without_the_setting_windows_keep_their_daemon_and_new_ones_serve_alone(tmp_path: Path) -> None:
@@ -212,9 +208,7 @@ async def test_without_the_setting_windows_keep_their_daemon_and_new_ones_serve_
             assert await pid_of(new, "odd") != server
             assert daemons() == [daemon]
         assert await pid_of(old, "odd") == server
-    async with asyncio.timeout(BOUND_S):
-        while daemons():  # noqa: ASYNC110 - it is nobody's child
-            await asyncio.sleep(0.01)
+    await wait_for_daemons()
 
 
 async def test_without_the_setting_a_daemon_is_still_stopped_and_its_window_goes_on_alone(tmp_path: Path) -> None:
@@ -225,9 +219,7 @@ async def test_without_the_setting_a_daemon_is_still_stopped_and_its_window_goes
         await lists(program, "Fresh")
 
         assert await run_command("daemon", "stop", "-c", str(file)) == 0
-        async with asyncio.timeout(BOUND_S):
-            while daemons():  # noqa: ASYNC110 - it is nobody's child
-                await asyncio.sleep(0.01)
+        await wait_for_daemons()
         assert await pid_of(program, "odd") != server
 
 
