@@ -23,16 +23,17 @@ from dynamic_mcp.errors import (
     DynamicMcpError,
     Interrupted,
 )
-from dynamic_mcp.groups.audience import LOCAL, Client, Principal
+from dynamic_mcp.groups.audience import LOCAL, Principal
 from dynamic_mcp.mcp import revisions, wire
 from dynamic_mcp.mcp.lines import Oversized, find_request_id, find_response_id
 from dynamic_mcp.mcp.revisions import REVISIONS
 from dynamic_mcp.mcp.wire import NULL, Frame
 from dynamic_mcp.proxy.request import Request
-from dynamic_mcp.proxy.view import View
 from dynamic_mcp.session.answers import error_line, gone, to_answer
 from dynamic_mcp.session.questions import QuestionJournal, Questions
+from dynamic_mcp.session.server import Server
 from dynamic_mcp.system.task_set import TaskSet
+from dynamic_mcp.upstream.call import Caller
 from dynamic_mcp.upstream.handshake import OURSELVES, ClientHello
 
 log = logging.getLogger(__name__)
@@ -48,34 +49,11 @@ _NEEDS = {"sampling": {"sampling"}, "elicitation": {"elicitation"}, "roots": {"r
 # What it must have declared, one or the other, to be asked what the protocol does not know.
 _EXTENDED = {"experimental", "extensions"}
 
+_OWN_METHODS = frozenset(("initialize", "ping"))
 _WITH_BATCHES = ", ".join(revision.name for revision in REVISIONS if revision.has_batches)
 
 # A flood of these must not fill the memory when a client has stopped reading.
 _MAY_BE_MISSED = {"notifications/message", "notifications/progress"}
-
-
-class Server(Protocol):
-    """Whoever answers: the proxy."""
-
-    def view_for(self, client: Client) -> View:
-        """Return what a client may see."""
-        ...
-
-    def greet(self, client: Client) -> Mapping[str, object]:
-        """Begin to serve a client that has said what it is; returns the members of the `initialize` result."""
-        ...
-
-    def answer(self, request: Request) -> Awaitable[Frame]:
-        """Answer a request. Raises DynamicMcpError and wire.Malformed."""
-        ...
-
-    def notify(self, request: Request) -> None:
-        """Take a notification."""
-        ...
-
-    def release(self, client: Client) -> None:
-        """Let go of a client that has gone."""
-        ...
 
 
 class Journal(QuestionJournal, Protocol):
@@ -104,6 +82,27 @@ class Session:
     request to the client.
     """
 
+    __slots__ = (
+        "__weakref__",
+        "_batches",
+        "_capabilities",
+        "_is_congested",
+        "_journal",
+        "_loop",
+        "_questions",
+        "_send",
+        "_server",
+        "_serving",
+        "calls",
+        "hello",
+        "is_closed",
+        "is_command",
+        "is_greeted",
+        "principal",
+        "since",
+        "workspace",
+    )
+
     def __init__(
         self,
         send: Callable[[bytes], None],
@@ -131,9 +130,8 @@ class Session:
         self._capabilities: Mapping[str, Raw] = {}
         self._serving: dict[bytes, _Exchange] = {}
         self._batches = TaskSet(log)
-        self._questions = Questions(send, journal, first_id)
+        self._questions = Questions(journal, first_id)
         self._journal = journal
-        self._own_methods = {"initialize": self._initialize, "ping": self._ping}
         self._loop = asyncio.get_running_loop()
 
     @property
@@ -155,9 +153,16 @@ class Session:
             frame = wire.parse(line)
         except wire.Malformed as exc:
             self._receive_malformed(line, exc, reply)
-            return
+        else:
+            self.receive_frame(frame, reply)
+
+    def receive_frame(self, frame: Frame, reply: Callable[[bytes], None], channel: Caller | None = None) -> None:
+        """Take one message that is no batch. What a request causes goes over its `channel`, if it has one.
+
+        `reply` is called during this call only if the message is refused, or is no request.
+        """
         if frame.method and len(frame.id):
-            self._begin(frame, reply)
+            self._begin(frame, reply, channel)
         else:
             reply(self._take_notification(frame))
 
@@ -204,7 +209,7 @@ class Session:
             why = f"a message of {line.size} bytes is over `max_message_bytes`"
             reply(self._refuse_oversized(line, why))
         elif wire.is_batch(line) and exc.code == INVALID_REQUEST:
-            self._receive_batch(wire.elements(line), reply)
+            self.receive_batch(wire.elements(line), reply)
         else:
             reply(error_line(exc.id, exc.code, str(exc)))
 
@@ -215,7 +220,8 @@ class Session:
             return b""
         return error_line(find_request_id(line) or NULL, INVALID_REQUEST, why)
 
-    def _receive_batch(self, items: list[Raw], reply: Callable[[bytes], None]) -> None:
+    def receive_batch(self, items: list[Raw], reply: Callable[[bytes], None], channel: Caller | None = None) -> None:
+        """Take several messages, which get one answer; only some revisions have this."""
         if not self.hello.revision.has_batches or not items:
             why = "a batch must not be empty" if not items else f"batches are part of protocol {_WITH_BATCHES} only"
             reply(error_line(NULL, INVALID_REQUEST, why))
@@ -229,7 +235,7 @@ class Session:
                 lines.append(wire.answer_line(exc.id, wire.error_frame(INVALID_REQUEST, str(exc))))
                 continue
             if frame.method and len(frame.id):
-                task = self._begin(frame, lines.append)
+                task = self._begin(frame, lines.append, channel)
                 tasks += [task] if task else []
             else:
                 lines.append(self._take_notification(frame))
@@ -243,7 +249,9 @@ class Session:
         answers = [line for line in lines if line]
         reply(wire.join_batch(answers) if answers else b"")
 
-    def _begin(self, frame: Frame, reply: Callable[[bytes], None]) -> asyncio.Task[bytes] | None:
+    def _begin(
+        self, frame: Frame, reply: Callable[[bytes], None], channel: Caller | None
+    ) -> asyncio.Task[bytes] | None:
         """Start to answer a request, unless it cannot be one."""
         key = bytes(frame.id)
         refusal = self._refusal(frame, key)
@@ -252,7 +260,7 @@ class Session:
             reply(wire.answer_line(id, refusal))
             return None
         self.calls += 1
-        task = self._loop.create_task(self._serve(frame, key, reply))
+        task = self._loop.create_task(self._serve(frame, key, reply, channel))
         self._serving[key] = _Exchange(frame, task, reply)
         return task
 
@@ -267,9 +275,9 @@ class Session:
             return wire.error_frame(INTERNAL_ERROR, f"{MAX_IN_FLIGHT} requests are in flight: no more are accepted")
         return None
 
-    async def _serve(self, frame: Frame, key: bytes, reply: Callable[[bytes], None]) -> bytes:
+    async def _serve(self, frame: Frame, key: bytes, reply: Callable[[bytes], None], channel: Caller | None) -> bytes:
         try:
-            answer = await self.answer(frame)
+            answer = await self.answer(frame, channel)
         except wire.Malformed as exc:
             answer = wire.error_frame(INVALID_PARAMS, str(exc))
         except DynamicMcpError as exc:
@@ -314,16 +322,12 @@ class Session:
     def _request(self, frame: Frame) -> Request:
         return Request(frame.method, frame.params, self, self._server.view_for(self))
 
-    def answer(self, frame: Frame) -> Awaitable[Frame]:
+    def answer(self, frame: Frame, channel: Caller | None = None) -> Awaitable[Frame]:
         """Answer one request. Raises DynamicMcpError and wire.Malformed."""
-        own = self._own_methods.get(frame.method)
-        if own is not None:
-            return own(frame)
+        if frame.method in _OWN_METHODS:
+            return self._initialize(frame) if frame.method == "initialize" else _pong()
         server = self._server
-        return server.answer(Request(frame.method, frame.params, self, server.view_for(self)))
-
-    async def _ping(self, frame: Frame) -> Frame:
-        return wire.result_frame(b"{}")
+        return server.answer(Request(frame.method, frame.params, self, server.view_for(self), channel))
 
     async def _initialize(self, frame: Frame) -> Frame:
         """Negotiate as the lifecycle of the MCP specification says."""
@@ -350,16 +354,23 @@ class Session:
         """Tell whether a notification would be sent now."""
         return frame.method not in _MAY_BE_MISSED or not self._is_congested()
 
-    async def ask(self, frame: Frame, on_status: Callable[[Frame], None]) -> Frame:
+    async def ask(
+        self, frame: Frame, on_status: Callable[[Frame], None], send: Callable[[bytes], None] | None = None
+    ) -> Frame:
         """Send a request and return the client's answer; one that it cannot take is refused at once.
 
-        `on_status` takes the client's progress on it, and the status of a task that it becomes.
+        `on_status` takes the client's progress on it, and the status of a task that it becomes. `send`, if given,
+        takes the lines of the request.
         """
         if self.is_closed:
             return gone()
         if _NEEDS.get(frame.method.partition("/")[0], _EXTENDED).isdisjoint(self._capabilities):
             return wire.error_frame(METHOD_NOT_FOUND, f"the client does not support `{frame.method}`")
-        return await self._questions.ask(frame, on_status)
+        return await self._questions.ask(frame, on_status, send or self._send)
+
+
+async def _pong() -> Frame:
+    return wire.result_frame(b"{}")
 
 
 def _client_info(params: Mapping[str, Raw]) -> Raw:

@@ -48,8 +48,7 @@ class _Question:
 class Questions:
     """What one client is being asked; `first_id` is the id of the first request."""
 
-    def __init__(self, send: Callable[[bytes], None], journal: QuestionJournal | None, first_id: int) -> None:
-        self._send = send
+    def __init__(self, journal: QuestionJournal | None, first_id: int) -> None:
         self._journal = journal
         self._ids = itertools.count(first_id)
         self._in_flight: dict[bytes, _Question] = {}
@@ -57,7 +56,7 @@ class Questions:
         self._by_token: BoundedDict[bytes, _Question] = BoundedDict(_MAX_TASKS)
         self._is_closed = False
 
-    async def ask(self, frame: Frame, on_status: Callable[[Frame], None]) -> Frame:
+    async def ask(self, frame: Frame, on_status: Callable[[Frame], None], send: Callable[[bytes], None]) -> Frame:
         """Send a request and return the client's answer.
 
         `on_status` takes the client's progress on it, and the status of a task that it becomes.
@@ -70,14 +69,14 @@ class Questions:
         self._in_flight[key] = _Question(future, token, on_status)
         if self._journal is not None:
             self._journal.note_question(number)
-        self._send(wire.request_line(number, frame.method, params))
+        send(wire.request_line(number, frame.method, params))
         try:
             return await future
         except asyncio.CancelledError as exc:
             reason = exc.args[0] if exc.args else "the server no longer needs the answer"
             body = wire.encode({"requestId": number, "reason": reason})
             if not self._is_closed:
-                self._send(wire.notification_line("notifications/cancelled", body))
+                send(wire.notification_line("notifications/cancelled", body))
             raise
         finally:
             self._in_flight.pop(key, None)

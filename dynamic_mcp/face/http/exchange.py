@@ -12,8 +12,8 @@ class RequestHead(Struct, frozen=True, gc=False):
     """The head of an HTTP request.
 
     `target` is the path and the query as they were sent. Names of headers are lower case; the values of one that was
-    sent several times are joined by `, `, and its name is among the `repeated`. `peer` is the address at the other end
-    of the socket, empty over a Unix socket. `root_path` is what the way in knows to stand before the face's own paths.
+    sent several times are joined by `, `, and its name is among the `repeated`. `peer` is the address at the other
+    end of the socket, empty over a Unix socket. `root_path` is what the way in knows to stand before our own paths.
     """
 
     method: str
