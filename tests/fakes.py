@@ -29,7 +29,8 @@ from dynamic_mcp.errors import DynamicMcpError, LinkLost, NotSent
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.proxy import Proxy
-from dynamic_mcp.session.legacy import Server, Session
+from dynamic_mcp.session.legacy import Session
+from dynamic_mcp.session.server import Server
 from dynamic_mcp.upstream.handshake import ClientHello, ServerHello, greet
 from dynamic_mcp.upstream.link import Link, Listener
 from tests.idle_loop import IdleLoop
