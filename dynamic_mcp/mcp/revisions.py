@@ -15,6 +15,7 @@ class Revision(Struct, frozen=True):
     has_resource_links: bool = False
     has_tasks: bool = False
     has_url_elicitation: bool = False
+    has_polling: bool = False
 
 
 # Oldest first: https://modelcontextprotocol.io/specification, the changelog of each revision.
@@ -22,7 +23,7 @@ REVISIONS = (
     Revision("2024-11-05"),
     Revision("2025-03-26", has_batches=True),
     Revision("2025-06-18", has_resource_links=True),
-    Revision("2025-11-25", has_resource_links=True, has_tasks=True, has_url_elicitation=True),
+    Revision("2025-11-25", has_resource_links=True, has_tasks=True, has_url_elicitation=True, has_polling=True),
 )
 OLDEST, NEWEST = REVISIONS[0], REVISIONS[-1]
 _BY_NAME = {revision.name: revision for revision in REVISIONS}

@@ -128,6 +128,10 @@ class Proxy:
         await self._semantic_index.close()
         await self.groups.close()
 
+    def has_group(self, name: str) -> bool:
+        """Tell whether clients without a workspace have a group of this name."""
+        return name in self.groups.of(None)
+
     # --- what a client asks ----------------------------------------------------------------------------
 
     def view_for(self, client: Client) -> View:

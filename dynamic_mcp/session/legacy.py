@@ -53,7 +53,7 @@ _OWN_METHODS = frozenset(("initialize", "ping"))
 _WITH_BATCHES = ", ".join(revision.name for revision in REVISIONS if revision.has_batches)
 
 # A flood of these must not fill the memory when a client has stopped reading.
-_MAY_BE_MISSED = {"notifications/message", "notifications/progress"}
+MAY_BE_MISSED = {"notifications/message", "notifications/progress"}
 
 
 class Journal(QuestionJournal, Protocol):
@@ -352,7 +352,7 @@ class Session:
 
     def has_room(self, frame: Frame) -> bool:
         """Tell whether a notification would be sent now."""
-        return frame.method not in _MAY_BE_MISSED or not self._is_congested()
+        return frame.method not in MAY_BE_MISSED or not self._is_congested()
 
     async def ask(
         self, frame: Frame, on_status: Callable[[Frame], None], send: Callable[[bytes], None] | None = None

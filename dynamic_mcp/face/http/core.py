@@ -1,0 +1,288 @@
+"""The core of the HTTP face: which session each request belongs to and what it is answered, without any I/O.
+
+Streamable HTTP of MCP 2025-03-26, 2025-06-18 and 2025-11-25; the older transport of 2024-11-05 is in `old_transport`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from dynamic_mcp.errors import INVALID_REQUEST
+from dynamic_mcp.face.http import status
+from dynamic_mcp.face.http.exchange import Exchange, Receiver, RequestHead, Response
+from dynamic_mcp.face.http.guard import Guard
+from dynamic_mcp.face.http.headers import accepts_answers, accepts_events, declared_bytes, is_json, parse_event_id
+from dynamic_mcp.face.http.old_transport import OldPost
+from dynamic_mcp.face.http.options import HttpOptions
+from dynamic_mcp.face.http.paths import Paths, Place, Route
+from dynamic_mcp.face.http.post import Post
+from dynamic_mcp.face.http.replay import KEEP_S, ReplayBudget
+from dynamic_mcp.face.http.responses import RETRY_AFTER, refusal, with_headers
+from dynamic_mcp.face.http.session import HttpSession
+from dynamic_mcp.face.http.stream import OldStream
+from dynamic_mcp.groups.audience import LOCAL, Principal
+from dynamic_mcp.mcp.revisions import REVISIONS
+from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.session.legacy import Session
+
+log = logging.getLogger(__name__)
+
+Authenticate = Callable[[RequestHead], Principal | Response]
+
+# Something is written on a stream at least this often, and no connection of a stream lasts longer than this.
+_KEEP_ALIVE_EVERY_S = 15.0
+_STREAM_FOR_S = 600.0
+
+_METHODS: dict[Place, bytes] = {
+    Place.MCP: b"GET, POST, DELETE, OPTIONS",
+    Place.EVENTS: b"GET, OPTIONS",
+    Place.MESSAGES: b"POST, OPTIONS",
+    Place.READY: b"GET, HEAD, OPTIONS",
+}
+_VERSIONS = frozenset(revision.name.encode() for revision in REVISIONS)
+_SPOKEN = ", ".join(revision.name for revision in REVISIONS)
+
+
+def _everybody_is_local(head: RequestHead) -> Principal | Response:
+    return LOCAL
+
+
+class HttpFace:
+    """Serves a proxy over HTTP. `tick` is to be called about once a second."""
+
+    def __init__(
+        self,
+        proxy: Proxy,
+        options: HttpOptions,
+        *,
+        authenticate: Authenticate = _everybody_is_local,
+        now: Callable[[], float] | None = None,
+    ) -> None:
+        self.is_finishing = False
+        self._proxy = proxy
+        self._options = options
+        self._authenticate = authenticate
+        self._now = now or asyncio.get_running_loop().time
+        self._guard = Guard(options)
+        self._paths = Paths(options.path, options.root_path)
+        self._sessions: dict[bytes, HttpSession] = {}
+        self._budget = ReplayBudget()
+
+    def __repr__(self) -> str:
+        return f"<HttpFace {len(self._sessions)} sessions{', finishing' if self.is_finishing else ''}>"
+
+    # --- Handler ---------------------------------------------------------------------------------------
+
+    def begin(self, head: RequestHead, exchange: Exchange) -> Receiver | None:
+        """Take the head of a request. None: it was answered, and its body is of no interest."""
+        answer = self._begin(head, exchange)
+        if not isinstance(answer, Response):
+            return answer
+        exchange.respond(with_headers(answer, self._guard.cors_headers(head.headers)))
+        return None
+
+    def _begin(self, head: RequestHead, exchange: Exchange) -> Receiver | Response:
+        route = self._paths.find(head.target.partition(b"?")[0], head.root_path)
+        if route is not None and route.place is Place.HEALTH:
+            return status.health(head.method)
+        refused = self._guard.check(head)
+        if refused is not None:
+            return refused
+        if route is None or (route.only is not None and not self._proxy.has_group(route.only)):
+            return refusal(404, "there is nothing at this path")
+        method = head.method
+        if method == "OPTIONS":
+            return self._guard.preflight(head, _METHODS[route.place])
+        match route.place:
+            case Place.MCP if method == "POST":
+                return self._begin_post(head, exchange, route)
+            case Place.MCP if method == "GET":
+                return self._listen(head, exchange, route)
+            case Place.MCP if method == "DELETE":
+                return self._delete(head, route)
+            case Place.EVENTS if method == "GET":
+                return self._open_old(head, exchange, route)
+            case Place.MESSAGES if method == "POST":
+                return self._begin_old_post(head, exchange)
+            case Place.READY if method in ("GET", "HEAD"):
+                return status.ready(self._proxy, len(self._sessions), is_finishing=self.is_finishing)
+        return refusal(405, f"the method `{method[:50]}` is not for this path", ((b"allow", _METHODS[route.place]),))
+
+    # --- streamable HTTP -------------------------------------------------------------------------------
+
+    def _begin_post(self, head: RequestHead, exchange: Exchange, route: Route) -> Receiver | Response:
+        headers = head.headers
+        refused = _refuse_post(headers, self._options.max_body_bytes)
+        if refused is not None:
+            return refused
+        session: HttpSession | None = None
+        if b"mcp-session-id" in headers:
+            found = self._find(head, route)
+            if isinstance(found, Response):
+                return found
+            if len(found.in_flight) >= self._options.max_in_flight:
+                why = f"{self._options.max_in_flight} requests of this session are in flight: no more are taken"
+                return refusal(503, why, RETRY_AFTER)
+            session = found
+        return Post(
+            self,
+            head,
+            exchange,
+            session=session,
+            only=route.only,
+            cors=self._guard.cors_headers(headers),
+            max_body_bytes=self._options.max_body_bytes,
+        )
+
+    def _listen(self, head: RequestHead, exchange: Exchange, route: Route) -> Receiver | Response:
+        if not accepts_events(head.headers):
+            return refusal(406, "`Accept` must name `text/event-stream`")
+        session = self._find(head, route)
+        if isinstance(session, Response):
+            return session
+        cors = self._guard.cors_headers(head.headers)
+        last = head.headers.get(b"last-event-id")
+        if not last:
+            return session.listen(exchange, cors)
+        id = parse_event_id(last)
+        stream = session.resume(*id, exchange, cors) if id is not None else None
+        if stream is None:
+            return refusal(400, "what follows this `Last-Event-ID` is not known any more")
+        return stream
+
+    def _delete(self, head: RequestHead, route: Route) -> Response:
+        session = self._find(head, route)
+        if isinstance(session, Response):
+            return session
+        self.end(session)
+        return Response(204)
+
+    def _find(self, head: RequestHead, route: Route) -> HttpSession | Response:
+        """Return the session of a request; one of somebody else cannot be told from none at all."""
+        id = head.headers.get(b"mcp-session-id")
+        if id is None:
+            return refusal(400, "the header `Mcp-Session-Id` is missing: a session begins with `initialize`")
+        session = self._sessions.get(id)
+        principal = self._authenticate(head)
+        if isinstance(principal, Response):
+            return principal
+        if session is None or session.is_old or session.only != route.only or session.principal != principal:
+            return refusal(404, "there is no such session: begin a new one with `initialize`")
+        version = head.headers.get(b"mcp-protocol-version")
+        if version is not None and version not in _VERSIONS:
+            return _refuse_version(version)
+        return session
+
+    # --- the transport of 2024-11-05 -------------------------------------------------------------------
+
+    def _open_old(self, head: RequestHead, exchange: Exchange, route: Route) -> Receiver | Response:
+        if not accepts_events(head.headers):
+            return refusal(406, "`Accept` must name `text/event-stream`")
+        session = self._open_session(head, route.only, is_old=True)
+        if isinstance(session, Response):
+            return session
+        stream = OldStream(session, on_end=partial(self.end, session))
+        root = head.root_path or self._options.root_path
+        stream.open(exchange, self._guard.cors_headers(head.headers), self._paths.messages(root, session.id))
+        session.adopt(stream)
+        return stream
+
+    def _begin_old_post(self, head: RequestHead, exchange: Exchange) -> Receiver | Response:
+        if not is_json(head.headers):
+            return refusal(415, "`Content-Type` must be `application/json`")
+        if declared_bytes(head.headers) > self._options.max_body_bytes:
+            return refusal(413, f"a message may have {self._options.max_body_bytes} bytes at most")
+        _, _, query = head.target.partition(b"?")
+        id = dict(part.partition(b"=")[::2] for part in query.split(b"&")).get(b"session_id", b"")
+        session = self._sessions.get(id)
+        principal = self._authenticate(head)
+        if isinstance(principal, Response):
+            return principal
+        if session is None or not session.is_old or session.principal != principal:
+            return refusal(404, "there is no such session: open a stream at `/sse`")
+        return OldPost(session, exchange, self._guard.cors_headers(head.headers), self._options.max_body_bytes)
+
+    # --- sessions --------------------------------------------------------------------------------------
+
+    def begin_session(self, post: Post, *, is_initialize: bool) -> HttpSession | Response:
+        """Begin a session for its first message, or say why there is none."""
+        version = post.head.headers.get(b"mcp-protocol-version")
+        if not is_initialize and version is not None and version not in _VERSIONS:
+            return _refuse_version(version)
+        if not is_initialize:
+            return refusal(400, "the header `Mcp-Session-Id` is missing: a session begins with `initialize`")
+        return self._open_session(post.head, post.only)
+
+    def _open_session(self, head: RequestHead, only: str | None, *, is_old: bool = False) -> HttpSession | Response:
+        principal = self._authenticate(head)
+        if isinstance(principal, Response):
+            return principal
+        if self.is_finishing:
+            return refusal(503, "the server is about to end", RETRY_AFTER)
+        if len(self._sessions) >= self._options.max_sessions:
+            return refusal(503, f"there are {self._options.max_sessions} sessions: no more are taken", RETRY_AFTER)
+        create = partial(Session, server=self._proxy, principal=principal)
+        id = secrets.token_urlsafe(24)
+        session = HttpSession(id, create, only=only, now=self._now, budget=self._budget, is_old=is_old)
+        self._sessions[id.encode()] = session
+        log.debug("a session over HTTP has begun, for %s", head.peer or "a Unix socket")
+        return session
+
+    def end(self, session: HttpSession) -> None:
+        """End a session."""
+        if self._sessions.pop(session.id.encode(), None) is not None:
+            session.close()
+
+    # --- time, and the end -----------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Do what is due: turn slow answers into streams, keep streams alive, end what is old."""
+        now = self._now()
+        for session in [*self._sessions.values()]:
+            for request in [*session.in_flight]:
+                request.answer_soon(now)
+            for stream in [*session.streams.values()]:
+                if stream.is_connected and session.may_poll and now - stream.connected_at > _STREAM_FOR_S:
+                    stream.pause()
+                elif now - stream.written_at >= _KEEP_ALIVE_EVERY_S:
+                    stream.keep_alive()
+            session.forget_older(now - KEEP_S)
+            if now - session.used_at > self._options.session_timeout_s and session.is_idle:
+                self.end(session)
+
+    async def finish(self, within_s: float) -> None:
+        """Take no new requests, let those in flight end within a bound, and answer the rest with an error.
+
+        Then all streams end, and their clients are told to come back.
+        """
+        self.is_finishing = True
+        if self._sessions:
+            await asyncio.gather(*(each.session.stop(within_s) for each in [*self._sessions.values()]))
+        for session in [*self._sessions.values()]:
+            for stream in [*session.streams.values()]:
+                stream.pause()
+
+    def close(self) -> None:
+        """End every session at once."""
+        for session in [*self._sessions.values()]:
+            self.end(session)
+
+
+def _refuse_post(headers: Mapping[bytes, bytes], max_body_bytes: int) -> Response | None:
+    if not is_json(headers):
+        return refusal(415, "`Content-Type` must be `application/json`")
+    if not accepts_answers(headers):
+        return refusal(406, "`Accept` must name both `application/json` and `text/event-stream`")
+    if declared_bytes(headers) > max_body_bytes:
+        return refusal(413, f"a message may have {max_body_bytes} bytes at most")
+    return None
+
+
+def _refuse_version(version: bytes) -> Response:
+    name = ascii(version[:50].decode("utf-8", "replace"))[1:-1]
+    why = f"`MCP-Protocol-Version: {name}` is not spoken here; these are: {_SPOKEN}"
+    return refusal(400, why, code=INVALID_REQUEST)

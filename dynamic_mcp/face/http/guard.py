@@ -1,0 +1,118 @@
+"""Which requests a browser must not be made to send: Host against DNS rebinding, Origin against foreign pages.
+
+A page of another site can send requests to addresses that only its visitor reaches. With Host checked, it cannot do
+so under a name of its own; with Origin checked, not under ours (MCP specification, transports, security warning).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from ipaddress import ip_address, ip_network
+
+from dynamic_mcp.face.http.exchange import RequestHead, Response
+from dynamic_mcp.face.http.options import HttpOptions
+from dynamic_mcp.face.http.responses import Headers, refusal
+
+# Hosts that were found allowed and are remembered, so that a request costs one look into a set.
+_MAX_REMEMBERED = 64
+_PREFLIGHT_FOR_S = b"600"
+_REQUEST_HEADERS = b"authorization, content-type, accept, last-event-id, mcp-protocol-version, mcp-session-id"
+_RESPONSE_HEADERS = b"mcp-session-id, www-authenticate"
+
+
+class Guard:
+    """Checks where a request says that it goes to and comes from."""
+
+    def __init__(self, options: HttpOptions) -> None:
+        self._options = options
+        self._hosts = frozenset(each.lower() for each in (*options.own_hosts, *options.allowed_hosts))
+        self._origins = frozenset(each.encode() for each in options.allowed_origins)
+        self._trusted = [ip_network(each, strict=False) for each in options.trusted_proxies if each != "unix"]
+        self._trusts_unix = "unix" in options.trusted_proxies
+        self._good_hosts: set[bytes] = set()
+
+    def check(self, head: RequestHead) -> Response | None:
+        """Return why a request is refused; None if it is not."""
+        headers = head.headers
+        host = headers.get(b"host", b"")
+        if self._options.trusted_proxies and b"x-forwarded-host" in headers and self.is_trusted(head.peer):
+            host = headers[b"x-forwarded-host"]
+        if host not in self._good_hosts:
+            if not self._is_allowed_host(host):
+                why = f"the host `{_printable(host)}` is not one of this server: `allowed_hosts` may name it"
+                return refusal(403, why)
+            if len(self._good_hosts) < _MAX_REMEMBERED:
+                self._good_hosts.add(host)
+        origin = headers.get(b"origin")
+        if origin is None or origin in self._origins or _is_same_origin(origin, host):
+            return None
+        why = f"pages of `{_printable(origin)}` may not use this server: `allowed_origins` may name it"
+        return refusal(403, why)
+
+    def cors_headers(self, headers: Mapping[bytes, bytes]) -> Headers:
+        """Return what lets a page of a listed origin read the answer; nothing for everybody else."""
+        origin = headers.get(b"origin")
+        if origin is None or origin not in self._origins:
+            return ()
+        return (
+            (b"access-control-allow-origin", origin),
+            (b"access-control-expose-headers", _RESPONSE_HEADERS),
+            (b"vary", b"origin"),
+        )
+
+    def preflight(self, head: RequestHead, methods: bytes) -> Response:
+        """Answer OPTIONS: what may be sent to a path, and by which pages (Fetch standard, CORS protocol)."""
+        cors = self.cors_headers(head.headers)
+        if not cors:
+            return Response(204, ((b"allow", methods),))
+        granted: Headers = (
+            (b"allow", methods),
+            (b"access-control-allow-methods", methods),
+            (b"access-control-allow-headers", _REQUEST_HEADERS),
+            (b"access-control-max-age", _PREFLIGHT_FOR_S),
+        )
+        return Response(204, cors + granted)
+
+    def is_trusted(self, peer: str) -> bool:
+        """Tell whether the forwarded headers of this peer count."""
+        if not peer:
+            return self._trusts_unix
+        try:
+            address = ip_address(peer.partition("%")[0])
+        except ValueError:
+            return False
+        return any(address in network for network in self._trusted)
+
+    def _is_allowed_host(self, host: bytes) -> bool:
+        try:
+            text = host.decode("ascii").lower()
+        except UnicodeDecodeError:
+            return False
+        name = _without_port(text)
+        if name in self._hosts or text in self._hosts:
+            return True
+        return self._options.accepts_any_address and _is_address(name)
+
+
+def _is_same_origin(origin: bytes, host: bytes) -> bool:
+    """Tell whether a page comes from the very host and port that the request goes to."""
+    scheme, separator, place = origin.partition(b"://")
+    return bool(separator) and scheme in (b"http", b"https") and place == host
+
+
+def _without_port(text: str) -> str:
+    """Return the host of `host:port`, an IPv6 address in its brackets; the text itself if the port is no number."""
+    host, separator, port = text.rpartition(":")
+    return host if separator and port.isdecimal() and (host.endswith("]") or ":" not in host) else text
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return False
+    return True
+
+
+def _printable(value: bytes) -> str:
+    return ascii(value[:200].decode("utf-8", "replace"))[1:-1]

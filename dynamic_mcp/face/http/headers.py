@@ -1,0 +1,62 @@
+"""What the headers of a request say: what it accepts, what its body is, and where a broken stream is to go on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+
+_EVENT_ID = re.compile(rb"(\d{1,15})-(\d{1,15})")
+# Whoever sends more than this in a header that is remembered is answered without remembering it.
+_REMEMBERED = 256
+
+
+def accepts_answers(headers: Mapping[bytes, bytes]) -> bool:
+    """Tell whether a client takes JSON as well as event streams, as it must (MCP, transports, sending messages)."""
+    accept = headers.get(b"accept")
+    return accept is None or {b"application/json", b"text/event-stream"} <= _accepted(accept)
+
+
+def accepts_events(headers: Mapping[bytes, bytes]) -> bool:
+    """Tell whether a client takes event streams."""
+    accept = headers.get(b"accept")
+    return accept is None or b"text/event-stream" in _accepted(accept)
+
+
+def is_json(headers: Mapping[bytes, bytes]) -> bool:
+    """Tell whether a body is JSON in UTF-8. A form, which pages of any site can send, is not."""
+    return _is_json(headers.get(b"content-type", b""))
+
+
+def declared_bytes(headers: Mapping[bytes, bytes]) -> int:
+    """Return how long a body says that it is; 0 if it does not."""
+    declared = headers.get(b"content-length", b"0")
+    return int(declared) if declared.isdigit() and len(declared) < 20 else 0
+
+
+def parse_event_id(value: bytes) -> tuple[int, int] | None:
+    """Return the stream and the number of an event; None if it is no id of ours."""
+    match = _EVENT_ID.fullmatch(value)
+    return (int(match[1]), int(match[2])) if match else None
+
+
+@lru_cache(_REMEMBERED)
+def _accepted(accept: bytes) -> frozenset[bytes]:
+    """Return which of our two types an `Accept` takes (RFC 9110, section 12.5.1)."""
+    taken: set[bytes] = set()
+    for part in accept.lower().split(b","):
+        kind, *parameters = (each.strip() for each in part.split(b";"))
+        if any(re.fullmatch(rb"q=0(\.0{0,3})?", each) for each in parameters):
+            continue
+        if kind in (b"application/json", b"application/*", b"*/*"):
+            taken.add(b"application/json")
+        if kind in (b"text/event-stream", b"text/*", b"*/*"):
+            taken.add(b"text/event-stream")
+    return frozenset(taken)
+
+
+@lru_cache(_REMEMBERED)
+def _is_json(content_type: bytes) -> bool:
+    kind, *parameters = (each.strip() for each in content_type.lower().split(b";"))
+    charsets = [each.partition(b"=")[2].strip(b'"') for each in parameters if each.startswith(b"charset=")]
+    return kind == b"application/json" and all(each in (b"utf-8", b"utf8", b"us-ascii") for each in charsets)

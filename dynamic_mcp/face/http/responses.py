@@ -1,0 +1,31 @@
+"""Responses that are the same for every way in: errors in JSON-RPC's form, and the heads of the others."""
+
+from __future__ import annotations
+
+from dynamic_mcp.errors import INVALID_REQUEST
+from dynamic_mcp.face.http.exchange import Response
+from dynamic_mcp.mcp import wire
+
+Headers = tuple[tuple[bytes, bytes], ...]
+
+JSON: Headers = ((b"content-type", b"application/json"),)
+# A reverse proxy must pass each event on at once: the last header says so to nginx.
+EVENTS: Headers = (
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+)
+ACCEPTED = Response(202)
+# How long a client that finds everything taken should wait, in seconds.
+RETRY_AFTER: Headers = ((b"retry-after", b"5"),)
+
+
+def refusal(status: int, why: str, headers: Headers = (), *, code: int = INVALID_REQUEST) -> Response:
+    """Return an error that says why, to a client which may read it as an answer."""
+    body = wire.answer_line(wire.NULL, wire.error_frame(code, why))
+    return Response(status, JSON + headers, body)
+
+
+def with_headers(response: Response, headers: Headers) -> Response:
+    """Return a response with more headers."""
+    return Response(response.status, response.headers + headers, response.body) if headers else response

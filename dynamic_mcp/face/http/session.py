@@ -1,0 +1,217 @@
+"""A session over HTTP: its id, who it belongs to, its requests in flight, and its streams.
+
+What a request causes goes over the stream that answers it. Everything else goes over the stream that the client has
+opened by GET, and waits while there is none. No message goes over two streams.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from dynamic_mcp.face import limits
+from dynamic_mcp.face.http.exchange import Exchange, Response
+from dynamic_mcp.face.http.replay import ReplayBudget, ReplayStore
+from dynamic_mcp.face.http.responses import Headers, refusal
+from dynamic_mcp.face.http.stream import Stream
+from dynamic_mcp.groups.audience import Principal
+from dynamic_mcp.session.legacy import Session
+
+# Messages that wait for the client to open a stream.
+_MAX_WAITING = 1000
+_MAX_WAITING_BYTES = 1 << 20
+
+ENDED = refusal(404, "the session has ended: begin a new one with `initialize`")
+
+
+class InFlight(Protocol):
+    """A request in flight and its way back."""
+
+    def answer_soon(self, now: float) -> None:
+        """Begin a stream if the answer takes its time."""
+        ...
+
+    def fail(self, response: Response) -> None:
+        """Answer at once that there will be no answer."""
+        ...
+
+
+class HttpSession:
+    """One session. `create` makes what takes its messages, given where its own go and whether they would wait."""
+
+    __slots__ = (
+        "_budget",
+        "_has_listened",
+        "_last_stream",
+        "_standalone",
+        "_store",
+        "_waiting",
+        "_waiting_bytes",
+        "id",
+        "in_flight",
+        "is_old",
+        "now",
+        "only",
+        "session",
+        "streams",
+        "used_at",
+    )
+
+    def __init__(
+        self,
+        id: str,
+        create: Callable[[Callable[[bytes], None], Callable[[], bool]], Session],
+        *,
+        only: str | None,
+        now: Callable[[], float],
+        budget: ReplayBudget,
+        is_old: bool = False,
+    ) -> None:
+        self.id = id
+        self.only = only
+        self.is_old = is_old
+        self.now = now
+        self.used_at = now()
+        self.in_flight: set[InFlight] = set()
+        self.streams: dict[int, Stream] = {}  # those that are not finished
+        self.session = create(self.send, self._is_congested)
+        self._budget = budget
+        self._store: ReplayStore | None = None
+        self._last_stream = 0
+        self._standalone: Stream | None = None
+        self._has_listened = False
+        self._waiting: deque[bytes] | None = None
+        self._waiting_bytes = 0
+
+    def __repr__(self) -> str:
+        return f"<HttpSession {len(self.in_flight)} in flight, {len(self.streams)} streams>"
+
+    @property
+    def principal(self) -> Principal:
+        """Who has begun the session; to everybody else it does not exist."""
+        return self.session.principal
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is in flight and nobody listens."""
+        return not self.in_flight and not any(each.is_connected for each in self.streams.values())
+
+    # --- streams ---------------------------------------------------------------------------------------
+
+    def open_stream(self, exchange: Exchange, headers: Headers = ()) -> Stream:
+        """Answer with a stream of its own."""
+        self._last_stream += 1
+        stream = self.streams[self._last_stream] = Stream(self, self._last_stream)
+        stream.connect(exchange, headers)
+        return stream
+
+    def listen(self, exchange: Exchange, headers: Headers = ()) -> Stream:
+        """Open the stream for what no request has caused; an older one is finished, and gets nothing more."""
+        if self._standalone is not None:
+            self.finish(self._standalone)
+        self._standalone = self.open_stream(exchange, headers)
+        self._listen()
+        return self._standalone
+
+    def adopt(self, stream: Stream) -> None:
+        """Use this as the stream for what no request has caused."""
+        self.streams[stream.number] = self._standalone = stream
+        self._listen()
+
+    def resume(self, number: int, last: int, exchange: Exchange, headers: Headers = ()) -> Stream | None:
+        """Go on with a stream after a message; None if what the client has missed is not known any more."""
+        stream = self.streams.get(number)
+        if stream is not None and stream.last_number == last:
+            missed: list[bytes] | None = []
+        else:
+            missed = self._store.after(number, last) if self._store is not None else None
+        if missed is None or (stream is not None and last > stream.last_number):
+            return None
+        if stream is None:  # it was finished meanwhile: this is its end
+            stream = Stream(self, number)
+            stream.connect(exchange, headers, missed)
+            stream.finish()
+            return stream
+        stream.connect(exchange, headers, missed)
+        if stream is self._standalone:
+            self._listen()
+        return stream
+
+    def finish(self, stream: Stream) -> None:
+        """End a stream: nothing follows on it."""
+        stream.finish()
+        self.streams.pop(stream.number, None)
+        self.used_at = self.now()
+
+    def _listen(self) -> None:
+        self._has_listened = True
+        waiting, self._waiting, self._waiting_bytes = self._waiting, None, 0
+        for line in waiting or ():
+            self.send(line)
+
+    # --- to the client ---------------------------------------------------------------------------------
+
+    def send(self, line: bytes) -> None:
+        """Send what no request has caused, once the client listens."""
+        stream = self._standalone
+        if stream is not None and stream.is_connected:
+            stream.send(line)
+        else:
+            self._wait(line)
+
+    def _wait(self, line: bytes) -> None:
+        if self._waiting is None:
+            self._waiting = deque()
+        if line in self._waiting:  # a list that has changed twice has changed
+            return
+        self._waiting.append(line)
+        self._waiting_bytes += len(line)
+        while len(self._waiting) > _MAX_WAITING or self._waiting_bytes > _MAX_WAITING_BYTES:
+            self._waiting_bytes -= len(self._waiting.popleft())
+
+    def _is_congested(self) -> bool:
+        """Tell whether what may be missed would only take room; a client that never listens misses it."""
+        stream = self._standalone
+        if stream is not None and stream.is_connected:
+            return stream.buffered_bytes() > limits.FLOOD_BYTES
+        return not self._has_listened or self._waiting_bytes > limits.FLOOD_BYTES
+
+    # --- Owner of streams ------------------------------------------------------------------------------
+
+    @property
+    def may_poll(self) -> bool:
+        """Whether the client comes back when a stream ends before its answer has come (MCP 2025-11-25)."""
+        return self.session.is_greeted and self.session.hello.revision.has_polling
+
+    def store(self, stream: int, number: int, event: bytes) -> None:
+        """Keep an event for a client that comes back."""
+        if self._store is None:
+            self._store = ReplayStore(self._budget)
+        self._store.add(stream, number, event, self.now())
+
+    def stream_disconnected(self, stream: Stream) -> None:
+        """Take it that nobody reads a stream at the moment."""
+        self.used_at = self.now()
+
+    # --- its end ---------------------------------------------------------------------------------------
+
+    def forget_older(self, than: float) -> None:
+        """Forget what was sent before this time."""
+        if self._store is not None:
+            self._store.evict_older(than)
+            if not len(self._store):
+                self._store = None
+
+    def close(self) -> None:
+        """End the session, with everything that is in flight and every stream."""
+        self.session.close()
+        for request in [*self.in_flight]:
+            request.fail(ENDED)
+        self.in_flight.clear()
+        for stream in [*self.streams.values()]:
+            stream.finish()
+        self.streams.clear()
+        self._standalone = self._waiting = None
+        if self._store is not None:
+            self._store.clear()

@@ -1,0 +1,31 @@
+"""What operators ask: whether the process is alive, and whether it serves."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from dynamic_mcp import __version__
+from dynamic_mcp.face.http.exchange import Response
+from dynamic_mcp.face.http.responses import JSON, refusal
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.proxy.proxy import Proxy
+
+_NO_STORE = ((b"cache-control", b"no-store"),)
+
+
+def health(method: str) -> Response:
+    """Answer that the process is alive; this says nothing about any server."""
+    if method not in ("GET", "HEAD"):
+        return refusal(405, "only GET and HEAD are for this path", ((b"allow", b"GET, HEAD"),))
+    return Response(200, JSON + _NO_STORE, b'{"status":"alive"}')
+
+
+def ready(proxy: Proxy, sessions: int, *, is_finishing: bool) -> Response:
+    """Answer how it serves: 200, or 503 once it is about to end. No group is named: anybody may ask."""
+    states = Counter(group.state.name.lower() for group in proxy.groups)
+    body = {"status": "ending" if is_finishing else "ready", "version": __version__}
+    return Response(
+        503 if is_finishing else 200,
+        JSON + _NO_STORE,
+        wire.encode({**body, "groups": dict(sorted(states.items())), "sessions": sessions}),
+    )
