@@ -21,6 +21,8 @@ from dynamic_mcp.session.legacy import Session
 # Messages that wait for the client to open a stream.
 _MAX_WAITING = 1000
 _MAX_WAITING_BYTES = 1 << 20
+# Of what may be missed, for a client that has never opened one.
+_MAX_WAITING_UNHEARD_BYTES = 16 << 10
 
 ENDED = refusal(404, "the session has ended: begin a new one with `initialize`")
 
@@ -38,7 +40,7 @@ class InFlight(Protocol):
 
 
 class HttpSession:
-    """One session. `create` makes what takes its messages, given where its own go and whether they would wait."""
+    """One session. `create` makes what takes its messages; it is given `send` and `is_congested`."""
 
     __slots__ = (
         "_budget",
@@ -61,7 +63,7 @@ class HttpSession:
     def __init__(
         self,
         id: str,
-        create: Callable[[Callable[[bytes], None], Callable[[], bool]], Session],
+        create: Callable[..., Session],
         *,
         only: str | None,
         now: Callable[[], float],
@@ -75,7 +77,7 @@ class HttpSession:
         self.used_at = now()
         self.in_flight: set[InFlight] = set()
         self.streams: dict[int, Stream] = {}  # those that are not finished
-        self.session = create(self.send, self._is_congested)
+        self.session = create(self.send, is_congested=self._is_congested)
         self._budget = budget
         self._store: ReplayStore | None = None
         self._last_stream = 0
@@ -171,11 +173,11 @@ class HttpSession:
             self._waiting_bytes -= len(self._waiting.popleft())
 
     def _is_congested(self) -> bool:
-        """Tell whether what may be missed would only take room; a client that never listens misses it."""
+        """Tell whether what may be missed would only take room, as with a client that never listens."""
         stream = self._standalone
         if stream is not None and stream.is_connected:
             return stream.buffered_bytes() > limits.FLOOD_BYTES
-        return not self._has_listened or self._waiting_bytes > limits.FLOOD_BYTES
+        return self._waiting_bytes > (limits.FLOOD_BYTES if self._has_listened else _MAX_WAITING_UNHEARD_BYTES)
 
     # --- Owner of streams ------------------------------------------------------------------------------
 

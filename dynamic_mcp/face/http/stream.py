@@ -13,8 +13,9 @@ from dynamic_mcp.face.http.exchange import Exchange, Response
 from dynamic_mcp.face.http.responses import EVENTS, Headers
 from dynamic_mcp.face.limits import UNREAD_BYTES
 
-# What a client waits before it comes back, in ms: told with the end of a stream that is to go on.
-_RETRY = b"retry: 1000\n\n"
+# How long a client waits before it comes back for a stream that is to go on.
+_RETRY_MS = 1000
+_RETRY = b"retry: %d\n\n" % _RETRY_MS
 _ALIVE = b": alive\n\n"
 
 
@@ -69,7 +70,11 @@ class Stream:
             self._exchange.end()
         self._exchange = exchange
         self.connected_at = self.written_at = self._owner.now()
-        first = b"id: %d-%d\ndata: \n\n" % (self.number, self.last_number) if self._owner.may_poll else b""
+        first = (
+            b"id: %d-%d\nretry: %d\ndata: \n\n" % (self.number, self.last_number, _RETRY_MS)
+            if self._owner.may_poll
+            else b""
+        )
         exchange.start(Response(200, EVENTS + headers, b"".join((*missed, b"" if missed else first))))
 
     def send(self, line: bytes) -> None:
