@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from dynamic_mcp.face.http.exchange import RequestHead
+from dynamic_mcp.groups.audience import Principal
 from tests.face.http.parties import EVERYTHING, HELLO, HttpClient, face_of
 from tests.fakes import FakeUpstream, FullUpstream, Json, Opener, settled
 
@@ -285,7 +287,7 @@ async def test_a_request_whose_id_is_in_flight_is_refused_and_the_first_goes_on(
 )
 async def test_a_method_that_a_path_does_not_have_is_refused_with_those_that_it_has(method: str, path: str) -> None:
     async with face_of(Opener(up=[FakeUpstream()])) as face:
-        reply = HttpClient(face).send(method, path, body=b"{}")
+        reply = HttpClient(face).send(method, path, b"{}")
 
         assert reply.status == 405
         assert method not in reply.headers["allow"]
@@ -303,7 +305,7 @@ async def test_a_method_that_a_path_does_not_have_is_refused_with_those_that_it_
         "/mcp/%2e%2e/mcp",
         "/mcp/.",
         "/mcp/up/",
-        "/mcp/%2Fup",
+        "/mcp/%2F",
     ],
 )
 async def test_a_path_that_means_nothing_is_not_found(path: str) -> None:
@@ -312,9 +314,6 @@ async def test_a_path_that_means_nothing_is_not_found(path: str) -> None:
 
 
 async def test_a_session_of_somebody_else_cannot_be_told_from_none() -> None:
-    from dynamic_mcp.face.http.exchange import RequestHead
-    from dynamic_mcp.groups.audience import Principal
-
     def authenticate(head: RequestHead) -> Principal:
         return Principal("test", head.headers.get(b"x-user", b"").decode())
 

@@ -226,13 +226,14 @@ async def test_a_client_that_does_not_read_is_left_and_finds_what_it_missed() ->
         held.progress(1)
         await reply.hears(1)
 
+        seen = reply.ids[-1]
         reply.unread = 1 << 30
         held.progress(2)  # may be missed
         held.answer()
         await settled()
 
         assert reply.is_aborted
-        again = await client.listen(after=reply.ids[-1]).ends()
+        again = await client.listen(after=seen).ends()
         assert [each["result"]["n"] for each in again.messages] == [1]
 
 
