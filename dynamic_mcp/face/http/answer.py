@@ -1,0 +1,126 @@
+"""One request on a connection of our server, and its answer as bytes."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Protocol
+
+from dynamic_mcp.face.http import heads
+from dynamic_mcp.face.http.exchange import Response
+
+
+class Wire(Protocol):
+    """A connection as an answer sees it."""
+
+    def send(self, data: bytes) -> None:
+        """Write bytes, if the client is still there."""
+        ...
+
+    def date_line(self) -> bytes:
+        """Return the Date header."""
+        ...
+
+    def may_stay_open(self) -> bool:
+        """Tell whether another request may follow the one that is being answered."""
+        ...
+
+    def end_exchange(self) -> None:
+        """Take it that the answer has ended."""
+        ...
+
+    def unread_bytes(self) -> int:
+        """Return how much was sent that the client has not taken."""
+        ...
+
+    def abort_exchange(self) -> None:
+        """Close at once, and tell nobody."""
+        ...
+
+
+class AnswerState(Enum):
+    """How far an answer is."""
+
+    WAITING = auto()
+    STREAMING = auto()
+    ENDED = auto()
+
+
+class HttpExchange:
+    """The `Exchange` of our server. Once its answer has ended, it does nothing more."""
+
+    __slots__ = ("_has_body", "_is_chunked", "_is_http10", "_wire", "is_keep_alive", "state")
+
+    def __init__(self, wire: Wire, *, is_head: bool, is_http10: bool, is_keep_alive: bool) -> None:
+        self.state = AnswerState.WAITING
+        self.is_keep_alive = is_keep_alive
+        self._wire = wire
+        self._has_body = not is_head
+        self._is_http10 = is_http10
+        self._is_chunked = False
+
+    def respond(self, response: Response) -> None:
+        """Send a whole response."""
+        if self.state is not AnswerState.WAITING:
+            return
+        wire, body = self._wire, response.body
+        self.is_keep_alive = self.is_keep_alive and wire.may_stay_open()
+        framing = b""
+        if not self.is_keep_alive or self._is_http10:
+            framing = heads.connection_line(is_keep_alive=self.is_keep_alive, is_http10=self._is_http10)
+        if heads.has_body(response.status):
+            framing = heads.length_line(len(body)) + framing
+        else:
+            self._has_body = False
+        head = heads.response_head(response, wire.date_line(), framing)
+        self.state = AnswerState.ENDED
+        wire.send(head + body if self._has_body else head)
+        wire.end_exchange()
+
+    def start(self, response: Response) -> None:
+        """Send the head of a streamed response."""
+        if self.state is not AnswerState.WAITING:
+            return
+        self.state = AnswerState.STREAMING
+        wire = self._wire
+        framing = heads.UNTIL_CLOSE
+        if not heads.has_body(response.status):
+            self._has_body = False
+        elif not self._is_http10:
+            framing, self._is_chunked = heads.CHUNKED, self._has_body
+        elif self._has_body:
+            self.is_keep_alive = False
+        self.is_keep_alive = self.is_keep_alive and wire.may_stay_open()
+        framing += heads.connection_line(is_keep_alive=self.is_keep_alive, is_http10=self._is_http10)
+        wire.send(heads.response_head(response, wire.date_line(), framing) + self._piece(response.body))
+
+    def write(self, data: bytes) -> None:
+        """Send a piece of the body."""
+        if self.state is AnswerState.STREAMING and (piece := self._piece(data)):
+            self._wire.send(piece)
+
+    def end(self) -> None:
+        """End the body."""
+        if self.state is AnswerState.STREAMING:
+            self.state = AnswerState.ENDED
+            if self._is_chunked:
+                self._wire.send(heads.LAST_CHUNK)
+            self._wire.end_exchange()
+
+    def buffered_bytes(self) -> int:
+        """Return how much was written that the client has not taken yet."""
+        return self._wire.unread_bytes() if self.state is not AnswerState.ENDED else 0
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        if self.state is not AnswerState.ENDED:
+            self.state = AnswerState.ENDED
+            self._wire.abort_exchange()
+
+    def drop(self) -> None:
+        """Send nothing more: the client has gone, or was answered by somebody else."""
+        self.state = AnswerState.ENDED
+
+    def _piece(self, data: bytes) -> bytes:
+        if not data or not self._has_body:
+            return b""
+        return heads.chunk(data) if self._is_chunked else data

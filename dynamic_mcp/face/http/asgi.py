@@ -1,0 +1,280 @@
+"""The HTTP face as an ASGI 3 application: mounted in Starlette or FastAPI, or run by any ASGI server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from typing import Any, cast
+from urllib.parse import quote
+
+from dynamic_mcp.face.http.exchange import Handler, Receiver, RequestHead, Response
+from dynamic_mcp.face.http.rules import BODY_PROGRESS_WITHIN_S, MAX_FIELDS, Refusal, check_host, join_fields
+
+# As the specification of ASGI has them; what is in a mapping depends on its `type`.
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+
+class AsgiApp:
+    """Serves one handler as an ASGI application.
+
+    `startup` and `shutdown` are awaited when a server says so; an application that it is mounted in does not pass
+    that on, and must do it itself.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        *,
+        startup: Callable[[], Awaitable[None]] | None = None,
+        shutdown: Callable[[], Awaitable[None]] | None = None,
+        body_progress_within_s: float = BODY_PROGRESS_WITHIN_S,
+    ) -> None:
+        self._handler = handler
+        self._startup = startup
+        self._shutdown = shutdown
+        self._body_progress_within_s = body_progress_within_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, or the life of the server. A websocket is refused."""
+        match scope["type"]:
+            case "http":
+                await self._serve(scope, receive, send)
+            case "lifespan":
+                await self._live(receive, send)
+            case "websocket":
+                await receive()
+                await send({"type": "websocket.close", "code": 1000})
+            case other:
+                raise ValueError(f"ASGI scope `{other}` is not served")
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        exchange = AsgiExchange(send, is_head=scope["method"] == "HEAD")
+        try:
+            head = request_head(scope)
+        except Refusal as refusal:
+            exchange.refuse(refusal)
+            await exchange.deliver()
+            return
+        receiver = self._handler.begin(head, exchange)
+        try:
+            if receiver is not None and exchange.is_unanswered:
+                await self._read_body(head, exchange, receiver, receive)
+            if exchange.is_ended:
+                await exchange.deliver()
+            elif not exchange.has_lost_client:
+                await _stream(exchange, receive)
+        finally:  # however it ends, the answer is over when this call is
+            if exchange.lose_client() and receiver is not None:
+                receiver.disconnected()
+
+    async def _read_body(
+        self, head: RequestHead, exchange: AsgiExchange, receiver: Receiver, receive: Receive
+    ) -> None:
+        length = head.headers.get(b"content-length", b"")
+        if length.isdigit() and len(length) < 20 and int(length) > receiver.max_body_bytes:
+            receiver.refuse_body()
+            return
+        body = bytearray()
+        while True:
+            try:
+                async with asyncio.timeout(self._body_progress_within_s):
+                    message = await receive()
+            except TimeoutError:
+                receiver.disconnected()
+                exchange.refuse(Refusal(408, "the body of the request has not come in time"))
+                return
+            if message["type"] == "http.disconnect":
+                exchange.has_lost_client = True
+                return
+            body += message.get("body", b"")
+            if len(body) > receiver.max_body_bytes:
+                receiver.refuse_body()
+                return
+            if not message.get("more_body", False):
+                receiver.receive_body(bytes(body))
+                return
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                await _report("startup", self._startup, send)
+            else:
+                await _report("shutdown", self._shutdown, send)
+                return
+
+
+async def _report(name: str, hook: Callable[[], Awaitable[None]] | None, send: Send) -> None:
+    try:
+        if hook is not None:
+            await hook()
+    except Exception as exc:
+        await send({"type": f"lifespan.{name}.failed", "message": str(exc)})
+        raise
+    await send({"type": f"lifespan.{name}.complete"})
+
+
+async def _stream(exchange: AsgiExchange, receive: Receive) -> None:
+    """Deliver an answer until it ends or the client has gone, even if the server holds back what is sent."""
+    delivery = asyncio.ensure_future(exchange.deliver())
+    departure = asyncio.ensure_future(_wait_for_departure(receive))
+    try:
+        await asyncio.wait((delivery, departure), return_when=asyncio.FIRST_COMPLETED)
+        if delivery.done():
+            delivery.result()
+        else:
+            exchange.has_lost_client = True
+    finally:
+        delivery.cancel()
+        departure.cancel()
+        await asyncio.gather(delivery, departure, return_exceptions=True)
+
+
+async def _wait_for_departure(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+class AsgiExchange:
+    """The `Exchange` of an ASGI call. What is written waits here until the server takes it."""
+
+    def __init__(self, send: Send, *, is_head: bool) -> None:
+        self.is_unanswered = True
+        self.is_ended = False
+        self.has_lost_client = False
+        self._send = send
+        self._has_body = not is_head
+        self._messages = deque[Message]()
+        self._buffered = 0
+        self._more = asyncio.Event()
+        self._is_over = False
+
+    def respond(self, response: Response) -> None:
+        """Send a whole response."""
+        if self.is_unanswered and not self._is_over:
+            self.is_unanswered = False
+            length = (b"content-length", str(len(response.body)).encode())
+            has_body = response.status not in (204, 304)
+            self._put_start(response, (*response.headers, length) if has_body else response.headers)
+            self._put_body(response.body if has_body else b"", is_last=True)
+
+    def start(self, response: Response) -> None:
+        """Send the head of a streamed response."""
+        if self.is_unanswered and not self._is_over:
+            self.is_unanswered = False
+            self._put_start(response, response.headers)
+            self.write(response.body)
+
+    def write(self, data: bytes) -> None:
+        """Send a piece of the body."""
+        if data and self._has_body and self._is_streaming():
+            self._put_body(data, is_last=False)
+
+    def end(self) -> None:
+        """End the body."""
+        if self._is_streaming():
+            self._put_body(b"", is_last=True)
+
+    def buffered_bytes(self) -> int:
+        """Return how much the server has not taken yet."""
+        return self._buffered
+
+    def abort(self) -> None:
+        """End the call without an end of the answer, so that the server closes the connection."""
+        self._is_over = True
+        self._messages.clear()
+        self._more.set()
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Answer instead of the handler."""
+        body = refusal.reason.encode() + b"\n"
+        self.respond(Response(refusal.status, ((b"content-type", b"text/plain; charset=utf-8"),), body))
+        self._is_over = True
+
+    def lose_client(self) -> bool:
+        """Take nothing more; return True if that is news to the handler, whose answer has not ended."""
+        is_news = not self._is_over and not self.is_ended
+        self._is_over = True
+        return is_news
+
+    async def deliver(self) -> None:
+        """Give the server what was written, until the end."""
+        while not self._is_over or self._messages:
+            while self._messages:
+                message = self._messages.popleft()
+                try:
+                    await self._send(message)
+                except OSError:  # which is how a server may say that the client has gone
+                    self.has_lost_client = True
+                    return
+                self._buffered -= len(message.get("body", b""))
+            if self.is_ended:
+                return
+            self._more.clear()
+            await self._more.wait()
+
+    def _is_streaming(self) -> bool:
+        return not (self.is_unanswered or self.is_ended or self._is_over)
+
+    def _put_start(self, response: Response, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        self._put({"type": "http.response.start", "status": response.status, "headers": list(headers)})
+
+    def _put_body(self, data: bytes, *, is_last: bool) -> None:
+        self.is_ended = is_last
+        body = data if self._has_body else b""
+        self._buffered += len(body)
+        self._put({"type": "http.response.body", "body": body, "more_body": not is_last})
+
+    def _put(self, message: Message) -> None:
+        self._messages.append(message)
+        self._more.set()
+
+
+def request_head(scope: Scope) -> RequestHead:
+    """Return the head of a request as ASGI has it. Raises Refusal."""
+    pairs = cast(list[tuple[bytes, bytes]], scope["headers"])
+    if len(pairs) > MAX_FIELDS:
+        raise Refusal(431, f"there are more than {MAX_FIELDS} header fields")
+    fields, repeated = join_fields(pairs)
+    check_host(fields, repeated, is_needed=scope.get("http_version") == "1.1")
+    _check_length(fields, repeated)
+    root_path = str(scope.get("root_path") or "").rstrip("/")
+    client = scope.get("client")
+    return RequestHead(
+        method=scope["method"],
+        target=_target(scope, root_path),
+        headers=fields,
+        repeated=repeated,
+        peer=str(client[0] or "") if client else "",
+        is_secure=scope.get("scheme") == "https",
+        root_path=root_path,
+    )
+
+
+def _check_length(fields: Mapping[bytes, bytes], repeated: frozenset[bytes]) -> None:
+    length = fields.get(b"content-length")
+    if length is None:
+        return
+    if b"content-length" in repeated or not length.isdigit():
+        raise Refusal(400, "the Content-Length is not one number")
+    if b"transfer-encoding" in fields:
+        raise Refusal(400, "Content-Length and Transfer-Encoding exclude each other")
+
+
+def _target(scope: Scope, root_path: str) -> bytes:
+    """Return the path below `root_path`, and the query.
+
+    ASGI has had two conventions for a mounted application: the path with the mount's (today), and without it.
+    """
+    raw_path = scope.get("raw_path")
+    path = bytes(raw_path).partition(b"?")[0] if raw_path else quote(scope["path"]).encode()
+    for prefix in (root_path.encode(), quote(root_path).encode()):
+        if prefix and (path == prefix or path.startswith(prefix + b"/")):
+            path = path[len(prefix) :]
+            break
+    query = scope.get("query_string") or b""
+    return (path or b"/") + (b"?" + query if query else b"")

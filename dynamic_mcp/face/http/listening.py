@@ -1,0 +1,123 @@
+"""Where the HTTP face listens: `HOST:PORT`, `[::1]:PORT` or `unix:/path`."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+import stat
+from pathlib import Path
+
+from msgspec import Struct
+
+
+class Address(Struct, frozen=True):
+    """A host and a port, or the path of a Unix socket. An empty host means all addresses of this machine."""
+
+    host: str = ""
+    port: int = 0
+    path: str = ""
+
+    def __str__(self) -> str:
+        if self.path:
+            return f"unix:{self.path}"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_address(text: str) -> Address:
+    """Return what an address means. Raises ValueError."""
+    if text.startswith("unix:"):
+        if not text.removeprefix("unix:"):
+            raise ValueError("a Unix socket needs a path, as in `unix:/run/mcp.sock`")
+        return Address(path=text.removeprefix("unix:"))
+    host, colon, port = text.rpartition(":")
+    if not (colon and port.isascii() and port.isdigit() and int(port) < 1 << 16):
+        raise ValueError(f"`{text}` is not HOST:PORT")
+    if host.startswith("[") and host.endswith("]"):
+        return Address(host[1:-1], int(port))
+    if ":" in host:
+        raise ValueError(f"an IPv6 address is written in brackets, as in `[{host}]:{port}`")
+    return Address(host, int(port))
+
+
+def bind_tcp(address: Address) -> list[socket.socket]:
+    """Return a bound socket for each address that the host has. Raises OSError."""
+    found = socket.getaddrinfo(address.host or None, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    bound: list[socket.socket] = []
+    missing: OSError | None = None
+    try:
+        for family, kind, protocol, _, where in dict.fromkeys(found):
+            try:
+                bound.append(_bind(family, kind, protocol, where))
+            except OSError as exc:
+                if exc.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                    raise
+                missing = exc  # a name may have an IPv6 address on a machine without IPv6
+    except BaseException:
+        for each in bound:
+            each.close()
+        raise
+    if missing is not None and not bound:
+        raise missing
+    return bound
+
+
+def _bind(family: int, kind: int, protocol: int, where: tuple[object, ...]) -> socket.socket:
+    listening = socket.socket(family, kind, protocol)
+    try:
+        if os.name == "posix":  # elsewhere it would let two processes have the same port
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listening.bind(where)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
+class UnixSocket:
+    """A bound Unix socket. A file that nobody listens on is replaced, and ours is removed at the end."""
+
+    def __init__(self, path: str, mode: int) -> None:
+        """Bind. Raises OSError, with EADDRINUSE if somebody listens there, or it is another file."""
+        self._path = Path(path)
+        _remove_stale(self._path)
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        before = os.umask(0o777 & ~mode)  # so that it never exists with another mode
+        try:
+            self.socket.bind(path)
+        except BaseException:
+            self.socket.close()
+            raise
+        finally:
+            os.umask(before)
+        self._inode = self._path.stat().st_ino
+
+    def remove(self) -> None:
+        """Remove the file, unless it is another one by now."""
+        with contextlib.suppress(OSError):
+            if self._path.stat().st_ino == self._inode:
+                self._path.unlink()
+
+
+def _remove_stale(path: Path) -> None:
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise OSError(errno.EADDRINUSE, "there is a file that is no socket", str(path))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            path.unlink(missing_ok=True)
+        except FileNotFoundError:
+            pass
+        except OSError as exc:
+            raise OSError(errno.EADDRINUSE, "another process listens here", str(path)) from exc
+        else:
+            raise OSError(errno.EADDRINUSE, "another process listens here", str(path))

@@ -1,0 +1,221 @@
+"""The bytes of a request: where its head ends, what the head says, and the chunks of its body.
+
+Strict on purpose: whatever two programs may read differently is refused, since one of them may be a proxy in front.
+"""
+
+from __future__ import annotations
+
+import re
+
+import httptools
+from msgspec import Struct
+
+from dynamic_mcp.face.http.exchange import RequestHead
+from dynamic_mcp.face.http.rules import MAX_FIELDS, Refusal, check_host
+
+# What servers in wide use take at least.
+MAX_HEAD_BYTES = 64 << 10
+# What a chunked body may have beside its data, and more of it for each byte of data.
+_MAX_CHUNK_OVERHEAD_BYTES = 64 << 10
+_MAX_OVERHEAD_A_BYTE = 16
+
+PREFACE_OF_HTTP2 = b"PRI * HTTP/2.0\r\n\r\n"
+
+_TOKEN = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]"
+_BEGINS_WITH_TOKEN = re.compile(_TOKEN)
+_REQUEST_LINE = re.compile(
+    rb"(" + _TOKEN + rb"+) ([!\"$-~]+) HTTP/([0-9]\.[0-9])\r\n"
+)  # no `#`: a fragment is not sent
+_ABSOLUTE_TARGET = re.compile(rb"https?://([^/?@]+)(.*)", re.IGNORECASE)
+
+
+class Request(Struct, frozen=True, gc=False):
+    """A head, and what it says about the connection. `length` is the body's; None if it comes in chunks."""
+
+    head: RequestHead
+    length: int | None
+    is_http10: bool
+    is_keep_alive: bool
+    expects_continue: bool
+
+
+class Peer(Struct, frozen=True, gc=False):
+    """Who is at the other end, as each head of the connection says it."""
+
+    address: str
+    is_secure: bool
+    root_path: str
+
+
+def find_head_end(data: bytes | bytearray, scanned: int) -> int:
+    """Return where the head at the beginning of `data` ends, or -1 if that has not come yet.
+
+    Its first `scanned` bytes were looked at before. Raises Refusal as soon as this cannot become a request.
+    """
+    end = data.find(b"\r\n\r\n", max(scanned - 3, 0), MAX_HEAD_BYTES)
+    stop = end + 4 if end >= 0 else MAX_HEAD_BYTES
+    start = scanned - 1 if scanned and data[scanned - 1] == 13 else scanned  # a CR may be waiting for its LF
+    if data.count(b"\n", start, stop) != data.count(b"\r\n", start, stop):
+        raise Refusal(400, "a line ends without CR")
+    if end >= 0:
+        return stop
+    if not scanned and not _BEGINS_WITH_TOKEN.match(data):
+        raise Refusal(400, "this is not HTTP")
+    if len(data) >= MAX_HEAD_BYTES:
+        raise Refusal(431, f"the head is longer than {MAX_HEAD_BYTES} bytes")
+    return -1
+
+
+class MessageParser:
+    """Parses one request: its head at once, and the body if that is chunked."""
+
+    __slots__ = ("_fed", "_fields", "_last", "_parser", "_repeated", "body", "body_bytes", "is_complete")
+
+    def __init__(self) -> None:
+        self.body = bytearray()
+        self.body_bytes = 0
+        self.is_complete = False
+        self._fields: dict[bytes, bytes] = {}
+        self._repeated: set[bytes] | None = None
+        self._fed = 0
+        self._last = 0
+        self._parser = httptools.HttpRequestParser(self)
+
+    # --- what httptools calls --------------------------------------------------------------------------
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a field of the head, or of the trailers, which nobody reads."""
+        name, value = name.lower(), value.rstrip(b" \t")
+        fields = self._fields
+        if name in fields:
+            self._repeated = self._repeated or set()
+            self._repeated.add(name)
+            value = fields[name] + b", " + value
+        fields[name] = value
+
+    def on_body(self, data: bytes) -> None:
+        """Take data of a chunk."""
+        self.body_bytes += len(data)
+        self.body += data
+
+    def on_message_complete(self) -> None:
+        """Note the end."""
+        self.is_complete = True
+
+    # --- the head --------------------------------------------------------------------------------------
+
+    def parse_head(self, raw: bytes | bytearray, peer: Peer) -> Request:
+        """Return what a whole head says. Raises Refusal."""
+        line = _REQUEST_LINE.match(raw)
+        if line is None:
+            raise Refusal(400, "the request line is not one of HTTP/1")
+        method, target, version = line.groups()
+        if version not in (b"1.1", b"1.0"):
+            raise Refusal(505, "only HTTP/1.1 and HTTP/1.0 are spoken here")
+        if raw.count(b"\r\n") - 2 > MAX_FIELDS:
+            raise Refusal(431, f"there are more than {MAX_FIELDS} header fields")
+        self._feed_head(raw)
+        fields, self._fields = self._fields, {}
+        repeated = frozenset(self._repeated) if self._repeated else frozenset[bytes]()
+        is_http10 = version == b"1.0"
+        check_host(fields, repeated, is_needed=not is_http10)
+        head = RequestHead(
+            method=method.decode(),
+            target=target if target.startswith(b"/") else _plain_target(target, method, fields),
+            headers=fields,
+            repeated=repeated,
+            peer=peer.address,
+            is_secure=peer.is_secure,
+            root_path=peer.root_path,
+        )
+        return Request(
+            head=head,
+            length=_body_length(fields, is_http10=is_http10),
+            is_http10=is_http10,
+            is_keep_alive=_is_keep_alive(fields.get(b"connection"), is_http10=is_http10),
+            expects_continue=b"expect" in fields and not is_http10 and _expects_continue(fields[b"expect"]),
+        )
+
+    def _feed_head(self, raw: bytes | bytearray) -> None:
+        try:
+            self._parser.feed_data(raw)
+        except httptools.HttpParserUpgrade:  # an offer, which is declined by an answer in HTTP/1.1
+            pass
+        except httptools.HttpParserInvalidMethodError:
+            raise Refusal(501, "this method is not known") from None
+        except httptools.HttpParserError as exc:
+            coding = self._fields.get(b"transfer-encoding")
+            if coding is not None and coding.lower() != b"chunked" and b"content-length" not in self._fields:
+                raise Refusal(501, "this transfer coding is not known") from None
+            raise Refusal(400, str(exc)) from None
+
+    # --- the body --------------------------------------------------------------------------------------
+
+    def feed(self, data: bytes | bytearray) -> int:
+        """Take more of a chunked body; return how many bytes belong to this request. Raises Refusal.
+
+        httptools does not say where a message ends, so it gets no more at once than up to the next empty line.
+        """
+        at = 0
+        while at < len(data) and not self.is_complete:
+            if at < 3 and self._last in b"\r\n":  # an empty line may go on from what was fed before
+                stop = at + 1
+            else:
+                end = data.find(b"\r\n\r\n", at)
+                stop = end + 4 if end >= 0 else len(data)
+            self._feed_chunks(data[at:stop])
+            at = stop
+            self._last = data[at - 1]
+        self._fed += at
+        if self._fed > _MAX_CHUNK_OVERHEAD_BYTES + self.body_bytes * _MAX_OVERHEAD_A_BYTE:
+            raise Refusal(400, "the chunks are nearly empty")
+        return at
+
+    def _feed_chunks(self, data: bytes | bytearray) -> None:
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            pass
+        except httptools.HttpParserError as exc:
+            raise Refusal(400, str(exc)) from None
+
+
+def _plain_target(target: bytes, method: bytes, fields: dict[bytes, bytes]) -> bytes:
+    """Return the path and the query of a URL, whose authority replaces Host (RFC 9112, 3.2.2); or `*` for OPTIONS."""
+    if method == b"CONNECT":
+        raise Refusal(501, "this is no proxy for connections")
+    if target == b"*" and method == b"OPTIONS":
+        return target
+    absolute = _ABSOLUTE_TARGET.fullmatch(target)
+    if absolute is None:
+        raise Refusal(400, "the target is neither a path nor a URL")
+    authority, path = absolute.groups()
+    fields[b"host"] = authority
+    return path if path.startswith(b"/") else b"/" + path
+
+
+def _body_length(fields: dict[bytes, bytes], *, is_http10: bool) -> int | None:
+    coding = fields.get(b"transfer-encoding")
+    if coding is None:
+        length = fields.get(b"content-length")
+        return (
+            int(length) if length is not None else 0
+        )  # httptools has taken it, so it is a number, and not a long one
+    if is_http10:
+        raise Refusal(400, "HTTP/1.0 has no transfer codings")
+    if coding.lower() != b"chunked":
+        raise Refusal(501, "this transfer coding is not known")
+    return None
+
+
+def _is_keep_alive(connection: bytes | None, *, is_http10: bool) -> bool:
+    if connection is None:
+        return not is_http10
+    options = {option.strip() for option in connection.lower().split(b",")}
+    return b"close" not in options and (not is_http10 or b"keep-alive" in options)
+
+
+def _expects_continue(expectation: bytes) -> bool:
+    if expectation.lower() != b"100-continue":
+        raise Refusal(417, "only 100-continue can be expected")
+    return True

@@ -1,0 +1,125 @@
+"""Our HTTP/1.1 server: listens, and ends its connections gracefully or at once.
+
+It speaks no HTTP/2; that is for a reverse proxy in front.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import Callable
+from typing import TypedDict
+
+from dynamic_mcp.face.http.connection import HttpConnection
+from dynamic_mcp.face.http.connections import Connections
+from dynamic_mcp.face.http.exchange import Handler
+from dynamic_mcp.face.http.listening import Address, UnixSocket, bind_tcp, parse_address
+
+# Clients that may connect at once before one is accepted.
+_BACKLOG = 2048
+# How long a handshake of TLS may take.
+_HANDSHAKE_WITHIN_S = 10.0
+# How long the loop may need to end connections that were aborted.
+_ABORT_WITHIN_S = 1.0
+
+
+class HttpServer:
+    """Serves one handler on any number of addresses.
+
+    Tests pass clocks of their own: `clock` returns monotonic seconds, `wall_clock` seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        *,
+        root_path: str = "",
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._connections = Connections(handler, root_path=root_path, clock=clock, wall_clock=wall_clock)
+        self._servers: list[asyncio.Server] = []
+        self._unix_sockets: list[UnixSocket] = []
+
+    def __repr__(self) -> str:
+        return f"<HttpServer {len(self._servers)} listening, {len(self._connections)} connections>"
+
+    async def open(
+        self, address: str, *, tls: ssl.SSLContext | None = None, unix_mode: int = 0o600
+    ) -> tuple[Address, ...]:
+        """Listen at `HOST:PORT` or `unix:/path`; return the addresses, with the ports that were chosen.
+
+        Raises ValueError for what is no address, and OSError if it cannot be listened at.
+        """
+        where = parse_address(address)
+        if where.path:
+            await self._open_unix(where, tls, unix_mode)
+            return (where,)
+        loop = asyncio.get_running_loop()
+        sockets = await loop.run_in_executor(None, bind_tcp, where)  # a name is looked up
+        addresses = tuple(Address(*each.getsockname()[:2]) for each in sockets)
+        try:
+            while sockets:
+                self._servers.append(await loop.create_server(self._accept, sock=sockets[-1], **_options(tls)))
+                sockets.pop()
+        finally:
+            for each in sockets:
+                each.close()
+        return addresses
+
+    async def _open_unix(self, where: Address, tls: ssl.SSLContext | None, mode: int) -> None:
+        bound = UnixSocket(where.path, mode)
+        loop = asyncio.get_running_loop()
+        try:
+            self._servers.append(await loop.create_unix_server(self._accept, sock=bound.socket, **_options(tls)))
+        except BaseException:
+            bound.socket.close()
+            bound.remove()
+            raise
+        self._unix_sockets.append(bound)
+
+    def _accept(self) -> HttpConnection:
+        return HttpConnection(self._connections)
+
+    def close(self) -> None:
+        """Listen no more, close idle connections, and let each of the others end with its answer."""
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+        for each in self._unix_sockets:
+            each.remove()
+        self._unix_sockets.clear()
+        self._connections.close_idle()
+
+    async def stop(self, within_s: float) -> None:
+        """Close, give answers on their way this many seconds, and then abort what is left."""
+        self.close()
+        try:
+            async with asyncio.timeout(within_s):
+                await self._connections.wait_until_empty()
+        except TimeoutError:
+            await self.abort()
+
+    async def abort(self) -> None:
+        """Close everything at once."""
+        self.close()
+        self._connections.abort()
+        async with asyncio.timeout(_ABORT_WITHIN_S):
+            await self._connections.wait_until_empty()
+
+    def sweep(self) -> None:
+        """End what is overdue. This happens by itself once a second; tests call it when they have set their clock."""
+        self._connections.sweep()
+
+
+class _Options(TypedDict, total=False):
+    backlog: int
+    ssl: ssl.SSLContext
+    ssl_handshake_timeout: float
+
+
+def _options(tls: ssl.SSLContext | None) -> _Options:
+    if tls is None:
+        return {"backlog": _BACKLOG}
+    return {"backlog": _BACKLOG, "ssl": tls, "ssl_handshake_timeout": _HANDSHAKE_WITHIN_S}
