@@ -23,7 +23,7 @@ from pydantic import (
     model_validator,
 )
 
-from dynamic_mcp.config import form, values
+from dynamic_mcp.config import addresses, form, http_values, values
 
 _SECONDS: dict[str, object] = {"type": "number", "minimum": 0, "maximum": values.LONGEST_S}
 _LENGTH = r"(\+?[0-9]+(\.[0-9]+)?\s*([mM]?[sS]|[mM]|[mM][iI][nN]|[hH])?)?"
@@ -63,6 +63,8 @@ def _type(annotation: Any) -> Any:  # Any: types are values here
     """Translate an annotation of the form into one for pydantic."""
     origin, parts = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
+        if values.expand_switch in parts:
+            return _switch(parts[0])
         functions = (each for each in parts[1:] if callable(each))
         bounds = [_bounds(each) for each in parts[1:] if isinstance(each, Meta)]
         checked = next((_TYPES_BY_FUNCTION[each] for each in functions), None)
@@ -74,6 +76,21 @@ def _type(annotation: Any) -> Any:  # Any: types are values here
     if origin is dict:
         return dict[_type(parts[0]), _type(parts[1])]  # type: ignore[misc]
     return model(annotation) if isinstance(annotation, type) and issubclass(annotation, Struct) else annotation
+
+
+def _switch(annotation: Any) -> Any:
+    """Return the type of a section that may also be true or false."""
+    (section,) = (_type(each) for each in get_args(annotation) if isinstance(each, type) and issubclass(each, Struct))
+    return Annotated[
+        section | None,
+        BeforeValidator(values.expand_switch, json_schema_input_type=bool | section | None),
+    ]
+
+
+def _list_of(check: Any, pattern: str) -> Any:
+    """Return the type of a list of texts with this check."""
+    items: dict[str, object] = {"type": "string", "pattern": pattern}
+    return Annotated[list[str], AfterValidator(check), Field(json_schema_extra={"items": items})]  # type: ignore[dict-item]
 
 
 def _bounds(meta: Meta) -> Any:
@@ -126,14 +143,34 @@ _TYPES_BY_FUNCTION: dict[object, Any] = {
         Field(json_schema_extra={"propertyNames": {"pattern": values.HEADER_NAME}}),
     ],
     values.check_literal_url: Annotated[str, AfterValidator(values.check_literal_url)],
+    addresses.parse_address: Annotated[
+        addresses.Address | None,
+        PlainValidator(addresses.parse_address),
+        WithJsonSchema(
+            {
+                "anyOf": [
+                    {"type": "integer", "minimum": 0, "maximum": 65535},
+                    {"type": "string", "pattern": addresses.PATTERN},
+                    _NULL,
+                ]
+            }
+        ),
+    ],
+    http_values.check_path: Annotated[
+        str, AfterValidator(http_values.check_path), Field(json_schema_extra={"pattern": http_values.PATH})
+    ],
+    http_values.check_root_path: Annotated[
+        str,
+        AfterValidator(http_values.check_root_path),
+        Field(json_schema_extra={"pattern": f"^$|{http_values.PATH}"}),
+    ],
+    http_values.check_hosts: _list_of(http_values.check_hosts, http_values.HOST),
+    http_values.check_origins: _list_of(http_values.check_origins, http_values.ORIGIN),
+    http_values.check_proxies: _list_of(http_values.check_proxies, r"^(unix|[0-9A-Fa-f.:]+(/[0-9]+)?)$"),
     values.check_group_name: Annotated[
         str, AfterValidator(values.check_group_name), Field(min_length=1, max_length=values.NAME_LENGTH)
     ],
 }
-_TYPES_BY_FUNCTION[values.expand_switch] = Annotated[
-    model(form.Daemon) | None,
-    BeforeValidator(values.expand_switch, json_schema_input_type=bool | model(form.Daemon) | None),
-]
 _TYPES_BY_FUNCTION[form.kind] = Annotated[
     Annotated[model(form.Program), Tag("stdio")] | Annotated[model(form.Remote), Tag("remote")],
     Discriminator(form.kind),

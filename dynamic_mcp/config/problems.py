@@ -27,6 +27,8 @@ _SECTIONS: dict[str, type[form.Section]] = {
     "settings": form.Settings,
     "log": form.Log,
     "daemon": form.Daemon,
+    "http": form.Http,
+    "tls": form.Tls,
     "search": form.Search,
     "embeddings": form.Embeddings,
 }

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from dynamic_mcp.config import form, values
 from dynamic_mcp.config.environment import read_env_file
+from dynamic_mcp.config.http import resolve_http
 from dynamic_mcp.config.resolved import (
     Answers,
     Broken,
@@ -58,6 +59,8 @@ def resolve(root: form.Root, file: Path, *, surroundings: Surroundings) -> Confi
             files.update(dict.fromkeys(env_files(server, settings, surroundings)))
     search, found = resolve_embeddings(settings.search, surroundings)
     warnings.update(dict.fromkeys(found))
+    http, found = resolve_http(settings, surroundings)
+    warnings.update(dict.fromkeys(found))
     return Config(
         file=file,
         groups=tuple(groups),
@@ -69,6 +72,7 @@ def resolve(root: form.Root, file: Path, *, surroundings: Surroundings) -> Confi
         embeddings=search,
         split_calls=_first(settings.split_calls, None, default=False),
         daemon=_daemon(settings),
+        http=http,
     )
 
 

@@ -11,6 +11,8 @@ from typing import ClassVar, Literal
 
 from msgspec import Struct
 
+from dynamic_mcp.config.addresses import Address, TcpAddress
+
 
 class Timeouts(Struct, frozen=True):
     """How long to wait for an upstream, in seconds."""
@@ -206,6 +208,30 @@ class Daemon(Struct, frozen=True):
     linger_s: float | None
 
 
+class Tls(Struct, frozen=True):
+    """The files of a certificate with its chain, and of its key."""
+
+    cert: str
+    key: str
+
+
+class Http(Struct, frozen=True):
+    """The HTTP server: where it listens, who may reach it, and its bounds."""
+
+    listen: Address = TcpAddress()
+    path: str = "/mcp"
+    root_path: str = ""
+    allowed_hosts: tuple[str, ...] = ()
+    allowed_origins: tuple[str, ...] = ()
+    trusted_proxies: tuple[str, ...] = ()
+    tls: Tls | None = None
+    max_sessions: int = 1000
+    session_timeout_s: float = 3600.0
+    max_in_flight: int = 256
+    shutdown_timeout_s: float = 10.0
+    insecure: bool = False
+
+
 class Embeddings(_Private, frozen=True):
     """An embeddings endpoint of the user's: where it answers, which model it is asked for, and what lets us in."""
 
@@ -219,7 +245,8 @@ class Config(Struct, frozen=True):
     """The whole config: the enabled groups in the order of the file, what a person should know, the files read.
 
     `presentations` has one entry for each group, by its name; `distrust` says who else may write the file;
-    `embeddings` where to ask for vectors; `daemon` None is that each client has servers of its own.
+    `embeddings` where to ask for vectors; `daemon` None is that each client has servers of its own; `http` None that
+    nobody is served over HTTP, as in the config of a workspace.
     """
 
     file: Path
@@ -233,6 +260,7 @@ class Config(Struct, frozen=True):
     embeddings: Embeddings | None = None
     split_calls: bool = False
     daemon: Daemon | None = None
+    http: Http | None = None
 
 
 def _matches(name: str, globs: tuple[str, ...]) -> bool:

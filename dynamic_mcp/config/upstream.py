@@ -47,7 +47,7 @@ def resolve_upstream(
     at: Keys, server: form.Server, *, settings: form.Settings, surroundings: Surroundings
 ) -> ResolvedUpstream:
     """Resolve the upstream of the server at these keys."""
-    texts = _Substitution(surroundings.all_variables())
+    texts = Substitution(surroundings.all_variables())
     resolved: Program | Remote
     match server:
         case form.Program():
@@ -63,13 +63,13 @@ def env_files(server: form.Server, settings: form.Settings, surroundings: Surrou
     if not isinstance(server, form.Program):
         return []
     files = settings.env_file if server.env_file is None else server.env_file
-    return [_resolve_path(expand(text, surroundings.all_variables()).text, surroundings) for text in _as_list(files)]
+    return [resolve_path(expand(text, surroundings.all_variables()).text, surroundings) for text in _as_list(files)]
 
 
 def variables_files(settings: form.Settings, surroundings: Surroundings) -> list[Path]:
     """Return the files in `variables_file`, whether they exist or not."""
     return [
-        _resolve_path(expand(text, surroundings.environment).text, surroundings)
+        resolve_path(expand(text, surroundings.environment).text, surroundings)
         for text in _as_list(settings.variables_file)
     ]
 
@@ -79,7 +79,7 @@ def resolve_embeddings(search: form.Search | None, surroundings: Surroundings) -
     if search is None or search.embeddings is None:
         return None, []
     at: Keys = ("settings", "search", "embeddings")
-    section, texts = search.embeddings, _Substitution(surroundings.environment)
+    section, texts = search.embeddings, Substitution(surroundings.environment)
     url = texts.fill_url((*at, "url"), section.url)
     name = texts.fill((*at, "model"), section.model, is_required=True)
     key = None if section.api_key is None else texts.fill_secret((*at, "api_key"), section.api_key)
@@ -88,7 +88,7 @@ def resolve_embeddings(search: form.Search | None, surroundings: Surroundings) -
     return Embeddings(url, name, key), texts.warnings
 
 
-class _Substitution:
+class Substitution:
     """Substitutes variables in texts, and collects warnings, failures and names without a value."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -99,9 +99,11 @@ class _Substitution:
         self.empty: dict[str, None] = {}
 
     def fail(self, at: Keys, message: str) -> None:
+        """Note why the text at these keys cannot be used."""
         self.failures.append(f"{format_path(at)}: {message}")
 
     def fill(self, at: Keys, text: str, *, is_required: bool = False) -> str:
+        """Return a text with its variables; one that is not set is left as it stands, and fails what `is_required`."""
         expansion = expand(text, self._environment)
         self.unset.update(dict.fromkeys((*expansion.undefined, *expansion.required)))
         self.empty.update(dict.fromkeys(expansion.empty))
@@ -117,21 +119,25 @@ class _Substitution:
         return expansion.text
 
     def fill_optional(self, at: Keys, text: str | None) -> str | None:
+        """Return a text that may be left out with its variables."""
         return None if text is None else self.fill(at, text)
 
     def fill_header(self, at: Keys, text: str) -> str:
+        """Return the value of a header with its variables."""
         value = self.fill(at, text)
         if "\r" in value or "\n" in value:
             self.fail(at, "contains a line break")
         return value
 
     def fill_secret(self, at: Keys, text: str) -> str:
+        """Return a secret for a header with its variables, all of which must be set."""
         value = self.fill(at, text, is_required=True)
         if not value.isascii() or not value.isprintable():
             self.fail(at, "contains characters that a header cannot have")
         return value
 
     def fill_url(self, at: Keys, text: str) -> str:
+        """Return a URL with its variables, all of which must be set."""
         known = len(self.failures)
         url = self.fill(at, text, is_required=True)
         if len(self.failures) == known:
@@ -143,7 +149,7 @@ class _Substitution:
 
 
 def _resolve_program(
-    at: Keys, server: form.Program, settings: form.Settings, *, texts: _Substitution, surroundings: Surroundings
+    at: Keys, server: form.Program, settings: form.Settings, *, texts: Substitution, surroundings: Surroundings
 ) -> Program:
     command = texts.fill((*at, "command"), server.command, is_required=True)
     if not command:
@@ -156,13 +162,13 @@ def _resolve_program(
     if surroundings.working_directory is not None:
         safe = environment.inherit_variables(surroundings.environment, "safe", platform=surroundings.platform)
         requested = frozenset(env) - own - safe.keys() - WINDOW_VARIABLES
-    cwd = surroundings.working_directory if directory is None else str(_resolve_path(directory, surroundings))
+    cwd = surroundings.working_directory if directory is None else str(resolve_path(directory, surroundings))
     withheld = frozenset(surroundings.all_variables()) - frozenset(env)
     return Program(command, args, env, cwd, own, withheld, requested)
 
 
 def _resolve_env(
-    at: Keys, server: form.Program, settings: form.Settings, *, texts: _Substitution, surroundings: Surroundings
+    at: Keys, server: form.Program, settings: form.Settings, *, texts: Substitution, surroundings: Surroundings
 ) -> tuple[Mapping[str, str], frozenset[str]]:
     """Return the whole environment of a program, and the names that the config itself sets in it."""
     choice = server.inherit_env if server.inherit_env is not None else settings.inherit_env
@@ -181,12 +187,12 @@ def _resolve_env(
 
 
 def _read_env_files(
-    at: Keys, server: form.Program, settings: form.Settings, *, texts: _Substitution, surroundings: Surroundings
+    at: Keys, server: form.Program, settings: form.Settings, *, texts: Substitution, surroundings: Surroundings
 ) -> Iterator[Mapping[str, str]]:
     files_at, files = (("settings",), settings.env_file) if server.env_file is None else (at, server.env_file)
     for i, text in enumerate(_as_list(files)):
         where: Keys = (*files_at, "env_file", i)
-        file = _resolve_path(texts.fill(where, text), surroundings)
+        file = resolve_path(texts.fill(where, text), surroundings)
         try:
             yield environment.read_env_file(file)
         except OSError as exc:
@@ -199,12 +205,13 @@ def _as_list(files: str | list[str] | None) -> list[str]:
     return [files] if isinstance(files, str) else files or []
 
 
-def _resolve_path(text: str, surroundings: Surroundings) -> Path:
+def resolve_path(text: str, surroundings: Surroundings) -> Path:
+    """Return the path that a user wrote; `~` is their home, and relative paths start beside the config."""
     return environment.resolve_path(text, surroundings.environment, base=surroundings.directory)
 
 
 def _resolve_remote(
-    at: Keys, server: form.Remote, settings: form.Settings, *, texts: _Substitution, surroundings: Surroundings
+    at: Keys, server: form.Remote, settings: form.Settings, *, texts: Substitution, surroundings: Surroundings
 ) -> Remote:
     headers = (server.headers or {}).items()
     return Remote(
@@ -216,7 +223,7 @@ def _resolve_remote(
 
 
 def _resolve_oauth(
-    at: Keys, server: form.Remote, settings: form.Settings, *, texts: _Substitution, surroundings: Surroundings
+    at: Keys, server: form.Remote, settings: form.Settings, *, texts: Substitution, surroundings: Surroundings
 ) -> OAuth:
     own = server.oauth or form.OAuth()
     inside = (*at, "oauth")
@@ -244,7 +251,7 @@ def _resolve_oauth(
         issuer=url("issuer"),
         account=filled("account"),
         is_client_credentials=own.grant == "client_credentials",
-        private_key_file=None if key is None else str(_resolve_path(key, surroundings)),
+        private_key_file=None if key is None else str(resolve_path(key, surroundings)),
         private_key_alg=own.private_key_alg,
         client_metadata_url=url("client_metadata_url"),
         may_open_browser=settings.open_browser != "never",

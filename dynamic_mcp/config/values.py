@@ -118,7 +118,7 @@ def check_literal_url(text: str) -> str:
 def check_url(text: str) -> str:
     """Check that a text is an `http`, `https` or `http+unix` URL with a host."""
     if not _is_url(text):
-        raise FlawError(f"is not a URL: `{_printable(_redact(text))}`", hint=_url_hint(text))
+        raise FlawError(f"is not a URL: `{printable(_redact(text))}`", hint=_url_hint(text))
     return text
 
 
@@ -139,10 +139,17 @@ def check_headers(fields: Mapping[str, str]) -> Mapping[str, str]:
     return _check_names(fields, HEADER_NAME, "the name of a header must consist of letters, digits and hyphens")
 
 
+def printable(text: str) -> str:
+    """Return a text for a message: without secrets that can be recognised, and not too long."""
+    from dynamic_mcp.config.secrets import mask_text  # for errors only: its expressions take a while to compile
+
+    return replace_unprintable(mask_text(text)[:200])
+
+
 def _parse_amount(text: str) -> float:
     match = re.fullmatch(_DURATION, text.strip().lower())
     if match is None:
-        raise FlawError(f"is not a duration: `{_printable(text)}`", hint=_DURATION_HINT)
+        raise FlawError(f"is not a duration: `{printable(text)}`", hint=_DURATION_HINT)
     return float(match[1]) * _UNITS[match[2] or "s"]
 
 
@@ -166,7 +173,7 @@ def _url_hint(text: str) -> str:
     near = [guess for guess in _suggest_urls(_redact(text)) if _is_url(guess)]
     if not near:
         return "write `https://host/path` or `http://host/path`"
-    return "did you mean " + " or ".join(f"`{_printable(guess)}`" for guess in near) + "?"
+    return "did you mean " + " or ".join(f"`{printable(guess)}`" for guess in near) + "?"
 
 
 def _suggest_urls(text: str) -> list[str]:
@@ -180,12 +187,6 @@ def _suggest_urls(text: str) -> list[str]:
     if text.startswith("localhost"):
         return [f"http://{text}"]
     return [f"https://{text}"] if "." in text and "://" not in text else []
-
-
-def _printable(text: str) -> str:
-    from dynamic_mcp.config.secrets import mask_text  # for errors only: its expressions take a while to compile
-
-    return replace_unprintable(mask_text(text)[:200])
 
 
 def _check_names(values: Mapping[str, str], pattern: str, message: str) -> Mapping[str, str]:

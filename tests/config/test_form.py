@@ -18,13 +18,18 @@ Wrap = Callable[[dict[str, object]], dict[str, object]]
 _PLAIN = """
 x 30s 1m30s never off 100kB 1B safe all on lazy eager stdio http sse ws http://h htp://h http://h:0 ${HOST}
 debug json authorization_code RS256 group original auto file
+/mcp /mcp/ /health :80 8808 localhost:80 [::1]:80 [::1] unix:/s unix: 99999 a:b
 """
 _WORDS = ["", " ", "1.5 MIN", *_PLAIN.split()]
 _NUMBERS = [0, 1, 5, 5.0, 0.5, -1, 20, 21, 1000, 65535, 65536, 10**9, 10**30, 1e300, float("inf"), True, False]
-_LISTS: list[object] = [[], ["a"], ["a", "b"], [1], [None], [["a"]]]
+_LISTS: list[object] = [[], ["a"], ["a", "b"], [1], [None], [["a"]], ["*"], ["unix"], ["10.0.0.0/8"], ["https://a.b"]]
 _ENVIRONMENTS: list[object] = [{}, {"A": "b"}, {"x-own": "b"}, {"A": 1}, {"A": None}]
 _OBJECTS = [*_ENVIRONMENTS, {"A=B": "c"}, {"a b": "c"}, {"": "c"}]
 _VALUES: list[object] = [None, *_WORDS, *_NUMBERS, *_LISTS, *_OBJECTS]
+_NEEDED: dict[type[Struct], dict[str, object]] = {
+    form.Embeddings: {"url": "http://h", "model": "m"},
+    form.Tls: {"cert": "c.pem", "key": "k.pem"},
+}
 _NAMES = ["a", "x-a", "日本", "", " ", "n" * 64, "n" * 65, "a\u200b", "a\nb"]
 
 
@@ -47,8 +52,7 @@ def _split(
     yield kind, wrap, needed
     for each in fields(kind):
         for part in _sections_in(each.type):
-            its_own: dict[str, object] = {"url": "http://h", "model": "m"} if part is form.Embeddings else {}
-            yield from _split(part, _nest(wrap, each.encode_name, needed), its_own)
+            yield from _split(part, _nest(wrap, each.encode_name, needed), dict(_NEEDED.get(part, {})))
 
 
 def _sections_in(annotation: object) -> list[type[Struct]]:

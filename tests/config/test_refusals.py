@@ -20,7 +20,7 @@ FIELDS = (
     "type command args env env_file cwd inherit_env url headers oauth client_id scopes metadata_url redirect_port"
     " issuer account grant private_key_file private_key_alg client_metadata_url open_browser token_store"
     " oauth_client_id enabled features tools timeout connect idle_timeout concurrency retry attempts include"
-    " settings daemon linger x-a bogus"
+    " settings daemon linger http listen path tls cert allowed_origins trusted_proxies max_sessions x-a bogus"
 )
 VALUES = st.recursive(
     st.sampled_from(
@@ -36,6 +36,10 @@ VALUES = st.recursive(
 
 def server(**fields: object) -> object:
     return {"mcpServers": {"git": fields}}
+
+
+def http(**fields: object) -> object:
+    return {"mcpServers": {}, "settings": {"http": fields}}
 
 
 @pytest.mark.parametrize(
@@ -99,6 +103,28 @@ def server(**fields: object) -> object:
             "settings.daemon.linger",
             "is not a duration: `ever`",
         ),
+        (http(listen="localhost"), "settings.http.listen", "is not an address: `localhost`"),
+        (http(listen="h:70000"), "settings.http.listen", "has a port that is not between 0 and 65535"),
+        (http(listen="unix:"), "settings.http.listen", "names no path after `unix:`"),
+        (http(listen=[]), "settings.http.listen", "must be an address"),
+        (http(path="mcp"), "settings.http.path", "must be a path such as `/mcp`"),
+        (http(path="/health"), "settings.http.path", "must not be `/health`, which is answered otherwise"),
+        (http(tls={"cert": "c.pem"}), "settings.http.tls.key", "is missing"),
+        (
+            http(allowed_origins=["https://a.dev", "*"]),
+            "settings.http.allowed_origins",
+            "`*` would let web pages of anybody call the servers",
+        ),
+        (
+            http(allowed_hosts=["*.a.dev"]),
+            "settings.http.allowed_hosts",
+            "`*.a.dev` would let any web page reach the servers, by DNS rebinding",
+        ),
+        (
+            http(trusted_proxies=["10.0.0.1/8"]),
+            "settings.http.trusted_proxies",
+            "`10.0.0.1/8` is not an address or a network",
+        ),
     ],
 )
 def test_a_value_of_the_wrong_form_is_named_with_what_it_must_be(
@@ -130,6 +156,8 @@ def test_a_value_of_the_wrong_form_is_named_with_what_it_must_be(
         ({"mcpServers": {}, "setings": {}}, "setings", "did you mean `settings`?"),
         ({"mcpServers": {}, "settings": {"headers": {}}}, "settings.headers", "`max_message_bytes`"),
         ({"mcpServers": {}, "settings": {"daemon": {"lingr": 1}}}, "settings.daemon.lingr", "did you mean `linger`?"),
+        (http(port=1), "settings.http.port", "the fields here are `listen`, `path`"),
+        (http(tls={"crt": 1, "cert": "c", "key": "k"}), "settings.http.tls.crt", "did you mean `cert`?"),
     ],
 )
 def test_an_unknown_field_comes_with_the_known_ones(refuse: Refuse, document: object, where: str, hint: str) -> None:

@@ -85,6 +85,12 @@ def test_every_field_is_described_for_an_editor() -> None:
         *(settings(daemon=form) for form in (True, False, None)),
         *(settings(daemon={"linger": form, "x-a": 1}) for form in (None, 0)),
         *(settings(daemon={"linger": form}) for form in ("5min", "0s", "never", "")),
+        *(settings(http=form) for form in (True, False, None, {}, {"x-a": 1})),
+        *(settings(http={"listen": form}) for form in (0, 65535, "80", "h.example:80", "[::1]:80", "unix:s", None)),
+        *(settings(http={"path": form, "root_path": form}) for form in ("/mcp", "/a/b.c~1", None)),
+        settings(http={"root_path": "", "tls": {"cert": "c", "key": "k"}, "insecure": True, "max_sessions": 1}),
+        settings(http={"allowed_hosts": ["h", "h:80", "[::1]"], "allowed_origins": ["https://h", "http://h:80"]}),
+        settings(http={"trusted_proxies": ["unix", "10.0.0.1", "10.0.0.0/8", "::1"], "session_timeout": "30min"}),
     ],
 )
 def test_schema_and_reader_accept_the_same(read_config: Callable[..., object], document: object) -> None:
@@ -129,6 +135,26 @@ def test_schema_and_reader_accept_the_same(read_config: Callable[..., object], d
         settings(daemon=[]),
         settings(daemon={"idle": "5min"}),
         *(settings(daemon={"linger": form}) for form in ("ever", "-1s", -1, True)),
+        *(settings(http=form) for form in ("on", 8808, [])),
+        *(
+            settings(http={"listen": form})
+            for form in (-1, 65536, True, 1.5, "", "h", "h:", ":80", "::1:80", "unix:")
+        ),
+        *(
+            settings(http={"path": form})
+            for form in ("", "mcp", "/", "/mcp/", "//mcp", "/a/../b", "/a%20b", "/mcp?a")
+        ),
+        *(settings(http={"allowed_hosts": form}) for form in (["*"], ["*.h"], ["http://h"], ["h/a"])),
+        *(
+            settings(http={"allowed_origins": form})
+            for form in (["*"], ["null"], ["h"], ["https://H"], ["https://h/"])
+        ),
+        *(settings(http={"trusted_proxies": form}) for form in (["localhost"], ["*"])),
+        settings(http={"tls": True}),
+        *(settings(http={"tls": form}) for form in ({}, {"cert": "c"}, {"key": "k"}, {"cert": "", "key": "k"})),
+        *(settings(http={"session_timeout": form}) for form in ("never", -1)),
+        *(settings(http={"max_sessions": form}) for form in (0, "many")),
+        program(http=True),
         program(daemon=True),
         program(idle_timeout="ever"),
         program(enabled="false"),

@@ -1,0 +1,80 @@
+"""Checks single values of `settings.http`; each function returns the value or raises `FlawError`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from dynamic_mcp.config.values import FlawError, printable
+
+UNIX_PEER = "unix"  # among the trusted proxies: whoever connects to the Unix socket
+PATH = r"^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+$"
+# What the server answers beside its MCP endpoint.
+_TAKEN = frozenset({"/health", "/ready", "/sse", "/messages"})
+ORIGIN = r"^[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?)(:[0-9]{1,5})?$"
+HOST = r"^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?)(:[0-9]{1,5})?$"
+
+
+def check_path(text: str) -> str:
+    """Check the path of the MCP endpoint."""
+    if re.fullmatch(PATH, text, re.ASCII) is None:
+        raise FlawError(
+            "must be a path such as `/mcp`", hint="letters, digits, `-`, `_`, `.`, `~`; no `/` at the end"
+        )
+    if text in _TAKEN:
+        raise FlawError(f"must not be `{text}`, which is answered otherwise")
+    return text
+
+
+def check_root_path(text: str) -> str:
+    """Check the path that a reverse proxy puts before all of ours, and takes away; it may be empty."""
+    if text and re.fullmatch(PATH, text, re.ASCII) is None:
+        raise FlawError("must be a path such as `/tools`, or empty", hint="without `/` at the end")
+    return text
+
+
+def check_hosts(names: Sequence[str]) -> Sequence[str]:
+    """Check names, with or without a port, that clients may use for this server (RFC 9110, section 7.2)."""
+    for name in names:
+        if "*" in name:
+            raise FlawError(
+                f"`{printable(name)}` would let any web page reach the servers, by DNS rebinding",
+                hint="list each name that clients use, such as `mcp.example.com`",
+            )
+        if re.fullmatch(HOST, name, re.ASCII) is None:
+            raise FlawError(
+                f"`{printable(name)}` is not a host", hint="write `mcp.example.com` or `mcp.example.com:8443`"
+            )
+    return names
+
+
+def check_origins(origins: Sequence[str]) -> Sequence[str]:
+    """Check origins of web pages that may call this server (RFC 6454, section 6.2)."""
+    for origin in origins:
+        if "*" in origin or origin == "null":
+            raise FlawError(
+                f"`{printable(origin)}` would let web pages of anybody call the servers",
+                hint="list each origin exactly, such as `https://app.example.com`",
+            )
+        if re.fullmatch(ORIGIN, origin, re.ASCII) is None:
+            raise FlawError(
+                f"`{printable(origin)}` is not an origin",
+                hint="write `https://app.example.com`, in lower case, with the port unless it is the usual one,"
+                " and without a path",
+            )
+    return origins
+
+
+def check_proxies(peers: Sequence[str]) -> Sequence[str]:
+    """Check the reverse proxies whose forwarded headers count: addresses, networks, or `unix`."""
+    from ipaddress import ip_network
+
+    for peer in peers:
+        if peer == UNIX_PEER:
+            continue
+        try:
+            ip_network(peer)
+        except ValueError as exc:
+            hint = "write `10.0.0.5`, `10.0.0.0/8`, or `unix` for whoever connects to the Unix socket"
+            raise FlawError(f"`{printable(peer)}` is not an address or a network", hint=hint) from exc
+    return peers
