@@ -7,23 +7,19 @@ A field's annotation says all about it: its type, its bounds, the function that 
 `root` takes a config that is right. `model` makes pydantic models of these sections, to find all that is wrong.
 """
 
-from collections.abc import Callable, Iterator
-from functools import cache
-from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Literal
 
-from msgspec import Meta, Struct, convert, field
-from msgspec.structs import fields
+from msgspec import Meta, convert, field
 
-from dynamic_mcp.config import http_values, values
-from dynamic_mcp.config.addresses import parse_address
+from dynamic_mcp.config import values
+from dynamic_mcp.config.http_form import Http
+from dynamic_mcp.config.section import Duration, Section
 
 # Where msgspec finds a server's kind; no file can set it, since keys with `x-` are taken out first.
 _KIND = "x-kind"
 # The objects whose keys are names, in which `x-` means nothing.
 _MAPS = ("env", "headers", "mcpServers")
 
-Duration = Annotated[str | float | None, values.parse_duration]
 IdleTime = Annotated[str | float | None, values.parse_idle_time]
 Size = Annotated[str | int | None, values.parse_limit]
 InheritEnv = Annotated[str | list[str] | None, values.parse_inherit]
@@ -32,12 +28,6 @@ Variables = Annotated[dict[str, str], values.check_variables]
 Headers = Annotated[dict[str, str], values.check_headers]
 Url = Annotated[str, values.check_literal_url]
 Name = Annotated[str, values.check_group_name]
-Address = Annotated[str | int | None, parse_address]
-UrlPath = Annotated[str, http_values.check_path]
-RootPath = Annotated[str, http_values.check_root_path]
-Hosts = Annotated[list[str], http_values.check_hosts]
-Origins = Annotated[list[str], http_values.check_origins]
-Proxies = Annotated[list[str], http_values.check_proxies]
 
 
 def root(tree: object) -> "Root":
@@ -84,32 +74,6 @@ def _stripped(section: object) -> object:
 
 def _with_kind(server: object) -> object:
     return {**server, _KIND: kind(server)} if isinstance(server, dict) else server
-
-
-@cache
-def _judges(section: type[Struct]) -> list[tuple[str, Callable[[Any], object]]]:  # Any: each judges its own type
-    """The fields of a section that a function judges."""
-    return [(each.name, judge) for each in fields(section) for judge in _in_annotation(each.type)]
-
-
-def _in_annotation(annotation: object) -> Iterator[Callable[[Any], object]]:
-    if get_origin(annotation) is Annotated:
-        yield from filter(callable, get_args(annotation)[1:])
-        yield from _in_annotation(get_args(annotation)[0])
-    elif get_origin(annotation) in (Union, UnionType):
-        for member in get_args(annotation):
-            yield from _in_annotation(member)
-
-
-class Section(Struct, frozen=True, forbid_unknown_fields=True):
-    """An object of the file."""
-
-    def __post_init__(self) -> None:
-        """Judge what a type alone does not say. Raises FlawError."""
-        for name, judge in _judges(type(self)):
-            value = getattr(self, name)
-            if value is not None:
-                judge(value)
 
 
 class Features(Section, frozen=True):
@@ -316,66 +280,6 @@ class Daemon(Section, frozen=True):
     linger: Annotated[
         IdleTime,
         "How long it stays after the last AI tool has left, or `never` to stay until it is stopped. Default: 5min.",
-    ] = None
-
-
-class Tls(Section, frozen=True, kw_only=True):
-    """The certificate of an HTTPS server. Both files are read again when the config is reloaded."""
-
-    cert: Annotated[
-        Annotated[str, Meta(min_length=1)],
-        "The path of a PEM file with the certificate and its chain, relative to this file.",
-    ]
-    key: Annotated[
-        Annotated[str, Meta(min_length=1)],
-        "The path of the PEM file with the private key, without a passphrase, relative to this file.",
-    ]
-
-
-class Http(Section, frozen=True):
-    """The HTTP server, for clients that connect by URL. `dynamic-mcp serve --http` overrides the address."""
-
-    listen: Annotated[
-        Address,
-        "The address: `8808`, `127.0.0.1:8808`, `[::1]:8808`, or `unix:/path` for a Unix socket, relative to this"
-        " file. Default: 127.0.0.1:8808.",
-    ] = None
-    path: Annotated[UrlPath | None, "The path of the MCP endpoint. Default: /mcp."] = None
-    root_path: Annotated[
-        RootPath | None,
-        "The path under which a reverse proxy serves this server, if it removes it from requests. Default: none.",
-    ] = None
-    allowed_hosts: Annotated[
-        Hosts | None,
-        "Further names under which clients reach this server, such as `mcp.example.com`. Default: only the address.",
-    ] = None
-    allowed_origins: Annotated[
-        Origins | None,
-        "The origins of web pages that may call this server, such as `https://app.example.com`. Default: none.",
-    ] = None
-    trusted_proxies: Annotated[
-        Proxies | None,
-        "The addresses or networks of reverse proxies whose `Forwarded` and `X-Forwarded-*` headers are believed;"
-        " `unix` means all peers on the Unix socket. Default: none.",
-    ] = None
-    tls: Annotated[Tls | None, "Serve HTTPS with this certificate. Default: plain HTTP."] = None
-    max_sessions: Annotated[
-        Annotated[int, Meta(ge=1, le=1_000_000)] | None,
-        "The maximum number of sessions; further clients are answered 503. Default: 1000.",
-    ] = None
-    session_timeout: Annotated[Duration, "End a session after this much time without use. Default: 1h."] = None
-    max_in_flight: Annotated[
-        Annotated[int, Meta(ge=1, le=100_000)] | None,
-        "The maximum number of concurrent requests of one session. Default: 256.",
-    ] = None
-    shutdown_timeout: Annotated[
-        Duration,
-        "How long requests in flight may take to finish when the server is told to end. Default: 10s.",
-    ] = None
-    insecure: Annotated[
-        bool | None,
-        "Listen on an address that other machines can reach, though anybody there can then use the servers."
-        " Default: false.",
     ] = None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from dynamic_mcp.config import form, values
+from dynamic_mcp.config import form, http_form, values
 from dynamic_mcp.config.addresses import Address, TcpAddress, UnixAddress, parse_address
 from dynamic_mcp.config.keys import Keys
 from dynamic_mcp.config.resolved import Http, Tls
@@ -18,7 +18,7 @@ def resolve_http(settings: form.Settings, surroundings: Surroundings) -> tuple[H
     """Resolve the HTTP server, with warnings about it; None if there is none, as in every workspace."""
     if not settings.http or surroundings.working_directory is not None:
         return None, []
-    own = settings.http if isinstance(settings.http, form.Http) else form.Http()
+    own = settings.http if isinstance(settings.http, http_form.Http) else http_form.Http()
     texts, defaults = Substitution(surroundings.all_variables()), Http()
     http = Http(
         listen=_resolve_address(own, texts, surroundings),
@@ -37,7 +37,7 @@ def resolve_http(settings: form.Settings, surroundings: Surroundings) -> tuple[H
     return http, [*texts.warnings, *texts.failures]
 
 
-def _resolve_address(own: form.Http, texts: Substitution, surroundings: Surroundings) -> Address:
+def _resolve_address(own: http_form.Http, texts: Substitution, surroundings: Surroundings) -> Address:
     match parse_address(own.listen):
         case None:
             return TcpAddress()
@@ -47,7 +47,7 @@ def _resolve_address(own: form.Http, texts: Substitution, surroundings: Surround
             return address
 
 
-def _resolve_tls(own: form.Tls | None, texts: Substitution, surroundings: Surroundings) -> Tls | None:
+def _resolve_tls(own: http_form.Tls | None, texts: Substitution, surroundings: Surroundings) -> Tls | None:
     """Return the files of the certificate; if a variable is not set, opening the file fails with its name."""
     if own is None:
         return None

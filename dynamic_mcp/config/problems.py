@@ -13,12 +13,14 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from dynamic_mcp.config import form
+from dynamic_mcp.config.http_form import Http, Tls
 from dynamic_mcp.config.keys import Keys, format_path
 from dynamic_mcp.config.model import Root
+from dynamic_mcp.config.section import Section
 from dynamic_mcp.errors import ConfigError
 
-_KINDS: dict[str, type[form.Section]] = {"stdio": form.Program, "remote": form.Remote}
-_SECTIONS: dict[str, type[form.Section]] = {
+_KINDS: dict[str, type[Section]] = {"stdio": form.Program, "remote": form.Remote}
+_SECTIONS: dict[str, type[Section]] = {
     "features": form.Features,
     "timeout": form.Timeout,
     "tools": form.Tools,
@@ -27,8 +29,8 @@ _SECTIONS: dict[str, type[form.Section]] = {
     "settings": form.Settings,
     "log": form.Log,
     "daemon": form.Daemon,
-    "http": form.Http,
-    "tls": form.Tls,
+    "http": Http,
+    "tls": Tls,
     "search": form.Search,
     "embeddings": form.Embeddings,
 }
@@ -121,7 +123,7 @@ def _unknown_field(keys: Keys) -> Problem:
     return Problem(format_path(_path_in_file(keys)), "is an unknown field", hint)
 
 
-def _section(keys: Keys) -> type[form.Section]:
+def _section(keys: Keys) -> type[Section]:
     if not keys:
         return form.Root
     if keys[0] == "mcpServers" and len(keys) == 3:
@@ -129,5 +131,5 @@ def _section(keys: Keys) -> type[form.Section]:
     return _SECTIONS[str(keys[-1])]
 
 
-def _field_names(section: type[form.Section]) -> list[str]:
+def _field_names(section: type[Section]) -> list[str]:
     return [field.encode_name for field in structs.fields(section)]

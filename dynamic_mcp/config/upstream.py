@@ -103,7 +103,7 @@ class Substitution:
         self.failures.append(f"{format_path(at)}: {message}")
 
     def fill(self, at: Keys, text: str, *, is_required: bool = False) -> str:
-        """Return a text with its variables; one that is not set is left as it stands, and fails what `is_required`."""
+        """Return a text with its variables; one that is not set stays, and is a failure if `is_required`."""
         expansion = expand(text, self._environment)
         self.unset.update(dict.fromkeys((*expansion.undefined, *expansion.required)))
         self.empty.update(dict.fromkeys(expansion.empty))

@@ -10,6 +10,7 @@ from msgspec import Struct, ValidationError
 from msgspec.structs import fields
 
 from dynamic_mcp.config import form
+from dynamic_mcp.config.http_form import Tls
 from dynamic_mcp.config.problems import find_problems
 
 Wrap = Callable[[dict[str, object]], dict[str, object]]
@@ -28,7 +29,7 @@ _OBJECTS = [*_ENVIRONMENTS, {"A=B": "c"}, {"a b": "c"}, {"": "c"}]
 _VALUES: list[object] = [None, *_WORDS, *_NUMBERS, *_LISTS, *_OBJECTS]
 _NEEDED: dict[type[Struct], dict[str, object]] = {
     form.Embeddings: {"url": "http://h", "model": "m"},
-    form.Tls: {"cert": "c.pem", "key": "k.pem"},
+    Tls: {"cert": "c.pem", "key": "k.pem"},
 }
 _NAMES = ["a", "x-a", "日本", "", " ", "n" * 64, "n" * 65, "a\u200b", "a\nb"]
 
