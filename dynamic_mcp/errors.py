@@ -109,6 +109,16 @@ class DaemonError(DynamicMcpError):
     """The daemon cannot be started or stopped."""
 
 
+class ListenError(DynamicMcpError):
+    """HTTP cannot be served at an address."""
+
+
+class UnsafeAddress(ListenError):
+    """HTTP is not served at an address that others can reach, unless that is wanted."""
+
+    exit_code = 2
+
+
 class RelayedError(DynamicMcpError):
     """An error that the daemon reports to a command; `reason` says what happened without naming the group."""
 

@@ -14,7 +14,7 @@ from dynamic_mcp.config.location import identify
 from dynamic_mcp.config.read import ConfigSet, read_all
 from dynamic_mcp.config.resolved import Config, Daemon
 from dynamic_mcp.config.values import FlawError, parse_idle_time
-from dynamic_mcp.errors import ConfigError, DaemonError, InvalidArguments
+from dynamic_mcp.errors import ConfigError, DaemonError, InvalidArguments, ListenError
 from dynamic_mcp.face.lines import Streams
 from dynamic_mcp.host import stdio
 from dynamic_mcp.host.serving_log import LogOptions, ServingLog
@@ -24,10 +24,15 @@ from dynamic_mcp.system.text import escape, pluralize
 
 if TYPE_CHECKING:
     from dynamic_mcp.face.shim import Shim
+    from dynamic_mcp.host.http_control import HttpOverrides
 
 log = logging.getLogger("dynamic_mcp")
 
 _NO_DAEMON = "the daemon could not be reached or started in time: this client is served alone, by servers of its own"
+_BESIDE_A_DAEMON = (
+    "a daemon of %s runs already, so clients over HTTP get other servers than its windows; to share them, set"
+    " `settings.http`, with which the daemon serves HTTP itself, or stop it first with `dynamic-mcp daemon stop`"
+)
 _ON_A_TERMINAL = """\
 dynamic-mcp is an MCP server: your AI tool starts it and talks to it over stdin and stdout.
 `dynamic-mcp install TOOL` adds it to a tool's settings; by hand, add the command `{command}` there.
@@ -100,6 +105,46 @@ def serve_daemon(
     if not is_only_one:
         raise DaemonError(f"another daemon of `{configs.base.file}` runs", hint="`dynamic-mcp daemon stop` stops it")
     return 0
+
+
+def serve_http(
+    argument: str | None, overrides: HttpOverrides, *, log_level: str | None = None, log_format: str | None = None
+) -> int:
+    """Serve over HTTP until a signal comes; where the config asks for a daemon, as this daemon.
+
+    Raises ConfigError and ListenError.
+    """
+    from dynamic_mcp.host import http
+
+    serving_log = _open_log(log_level, log_format)
+    try:
+        configs = _read_config(argument, serving_log)
+        if not _serve_http_as_daemon(configs, serving_log, overrides):
+            http.run(configs, serving_log, overrides)
+    except (ConfigError, ListenError) as exc:
+        serving_log.record_failure(exc)
+        raise
+    finally:
+        serving_log.close()
+    return 0
+
+
+def _serve_http_as_daemon(configs: ConfigSet, serving_log: ServingLog, overrides: HttpOverrides) -> bool:
+    """Serve over HTTP as the daemon of the config; return False if it asks for none, or cannot have another."""
+    config = configs.base
+    if config.daemon is None or sys.platform == "win32":
+        return False
+    from dynamic_mcp.host import daemon
+
+    try:
+        options = daemon.DaemonOptions(_place_socket(config, None), http=overrides)
+    except DaemonError as exc:
+        log.warning("windows of %s get servers of their own: %s", config.file, exc)
+        return False
+    if daemon.run(configs, serving_log, options):
+        return True
+    log.warning(_BESIDE_A_DAEMON, config.file)
+    return False
 
 
 def _open_log(level: str | None, form: str | None) -> ServingLog:

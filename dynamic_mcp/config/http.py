@@ -22,6 +22,7 @@ def resolve_http(settings: form.Settings, surroundings: Surroundings) -> tuple[H
     texts, defaults = Substitution(surroundings.all_variables()), Http()
     http = Http(
         listen=_resolve_address(own, texts, surroundings),
+        socket_mode=defaults.socket_mode if own.socket_mode is None else int(own.socket_mode, 8),
         path=_or(own.path, defaults.path),
         root_path=_or(own.root_path, defaults.root_path),
         allowed_hosts=tuple(own.allowed_hosts or ()),

@@ -9,6 +9,7 @@ from dynamic_mcp.config.addresses import parse_address
 from dynamic_mcp.config.section import Duration, Section
 
 Address = Annotated[str | int | None, parse_address]
+SocketMode = Annotated[str, http_values.check_socket_mode]
 UrlPath = Annotated[str, http_values.check_path]
 RootPath = Annotated[str, http_values.check_root_path]
 Hosts = Annotated[list[str], http_values.check_hosts]
@@ -36,6 +37,10 @@ class Http(Section, frozen=True):
         Address,
         "The address: `8808`, `127.0.0.1:8808`, `[::1]:8808`, or `unix:/path` for a Unix socket, relative to this"
         " file. Default: 127.0.0.1:8808.",
+    ] = None
+    socket_mode: Annotated[
+        SocketMode | None,
+        "The file mode of a Unix socket, such as `0660` for a reverse proxy of the same group. Default: 0600.",
     ] = None
     path: Annotated[UrlPath | None, "The path of the MCP endpoint. Default: /mcp."] = None
     root_path: Annotated[

@@ -9,6 +9,7 @@ from dynamic_mcp.config.values import FlawError, printable
 
 UNIX_PEER = "unix"  # among the trusted proxies: whoever connects to the Unix socket
 PATH = r"^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+$"
+SOCKET_MODE = r"^0?[0-7]{3}$"
 # What the server answers beside its MCP endpoint.
 _TAKEN = frozenset({"/health", "/ready", "/sse", "/messages"})
 ORIGIN = r"^[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?)(:[0-9]{1,5})?$"
@@ -21,8 +22,15 @@ def check_path(text: str) -> str:
         raise FlawError(
             "must be a path such as `/mcp`", hint="letters, digits, `-`, `_`, `.`, `~`; no `/` at the end"
         )
-    if text in _TAKEN:
+    if any(text == taken or text.startswith(f"{taken}/") for taken in _TAKEN):
         raise FlawError(f"must not be `{text}`, which is answered otherwise")
+    return text
+
+
+def check_socket_mode(text: str) -> str:
+    """Check the mode of a file, in octal."""
+    if re.fullmatch(SOCKET_MODE, text, re.ASCII) is None:
+        raise FlawError("must be a file mode such as `0660`")
     return text
 
 

@@ -156,6 +156,11 @@ _TYPES_BY_FUNCTION: dict[object, Any] = {
             }
         ),
     ],
+    http_values.check_socket_mode: Annotated[
+        str,
+        AfterValidator(http_values.check_socket_mode),
+        Field(json_schema_extra={"pattern": http_values.SOCKET_MODE}),
+    ],
     http_values.check_path: Annotated[
         str, AfterValidator(http_values.check_path), Field(json_schema_extra={"pattern": http_values.PATH})
     ],

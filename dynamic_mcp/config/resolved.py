@@ -219,6 +219,7 @@ class Http(Struct, frozen=True):
     """The HTTP server: where it listens, who may reach it, and its bounds."""
 
     listen: Address = TcpAddress()
+    socket_mode: int = 0o600
     path: str = "/mcp"
     root_path: str = ""
     allowed_hosts: tuple[str, ...] = ()

@@ -16,9 +16,11 @@ from dynamic_mcp.config.read import ConfigSet
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.resolved import Daemon as DaemonConfig
 from dynamic_mcp.config.workspace import Workspace
+from dynamic_mcp.errors import ListenError
 from dynamic_mcp.face.limits import FINISH_WITHIN_S
 from dynamic_mcp.face.listener import Listener
 from dynamic_mcp.face.socket import Hello, SocketFace
+from dynamic_mcp.host.http_control import HttpOverrides
 from dynamic_mcp.host.serving import FINISH_AFTER_SIGNAL_S, Serving
 from dynamic_mcp.host.serving_log import ServingLog
 from dynamic_mcp.host.signals import SignalHandlers
@@ -40,26 +42,36 @@ class DaemonOptions(Struct, frozen=True):
     """What the command line says of a daemon.
 
     `ready` is a descriptor that is told when the daemon listens. `daemon`, if given, comes before that of the config.
+    With `http` it serves HTTP, whatever the config says.
     """
 
     socket: Path
     ready: int | None = None
     daemon: DaemonConfig | None = None
+    http: HttpOverrides | None = None
 
 
 def run(configs: ConfigSet, serving_log: ServingLog, options: DaemonOptions) -> bool:
-    """Serve the windows of a config until nobody needs it; return False if another daemon does so already."""
+    """Serve the windows of a config until nobody needs it; return False if another daemon does so already.
+
+    Raises ListenError if it was told to serve HTTP and cannot.
+    """
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(_serve(configs, serving_log, options))
 
 
 async def _serve(configs: ConfigSet, serving_log: ServingLog, options: DaemonOptions) -> bool:
     file = configs.base.file
-    serving, listener = Serving(configs, serving_log, socket=str(options.socket)), Listener(options.socket)
+    serving = Serving(configs, serving_log, kind="daemon", socket=str(options.socket), http=options.http)
+    listener = Listener(options.socket)
     daemon = Daemon(serving, listener, options.daemon)
     if not await listener.open(daemon.accept):
         await serving.close()
         return False
+    if options.http is None:
+        serving.http.apply(configs.base, level=logging.WARNING)
+    else:
+        await _open_http(serving, listener)
     for warning in configs.base.distrust:
         log.warning("%s: %s", file, warning)
     log.info("daemon of %s: %s", file, pluralize(len(configs.base.groups), "group"))
@@ -68,6 +80,15 @@ async def _serve(configs: ConfigSet, serving_log: ServingLog, options: DaemonOpt
         await daemon.run()
     log.info("the daemon of %s has ended", file)
     return True
+
+
+async def _open_http(serving: Serving, listener: Listener) -> None:
+    try:
+        await serving.http.open(serving.config)
+    except ListenError:
+        listener.close()
+        await serving.close()
+        raise
 
 
 class Daemon:
@@ -94,18 +115,21 @@ class Daemon:
 
     async def run(self) -> None:
         """Serve until the end; return when every child has ended."""
-        reloader = self._serving.reloader
-        reloader.on_config = self._apply
-        with SignalHandlers(self._loop, end=self._ended.set, reload=reloader.watch.reload) as signals:
+        serving = self._serving
+        serving.reloader.on_config = self._apply
+        serving.http.on_change = self._begin_to_linger
+        with SignalHandlers(self._loop, end=self._ended.set, reload=serving.reload) as signals:
             self._begin_to_linger()
             checking = asyncio.create_task(self._check_listener(), name="check of the socket")
             await self._ended.wait()
             checking.cancel()
             self._listener.close()
             ended_at = self._loop.time()
-            within_s = FINISH_AFTER_SIGNAL_S if signals.has_received_end else FINISH_WITHIN_S
-            await asyncio.gather(*(face.stop(within_s) for face in self._windows))
-            await self._serving.end_servers(ended_at)
+            is_signalled = signals.has_received_end
+            within_s = FINISH_AFTER_SIGNAL_S if is_signalled else FINISH_WITHIN_S
+            stopping = (face.stop(within_s) for face in self._windows)
+            await asyncio.gather(*stopping, serving.http.finish(None if is_signalled else within_s))
+            await serving.end_servers(max(ended_at, self._loop.time() - within_s))
             for face in self._faces:
                 face.abort()
 
@@ -164,7 +188,7 @@ class Daemon:
 
     @property
     def _config(self) -> Config:
-        return self._workspaces.configs.base
+        return self._serving.config
 
     def _apply(self, config: Config) -> None:
         """Note whether the config asks for a daemon; windows that are there stay until they end."""
@@ -181,7 +205,7 @@ class Daemon:
     def _begin_to_linger(self) -> None:
         """End after a while, unless a window comes."""
         self._cancel_linger()
-        if self._windows or self._ended.is_set():
+        if self._windows or self._ended.is_set() or self._serving.http.is_active:
             return
         options = self._options or self._config.daemon
         linger_s = 0.0 if options is None else options.linger_s

@@ -7,17 +7,18 @@ import contextlib
 import gc
 import logging
 from collections.abc import AsyncIterator, Coroutine
-from typing import Literal
 
 from dynamic_mcp.config.read import ConfigSet
+from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.embeddings import SemanticIndex
 from dynamic_mcp.groups.catalog_store import CatalogStore
+from dynamic_mcp.host.http_control import HttpControl, HttpOverrides
 from dynamic_mcp.host.reloader import Reloader
 from dynamic_mcp.host.serving_log import ServingLog
 from dynamic_mcp.oauth.user_logins import open_logins
 from dynamic_mcp.observe.proxies import ProxyRegistry
 from dynamic_mcp.proxy.proxy import Proxy
-from dynamic_mcp.proxy.status import read_status
+from dynamic_mcp.proxy.status import Kind, read_status
 from dynamic_mcp.system import paths
 from dynamic_mcp.upstream.process.child import terminate_all
 
@@ -31,11 +32,22 @@ _SERVERS_EXIT_WITHIN_S = 0.2
 
 
 class Serving:
-    """A proxy and what keeps its config up to date. `is_daemon`: each of its clients has a workspace."""
+    """A proxy, its HTTP server if it has one, and what keeps its config up to date.
 
-    def __init__(self, configs: ConfigSet, serving_log: ServingLog, *, socket: str = "") -> None:
+    A daemon has a socket; each of its clients has a workspace, except those over HTTP.
+    """
+
+    def __init__(
+        self,
+        configs: ConfigSet,
+        serving_log: ServingLog,
+        *,
+        kind: Kind = "stdio",
+        socket: str = "",
+        http: HttpOverrides | None = None,
+    ) -> None:
         config, cache = configs.base, paths.cache_dir()
-        self._is_daemon = bool(socket)
+        self._kind: Kind = kind
         self._socket = socket
         self._logins = open_logins(config.file, may_open_browser=True)
         self.proxy = Proxy(
@@ -43,27 +55,40 @@ class Serving:
             catalog_store=CatalogStore(cache / "catalogs"),
             logins=self._logins,
             semantic_index=SemanticIndex(cache / "vectors"),
-            has_base=not self._is_daemon,
+            has_base=kind != "daemon" or http is not None or config.http is not None,
         )
-        self.reloader = Reloader(self.proxy, configs, serving_log)
+        self.http = HttpControl(self.proxy, http)
+        self.reloader = Reloader(self.proxy, configs, serving_log, self.http)
+
+    @property
+    def config(self) -> Config:
+        """The config that is served."""
+        return self.reloader.workspaces.configs.base
 
     @contextlib.asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
         """Keep the config and the entry among the running proxies up to date, until the end of the context."""
         gc.freeze()  # what exists now stays to the end, so the garbage collector need not scan it again and again
         gc.enable()
-        kind: Literal["stdio", "daemon"] = "daemon" if self._is_daemon else "stdio"
-        file = self.reloader.workspaces.configs.base.file
+        file = self.config.file
         registry = ProxyRegistry(paths.state_dir() / "running")
-        publishing = registry.publish(lambda: read_status(self.proxy, file, kind=kind, socket=self._socket))
+        publishing = registry.publish(
+            lambda: read_status(self.proxy, file, kind=self._kind, socket=self._socket, url=self.http.url)
+        )
         try:
             async with _background(self.reloader.run(), publishing):
                 yield
         finally:
             await self.close()
 
+    def reload(self) -> None:
+        """Read the config and the certificate again."""
+        self.reloader.watch.reload()
+        self.http.reload_certificate()
+
     async def close(self) -> None:
         """Let go of what has been opened; the proxy is closed before, by `end_servers`."""
+        await self.http.finish(0)
         self.reloader.workspaces.close()
         await self._logins.close()
 

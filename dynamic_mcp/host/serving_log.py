@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from dynamic_mcp.config.resolved import Log
-from dynamic_mcp.errors import ConfigError
+from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.observe import log_output
 from dynamic_mcp.system import paths
 
@@ -31,7 +31,7 @@ class ServingLog:
         folder = paths.log_dir() if config.file else None
         self._serving.configure(level, form, folder=folder, config=self.config)
 
-    def record_failure(self, error: ConfigError) -> None:
+    def record_failure(self, error: DynamicMcpError) -> None:
         """Write to the file why serving did not start; the command line says it on stderr."""
         self.close()
         log_output.append_error(paths.log_dir(), f"did not start: {error}", config=self.config)

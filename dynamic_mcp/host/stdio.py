@@ -38,11 +38,13 @@ async def _serve_client(serving: Serving, streams: Streams, max_message_bytes: i
     """Serve until input ends or a signal comes; return when every child has ended."""
     face = LineFace(max_message_bytes)
     loop = asyncio.get_running_loop()
-    with SignalHandlers(loop, end=face.ended.set, reload=serving.reloader.watch.reload) as signals:
+    with SignalHandlers(loop, end=face.ended.set, reload=serving.reload) as signals:
         await face.open(serving.proxy, streams)
+        serving.http.apply(serving.config, level=logging.WARNING)
         await face.ended.wait()
         ended_at = loop.time()
-        await face.session.finish(FINISH_AFTER_SIGNAL_S if signals.has_received_end else FINISH_WITHIN_S)
+        within_s = FINISH_AFTER_SIGNAL_S if signals.has_received_end else FINISH_WITHIN_S
+        await asyncio.gather(face.session.finish(within_s), serving.http.finish(within_s))
         face.session.close()
         await serving.end_servers(ended_at)
         await face.sink.close()

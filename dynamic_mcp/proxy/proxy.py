@@ -50,7 +50,8 @@ log = logging.getLogger(__name__)
 class Proxy:
     """Answers every client from the groups of one config, and tells each what it wants to hear of them.
 
-    Where each client has a workspace, `has_base` is False: nothing is started in the proxy's own environment.
+    Where each client has a workspace, `has_base` is False: nothing is started in the proxy's own environment. It may
+    become true before a config is applied.
     """
 
     def __init__(

@@ -19,16 +19,17 @@ from dynamic_mcp.upstream.handshake import ClientHello
 # A client may call itself anything; nobody needs more of it.
 _LONGEST_NAME = 60
 
+Kind = Literal["stdio", "daemon", "http"]
 
-def read_status(
-    proxy: Proxy, config: Path, *, kind: Literal["stdio", "daemon"] = "stdio", socket: str = ""
-) -> ProxyStatus:
-    """Return the status of a proxy that serves this config file; a daemon's with the path of its socket."""
+
+def read_status(proxy: Proxy, config: Path, *, kind: Kind = "stdio", socket: str = "", url: str = "") -> ProxyStatus:
+    """Return the status of a proxy that serves this config file: over which socket, at which URL, if it does."""
     sessions = [_read_session(client) for client in proxy.clients]
     return ProxyStatus(
         config=identify(config),
         kind=kind,
         socket=socket,
+        url=url,
         clients=[session.client for session in sessions],
         sessions=sessions,
         groups=[_read_group(group) for group in proxy.groups],

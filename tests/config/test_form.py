@@ -19,7 +19,7 @@ Wrap = Callable[[dict[str, object]], dict[str, object]]
 _PLAIN = """
 x 30s 1m30s never off 100kB 1B safe all on lazy eager stdio http sse ws http://h htp://h http://h:0 ${HOST}
 debug json authorization_code RS256 group original auto file
-/mcp /mcp/ /health :80 8808 localhost:80 [::1]:80 [::1] unix:/s unix: 99999 a:b
+0660 /mcp /mcp/ /health :80 8808 localhost:80 [::1]:80 [::1] unix:/s unix: 99999 a:b
 """
 _WORDS = ["", " ", "1.5 MIN", *_PLAIN.split()]
 _NUMBERS = [0, 1, 5, 5.0, 0.5, -1, 20, 21, 1000, 65535, 65536, 10**9, 10**30, 1e300, float("inf"), True, False]

@@ -60,6 +60,7 @@ def test_true_is_http_with_all_defaults(read_config: ReadConfig, section: object
 def test_every_field_of_http_is_taken_as_written(read_config: ReadConfig) -> None:
     section = {
         "listen": "0.0.0.0:443",
+        "socket_mode": "0660",
         "path": "/tools/mcp",
         "root_path": "/team",
         "allowed_hosts": ["mcp.example.com"],
@@ -74,6 +75,7 @@ def test_every_field_of_http_is_taken_as_written(read_config: ReadConfig) -> Non
 
     assert http(read_config, section) == Http(
         listen=TcpAddress("0.0.0.0", 443),  # noqa: S104
+        socket_mode=0o660,
         path="/tools/mcp",
         root_path="/team",
         allowed_hosts=("mcp.example.com",),

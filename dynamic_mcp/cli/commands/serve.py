@@ -1,4 +1,4 @@
-"""`dynamic-mcp [CONFIG]`, or `serve`: read the config, then serve until the client is gone."""
+"""`dynamic-mcp [CONFIG]`, or `serve`: read the config, then serve until the client is gone, or over HTTP."""
 
 from __future__ import annotations
 
@@ -7,9 +7,28 @@ import click
 from dynamic_mcp.cli.options import config_option
 
 
-@click.command(short_help="Serve a config to one client over stdin and stdout.")
+@click.command(short_help="Serve a config over stdin and stdout, or over HTTP.")
 @click.argument("config", required=False, type=click.Path())
 @config_option
+@click.option(
+    "--http",
+    is_flag=False,
+    flag_value="",
+    metavar="[HOST:]PORT",
+    help="Serve over HTTP instead of stdin and stdout, at this address, or unix:/PATH."
+    " Default: as configured, else 127.0.0.1:8808.",
+)
+@click.option("--tls-cert", metavar="FILE", type=click.Path(), help="Serve HTTPS with this certificate (PEM).")
+@click.option("--tls-key", metavar="FILE", type=click.Path(), help="The key of the certificate (PEM).")
+@click.option("--root-path", metavar="PATH", help="The path that a reverse proxy removes from requests.")
+@click.option("--allowed-host", multiple=True, metavar="HOST", help="A further name of this server; can be repeated.")
+@click.option(
+    "--allowed-origin",
+    multiple=True,
+    metavar="ORIGIN",
+    help="The origin of web pages that may call this server, such as https://app.example.com; can be repeated.",
+)
+@click.option("--insecure", is_flag=True, help="Let everybody who can reach the address use the servers.")
 @click.option("--log-level", metavar="LEVEL", help="What to log on stderr: debug, info, warning or error.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), help="The format of the log on stderr.")
 @click.option("-q", "--quiet", is_flag=True, help="Short for --log-level error.")
@@ -18,21 +37,45 @@ def command(
     config: str | None,
     config_file: str | None,
     *,
+    http: str | None,
+    tls_cert: str | None,
+    tls_key: str | None,
+    root_path: str | None,
+    allowed_host: tuple[str, ...],
+    allowed_origin: tuple[str, ...],
+    insecure: bool,
     log_level: str | None,
     log_format: str | None,
     quiet: bool,
     verbose: bool,
 ) -> int:
-    """Serve the groups of CONFIG to one client over stdin and stdout.
+    """Serve the groups of CONFIG to one client over stdin and stdout, or with --http to many clients by URL.
 
     Default CONFIG: $DYNAMIC_MCP_CONFIG, else ./dynamic-mcp.json, else the one in your config directory.
     Logs to stderr and to a file, which `dynamic-mcp logs` shows.
+
+    \b
+    dynamic-mcp serve dynamic-mcp.json --http
+    dynamic-mcp serve --http 9000 --allowed-host mcp.example.com
     """
     from dynamic_mcp.cli.command_names import COMMANDS
-    from dynamic_mcp.cli.startup import serve
+    from dynamic_mcp.cli.http_options import HttpWords, parse_http_options
+    from dynamic_mcp.cli.startup import serve, serve_http
 
     if config and config_file:
         hint = f"; did you mean `dynamic-mcp {config} --config {config_file}`?" if config in COMMANDS else ""
         raise click.UsageError(f"two configs are given: `{config}` and `{config_file}`{hint}")
     level = log_level or ("error" if quiet else "debug" if verbose else None)
+    words = HttpWords(
+        address=http,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        root_path=root_path,
+        allowed_hosts=allowed_host,
+        allowed_origins=allowed_origin,
+        insecure=insecure,
+    )
+    overrides = parse_http_options(words)
+    if overrides is not None:
+        return serve_http(config or config_file, overrides, log_level=level, log_format=log_format)
     return serve(config or config_file, log_level=level, log_format=log_format)

@@ -75,6 +75,12 @@ class HttpFace:
     def __repr__(self) -> str:
         return f"<HttpFace {len(self._sessions)} sessions{', finishing' if self.is_finishing else ''}>"
 
+    def configure(self, options: HttpOptions) -> None:
+        """Serve with other options from now on; the sessions that there are go on."""
+        self._options = options
+        self._guard = Guard(options)
+        self._paths = Paths(options.path, options.root_path)
+
     # --- Handler ---------------------------------------------------------------------------------------
 
     def begin(self, head: RequestHead, exchange: Exchange) -> Receiver | None:

@@ -1,0 +1,37 @@
+"""Serves any number of clients over HTTP until a signal comes. Nothing is read from stdin."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from dynamic_mcp.config.read import ConfigSet
+from dynamic_mcp.host.http_control import HttpOverrides
+from dynamic_mcp.host.serving import Serving
+from dynamic_mcp.host.serving_log import ServingLog
+from dynamic_mcp.host.signals import SignalHandlers
+from dynamic_mcp.system.event_loop import loop_factory
+
+log = logging.getLogger("dynamic_mcp")
+
+
+def run(configs: ConfigSet, serving_log: ServingLog, overrides: HttpOverrides) -> None:
+    """Serve a config over HTTP, in an event loop of its own. Raises ListenError."""
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(_serve(configs, serving_log, overrides))
+
+
+async def _serve(configs: ConfigSet, serving_log: ServingLog, overrides: HttpOverrides) -> None:
+    config = configs.base
+    for warning in (*config.distrust, *config.warnings):
+        log.warning("%s: %s", config.file, warning)
+    serving = Serving(configs, serving_log, kind="http", http=overrides)
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    with SignalHandlers(loop, end=ended.set, reload=serving.reload):
+        async with serving.run():
+            await serving.http.open(config)
+            await ended.wait()
+            await serving.http.finish()
+            await serving.end_servers(loop.time())
+    log.info("stopped serving")

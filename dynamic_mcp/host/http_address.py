@@ -1,0 +1,81 @@
+"""Finds out where an address listens, and whether only this machine can reach it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from ipaddress import IPv4Address, IPv6Address, ip_address
+
+from msgspec import Struct
+
+from dynamic_mcp.config.addresses import TcpAddress
+from dynamic_mcp.errors import ListenError, UnsafeAddress
+
+# How long the name of an address may take to resolve.
+_RESOLVE_WITHIN_S = 5.0
+_LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
+
+
+class Place(Struct, frozen=True):
+    """Where a host and a port are: the `addresses` that they resolve to, as numbers."""
+
+    address: TcpAddress
+    addresses: tuple[str, ...]
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine reaches it."""
+        return all(_is_loopback(each) for each in self.addresses)
+
+    @property
+    def is_any(self) -> bool:
+        """Whether it is every address of this machine."""
+        return any(ip_address(each.partition("%")[0]).is_unspecified for each in self.addresses)
+
+    def list_hosts(self) -> tuple[str, ...]:
+        """Return what clients may call it in `Host`, without the port."""
+        hosts = dict.fromkeys(_to_host(each.partition("%")[0]) for each in (self.address.host, *self.addresses))
+        if self.is_any or self.is_loopback:
+            hosts |= dict.fromkeys(_LOOPBACK_HOSTS)
+        if self.is_any:
+            hosts[socket.gethostname().lower()] = None
+        return tuple(hosts)
+
+
+async def find_place(address: TcpAddress) -> Place:
+    """Resolve an address. Raises ListenError."""
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(_RESOLVE_WITHIN_S):
+            found = await loop.getaddrinfo(
+                address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )
+    except TimeoutError as exc:
+        raise ListenError(f"`{address.host}` cannot be resolved within {_RESOLVE_WITHIN_S:g} s") from exc
+    except OSError as exc:
+        hint = "an address such as `127.0.0.1` needs no resolving"
+        raise ListenError(
+            f"`{address.host}` cannot be resolved: {(exc.strerror or str(exc)).lower()}", hint=hint
+        ) from exc
+    return Place(address, tuple(dict.fromkeys(str(each[4][0]) for each in found)))
+
+
+def refuse_unsafe(place: Place) -> None:
+    """Raise UnsafeAddress for an address that others can reach, since they could use every server."""
+    if not place.is_loopback:
+        raise UnsafeAddress(
+            f"`{place.address}` can be reached from other machines, and anybody there could use every server",
+            hint="listen on `127.0.0.1` or `unix:/path` behind a reverse proxy that asks who it is; or say that you"
+            " want this with `--insecure` or `settings.http.insecure`",
+        )
+
+
+def _is_loopback(text: str) -> bool:
+    address: IPv4Address | IPv6Address = ip_address(text.partition("%")[0])
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return address.is_loopback
+
+
+def _to_host(text: str) -> str:
+    return f"[{text}]" if ":" in text else text.lower()

@@ -1,0 +1,47 @@
+"""The certificate of the HTTP server, which can be replaced while it serves."""
+
+from __future__ import annotations
+
+import ssl
+
+from dynamic_mcp.config.resolved import Tls
+from dynamic_mcp.errors import ListenError
+
+
+class Certificate:
+    """A certificate and its key. Connections that come after `replace` get the new one."""
+
+    def __init__(self, tls: Tls) -> None:
+        """Read the files. Raises ListenError."""
+        self.context = self._current = _load(tls)
+        # a context keeps every certificate that it was ever given, so each gets a context of its own
+        self.context.sni_callback = self._choose_context
+
+    def replace(self, tls: Tls) -> None:
+        """Read the files again, or others. Raises ListenError, and then the old certificate stays."""
+        self._current = _load(tls)
+
+    def _choose_context(self, connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
+        connection.context = self._current
+
+
+def _load(tls: Tls) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.set_alpn_protocols(["http/1.1"])
+    try:
+        context.load_cert_chain(tls.cert, tls.key, password=_refuse_passphrase)
+    except ssl.SSLError as exc:
+        why = (exc.reason or str(exc)).lower().replace("_", " ")
+        raise ListenError(
+            f"`{tls.cert}` with the key `{tls.key}` cannot be used for TLS: {why}",
+            hint="both must be PEM files that belong together, the key without a passphrase",
+        ) from exc
+    except OSError as exc:
+        why = (exc.strerror or str(exc)).lower()
+        raise ListenError(f"the certificate `{tls.cert}` or its key `{tls.key}` cannot be read: {why}") from exc
+    return context
+
+
+def _refuse_passphrase() -> str:
+    """Keep OpenSSL from asking for the passphrase on the terminal."""
+    return ""

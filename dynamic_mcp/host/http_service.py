@@ -1,0 +1,232 @@
+"""An HTTP server in front of a proxy. It can move to another address without ending its sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+
+from msgspec import Struct
+
+from dynamic_mcp.config.addresses import Address, TcpAddress, UnixAddress
+from dynamic_mcp.config.resolved import Http
+from dynamic_mcp.errors import ListenError
+from dynamic_mcp.face.http.core import HttpFace
+from dynamic_mcp.face.http.options import HttpOptions
+from dynamic_mcp.face.http.server import HttpServer
+from dynamic_mcp.host.http_address import Place, find_place, refuse_unsafe
+from dynamic_mcp.host.http_certificate import Certificate
+from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.system.task_set import TaskSet
+
+log = logging.getLogger("dynamic_mcp")
+
+_TICK_S = 1.0
+# How long clients may take to read what they were answered last.
+_FLUSH_WITHIN_S = 1.0
+# What a name resolves to and this machine may not have, such as `::1` where IPv6 is off.
+_NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+
+
+class _Listener(Struct, frozen=True):
+    """A server that listens: where, as which options wanted it, and with which certificate."""
+
+    server: HttpServer
+    address: Address
+    origin: str
+    certificate: Certificate | None
+    socket_mode: int
+
+    def is_at(self, http: Http) -> bool:
+        """Tell whether these options are served by this listener, given the right certificate."""
+        is_secure = self.certificate is not None
+        return (self.address, is_secure, self.socket_mode) == (http.listen, http.tls is not None, http.socket_mode)
+
+
+class HttpService:
+    """Serves a proxy over HTTP, with one core that keeps the sessions wherever it listens."""
+
+    def __init__(self, proxy: Proxy) -> None:
+        self._proxy = proxy
+        self._http = Http()
+        self._face: HttpFace | None = None
+        self._listener: _Listener | None = None
+        self._background = TaskSet(log)
+
+    @property
+    def url(self) -> str:
+        """Where clients connect to; empty while nothing listens."""
+        match self._listener:
+            case None:
+                return ""
+            case _Listener(address=UnixAddress()) as listener:
+                return str(listener.address)
+            case listener:
+                return f"{listener.origin}{self._http.path}"
+
+    async def serve(self, http: Http, max_body_bytes: int) -> None:
+        """Serve like this from now on. Raises ListenError, and then all stays as it was."""
+        place = await find_place(http.listen) if isinstance(http.listen, TcpAddress) else None
+        if place is not None and not http.insecure:
+            refuse_unsafe(place)
+        options = _read_options(http, place, max_body_bytes)
+        face = self._face or HttpFace(self._proxy, options)
+        listener = self._listener
+        if listener is None or not listener.is_at(http):
+            self._listener = await self._move(face, http, place)
+            self._let_go(listener)
+        elif listener.certificate is not None and http.tls is not None:
+            await asyncio.to_thread(listener.certificate.replace, http.tls)
+        face.configure(options)
+        self._http = http
+        if self._face is None:
+            self._face = face
+            self._background.create(self._tick(face), name="clock of the HTTP server")
+
+    def reload_certificate(self) -> None:
+        """Read the files of the certificate again, for new connections."""
+        if self._listener is not None and self._listener.certificate is not None and self._http.tls is not None:
+            self._background.create(self._reload(self._listener.certificate), name="reload of the certificate")
+
+    async def finish(self, within_s: float) -> None:
+        """Listen no more, begin no session, let calls end within a bound, then end all streams and sessions."""
+        if self._listener is not None:
+            self._listener.server.close()
+        if self._face is not None:
+            await self._face.finish(within_s)
+        if self._listener is not None:
+            await self._listener.server.stop(_FLUSH_WITHIN_S)
+            self._listener = None
+        if self._face is not None:
+            self._face.close()
+        self._background.cancel_all()
+        await self._background.wait()
+
+    @property
+    def shutdown_timeout_s(self) -> float:
+        """How long calls may take to end, by the config."""
+        return self._http.shutdown_timeout_s
+
+    # --- listening -------------------------------------------------------------------------------------
+
+    async def _move(self, face: HttpFace, http: Http, place: Place | None) -> _Listener:
+        """Listen elsewhere, beside the listener that there is, if the new one does not need its port."""
+        certificate = None if http.tls is None else await asyncio.to_thread(Certificate, http.tls)
+        before = self._listener
+        try:
+            return await _listen(face, http, place, certificate)
+        except OSError as exc:
+            if before is None or exc.errno != errno.EADDRINUSE or not _overlaps(before.address, http.listen):
+                raise _to_error(http.listen, exc) from exc
+        before.server.close()
+        try:
+            return await _listen(face, http, place, certificate)
+        except OSError as exc:
+            await self._restore(face, before)
+            raise _to_error(http.listen, exc) from exc
+
+    async def _restore(self, face: HttpFace, before: _Listener) -> None:
+        """Listen again where the port was given up in vain."""
+        self._let_go(before)
+        self._listener = None
+        try:
+            place = await find_place(before.address) if isinstance(before.address, TcpAddress) else None
+            self._listener = await _listen(face, self._http, place, before.certificate)
+        except (OSError, ListenError) as exc:
+            log.error("HTTP is not served at `%s` any more: %s", before.address, exc)  # noqa: TRY400
+
+    def _let_go(self, listener: _Listener | None) -> None:
+        """Let what is in flight on the connections of an old listener end there; its clients come back."""
+        if listener is not None:
+            self._background.create(listener.server.stop(self._http.shutdown_timeout_s), name="end of a listener")
+
+    async def _reload(self, certificate: Certificate) -> None:
+        assert self._http.tls is not None
+        try:
+            await asyncio.to_thread(certificate.replace, self._http.tls)
+        except ListenError as exc:
+            log.error("the old certificate is still used: %s", exc)  # noqa: TRY400
+        else:
+            log.info("the certificate `%s` was read again", self._http.tls.cert)
+
+    async def _tick(self, face: HttpFace) -> None:
+        while True:
+            await asyncio.sleep(_TICK_S)
+            face.tick()
+
+
+async def _listen(face: HttpFace, http: Http, place: Place | None, certificate: Certificate | None) -> _Listener:
+    """Listen with a server of its own. Raises OSError."""
+    server = HttpServer(face)
+    try:
+        origin = await _open(server, http, place, certificate)
+    except BaseException:
+        await server.stop(0)
+        raise
+    return _Listener(server, http.listen, origin, certificate, http.socket_mode)
+
+
+async def _open(server: HttpServer, http: Http, place: Place | None, certificate: Certificate | None) -> str:
+    """Open a server at an address, or at each one that its name has; return its origin."""
+    tls = None if certificate is None else certificate.context
+    scheme = "http" if tls is None else "https"
+    if place is None:
+        await server.open(str(http.listen), tls=tls, unix_mode=http.socket_mode)
+        return ""
+    port, missing = place.address.port, None
+    opened = 0
+    for address in place.addresses:
+        try:
+            (at,) = await server.open(str(TcpAddress(address, port)), tls=tls)
+        except OSError as exc:
+            if exc.errno not in _NOT_HERE:
+                raise
+            missing = exc
+        else:
+            port, opened = at.port, opened + 1  # where any port will do, all addresses have the same
+    if missing is not None and not opened:
+        raise missing
+    return f"{scheme}://{TcpAddress(place.address.host, port)}"
+
+
+def _overlaps(old: Address, new: Address) -> bool:
+    """Tell whether an old address may be in the way of a new one."""
+    match old, new:
+        case TcpAddress(port=port), TcpAddress(port=other):
+            return port == other
+        case UnixAddress(path=path), UnixAddress(path=other):
+            return path == other
+    return False
+
+
+def _read_options(http: Http, place: Place | None, max_body_bytes: int) -> HttpOptions:
+    return HttpOptions(
+        path=http.path,
+        root_path=http.root_path,
+        own_hosts=("localhost",) if place is None else place.list_hosts(),
+        allowed_hosts=http.allowed_hosts,
+        allowed_origins=http.allowed_origins,
+        trusted_proxies=http.trusted_proxies,
+        accepts_any_address=place is not None and place.is_any,
+        max_sessions=http.max_sessions,
+        session_timeout_s=http.session_timeout_s,
+        max_in_flight=http.max_in_flight,
+        max_body_bytes=max_body_bytes,
+    )
+
+
+def _to_error(address: Address, exc: OSError) -> ListenError:
+    match exc.errno:
+        case errno.EADDRINUSE:
+            hint = (
+                "choose another with `--http [HOST:]PORT` or `settings.http.listen`; `dynamic-mcp status` shows the"
+                " proxies that run"
+            )
+            return ListenError(f"the address `{address}` is in use", hint=hint)
+        case errno.EACCES if isinstance(address, TcpAddress):
+            hint = "ports below 1024 are for root; a reverse proxy can pass requests on to another port"
+            return ListenError(f"the address `{address}` may not be used by you", hint=hint)
+        case number:
+            why = os.strerror(number).lower() if number else str(exc)
+            return ListenError(f"the address `{address}` cannot be used: {why}")
