@@ -231,7 +231,10 @@ class HttpFace:
             return refusal(503, "the server is about to end", RETRY_AFTER)
         if len(self._sessions) >= self._options.max_sessions:
             return refusal(503, f"there are {self._options.max_sessions} sessions: no more are taken", RETRY_AFTER)
-        create = partial(Session, server=self._proxy, principal=principal)
+
+        def create(send: Callable[[bytes], None], is_congested: Callable[[], bool]) -> Session:
+            return Session(send, self._proxy, is_congested, principal)
+
         id = secrets.token_urlsafe(24)
         session = HttpSession(id, create, only=only, now=self._now, budget=self._budget, is_old=is_old)
         self._sessions[id.encode()] = session
