@@ -55,6 +55,7 @@ class FakeCaller:
     def __init__(self) -> None:
         self.principal = LOCAL
         self.workspace: Workspace | None = None
+        self.only: str | None = None
         self.hello = ClientHello()
         self.is_greeted = True
         self.is_command = False

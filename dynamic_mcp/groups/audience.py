@@ -71,6 +71,11 @@ class Client(Caller, Hashable, Protocol):
         ...
 
     @property
+    def only(self) -> str | None:
+        """The group that the client sees, alone and as if there were no proxy; None is all groups as one server."""
+        ...
+
+    @property
     def hello(self) -> ClientHello:
         """What the client said of itself; a default before it has."""
         ...

@@ -56,21 +56,32 @@ CHANGED_BY = {
 
 @dataclass(frozen=True)
 class Listing:
-    """One list, all pages of it: entries by key, and the result's other members. `complaints` is what was wrong."""
+    """One list, all pages of it: entries by key, and the result's other members. `complaints` is what was wrong.
+
+    `is_unknown`: the upstream does not know this list, though it has the capability.
+    """
 
     entries: Mapping[str, Raw] = field(default_factory=dict)
     rest: Mapping[str, Raw] = field(default_factory=dict)
     complaints: tuple[str, ...] = field(default=(), compare=False)
+    is_unknown: bool = False
+
+
+UNKNOWN = Listing(is_unknown=True)
 
 
 @dataclass(frozen=True)
 class Catalog:
-    """What a group offers, as far as it is known, and what the upstream says of itself."""
+    """What a group offers, as far as it is known, and what the upstream says of itself.
+
+    `hello` has the members of its `initialize` result but for the revision; None is not known.
+    """
 
     lists: Mapping[ListKind, Listing] = field(default_factory=dict)
     capabilities: Mapping[str, Raw] = field(default_factory=dict)
     instructions: str = ""
     title: str = ""
+    hello: Mapping[str, Raw] | None = None
 
     @cached_property
     def tools(self) -> Mapping[str, Raw]:
@@ -127,7 +138,7 @@ async def read_or_keep(ask: Ask, kind: ListKind, known: Catalog) -> tuple[Listin
         return await read_list(ask, kind), True
     except DynamicMcpError as exc:
         if isinstance(exc, Refused) and exc.is_unknown:
-            return Listing(), True  # many servers with resources have no templates
+            return UNKNOWN, True  # many servers with resources have no templates
         complaint = f"{kind.method} could not be read: {exc.message}"
         return replace(known.lists.get(kind, Listing()), complaints=(complaint,)), False
 

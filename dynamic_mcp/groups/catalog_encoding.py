@@ -16,6 +16,7 @@ def encode_catalog(catalog: Catalog) -> dict[str, object]:
         "instructions": catalog.instructions,
         "title": catalog.title,
         "capabilities": catalog.capabilities,
+        "hello": catalog.hello,
         "lists": {kind.name: _encode_listing(listing) for kind, listing in catalog.lists.items()},
     }
 
@@ -27,12 +28,14 @@ def decode_catalog(members: Mapping[str, Raw]) -> Catalog:
         wire.members(members["capabilities"]),
         wire.text(members["instructions"]) or "",
         wire.text(members["title"]) or "",
+        None if bytes(members.get("hello", wire.NULL)) == b"null" else wire.members(members["hello"]),
     )
 
 
 def _encode_listing(listing: Listing) -> dict[str, object]:
     complaints = {"complaints": listing.complaints} if listing.complaints else {}
-    return {"entries": list(listing.entries.items()), "rest": listing.rest, **complaints}
+    unknown = {"is_unknown": True} if listing.is_unknown else {}
+    return {"entries": list(listing.entries.items()), "rest": listing.rest, **complaints, **unknown}
 
 
 def _decode_listing(data: Raw) -> Listing:
@@ -40,4 +43,4 @@ def _decode_listing(data: Raw) -> Listing:
     pairs = [wire.elements(pair) for pair in wire.elements(members["entries"])]
     entries = {wire.text(key) or "": entry for key, entry in pairs}
     complaints = tuple(wire.text(each) or "" for each in wire.elements(members.get("complaints", wire.EMPTY_ARRAY)))
-    return Listing(entries, wire.members(members["rest"]), complaints)
+    return Listing(entries, wire.members(members["rest"]), complaints, "is_unknown" in members)

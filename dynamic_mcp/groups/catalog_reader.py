@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable
 
 from dynamic_mcp.errors import Refused
-from dynamic_mcp.groups.catalog import Ask, Catalog, Listing, ListKind, read_list, read_or_keep
+from dynamic_mcp.groups.catalog import UNKNOWN, Ask, Catalog, Listing, ListKind, read_list, read_or_keep
 from dynamic_mcp.groups.live_catalog import LiveCatalog
 from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.system.clock import Clock
@@ -81,7 +81,7 @@ class CatalogReader:
             except Refused as exc:
                 if is_declared or not exc.is_unknown:
                     raise
-                lists[ListKind.TOOLS] = Listing()
+                lists[ListKind.TOOLS] = UNKNOWN
             self._log_complaints(lists[ListKind.TOOLS])
         return hello.with_lists(lists)
 

@@ -181,6 +181,10 @@ class Group:
         if instance is not None:
             instance.notify(method, params)
 
+    async def learn_hello(self, client: Client) -> Mapping[str, Raw] | None:
+        """Return what the upstream says of itself, connecting if need be; None if a reload got in the way."""
+        return await self._catalog.learn_hello(lambda: self.reread(client, ()))
+
     async def learn_catalog(self, client: Client, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
         """Return what the group offers, connecting to learn it only if need be. Raises UpstreamError."""
         if (successor := self.successor_for(client)) is not None:

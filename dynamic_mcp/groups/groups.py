@@ -67,7 +67,7 @@ class Groups:
     def start(self, client: Client) -> None:
         """Begin to serve a client; nothing is waited for."""
         self._clients[client] = None
-        for group in self.of(client.workspace).values():
+        for group in self._groups_for(client):
             group.start(client)
 
     def release(self, client: Client) -> None:
@@ -126,7 +126,7 @@ class Groups:
                 self._retire(group)
         for client in self._clients:
             known = before[client.workspace].groups if client.workspace in before else {}
-            for group in self.of(client.workspace).values():
+            for group in self._groups_for(client):
                 if known.get(group.name) is not group:
                     group.start(client)
 
@@ -159,6 +159,9 @@ class Groups:
             catalog_store=self._catalog_store,
             find_current=partial(self._find_current, config.name),
         )
+
+    def _groups_for(self, client: Client) -> list[Group]:
+        return [each for each in self.of(client.workspace).values() if client.only in (None, each.name)]
 
     def _find_current(self, name: str, client: Client) -> Group | None:
         return self.of(client.workspace).get(name)

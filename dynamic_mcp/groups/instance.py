@@ -338,7 +338,7 @@ class Instance:
         """Open a link and read the tools; the other lists are read once the group is in use."""
         link, server = await self._open(self.config, self, self.hello)
         try:
-            said = Catalog({}, server.capabilities, server.instructions, server.title)
+            said = self._catalog.note_hello(server)
             catalog = await self._reader.learn(partial(self._ask, link), said, is_declared=server.is_declared)
             if link.loss is not None:
                 raise link.loss

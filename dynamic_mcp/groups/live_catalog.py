@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
+
+from msgspec import Raw
 
 from dynamic_mcp.config.resolved import GroupConfig
 from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.observe.log_output import group_logger
+from dynamic_mcp.upstream.handshake import ServerHello
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +43,8 @@ class LiveCatalog:
         self._catalog_store = catalog_store
         self._on_disk: tuple[Catalog | None, bool] = (None, False)
         self._saving = asyncio.Lock()
+        self._hello: Mapping[str, Raw] | None = None
+        self._heard = asyncio.Event()
 
     def knows(self, kinds: Iterable[ListKind]) -> bool:
         """Tell whether these lists are known."""
@@ -62,7 +68,31 @@ class LiveCatalog:
             return False
         self.known = self._without_unwanted(stored.catalog)
         self._on_disk = self.known, stored.asks
+        self._hello = self.known.hello
         return self._catalog_store.age_s(stored) < MAX_AGE_S
+
+    def note_hello(self, server: ServerHello) -> Catalog:
+        """Note what the upstream of a new link says of itself; return the catalog that begins with it."""
+        self._hello = {name: value for name, value in server.result.items() if name != "protocolVersion"}
+        self._heard.set()
+        return Catalog({}, server.capabilities, server.instructions, server.title, self._hello)
+
+    async def learn_hello(self, connect: Callable[[], Awaitable[object]]) -> Mapping[str, Raw] | None:
+        """Return what the upstream says of itself, calling `connect` if it is not known; None if that was in vain.
+
+        A link says it before it is ready: its tools may take longer, and may depend on what the client answers.
+        """
+        if self._hello is None:
+            connecting, hearing = asyncio.ensure_future(connect()), asyncio.ensure_future(self._heard.wait())
+            connecting.add_done_callback(lambda each: each.cancelled() or each.exception())
+            try:
+                await asyncio.wait([connecting, hearing], return_when=asyncio.FIRST_COMPLETED)
+                if self._hello is None:
+                    await connecting
+            finally:
+                connecting.cancel()
+                hearing.cancel()
+        return self._hello
 
     def publish(self, catalog: Catalog) -> None:
         """Take over what a new link has learnt."""
@@ -80,7 +110,7 @@ class LiveCatalog:
         if self.known is None:
             return frozenset()
         lists = {kind: listing for kind, listing in self.known.lists.items() if kind not in more}
-        self.known = Catalog(lists, self.known.capabilities, self.known.instructions, self.known.title)
+        self.known = replace(self.known, lists=lists)
         return more & self.readable(self.known)
 
     def is_unsaved(self) -> bool:

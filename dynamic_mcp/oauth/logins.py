@@ -54,7 +54,7 @@ class Logins:
         self._environment = environment
         self._bearers: dict[str, list[Bearer]] = {}
         self._pending: dict[Bearer, PendingLogin] = {}
-        self._with_browser: set[Bearer] = set()
+        self._with_browser: dict[Bearer, asyncio.Task[None]] = {}
         self._browser_tasks = TaskSet(log)
         self._browser_lock = asyncio.Lock()
 
@@ -90,8 +90,17 @@ class Logins:
         from dynamic_mcp.oauth.browser import has_browser
 
         if has_browser(self._environment):
-            self._with_browser.add(bearer)
-            self._browser_tasks.create(self._browse(group, bearer.remote), name=f"browser for {group}")
+            browsing = self._browse(group, bearer.remote)
+            self._with_browser[bearer] = self._browser_tasks.create(browsing, name=f"browser for {group}")
+
+    async def wait_for_browser(self, group: str, remote: Remote) -> bool:
+        """Wait while a browser is open for a login to a group; return whether one was."""
+        bearer = self._find(group, remote)
+        browsing = self._with_browser.get(bearer) if bearer is not None else None
+        if browsing is None or browsing.done():
+            return False
+        await asyncio.wait([browsing])
+        return True
 
     async def close(self) -> None:
         """Cancel logins, but let running renewals finish."""

@@ -48,6 +48,13 @@ class LoginOffers:
         ):
             self._logins.open_browser(group.name, remote)
 
+    async def wait_for_browser(self, group: Group) -> bool:
+        """Wait while a browser is open for a login to the group; tell whether there was one."""
+        remote = group.config.upstream
+        if self._logins is None or not isinstance(remote, Remote):
+            return False
+        return await self._logins.wait_for_browser(group.name, remote)
+
     async def offer(self, request: Request, group: str) -> bool:
         """Offer a login to the client, and wait until it is done; tell whether it is."""
         key = (request.client, group)

@@ -40,7 +40,8 @@ from dynamic_mcp.proxy.search import ToolSearch
 from dynamic_mcp.proxy.subscriptions import Subscriptions
 from dynamic_mcp.proxy.tasks import Tasks
 from dynamic_mcp.proxy.tools import Tools
-from dynamic_mcp.proxy.view import GroupView, View
+from dynamic_mcp.proxy.transparent import Transparent
+from dynamic_mcp.proxy.view import GroupView, SingleView, View
 from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.upstream.open import open_link
 
@@ -82,7 +83,11 @@ class Proxy:
         pipeline = Pipeline(middlewares)
         self._tasks = Tasks(pipeline)
         self._tools = Tools(pipeline, self._tasks, self._search, self._results)
-        self._router = Router(self._use_cases(pipeline), pipeline, self._logins, self._elicitations)
+        resources = Resources(pipeline, self._results, self._resource_subscriptions)
+        self._router = Router(self._use_cases(pipeline, resources), pipeline, self._logins, self._elicitations)
+        self._transparent = Transparent(
+            pipeline, self._tasks, resources, self._subscriptions, self._logins, self._elicitations
+        )
         self._background = TaskSet()
 
     @property
@@ -137,22 +142,29 @@ class Proxy:
 
     def view_for(self, client: Client) -> View:
         """Return what a client may see."""
-        return self._views[client.workspace]
+        view = self._views[client.workspace]
+        return view if client.only is None else view.single(client.only)
 
     def answer(self, request: Request) -> Awaitable[Frame]:
         """Answer a request. Raises DynamicMcpError and wire.Malformed."""
-        return self._router.answer(request)
+        return (self._router if request.client.only is None else self._transparent).answer(request)
 
     def notify(self, request: Request) -> None:
         """Take a notification of a client."""
-        self._router.notify(request)
+        (self._router if request.client.only is None else self._transparent).notify(request)
 
-    def greet(self, client: Client) -> dict[str, object]:
-        """Begin to serve a client that has said what it is; returns the members of the `initialize` result."""
+    async def greet(self, client: Client) -> dict[str, object]:
+        """Begin to serve a client that has said what it is; returns the members of the `initialize` result.
+
+        Raises DynamicMcpError if the one group that the client sees cannot be reached.
+        """
         self.groups.start(client)
+        said = {} if client.only is None else await self._transparent.greet(client, self.view_for)
         self._subscriptions.add(client)
         self._tasks.greet(client)
         self.is_greeted.set()
+        if client.only is not None:
+            return said
         view, revision = self.view_for(client), client.hello.revision
         self._search.learn()
         return {
@@ -189,8 +201,7 @@ class Proxy:
         view = before.get(client.workspace)
         return None if group is None or (view is not None and view.has_group(group)) else group
 
-    def _use_cases(self, pipeline: Pipeline) -> Mapping[str, UseCase]:
-        resources = Resources(pipeline, self._results, self._resource_subscriptions)
+    def _use_cases(self, pipeline: Pipeline, resources: Resources) -> Mapping[str, UseCase]:
         prompts = Prompts(pipeline)
         return {
             "tools/list": self._tools.list_tools,
@@ -280,14 +291,18 @@ class Proxy:
 
     def _snapshot(self, view: View) -> Mapping[str, Sequence[object]]:
         """Return objects that are the same as long as the lists of a view answer the same."""
-        self._search.learn()
 
         def entries(*kinds: ListKind) -> Sequence[object]:
             found = ((group, kind, group.known.entries(kind)) for group in view if group.known for kind in kinds)
             return [part for group, kind, each in found if each for part in (group.name, kind, each)]
 
+        if isinstance(view, SingleView):
+            tools = entries(ListKind.TOOLS)
+        else:
+            self._search.learn()
+            tools = self._tools.snapshot(view)
         return {
-            "tools": self._tools.snapshot(view),
+            "tools": tools,
             "resources": entries(ListKind.RESOURCES, ListKind.TEMPLATES),
             "prompts": entries(ListKind.PROMPTS),
         }

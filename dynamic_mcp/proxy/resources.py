@@ -62,14 +62,18 @@ class Resources:
     async def subscribe(self, request: Request) -> Frame:
         """Answer `resources/subscribe`; the upstream hears of the first subscription."""
         params, uri = _params(request)
-        group, own = await _owner_or_not_found(request, uri)
+        return await self.subscribe_to(request, await _owner_or_not_found(request, uri), params, uri)
+
+    async def subscribe_to(self, request: Request, owner: Resource, params: Mapping[str, Raw], uri: str) -> Frame:
+        """Subscribe a client to a resource, which the client knows by this URI."""
+        group, own = owner
         instance = group.group.instance_for(request.client)
         if self._subscriptions.has_subscribers(instance, group.group, own):
             self._subscriptions.add(request.client, group.group, own, uri)
             return wire.result_frame(b"{}")
         try:
             with self._subscriptions.note_request(instance, own):
-                answer = await self._send(request, (group, own), params, instance)
+                answer = await self._send(request, owner, params, instance)
         except asyncio.CancelledError:
             self._subscriptions.give_back(group.group, instance, own)
             raise
@@ -83,12 +87,16 @@ class Resources:
     async def unsubscribe(self, request: Request) -> Frame:
         """Answer `resources/unsubscribe`; the upstream hears of it when nobody is subscribed any more."""
         params, uri = _params(request)
-        group, own = await _owner_or_not_found(request, uri)
+        return await self.unsubscribe_from(request, await _owner_or_not_found(request, uri), params)
+
+    async def unsubscribe_from(self, request: Request, owner: Resource, params: Mapping[str, Raw]) -> Frame:
+        """Unsubscribe a client from a resource."""
+        group, own = owner
         self._subscriptions.remove(request.client, group.group, own)
         instance = group.group.instance_for(request.client)
         if self._subscriptions.is_wanted(instance, group.group, own):
             return wire.result_frame(b"{}")
-        return await self._send(request, (group, own), params)
+        return await self._send(request, owner, params)
 
     async def _send(
         self, request: Request, owner: Resource, params: Mapping[str, Raw], instance: Instance | None = None

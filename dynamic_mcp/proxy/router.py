@@ -21,7 +21,7 @@ UseCase = Callable[[Request], Awaitable[Frame]]
 
 
 class Router:
-    """Answers requests by their method."""
+    """Answers requests by their method; `pass_on` is for methods that the protocol does not know."""
 
     def __init__(
         self,
@@ -29,15 +29,17 @@ class Router:
         pipeline: Pipeline,
         logins: LoginOffers,
         elicitations: Elicitations,
+        pass_on: UseCase | None = None,
     ) -> None:
         self._use_cases = use_cases
         self._pipeline = pipeline
         self._logins = logins
         self._elicitations = elicitations
+        self._otherwise = pass_on or self._pass_on
 
     async def answer(self, request: Request) -> Frame:
         """Answer a request; one that was refused for want of a login is repeated after it."""
-        use_case = self._use_cases.get(request.method, self._pass_on)
+        use_case = self._use_cases.get(request.method, self._otherwise)
         try:
             answer = await use_case(request)
         except LoginNeeded as exc:

@@ -118,14 +118,14 @@ class Subscriptions:
             client = caller.client
             lowest = self._levels.get(client, _UNNAMED if has_level else 0)
             if level >= lowest and client.has_room(frame):
-                caller.notify(_with_group_in_logger(group.name, frame))
+                caller.notify(_with_group_in_logger(group.name, frame) if client.only is None else frame)
 
     def complain(self, text: str) -> None:
-        """Tell every client of an error of the proxy itself, unless it asked for worse only."""
+        """Tell every client of an error of the proxy itself, unless it asked for worse only, or sees no proxy."""
         params = {"level": "error", "logger": "dynamic-mcp", "data": text}
         frame = Frame(method="notifications/message", params=Raw(wire.encode(params)))
         for client in self._announced:
-            if self._levels.get(client, 0) <= LEVELS.index("error"):
+            if client.only is None and self._levels.get(client, 0) <= LEVELS.index("error"):
                 client.notify(frame)
 
 

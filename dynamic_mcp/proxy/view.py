@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import cached_property
 
-from msgspec import structs
+from msgspec import Raw, structs
 
 from dynamic_mcp.config.resolved import Config, Presentation, Timeouts
 from dynamic_mcp.errors import Disabled, NotFound
@@ -86,6 +87,13 @@ class GroupView:
     def complaint(self, kinds: Iterable[ListKind]) -> str:
         """Say what is missing from these lists and why; empty when they are whole."""
         return self.group.complaint(kinds)
+
+    async def learn_hello(self, client: Client) -> Mapping[str, Raw] | None:
+        """Return what the upstream says of itself, connecting if need be; None if the group was replaced meanwhile.
+
+        Raises UpstreamError.
+        """
+        return await self.group.learn_hello(client)
 
     async def learn_catalog(self, client: Client, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
         """Return what the group offers here, connecting to learn it only if need be. Raises UpstreamError."""
@@ -169,6 +177,32 @@ class View:
         if feature in group.switched_off:
             raise Disabled(feature, name)
         return group
+
+    def single(self, name: str) -> SingleView:
+        """Return one group of this view alone, always the same view while there is such a group."""
+        found = self._singles.get(name)
+        if found is not None:
+            return found
+        group = self._groups.get(name)
+        if group is None:
+            return SingleView()  # not remembered, because a client may ask for any name
+        return self._singles.setdefault(name, SingleView(group))
+
+    @cached_property
+    def _singles(self) -> dict[str, SingleView]:
+        return {}
+
+
+class SingleView(View):
+    """One group of another view, for clients that see it as if there were no proxy; empty if there is none."""
+
+    def __init__(self, *group: GroupView) -> None:
+        self.split_calls = False
+        self._groups = {each.name: each for each in group}
+
+    def names_in_words(self, feature: str = "") -> str:
+        """Say that the group has gone, if it has; other groups do not exist here."""
+        return "" if self._groups else "the config does not have this group any more"
 
 
 class AdaptedView(View):

@@ -66,7 +66,7 @@ class CommandServer:
             self._adapted = whole, _adapt(whole, self._options)
         return self._adapted[1]
 
-    def greet(self, client: Client) -> Mapping[str, object]:
+    def greet(self, client: Client) -> Awaitable[Mapping[str, object]]:
         """Begin to serve the command."""
         return self._proxy.greet(client)
 

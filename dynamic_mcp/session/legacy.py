@@ -98,6 +98,7 @@ class Session:
         "is_closed",
         "is_command",
         "is_greeted",
+        "only",
         "principal",
         "since",
         "workspace",
@@ -114,11 +115,13 @@ class Session:
         first_id: int = 1,
         is_command: bool = False,
         workspace: Workspace | None = None,
+        only: str | None = None,
         now: Callable[[], float] = time.time,
     ) -> None:
         self.principal = principal
         self.is_command = is_command
         self.workspace = workspace
+        self.only = only
         self.since = now()
         self.calls = 0
         self.hello = ClientHello()
@@ -337,7 +340,7 @@ class Session:
         revision = revisions.negotiate(wire.text(params.get("protocolVersion")))
         self.hello = ClientHello(revision, declared, _client_info(params))
         self.is_greeted = True
-        return wire.result_frame(self._server.greet(self))
+        return wire.result_frame(await self._server.greet(self))
 
     def _send_answer(self, line: bytes) -> None:
         if line:

@@ -18,8 +18,11 @@ class Server(Protocol):
         """Return what a client may see."""
         ...
 
-    def greet(self, client: Client) -> Mapping[str, object]:
-        """Begin to serve a client that has said what it is; returns the members of the `initialize` result."""
+    def greet(self, client: Client) -> Awaitable[Mapping[str, object]]:
+        """Begin to serve a client that has said what it is; returns the members of the `initialize` result.
+
+        Raises DynamicMcpError.
+        """
         ...
 
     def answer(self, request: Request) -> Awaitable[Frame]:

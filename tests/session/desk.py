@@ -36,7 +36,7 @@ class Desk:
     def view_for(self, client: audience.Client) -> View:
         return EMPTY_VIEW
 
-    def greet(self, client: audience.Client) -> dict[str, object]:
+    async def greet(self, client: audience.Client) -> dict[str, object]:
         return {"protocolVersion": client.hello.revision.name}
 
     def notify(self, request: Request) -> None:

@@ -1,0 +1,217 @@
+"""One group alone, as if there were no proxy: its own names, words, results and errors, byte for byte.
+
+What the config keeps back stays back: filtered tools, and features that are off, do not exist here either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+
+from msgspec import Raw
+
+from dynamic_mcp.errors import INVALID_PARAMS, METHOD_NOT_FOUND, LoginNeeded, NotFound
+from dynamic_mcp.groups.audience import Client
+from dynamic_mcp.groups.catalog import ListKind
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.revisions import Revision
+from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.proxy.elicitations import Elicitations
+from dynamic_mcp.proxy.lists import offset, page
+from dynamic_mcp.proxy.logins import LoginOffers
+from dynamic_mcp.proxy.pipeline import Pipeline
+from dynamic_mcp.proxy.request import Request
+from dynamic_mcp.proxy.resources import Resources
+from dynamic_mcp.proxy.router import Router, UseCase
+from dynamic_mcp.proxy.subscriptions import LEVELS, Subscriptions
+from dynamic_mcp.proxy.tasks import Tasks
+from dynamic_mcp.proxy.view import GroupView, View
+
+# The link to the upstream has said this already.
+_INITIALIZED = "notifications/initialized"
+_FEATURE_BY_REFERENCE = {"ref/prompt": "prompts", "ref/resource": "resources"}
+
+
+class Transparent:
+    """The use cases of clients that see one group only."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        tasks: Tasks,
+        resources: Resources,
+        subscriptions: Subscriptions,
+        logins: LoginOffers,
+        elicitations: Elicitations,
+    ) -> None:
+        self._pipeline = pipeline
+        self._tasks = tasks
+        self._resources = resources
+        self._subscriptions = subscriptions
+        self._logins = logins
+        self._router = Router(self._use_cases(), pipeline, logins, elicitations, self._pass_on)
+
+    # --- the session -----------------------------------------------------------------------------------
+
+    async def greet(self, client: Client, view_for: Callable[[Client], View]) -> dict[str, object]:
+        """Return what the upstream answers to `initialize`, connecting to learn it only if need be.
+
+        Raises DynamicMcpError.
+        """
+        while True:
+            group = _only(client, view_for(client))
+            try:
+                said = await group.learn_hello(client)
+            except LoginNeeded:
+                if not await self._logins.wait_for_browser(group.group):
+                    raise
+                continue
+            if said is not None:  # else a reload has just replaced the group
+                return _hello(group, said, client.hello.revision)
+
+    async def answer(self, request: Request) -> Frame:
+        """Answer a request. Raises DynamicMcpError and wire.Malformed."""
+        if not _group_of(request).offers(_feature(request)):
+            return wire.error_frame(METHOD_NOT_FOUND, f"method not found: `{request.method}`")
+        return await self._router.answer(request)
+
+    def notify(self, request: Request) -> None:
+        """Pass a client's notification on."""
+        if request.method != _INITIALIZED:
+            for group in request.view:
+                group.group.notify(request.client, request.method, request.params)
+
+    # --- use cases -------------------------------------------------------------------------------------
+
+    def _use_cases(self) -> Mapping[str, UseCase]:
+        return {
+            **{kind.method: partial(self._list, kind) for kind in ListKind},
+            "tools/call": self._call,
+            "resources/subscribe": self._subscribe,
+            "resources/unsubscribe": self._unsubscribe,
+            "logging/setLevel": self._set_level,
+            "tasks/get": partial(self._ask_about_tasks, self._tasks.get),
+            "tasks/cancel": partial(self._ask_about_tasks, self._tasks.get),
+            "tasks/result": partial(self._ask_about_tasks, self._tasks.result),
+            "tasks/list": partial(self._ask_about_tasks, self._tasks.list_tasks),
+        }
+
+    async def _list(self, kind: ListKind, request: Request) -> Frame:
+        """Answer a list request with the entries as they came; a list that is not known is waited for."""
+        params = wire.members(request.params) if len(request.params) else {}
+        group = _group_of(request)
+        catalog = await group.learn_catalog(request.client, [kind])
+        listing = catalog.lists[kind]
+        is_missing = listing.is_unknown or not catalog.may(kind.capability)
+        if kind is not ListKind.TOOLS and (is_missing or (listing.complaints and not listing.entries)):
+            return await self._pass_on(request)  # the upstream says best itself why it has none
+        if is_missing:
+            return wire.error_frame(METHOD_NOT_FOUND, f"method not found: `{request.method}`")
+        start = offset(params.get("cursor", wire.NULL))
+        return wire.result_frame(page(kind, [*listing.entries.values()], start, listing.rest))
+
+    async def _call(self, request: Request) -> Frame:
+        """Answer `tools/call`: the call as it came, and whatever the upstream answers."""
+        group, params = _group_of(request), wire.members(request.params)
+        name = wire.text(params.get("name"))
+        if not group.presentation.tools.allows(name or ""):
+            return wire.error_frame(INVALID_PARAMS, str(NotFound("tool", name or "")))
+        if name is None:  # a server that takes it for text could find a tool that the filter keeps back
+            raise wire.Malformed("`name` of the tool is missing")
+        instance = group.group.instance_for(request.client) if "task" in params else None
+        answer = await self._pipeline.send(
+            request,
+            group,
+            request.method,
+            params,
+            timeout_s=group.config.timeouts.tools_s,
+            label=f"`{name}`",
+            instance=instance,
+        )
+        return answer if instance is None else self._tasks.begin(request, group, instance, answer)
+
+    async def _subscribe(self, request: Request) -> Frame:
+        params, uri = _with_uri(request)
+        if uri is None:
+            return await self._pass_on(request)
+        return await self._resources.subscribe_to(request, (_group_of(request), uri), params, uri)
+
+    async def _unsubscribe(self, request: Request) -> Frame:
+        params, uri = _with_uri(request)
+        if uri is None:
+            return await self._pass_on(request)
+        return await self._resources.unsubscribe_from(request, (_group_of(request), uri), params)
+
+    async def _set_level(self, request: Request) -> Frame:
+        """Answer `logging/setLevel`; an upstream that others share is told the most verbose level of them all."""
+        level = wire.member(request.params, "level")
+        if wire.text(level) not in LEVELS:
+            return await self._pass_on(request)
+        instance = _group_of(request).group.instance_for(request.client)
+        self._subscriptions.set_level(request.client, level)
+        wanted = self._subscriptions.level_for(instance)
+        self._subscriptions.note_level(instance)
+        params = wire.members(request.params)
+        if wanted != wire.text(level):
+            params["level"] = Raw(wire.encode(wanted))
+        return await self._send(request, params)
+
+    async def _ask_about_tasks(self, use_case: UseCase, request: Request) -> Frame:
+        known = _group_of(request).known
+        return await (self._pass_on if known is not None and not known.may("tasks") else use_case)(request)
+
+    async def _pass_on(self, request: Request) -> Frame:
+        """Pass on a request as it is, whatever it asks."""
+        if not request.client.is_greeted:  # a newer client tries out what it may speak, with us and nobody else
+            return wire.error_frame(METHOD_NOT_FOUND, f"method not found: `{request.method}`")
+        return await self._send(request, wire.members(request.params) if len(request.params) else None)
+
+    def _send(self, request: Request, params: Mapping[str, Raw] | None) -> Awaitable[Frame]:
+        group = _group_of(request)
+        timeout_s = _timeout_s(group, request.method)
+        return self._pipeline.send(request, group, request.method, params, timeout_s=timeout_s)
+
+
+def _group_of(request: Request) -> GroupView:
+    return _only(request.client, request.view)
+
+
+def _only(client: Client, view: View) -> GroupView:
+    """Return the one group that a client sees. Raises NotFound once it is no longer in the config."""
+    return view[client.only or ""]
+
+
+def _feature(request: Request) -> str:
+    """Return the feature that a request belongs to, which the config may have switched off."""
+    if request.method == "completion/complete":
+        return _FEATURE_BY_REFERENCE.get(wire.text(wire.member(request.params, "ref", "type")) or "", "")
+    return request.method.partition("/")[0]
+
+
+def _timeout_s(group: GroupView, method: str) -> float:
+    timeouts = group.config.timeouts
+    match method.partition("/")[0]:
+        case "resources" | "logging":
+            return timeouts.resources_s
+        case "prompts" | "completion":
+            return timeouts.prompts_s
+        case _:
+            return timeouts.tools_s
+
+
+def _with_uri(request: Request) -> tuple[dict[str, Raw], str | None]:
+    params = wire.members(request.params) if len(request.params) else {}
+    return params, wire.text(params.get("uri")) or None
+
+
+def _hello(group: GroupView, said: Mapping[str, Raw], revision: Revision) -> dict[str, object]:
+    """Return what an upstream says of itself, in the revision that its client speaks with us."""
+    hello: dict[str, object] = {"protocolVersion": revision.name, **said}
+    try:
+        capabilities = wire.members(said.get("capabilities", wire.NULL))
+    except wire.Malformed:
+        return hello
+    hidden = group.switched_off if revision.has_tasks else group.switched_off | {"tasks"}
+    if not hidden.isdisjoint(capabilities):
+        hello["capabilities"] = {name: each for name, each in capabilities.items() if name not in hidden}
+    return hello
