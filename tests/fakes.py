@@ -258,10 +258,10 @@ async def client_of(opener: Opener, *configs: PresentedGroup) -> AsyncIterator[C
 class Client:
     """A client in memory, in front of a proxy with fake upstreams."""
 
-    def __init__(self, server: Server, workspace: Workspace | None = None) -> None:
+    def __init__(self, server: Server, workspace: Workspace | None = None, *, only: str | None = None) -> None:
         self.server = server
         self.lines: list[bytes] = []
-        self.session = Session(self._take, server, workspace=workspace)
+        self.session = Session(self._take, server, workspace=workspace, only=only)
         self._ids = 0
         self._arrived = asyncio.Event()
 

@@ -185,8 +185,7 @@ class Server:
         known = {name: value for name, value in offers.CAPABILITIES.items() if name not in self.options.without}
         self.answer(
             request,
-            b'{"protocolVersion":@version@,"capabilities":{@known@},"serverInfo":{"name":"@name@","version":"1"},'
-            b'"instructions":@instructions@}',
+            offers.HELLO,
             version=to_json(request.params["protocolVersion"]),
             known=b",".join(b'"%s":%s' % (name.encode(), value) for name, value in known.items()),
             instructions=self.filled(offers.INSTRUCTIONS),

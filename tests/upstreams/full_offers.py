@@ -22,6 +22,12 @@ CAPABILITIES: dict[str, bytes] = {
 
 INSTRUCTIONS = b'"Use @name@ with care. It has more to say.\\n\\nThis is the second paragraph."'
 
+HELLO = (
+    b'{"protocolVersion":@version@,"capabilities":{@known@},"serverInfo":{"name":"@name@","x-n":@long@,"version":"1",'
+    b'"icons":[ ],"websiteUrl":"https://vendor.example"},"instructions":@instructions@,'
+    b'"_meta":{"twice":1,"twice":2},"x-hello":{"n":1.0}}'
+)
+
 # The members of a list result beside the list itself.
 LIST_REST = b'"x-list":{"z":1,"a":@long@},"_meta":{"vendor.example/list":"@name@","twice":1,"twice":2}'
 
