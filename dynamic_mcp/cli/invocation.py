@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from dynamic_mcp.cli.output import Output
-from dynamic_mcp.errors import closest
+from dynamic_mcp.errors import NotFound, closest
 from dynamic_mcp.observe import log_output
 from dynamic_mcp.system import paths
 
@@ -45,7 +45,7 @@ class Invocation:
             return config
         groups = tuple(each for each in config.groups if each.name == group)
         if not groups:
-            raise _unknown_group(group, config)
+            raise unknown_group(group, config)
         return replace(config, groups=groups)
 
     def read_groups(self, group: str | None = None) -> Config:
@@ -88,9 +88,9 @@ def start_invocation(config_option: str | None, *, quiet: bool, verbose: int, as
     return Invocation(config_option, out, verbose)
 
 
-def _unknown_group(name: str, config: Config) -> Exception:
+def unknown_group(name: str, config: Config) -> NotFound:
+    """Return the error that a config has no such group, with what may be meant."""
     from dynamic_mcp.config.read import list_disabled
-    from dynamic_mcp.errors import NotFound
     from dynamic_mcp.system.shell import format_command
 
     names = [group.name for group in config.groups]

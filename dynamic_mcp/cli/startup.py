@@ -9,12 +9,12 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dynamic_mcp.cli.invocation import find_config
+from dynamic_mcp.cli.invocation import find_config, unknown_group
 from dynamic_mcp.config.location import identify
 from dynamic_mcp.config.read import ConfigSet, read_all
 from dynamic_mcp.config.resolved import Config, Daemon
 from dynamic_mcp.config.values import FlawError, parse_idle_time
-from dynamic_mcp.errors import ConfigError, DaemonError, InvalidArguments, ListenError
+from dynamic_mcp.errors import ConfigError, DaemonError, InvalidArguments, ListenError, NotFound
 from dynamic_mcp.face.lines import Streams
 from dynamic_mcp.host import stdio
 from dynamic_mcp.host.serving_log import LogOptions, ServingLog
@@ -39,22 +39,26 @@ dynamic-mcp is an MCP server: your AI tool starts it and talks to it over stdin 
 Serving {count} on this terminal until Ctrl-D. `dynamic-mcp --help` lists the other commands."""
 
 
-def serve(argument: str | None, *, log_level: str | None = None, log_format: str | None = None) -> int:
+def serve(
+    argument: str | None, *, only: str | None = None, log_level: str | None = None, log_format: str | None = None
+) -> int:
     """Serve the config that `argument`, the environment or the usual places name, until the client is gone.
 
-    Returns the exit code. Raises ConfigError.
+    `only` is the group that the client sees alone. Returns the exit code. Raises ConfigError and NotFound.
     """
     serving_log = _open_log(log_level, log_format)
     try:
         configs = _read_config(argument, serving_log)
+        if only is not None and only not in configs.base.presentations:
+            raise unknown_group(only, configs.base)
         if sys.stdin.isatty():
             _explain(configs.base)
         is_on_terminal = sys.stdin.isatty() or sys.stdout.isatty()
-        shim = None if is_on_terminal else _find_or_start_daemon(configs.base, serving_log)
+        shim = None if is_on_terminal else _find_or_start_daemon(configs.base, serving_log, only)
         if shim is None:
-            stdio.run(configs, serving_log, Streams(sys.stdin.fileno(), _claim_stdout()))
+            stdio.run(configs, serving_log, Streams(sys.stdin.fileno(), _claim_stdout(), only=only))
             return 0
-    except ConfigError as exc:
+    except (ConfigError, NotFound) as exc:
         serving_log.record_failure(exc)
         raise
     finally:
@@ -74,7 +78,7 @@ def go_on_alone(shim: Shim, *, log_level: str | None = None, log_format: str | N
             log.warning("%s", _NO_DAEMON)
         interrupted, unread = tuple(shim.backlog.interrupted()), shim.backlog.unread()
         continuation = Continuation(shim.generation, shim.notes, interrupted, shim.unwritten(), unread)
-        stdio.run(configs, serving_log, Streams(sys.stdin.fileno(), _claim_stdout(), continuation))
+        stdio.run(configs, serving_log, Streams(sys.stdin.fileno(), _claim_stdout(), continuation, shim.only))
     except ConfigError as exc:
         serving_log.record_failure(exc)
         raise
@@ -160,7 +164,7 @@ def _read_config(argument: str | None, serving_log: ServingLog) -> ConfigSet:
     return configs
 
 
-def _find_or_start_daemon(config: Config, serving_log: ServingLog) -> Shim | None:
+def _find_or_start_daemon(config: Config, serving_log: ServingLog, only: str | None) -> Shim | None:
     """Return the shim of this window where the config asks for a daemon; None if the window serves alone."""
     if config.daemon is None:
         return None
@@ -179,7 +183,7 @@ def _find_or_start_daemon(config: Config, serving_log: ServingLog) -> Shim | Non
     if window.may_be_thinner():
         serving_log.close()
         window.restart()
-    return window.open_window(file, connection)
+    return window.open_window(file, connection, only)
 
 
 def _place_socket(config: Config, socket: Path | None) -> Path:

@@ -136,6 +136,6 @@ def _config(ctx: click.Context) -> Config | None:
     from dynamic_mcp.errors import ConfigError
 
     try:
-        return read(find_config(ctx.params.get("config_file")), os.environ)
+        return read(find_config(ctx.params.get("config_file") or ctx.params.get("config")), os.environ)
     except ConfigError:  # a prompt is no place for error messages
         return None

@@ -52,11 +52,15 @@ def hello(
     version: bytes,
     directory: bytes = b"/",
     environment: bytes = b"",
+    only: bytes = b"",
     generation: int = 0,
     notes: bytes = b"",
     interrupted: bytes = b"",
 ) -> bytes:
-    """Return what a window says first; `purpose` is `session`, or of a command `command` or `stop`."""
+    """Return what a window says first; `purpose` is `session`, or of a command `command` or `stop`.
+
+    `only` is the one group that the client sees; empty is all of them.
+    """
     body = pack_pairs(
         {
             b"protocol": PROTOCOL,
@@ -65,6 +69,7 @@ def hello(
             b"config": config,
             b"directory": directory,
             b"environment": environment,
+            b"only": only,
             b"generation": b"%d" % generation,
             b"notes": notes,
             b"interrupted": interrupted,

@@ -15,11 +15,15 @@ from dynamic_mcp.system.pipes import Sink, Source, open_sink, open_source
 
 
 class Streams(Struct, frozen=True):
-    """A client's two file descriptors, and what another process has left of its session."""
+    """A client's two file descriptors, and what another process has left of its session.
+
+    `only` is the group that the client sees alone; None is all groups as one server.
+    """
 
     stdin: int
     stdout: int
     continuation: Continuation = Continuation()
+    only: str | None = None
 
 
 class LineFace:
@@ -46,6 +50,7 @@ class LineFace:
             proxy,
             lambda: self.sink.buffered_bytes() > limits.FLOOD_BYTES,
             first_id=streams.continuation.first_id,
+            only=streams.only,
         )
         if streams.continuation.generation:
             self.sink.write(streams.continuation.unwritten)

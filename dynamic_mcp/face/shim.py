@@ -42,13 +42,17 @@ _GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
 
 class Shim:
-    """One window; `run` carries its bytes. `notes` and `backlog` are what another daemon must know."""
+    """One window; `run` carries its bytes. `notes` and `backlog` are what another daemon must know.
 
-    def __init__(self, config: str, connection: Socket, connect: Connect) -> None:
+    `only` is the one group that the client sees; None is all of them.
+    """
+
+    def __init__(self, config: str, connection: Socket, connect: Connect, only: str | None = None) -> None:
         self.generation = 0
         self.notes: dict[bytes, bytes] = {}
         self.backlog = Backlog()
         self.config = config
+        self.only = only
         self._connect = connect
         self._first = connection
         self._socket: Socket | None = None
@@ -316,6 +320,7 @@ class Shim:
             version=__version__.encode(),
             directory=os.fsencode(working_directory()),
             environment=frames.pack_pairs(dict(os.environb)),
+            only=(self.only or "").encode(),
             generation=self.generation,
             notes=frames.pack_pairs(self.notes),
             interrupted=frames.pack(self.backlog.interrupted()),

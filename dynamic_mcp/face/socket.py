@@ -43,6 +43,7 @@ class Hello(Struct, frozen=True):
     directory: str
     environment: Mapping[str, str]
     continuation: Continuation
+    only: str | None = None
 
     def __repr__(self) -> str:
         return f"<Hello {self.purpose} from {self.directory}>"
@@ -311,4 +312,5 @@ def decode_hello(body: bytes) -> Hello:
             notes=frames.unpack_pairs(members[b"notes"]),
             interrupted=tuple(frames.unpack(members[b"interrupted"])),
         ),
+        only=members.get(b"only", b"").decode() or None,
     )

@@ -54,9 +54,9 @@ def restart() -> None:
         del os.environ[_RESTARTED]
 
 
-def open_window(config: str, connection: Socket) -> Shim:
+def open_window(config: str, connection: Socket, only: str | None = None) -> Shim:
     """Return the shim of a window that has a connection to the daemon of its config."""
-    return Shim(identify(config), connection, lambda: find_or_start_daemon(config))
+    return Shim(identify(config), connection, lambda: find_or_start_daemon(config), only)
 
 
 def socket_name(config: str) -> str:

@@ -24,6 +24,7 @@ from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.oauth.logins import Logins
+from dynamic_mcp.proxy import transparent
 from dynamic_mcp.proxy.capabilities import capabilities
 from dynamic_mcp.proxy.completion import Completion
 from dynamic_mcp.proxy.elicitations import COMPLETE, Elicitations
@@ -37,7 +38,7 @@ from dynamic_mcp.proxy.resources import Resources
 from dynamic_mcp.proxy.result_store import ResultStore
 from dynamic_mcp.proxy.router import Router, UseCase
 from dynamic_mcp.proxy.search import ToolSearch
-from dynamic_mcp.proxy.subscriptions import Subscriptions
+from dynamic_mcp.proxy.subscriptions import Snapshot, Subscriptions
 from dynamic_mcp.proxy.tasks import Tasks
 from dynamic_mcp.proxy.tools import Tools
 from dynamic_mcp.proxy.transparent import Transparent
@@ -289,7 +290,7 @@ class Proxy:
                 for user in recipients:
                     user.notify(frame)
 
-    def _snapshot(self, view: View) -> Mapping[str, Sequence[object]]:
+    def _snapshot(self, view: View) -> Snapshot:
         """Return objects that are the same as long as the lists of a view answer the same."""
 
         def entries(*kinds: ListKind) -> Sequence[object]:
@@ -297,12 +298,10 @@ class Proxy:
             return [part for group, kind, each in found if each for part in (group.name, kind, each)]
 
         if isinstance(view, SingleView):
-            tools = entries(ListKind.TOOLS)
-        else:
-            self._search.learn()
-            tools = self._tools.snapshot(view)
+            return transparent.snapshot(view)
+        self._search.learn()
         return {
-            "tools": tools,
+            "tools": self._tools.snapshot(view),
             "resources": entries(ListKind.RESOURCES, ListKind.TEMPLATES),
             "prompts": entries(ListKind.PROMPTS),
         }

@@ -29,7 +29,8 @@ LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "e
 _UNNAMED = LEVELS.index("info")
 
 # What a list answers now, by the feature that it belongs to: objects that are the same as long as the answer is.
-Snapshot = Mapping[str, Sequence[object]]
+# None is a list that is not known yet: whoever has asked for it waits, and need not be told that it has changed.
+Snapshot = Mapping[str, Sequence[object] | None]
 
 
 class Subscriptions:
@@ -74,9 +75,9 @@ class Subscriptions:
         for client, before in list(self._announced.items()):
             view = self._view_for(client)
             after = snapshots.get(view) or snapshots.setdefault(view, self._snapshot(view))
-            self._announced[client] = after
-            for feature in after:
-                if not _is_same(before[feature], after[feature]):
+            self._announced[client] = {name: before[name] if each is None else each for name, each in after.items()}
+            for feature, each in after.items():
+                if not _is_same(before[feature], each):
                     client.notify(Frame(method=f"notifications/{feature}/list_changed"))
 
     # --- log messages ----------------------------------------------------------------------------------
@@ -129,7 +130,9 @@ class Subscriptions:
                 client.notify(frame)
 
 
-def _is_same(before: Sequence[object], after: Sequence[object]) -> bool:
+def _is_same(before: Sequence[object] | None, after: Sequence[object] | None) -> bool:
+    if before is None or after is None:
+        return True
     return len(before) == len(after) and all(a is b or a == b for a, b in zip(before, after, strict=True))
 
 

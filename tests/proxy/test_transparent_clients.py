@@ -179,6 +179,15 @@ async def test_a_changed_list_of_another_group_is_not_told() -> None:
         assert it.alone.heard("notifications/tools/list_changed") == []
 
 
+async def test_a_client_that_has_listed_nothing_before_it_was_known_is_told_of_no_change() -> None:
+    async with alone(FullUpstream()) as client:
+        await client.request("resources/list")
+        await call(client, "add", list="prompts", entry={"name": "fresh"})
+        await client.hears("notifications/prompts/list_changed")
+        assert client.heard("notifications/tools/list_changed") == []
+        assert client.heard("notifications/resources/list_changed") == []
+
+
 async def test_a_shared_server_is_unsubscribed_when_no_client_of_either_view_wants_it() -> None:
     async with scene() as it:
         await it.call_all()

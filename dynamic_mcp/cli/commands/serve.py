@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from dynamic_mcp.cli.options import config_option
+from dynamic_mcp.cli.suggestions import complete_group
 
 
 @click.command(short_help="Serve a config over stdin and stdout, or over HTTP.")
@@ -29,6 +30,12 @@ from dynamic_mcp.cli.options import config_option
     help="The origin of web pages that may call this server, such as https://app.example.com; can be repeated.",
 )
 @click.option("--insecure", is_flag=True, help="Let everybody who can reach the address use the servers.")
+@click.option(
+    "--only",
+    metavar="GROUP",
+    shell_complete=complete_group,
+    help="Serve one group alone, as if there were no proxy.",
+)
 @click.option("--log-level", metavar="LEVEL", help="What to log on stderr: debug, info, warning or error.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), help="The format of the log on stderr.")
 @click.option("-q", "--quiet", is_flag=True, help="Short for --log-level error.")
@@ -44,6 +51,7 @@ def command(
     allowed_host: tuple[str, ...],
     allowed_origin: tuple[str, ...],
     insecure: bool,
+    only: str | None,
     log_level: str | None,
     log_format: str | None,
     quiet: bool,
@@ -52,6 +60,7 @@ def command(
     """Serve the groups of CONFIG to one client over stdin and stdout, or with --http to many clients by URL.
 
     Default CONFIG: $DYNAMIC_MCP_CONFIG, else ./dynamic-mcp.json, else the one in your config directory.
+    With --only, the client sees that group's own tools, prompts and instructions under their own names.
     Logs to stderr and to a file, which `dynamic-mcp logs` shows.
 
     \b
@@ -77,5 +86,9 @@ def command(
     )
     overrides = parse_http_options(words)
     if overrides is not None:
+        if only:
+            raise click.UsageError(
+                f"`--only` is for stdin and stdout; over HTTP the path `/mcp/{only}` is that group"
+            )
         return serve_http(config or config_file, overrides, log_level=level, log_format=log_format)
-    return serve(config or config_file, log_level=level, log_format=log_format)
+    return serve(config or config_file, only=only, log_level=level, log_format=log_format)
