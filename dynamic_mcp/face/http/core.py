@@ -36,6 +36,8 @@ Authenticate = Callable[[RequestHead], Principal | Response]
 # Something is written on a stream at least this often, and no connection of a stream lasts longer than this.
 _KEEP_ALIVE_EVERY_S = 15.0
 _STREAM_FOR_S = 600.0
+# Where there are as many sessions as there may be, one that nobody has used for this long makes room for a new one.
+_ABANDONED_AFTER_S = 300.0
 
 _METHODS: dict[Place, bytes] = {
     Place.MCP: b"GET, POST, DELETE, OPTIONS",
@@ -229,17 +231,23 @@ class HttpFace:
             return principal
         if self.is_finishing:
             return refusal(503, "the server is about to end", RETRY_AFTER)
-        if len(self._sessions) >= self._options.max_sessions:
+        if len(self._sessions) >= self._options.max_sessions and not self._end_idlest():
             return refusal(503, f"there are {self._options.max_sessions} sessions: no more are taken", RETRY_AFTER)
-
-        def create(send: Callable[[bytes], None], is_congested: Callable[[], bool]) -> Session:
-            return Session(send, self._proxy, is_congested, principal)
-
+        create = partial(Session, server=self._proxy, principal=principal, only=only)
         id = secrets.token_urlsafe(24)
         session = HttpSession(id, create, only=only, now=self._now, budget=self._budget, is_old=is_old)
         self._sessions[id.encode()] = session
         log.debug("a session over HTTP has begun, for %s", head.peer or "a Unix socket")
         return session
+
+    def _end_idlest(self) -> bool:
+        """Make room for a session: clients that have just gone leave theirs behind. Tell whether there is room now."""
+        idle = [each for each in self._sessions.values() if each.is_idle]
+        idlest = min(idle, key=lambda each: each.used_at, default=None)
+        if idlest is None or self._now() - idlest.used_at < _ABANDONED_AFTER_S:
+            return False
+        self.end(idlest)
+        return True
 
     def end(self, session: HttpSession) -> None:
         """End a session."""

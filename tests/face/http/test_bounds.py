@@ -25,6 +25,22 @@ async def test_a_session_too_many_is_told_to_come_back_later() -> None:
         await HttpClient(face).initialize()
 
 
+async def test_a_session_that_was_left_behind_makes_room_for_a_new_one() -> None:
+    clock = FakeClock()
+    async with face_of(Opener(up=[FakeUpstream()]), max_sessions=2, now=clock.now) as face:
+        left, used = HttpClient(face), HttpClient(face)
+        await used.initialize()
+        await left.initialize()
+        clock.time += 600
+        await used.request("ping").ends()
+
+        await HttpClient(face).initialize()
+
+        assert left.request("ping").status == 404
+        assert (await used.request("ping").ends()).status == 200
+        assert HttpClient(face).request("initialize", HELLO).status == 503
+
+
 async def test_a_request_too_many_of_a_session_is_told_to_come_back_later() -> None:
     upstream = FakeUpstream(tools=["hold"])
     async with face_of(Opener(up=[upstream]), max_in_flight=2) as face:
