@@ -241,7 +241,7 @@ class HttpFace:
         return session
 
     def _end_idlest(self) -> bool:
-        """Make room for a session: clients that have just gone leave theirs behind. Tell whether there is room now."""
+        """Make room for a session, of one that its client has left behind; tell whether there is room now."""
         idle = [each for each in self._sessions.values() if each.is_idle]
         idlest = min(idle, key=lambda each: each.used_at, default=None)
         if idlest is None or self._now() - idlest.used_at < _ABANDONED_AFTER_S:
