@@ -69,9 +69,10 @@ class _Exchange:
 
     __slots__ = ("frame", "reply", "task")
 
-    def __init__(self, frame: Frame, task: asyncio.Task[bytes], reply: Callable[[bytes], None]) -> None:
+    task: asyncio.Task[bytes]
+
+    def __init__(self, frame: Frame, reply: Callable[[bytes], None]) -> None:
         self.frame = frame
-        self.task = task
         self.reply = reply
 
 
@@ -263,9 +264,9 @@ class Session:
             reply(wire.answer_line(id, refusal))
             return None
         self.calls += 1
-        task = self._loop.create_task(self._serve(frame, key, reply, channel))
-        self._serving[key] = _Exchange(frame, task, reply)
-        return task
+        exchange = self._serving[key] = _Exchange(frame, reply)
+        exchange.task = self._loop.create_task(self._serve(exchange, key, channel))
+        return exchange.task
 
     def _refusal(self, frame: Frame, key: bytes) -> Frame | None:
         if frame.jsonrpc != "2.0":
@@ -278,7 +279,8 @@ class Session:
             return wire.error_frame(INTERNAL_ERROR, f"{MAX_IN_FLIGHT} requests are in flight: no more are accepted")
         return None
 
-    async def _serve(self, frame: Frame, key: bytes, reply: Callable[[bytes], None], channel: Caller | None) -> bytes:
+    async def _serve(self, exchange: _Exchange, key: bytes, channel: Caller | None) -> bytes:
+        frame = exchange.frame
         try:
             answer = await self.answer(frame, channel)
         except wire.Malformed as exc:
@@ -292,13 +294,12 @@ class Session:
             if self._journal is not None:
                 self._journal.note_answer(frame, answer)
         finally:
-            exchange = self._serving.get(key)
-            is_done = exchange is None or exchange.task is not asyncio.current_task()
+            is_done = self._serving.get(key) is not exchange
             if not is_done:
                 del self._serving[key]
         line = wire.answer_line(frame.id, answer)
         if not is_done:
-            reply(line)
+            exchange.reply(line)
         return line
 
     def _take_notification(self, frame: Frame) -> bytes:
