@@ -132,6 +132,7 @@ class HttpSession:
             return None
         if stream is None:  # it was finished meanwhile: this is its end
             stream = Stream(self, number)
+            stream.last_number = last + len(missed)
             stream.connect(exchange, headers, missed)
             stream.finish()
             return stream
