@@ -27,7 +27,8 @@ async def listening(*command: str, port: int, env: Mapping[str, str] | None = No
         *command, env={**os.environ, **(env or {})}, stdin=quiet, stdout=quiet, stderr=quiet
     )
     try:
-        await _listens(process, port)
+        async with asyncio.timeout(STARTS_WITHIN_S):
+            await wait_until_listening(process, port)
         yield
     finally:
         with contextlib.suppress(ProcessLookupError):
@@ -35,12 +36,12 @@ async def listening(*command: str, port: int, env: Mapping[str, str] | None = No
         await process.wait()
 
 
-async def _listens(process: asyncio.subprocess.Process, port: int) -> None:
-    async with asyncio.timeout(STARTS_WITHIN_S):
-        while True:
-            assert process.returncode is None, "the server ended"
-            with contextlib.suppress(OSError):
-                _, writer = await asyncio.open_connection("127.0.0.1", port)
-                writer.close()
-                return
-            await asyncio.sleep(0.02)
+async def wait_until_listening(process: asyncio.subprocess.Process, port: int) -> None:
+    """Wait until somebody listens at this port, which is to be this process."""
+    while True:
+        assert process.returncode is None, "the server ended"
+        with contextlib.suppress(OSError):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.close()
+            return
+        await asyncio.sleep(0.02)

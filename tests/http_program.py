@@ -1,0 +1,53 @@
+"""The whole program as a child process that serves over HTTP, as people start it for their AI tools."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from tests.journeys.remote_server import STARTS_WITHIN_S, free_port, wait_until_listening
+from tests.program import BOUND_S, OWN, Json
+
+
+class HttpProgram:
+    """A running proxy: `url` is where its clients find it, and `origin` where its other paths begin."""
+
+    def __init__(self, origin: str) -> None:
+        self.origin = origin
+        self.url = f"{origin}/mcp"
+
+    def url_of(self, group: str) -> str:
+        """Return where one group is served alone."""
+        return f"{self.url}/{group}"
+
+
+@contextlib.asynccontextmanager
+async def serving_http(folder: Path, servers: Json, *options: str, **root: Json) -> AsyncIterator[HttpProgram]:
+    """Run the program over HTTP on a config with these servers; a signal ends it afterwards, with exit code 0."""
+    file = folder / "dynamic-mcp.json"
+    file.write_text(json.dumps({"mcpServers": servers, **root}))
+    port = free_port()
+    command = (*OWN, "serve", str(file), "--http", f"127.0.0.1:{port}", *options)
+    quiet = asyncio.subprocess.DEVNULL
+    with (folder / "stderr.log").open("w+b") as words:
+        process = await asyncio.create_subprocess_exec(*command, stdin=quiet, stdout=quiet, stderr=words)
+        try:
+            async with asyncio.timeout(STARTS_WITHIN_S):
+                await wait_until_listening(process, port)
+            yield HttpProgram(f"http://127.0.0.1:{port}")
+            assert process.returncode is None, "the program has ended by itself"
+            process.send_signal(signal.SIGTERM)
+            async with asyncio.timeout(BOUND_S):
+                assert await process.wait() == 0
+        except BaseException:
+            words.seek(0)
+            print(words.read().decode(errors="replace"))
+            raise
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
