@@ -1,6 +1,7 @@
 """The journey of test_clients.py with the Python SDK before version 2: prints the diary of it as JSON.
 
     python older_client.py COMMAND [ARGUMENT]…
+    python older_client.py URL
 
 Runs in an environment of its own, where `mcp` is another one than here: to the type checker it is anything.
 """
@@ -124,12 +125,21 @@ async def prompts(session: Any) -> dict[str, object]:
     }
 
 
+def connect(target: str, *args: str) -> Any:
+    """Reach the proxy: by starting it, or at its URL."""
+    if target.endswith("/sse"):
+        return importlib.import_module("mcp.client.sse").sse_client(target)
+    if target.startswith("http"):
+        return importlib.import_module("mcp.client.streamable_http").streamable_http_client(target)
+    server = stdio.StdioServerParameters(command=target, args=args, env=dict(os.environ))
+    return stdio.stdio_client(server)
+
+
 async def main() -> None:
     """Make the journey."""
     person = Person()
-    server = stdio.StdioServerParameters(command=sys.argv[1], args=sys.argv[2:], env=dict(os.environ))
     async with (
-        stdio.stdio_client(server) as (read, write),
+        connect(*sys.argv[1:]) as (read, write, *_),
         mcp.ClientSession(
             read,
             write,

@@ -1,12 +1,15 @@
 // The journey of test_clients.py with the TypeScript SDK: prints the diary of it as JSON.
 //
 //     node typescript_client.mjs COMMAND [ARGUMENT]…
+//     node typescript_client.mjs URL
 import { createRequire } from "node:module";
 import { join } from "node:path";
 
 const require = createRequire(join(process.env.DYNAMIC_MCP_TEST_NODE_MODULES, "client.js"));
 const { Client } = require("@modelcontextprotocol/sdk/client/index.js");
+const { SSEClientTransport } = require("@modelcontextprotocol/sdk/client/sse.js");
 const { StdioClientTransport } = require("@modelcontextprotocol/sdk/client/stdio.js");
+const { StreamableHTTPClientTransport } = require("@modelcontextprotocol/sdk/client/streamableHttp.js");
 const types = require("@modelcontextprotocol/sdk/types.js");
 
 const TEXT_OF_B = "dynamic-mcp://b/full%3A%2F%2Ftext";
@@ -40,7 +43,15 @@ const call = (group, name, args = {}, options = {}) =>
   client.callTool({ name: "call_dynamic_tool", arguments: { group, name, args } }, undefined, options);
 const asked = async (group, tool) => JSON.parse((await call(group, tool)).content[0].text).result;
 
-await client.connect(new StdioClientTransport({ command, args, env: { ...process.env } }));
+// The proxy is started, or it is reached at its URL.
+const transport = () => {
+  if (!command.startsWith("http")) return new StdioClientTransport({ command, args, env: { ...process.env } });
+  return command.endsWith("/sse")
+    ? new SSEClientTransport(new URL(command))
+    : new StreamableHTTPClientTransport(new URL(command));
+};
+const connection = transport();
+await client.connect(connection);
 const diary = { tools: (await client.listTools()).tools.map((tool) => tool.name) };
 
 const shown = await client.callTool({ name: "get_dynamic_tools", arguments: { group: "a" } });
@@ -94,5 +105,6 @@ const completed = await client.complete({
 });
 diary.completed = completed.completion.values;
 
+await connection.terminateSession?.();
 await client.close();
 console.log(JSON.stringify(diary));
