@@ -20,7 +20,8 @@ from dynamic_mcp.cli.own_program import find_own_program
 from dynamic_mcp.config.clients import find_client
 from dynamic_mcp.config.needs import RequiredVariables, find_required_variables
 from dynamic_mcp.config.read import parse_server_names
-from dynamic_mcp.errors import ConfigError, DynamicMcpError
+from dynamic_mcp.config.values import FlawError, check_url
+from dynamic_mcp.errors import ConfigError, DynamicMcpError, InvalidArguments
 from dynamic_mcp.importer import reader
 from dynamic_mcp.importer.adapter import Adapter
 from dynamic_mcp.importer.convert.memory import MemoryStore
@@ -33,29 +34,40 @@ from dynamic_mcp.importer.replacement import RemainingServer, Replacement, plan_
 from dynamic_mcp.system import paths
 
 
-def install(this: Invocation, tool: str, scope: str, project: str | None, *, replace: bool, dry_run: bool) -> int:
-    """Add our entry to a tool's settings; return the exit code."""
+def install(
+    this: Invocation,
+    tool: str,
+    scope: str,
+    project: str | None,
+    *,
+    url: str | None = None,
+    replace: bool,
+    dry_run: bool,
+) -> int:
+    """Add our entry to a tool's settings, with a `url` one that connects there; return the exit code."""
     if scope == "all" and not replace:
         raise click.UsageError("--scope all selects the servers to replace, so it needs --replace")
+    if url is not None:
+        _check_url(url)
     with hold_change_lock():
-        return _install(this, tool, scope, project, replace=replace, dry_run=dry_run)
+        return _install(this, tool, scope, project, url=url, replace=replace, dry_run=dry_run)
 
 
-def _install(this: Invocation, tool: str, scope: str, project: str | None, *, replace: bool, dry_run: bool) -> int:
-    adapter, machine, config = (
-        reader.find_tool(tool),
-        local_machine(project),
-        _require_config(this.config_path().absolute()),
-    )
+def _install(
+    this: Invocation, tool: str, scope: str, project: str | None, *, url: str | None, replace: bool, dry_run: bool
+) -> int:
+    adapter, machine = reader.find_tool(tool), local_machine(project)
+    config = _require_config(this.config_path().absolute()) if url is None or replace else None
     where = _scope(adapter, scope, machine)
-    replacement = _find_replaced(adapter, scope, machine, config) if replace else None
-    needed = _read_needs(this, config)
+    replacement = _find_replaced(adapter, scope, machine, config) if replace and config is not None else None
+    needed = _read_needs(this, config) if url is None and config is not None else RequiredVariables((), {})
     program, caveat = find_own_program()
     result = plan_installation(
         adapter,
         where,
         machine,
-        start=[*program, str(config)],
+        start=[*program, str(config)] if url is None else [*program, "connect", url],
+        url=url,
         variables=needed.names,
         replacements=replacement.servers if replacement else None,
     )
@@ -63,10 +75,10 @@ def _install(this: Invocation, tool: str, scope: str, project: str | None, *, re
         _show_diff(this, result)
     elif result.is_needed:
         deed = open_journal().apply(f"install {adapter.name}", _about(adapter, where), timestamp(), result.changes)
-        _report(this, adapter, result, deed)
+        _report(this, adapter, result, deed, url)
     if not result.is_needed:
         this.out.say(f"`{result.file}` already has the entry")
-    warn_about_limits(this.out, adapter, result, needed, caveat)
+    warn_about_limits(this.out, adapter, result, needed, "" if result.is_remote else caveat)
     if replacement is not None:
         _report_remaining(this, adapter, replacement)
     if this.out.is_json_requested:
@@ -98,6 +110,16 @@ def _uninstall(tool: str, scope: str, project: str | None, *, dry_run: bool) -> 
         return [f"the entry `{NAME}` would be removed from `{file}`"]
     journal.apply(f"uninstall {adapter.name}", "", timestamp(), result.changes)
     return [f"the entry `{NAME}` was removed from `{file}`"]
+
+
+def _check_url(url: str) -> None:
+    """Raise InvalidArguments for what an AI tool cannot connect to."""
+    try:
+        check_url(url)
+    except FlawError as exc:
+        raise InvalidArguments(f"--url {exc}", hint=exc.hint) from exc
+    if not url.startswith(("http://", "https://")):
+        raise InvalidArguments(f"--url is not one that AI tools take: `{url}`", hint="write `http://` or `https://`")
 
 
 def _require_config(config: Path) -> Path:
@@ -165,8 +187,11 @@ def _show_diff(this: Invocation, result: Installation) -> None:
             this.out.print_text(hiding.hidden(line))
 
 
-def _report(this: Invocation, adapter: Adapter, result: Installation, deed: JournalEntry) -> None:
-    this.out.say(f"{adapter.title} now starts dynamic-mcp: `{result.file}`")
+def _report(this: Invocation, adapter: Adapter, result: Installation, deed: JournalEntry, url: str | None) -> None:
+    what = f"connects to `{url}`" if result.is_remote else "starts dynamic-mcp"
+    this.out.say(f"{adapter.title} now {what}: `{result.file}`")
+    if url is not None and not result.is_remote:
+        this.out.say(f"{adapter.title} is not known to take URLs: it starts `dynamic-mcp connect {url}`")
     for text, names in (
         ("disabled there", result.disabled_servers),
         ("removed there", result.removed_servers),

@@ -17,6 +17,7 @@ from dynamic_mcp.importer.adapter import Adapter, Place
 from dynamic_mcp.importer.formats import files
 from dynamic_mcp.importer.formats.changes import Change, Edit
 from dynamic_mcp.importer.formats.documents import Document, parse_document
+from dynamic_mcp.importer.formats.remote_shapes import remote_shape_of
 from dynamic_mcp.importer.formats.shapes import NAME, Shape, container_of, shape_of
 from dynamic_mcp.importer.formats.tree import NOTHING, at
 from dynamic_mcp.importer.model import Machine, Scope
@@ -48,7 +49,7 @@ class Installation:
     """The changes to a tool's files, and the names of the servers that they concern.
 
     `requested_variables` are those that our entry newly asks the tool to pass on; `withheld_variables` are those that
-    the tool will not pass on.
+    the tool will not pass on. If it `is_remote`, our entry has a URL and starts nothing.
     """
 
     file: Path
@@ -59,6 +60,7 @@ class Installation:
     missing_servers: tuple[str, ...] = ()
     requested_variables: tuple[str, ...] = ()
     withheld_variables: tuple[str, ...] = ()
+    is_remote: bool = False
     remark: str = ""
 
     @property
@@ -78,17 +80,19 @@ def plan_installation(
     machine: Machine,
     *,
     start: Sequence[str],
+    url: str | None = None,
     variables: Collection[str] = (),
     replacements: Mapping[Target, Collection[str]] | None = None,
 ) -> Installation:
     """Plan an entry that starts `start`, a command and its arguments, that needs these variables.
 
+    With a `url` it is an entry for that instead, if the tool is known to take one; `start` is for the other tools.
     The servers in `replacements`, by file, are disabled or removed. Raises DynamicMcpError.
     """
     target = find_target(adapter, scope, machine)
     work = _InstallationBuilder(adapter, machine)
     # our entry is added first, so an undo removes it last and can restore the others in its style
-    work.install(target, start, variables)
+    work.install(target, start, url, variables)
     for other, names in (replacements or {}).items():
         for name in names:
             work.replace(other, name)
@@ -155,6 +159,7 @@ class _Servers:
         else:
             self._container = container_of(adapter, value, place.servers or adapter.servers)
         self.shape: Shape = shape_of(adapter, self._container)
+        self.remote_shape = remote_shape_of(adapter, self._container)
         self._document = document
 
     def get(self, name: str) -> object:
@@ -215,29 +220,38 @@ class _InstallationBuilder:
         self._client: Client | None = find_client(adapter.name)
         self._files: dict[Path, _File] = {}
         self._servers: dict[Path, dict[str, object]] = {}
+        self._is_remote = False
         self._disabled_names: list[str] = []
         self._removed_names: list[str] = []
         self._missing_names: list[str] = []
         self._requested_names: list[str] = []
         self._withheld_names: list[str] = []
 
-    def install(self, target: Target, start: Sequence[str], variables: Collection[str]) -> None:
+    def install(self, target: Target, start: Sequence[str], url: str | None, variables: Collection[str]) -> None:
         file, servers = self._open(target)
         if file.data is None and servers.shape.must_exist:
             raise DynamicMcpError(
                 f"{self._adapter.title} has no `{target.file}` yet, and creating one would change what it reads",
                 hint="set the tool up first, then run the command again",
             )
-        command, *args = start
-        wanted = servers.shape.make_entry(command, args)
+        remote = None if url is None else servers.remote_shape
+        shape = remote or servers.shape
+        if remote is not None and url is not None:
+            wanted = remote.make_remote_entry(url)
+            self._is_remote = True
+        else:
+            wanted = shape.make_entry(start[0], start[1:])
         path, current = servers.path_of(NAME), servers.get(NAME)
-        old = current if isinstance(current, dict) and servers.shape.command in current else None
+        old = current if isinstance(current, dict) and shape.command in current else None
         withheld = self._client.list_withheld(variables, old) if self._client is not None else []
         asking = self._client.request_fields(withheld) if self._client is not None else {}
+        if old is None and isinstance(current, dict):  # an entry of the other form
+            file.drop(path)
+            path = self._open(target)[1].path_of(NAME)
         if old is None:
-            file.put(path, {**wanted, **servers.shape.visibility, **asking}, is_ours=True)
+            file.put(path, {**wanted, **shape.visibility, **asking}, is_ours=True)
         else:
-            self._update(file, path, old, {**wanted, **servers.shape.visibility}, servers.shape)
+            self._update(file, path, old, {**wanted, **shape.visibility}, shape)
             _request_variables(file, path, old, asking)
         (self._requested_names if asking else self._withheld_names).extend(withheld)
 
@@ -283,6 +297,7 @@ class _InstallationBuilder:
             missing_servers=tuple(self._missing_names),
             requested_variables=tuple(self._requested_names),
             withheld_variables=tuple(self._withheld_names),
+            is_remote=self._is_remote,
             remark=servers.shape.remark,
         )
 

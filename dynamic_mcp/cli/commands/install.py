@@ -24,12 +24,26 @@ if TYPE_CHECKING:
 )
 @project_option
 @click.option(
+    "--url",
+    metavar="URL",
+    help="Connect to dynamic-mcp at this URL, such as http://127.0.0.1:8808/mcp, instead of starting it.",
+)
+@click.option(
     "--replace", is_flag=True, help="Disable or remove the imported servers in TOOL, so that they run only once."
 )
 @click.option("--dry-run", is_flag=True, help="Show the difference and write nothing.")
 @common_options
-def command(this: Invocation, tool: str, *, scope: str, project: str | None, replace: bool, dry_run: bool) -> int:
-    """Add one entry to TOOL's settings that starts dynamic-mcp with the config.
+def command(
+    this: Invocation,
+    tool: str,
+    *,
+    scope: str,
+    project: str | None,
+    url: str | None,
+    replace: bool,
+    dry_run: bool,
+) -> int:
+    """Add one entry to TOOL's settings that starts dynamic-mcp with the config, or connects to it at a URL.
 
     The rest of the file, comments included, is kept byte for byte. A backup is made first; `dynamic-mcp undo`
     reverts the change. A file that cannot be parsed is never written. Run it again to update the entry, e.g.
@@ -38,7 +52,8 @@ def command(this: Invocation, tool: str, *, scope: str, project: str | None, rep
     \b
     dynamic-mcp install cursor
     dynamic-mcp install claude --replace --dry-run
+    dynamic-mcp install vscode --url https://mcp.example.com/mcp
     """
     from dynamic_mcp.cli.installer import install
 
-    return install(this, tool, scope, project, replace=replace, dry_run=dry_run)
+    return install(this, tool, scope, project, url=url, replace=replace, dry_run=dry_run)

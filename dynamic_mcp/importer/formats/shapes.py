@@ -1,4 +1,4 @@
-"""How each tool writes an entry that starts a program, and how it disables one."""
+"""How each tool writes an entry, and how it disables one; `remote_shapes` has what differs for a URL."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from dynamic_mcp.importer.adapter import Adapter
 from dynamic_mcp.importer.formats.tree import NOTHING, at
 
 NAME = "dynamic-mcp"
+DESCRIPTION = "All MCP servers of dynamic-mcp"
 
 _STEP = re.compile(r"\.(?:'([^']+)'|([A-Za-z0-9_-]+))")
 
@@ -20,11 +21,11 @@ _STEP = re.compile(r"\.(?:'([^']+)'|([A-Za-z0-9_-]+))")
 class Shape:
     """The fields of an entry: `fixed` come before the command, `rest` after it.
 
-    With `is_argv` the command and its arguments are one list; with `has_name` the entry is an item of a list. `off`
-    is the field that disables a server and its value, `off_list` the path of a list with the names of disabled
-    servers; without either, a server is removed instead. A file that `must_exist` is never created. `visibility`
-    keeps our tools in the model's prompt where the tool would hide them behind its own search; users may change it.
-    `remark` is a note for the user who installs into the tool.
+    `command` names the field with the command, or with the URL. With `is_argv` the command and its arguments are one
+    list; with `has_name` the entry is an item of a list. `off` is the field that disables a server and its value,
+    `off_list` the path of a list with the names of disabled servers; without either, a server is removed instead. A
+    file that `must_exist` is never created. `visibility` keeps our tools in the model's prompt where the tool would
+    hide them behind its own search; users may change it. `remark` is a note for the user who installs into the tool.
     """
 
     fixed: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
@@ -41,6 +42,13 @@ class Shape:
     def make_entry(self, command: str, args: Sequence[str]) -> dict[str, object]:
         """Return an entry that starts a program."""
         start = {self.command: [command, *args]} if self.is_argv else {self.command: command, "args": list(args)}
+        return self._make_entry(start)
+
+    def make_remote_entry(self, url: str) -> dict[str, object]:
+        """Return an entry that connects to a URL; for a shape of `remote_shapes`."""
+        return self._make_entry({self.command: url})
+
+    def _make_entry(self, start: Mapping[str, object]) -> dict[str, object]:
         name = {"name": NAME} if self.has_name else {}
         return {**name, **self.fixed, **start, **self.rest}
 
@@ -92,7 +100,7 @@ _SHAPES: Mapping[str, Shape] = {
     "gemini": Shape(off_list=("mcp", "excluded")),
     "qwen-code": Shape(visibility={"alwaysLoadTools": True}, off_list=("mcp", "excluded")),
     "goose": Shape(
-        {"enabled": True, "type": "stdio", "name": NAME, "description": "All MCP servers of dynamic-mcp"},
+        {"enabled": True, "type": "stdio", "name": NAME, "description": DESCRIPTION},
         {"envs": {}, "timeout": 300},
         command="cmd",
         off=_NOT_ENABLED,

@@ -1,0 +1,191 @@
+"""Installing into every tool as a server with a URL, and taking it back to the byte."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dynamic_mcp.cli.machine import local_machine
+from dynamic_mcp.importer.adapter import Adapter
+from dynamic_mcp.importer.formats.documents import parse_document
+from dynamic_mcp.importer.formats.remote_shapes import remote_shape_of
+from dynamic_mcp.importer.formats.shapes import container_of
+from dynamic_mcp.importer.formats.tree import is_like
+from dynamic_mcp.importer.installer import find_target
+from dynamic_mcp.importer.model import Scope
+from dynamic_mcp.importer.reader import read_tool
+from dynamic_mcp.importer.tools.catalog import TOOLS
+from tests.importer.test_install_command import named, scope_of, settings
+from tests.importer.world import World
+
+URL = "https://mcp.example.com/mcp"
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> World:
+    monkeypatch.setenv("AMP_SETTINGS_FILE", str(tmp_path / "home" / "amp.json"))
+    monkeypatch.setenv("CONFIG_PATH", str(tmp_path / "home" / "librechat.yaml"))
+    return World(tmp_path, monkeypatch, capsys)
+
+
+def place_of(adapter: Adapter) -> Scope:
+    scope = scope_of(adapter)
+    if scope is None:
+        pytest.skip("keeps its servers in no file")
+    return scope
+
+
+@pytest.mark.parametrize("adapter", TOOLS, ids=lambda adapter: adapter.name)
+def test_every_tool_gets_the_url_and_its_bytes_back(world: World, adapter: Adapter) -> None:
+    scope = place_of(adapter)
+    file = settings(adapter, scope, "one")
+    before = file.read_bytes()
+
+    ran = world.run("install", adapter.name, "--scope", scope.value, "--url", URL)
+
+    assert ran.code == 0, ran.err
+    made = file.read_bytes()
+    assert URL in str(parse_document(file, made).get(()))
+    assert named(world, adapter, scope) == {"one": True}, "the tool's own servers stay"
+    again = world.run("install", adapter.name, "--scope", scope.value, "--url", URL)
+    assert (again.code, file.read_bytes()) == (0, made), "installed twice is installed once"
+    assert world.run("undo", "--yes").code == 0
+    assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize("adapter", TOOLS, ids=lambda adapter: adapter.name)
+def test_what_a_tool_is_written_is_read_back_as_streamable_http_at_this_url(world: World, adapter: Adapter) -> None:
+    scope = place_of(adapter)
+    place, file = find_target(adapter, scope, local_machine(None))
+    container = container_of(adapter, {}, place.servers or adapter.servers)
+    shape = remote_shape_of(adapter, container)
+    if shape is None:
+        pytest.skip("is not known to take URLs")
+    settings(adapter, scope)
+    entry = shape.make_remote_entry(URL)
+    entry |= {"name": "team"} if "name" in entry else {}
+    made = parse_document(file, file.read_bytes()).put((*container, 0 if shape.has_name else "team"), entry)
+    file.write_bytes(made.encode())
+
+    (reading,) = read_tool(adapter, (scope,), local_machine(None))
+
+    assert (reading.error, [notice.reason for notice in reading.notices]) == ("", [])
+    (found,) = reading.servers
+    assert (found.name, found.entry["url"]) == ("team", URL)
+    assert found.entry.get("type", "http") == "http"
+
+
+@pytest.mark.parametrize("adapter", TOOLS, ids=lambda adapter: adapter.name)
+def test_an_entry_changes_from_a_command_to_a_url_and_back(world: World, adapter: Adapter) -> None:
+    scope = place_of(adapter)
+    file = settings(adapter, scope, "one")
+    world.output.write_text('{"mcpServers": {}}')
+    before = file.read_bytes()
+    assert world.run("install", adapter.name, "--scope", scope.value).code == 0
+    started = parse_document(file, file.read_bytes())
+
+    assert world.run("install", adapter.name, "--scope", scope.value, "--url", URL).code == 0
+    connected = str(parse_document(file, file.read_bytes()).get(()))
+    assert world.run("install", adapter.name, "--scope", scope.value).code == 0
+
+    assert str(world.output) not in connected
+    assert is_like(parse_document(file, file.read_bytes()).get(()), started.get(()))
+    for _ in range(3):
+        assert world.run("undo", "--yes").code == 0
+    assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize("adapter", TOOLS, ids=lambda adapter: adapter.name)
+def test_uninstall_removes_an_entry_with_a_url(world: World, adapter: Adapter) -> None:
+    scope = place_of(adapter)
+    file = settings(adapter, scope, "one")
+    before = parse_document(file, file.read_bytes())
+    world.run("install", adapter.name, "--scope", scope.value, "--url", URL)
+    file.write_bytes(parse_document(file, file.read_bytes()).put(("later",), "x").encode())
+
+    assert world.run("uninstall", adapter.name, "--scope", scope.value).code == 0
+
+    after = parse_document(file, file.read_bytes())
+    assert is_like(after.drop(("later",)).get(()), before.get(()))
+
+
+@pytest.mark.parametrize(
+    ("tool", "entry"),
+    [
+        ("cursor", {"url": URL}),
+        ("claude", {"type": "http", "url": URL, "alwaysLoad": True}),
+        ("vscode", {"type": "http", "url": URL}),
+        ("opencode", {"type": "remote", "url": URL, "enabled": True}),
+        ("windsurf", {"serverUrl": URL}),
+        ("gemini", {"httpUrl": URL}),
+        ("cline", {"type": "streamableHttp", "url": URL, "timeout": 60}),
+        ("copilot-cli", {"type": "http", "url": URL, "tools": ["*"], "deferTools": "never"}),
+    ],
+)
+def test_each_tool_has_its_own_words_for_a_url(world: World, tool: str, entry: dict[str, object]) -> None:
+    world.run("install", tool, "--url", URL)
+
+    files = [file for file in world.home.rglob("*.json*") if URL in file.read_text() and "state" not in file.parts]
+    assert any(entry == found for file in files for found in _objects(json.loads(file.read_text()))), files
+
+
+def test_a_tool_that_takes_no_url_starts_a_program_that_connects_there(world: World) -> None:
+    ran = world.run("install", "claude-desktop", "--url", URL)
+
+    assert ran.code == 0, ran.err
+    assert f"is not known to take URLs: it starts `dynamic-mcp connect {URL}`" in ran.err
+    (entry,) = (
+        found
+        for file in world.home.rglob("claude_desktop_config.json")
+        for found in _objects(json.loads(file.read_text()))
+        if "command" in found
+    )
+    args = entry["args"]
+    assert isinstance(args, list)
+    assert args[-2:] == ["connect", URL]
+
+
+def test_a_url_needs_no_config(world: World) -> None:
+    ran = world.run("install", "cursor", "--url", "http://127.0.0.1:8808/mcp")
+
+    assert ran.code == 0, ran.err
+    assert "Cursor now connects to `http://127.0.0.1:8808/mcp`" in ran.err
+
+
+def test_imported_servers_are_replaced_by_a_url_too(world: World) -> None:
+    (cursor,) = (tool for tool in TOOLS if tool.name == "cursor")
+    file = settings(cursor, Scope.USER, "one", "two")
+    before = file.read_bytes()
+    assert world.run("import", "cursor", "--yes").code == 0
+
+    assert world.run("install", "cursor", "--url", URL, "--replace", "-c", str(world.output)).code == 0
+
+    assert named(world, cursor, Scope.USER) == {}
+    assert world.run("undo", "--yes").code == 0
+    assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("127.0.0.1:8808/mcp", "--url is not a URL"),
+        ("http+unix://%2Frun%2Fmcp.sock/mcp", "--url is not one that AI tools take"),
+    ],
+)
+def test_what_no_tool_can_connect_to_is_refused(world: World, url: str, words: str) -> None:
+    ran = world.run("install", "cursor", "--url", url)
+
+    assert ran.code == 2
+    assert words in ran.err
+
+
+def _objects(value: object) -> list[dict[str, object]]:
+    """Return all objects in a JSON value."""
+    match value:
+        case dict():
+            return [value, *(found for each in value.values() for found in _objects(each))]
+        case list():
+            return [found for each in value for found in _objects(each)]
+    return []
