@@ -9,7 +9,7 @@ from typing import Any, cast
 from urllib.parse import quote
 
 from dynamic_mcp.face.http.exchange import Handler, Receiver, RequestHead, Response
-from dynamic_mcp.face.http.rules import BODY_PROGRESS_WITHIN_S, MAX_FIELDS, Refusal, check_host, join_fields
+from dynamic_mcp.face.http.rules import BODY_PROGRESS_WITHIN_S, MAX_FIELDS, MAX_HEAD_BYTES, Refusal, check_host, join_fields
 
 # As the specification of ASGI has them; what is in a mapping depends on its `type`.
 Scope = MutableMapping[str, Any]
@@ -239,6 +239,8 @@ def request_head(scope: Scope) -> RequestHead:
     pairs = cast(list[tuple[bytes, bytes]], scope["headers"])
     if len(pairs) > MAX_FIELDS:
         raise Refusal(431, f"there are more than {MAX_FIELDS} header fields")
+    if sum(len(name) + len(value) + 4 for name, value in pairs) > MAX_HEAD_BYTES:
+        raise Refusal(431, f"the head is longer than {MAX_HEAD_BYTES} bytes")
     fields, repeated = join_fields(pairs)
     check_host(fields, repeated, is_needed=scope.get("http_version") == "1.1")
     _check_length(fields, repeated)

@@ -180,7 +180,7 @@ class HttpConnection(asyncio.Protocol):
     def end_exchange(self) -> None:
         """Go on with the next request, or close."""
         exchange, self._exchange, self._receiver = self._exchange, None, None
-        if exchange is not None and not exchange.is_keep_alive:
+        if self._connections.is_closing or (exchange is not None and not exchange.is_keep_alive):
             if self._state is _State.BODY or self._buffer:
                 self._linger()
             else:

@@ -11,10 +11,8 @@ import httptools
 from msgspec import Struct
 
 from dynamic_mcp.face.http.exchange import RequestHead
-from dynamic_mcp.face.http.rules import MAX_FIELDS, Refusal, check_host
+from dynamic_mcp.face.http.rules import MAX_FIELDS, MAX_HEAD_BYTES, Refusal, check_host
 
-# What servers in wide use take at least.
-MAX_HEAD_BYTES = 64 << 10
 # What a chunked body may have beside its data, and more of it for each byte of data.
 _MAX_CHUNK_OVERHEAD_BYTES = 64 << 10
 _MAX_OVERHEAD_A_BYTE = 16
@@ -26,7 +24,7 @@ _BEGINS_WITH_TOKEN = re.compile(_TOKEN)
 _REQUEST_LINE = re.compile(
     rb"(" + _TOKEN + rb"+) ([!\"$-~]+) HTTP/([0-9]\.[0-9])\r\n"
 )  # no `#`: a fragment is not sent
-_ABSOLUTE_TARGET = re.compile(rb"https?://([^/?@]+)(.*)", re.IGNORECASE)
+_ABSOLUTE_TARGET = re.compile(rb"https?://([^/?@]+)((?:[/?].*)?)", re.IGNORECASE)
 
 
 class Request(Struct, frozen=True, gc=False):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-# What servers in wide use take at least; browsers and MCP clients send about 20 fields.
+# What servers in wide use take at least; browsers and MCP clients send about 20 fields and 2 KiB.
+MAX_HEAD_BYTES = 64 << 10
 MAX_FIELDS = 100
 # How long a body may come no further.
 BODY_PROGRESS_WITHIN_S = 30.0
