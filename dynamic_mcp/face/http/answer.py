@@ -7,6 +7,7 @@ from typing import Protocol
 
 from dynamic_mcp.face.http import heads
 from dynamic_mcp.face.http.exchange import Response
+from dynamic_mcp.face.http.parser import Request
 
 
 class Wire(Protocol):
@@ -46,16 +47,19 @@ class AnswerState(Enum):
 
 
 class HttpExchange:
-    """The `Exchange` of our server. Once its answer has ended, it does nothing more."""
+    """The `Exchange` of our server. Once its answer has ended, it does nothing more.
+
+    Without a request, it answers what is none, and is the last one of its connection.
+    """
 
     __slots__ = ("_has_body", "_is_chunked", "_is_http10", "_wire", "is_keep_alive", "state")
 
-    def __init__(self, wire: Wire, *, is_head: bool, is_http10: bool, is_keep_alive: bool) -> None:
+    def __init__(self, wire: Wire, request: Request | None = None) -> None:
         self.state = AnswerState.WAITING
-        self.is_keep_alive = is_keep_alive
+        self.is_keep_alive = request is not None and request.is_keep_alive
         self._wire = wire
-        self._has_body = not is_head
-        self._is_http10 = is_http10
+        self._has_body = request is None or request.head.method != "HEAD"
+        self._is_http10 = request is not None and request.is_http10
         self._is_chunked = False
 
     def respond(self, response: Response) -> None:

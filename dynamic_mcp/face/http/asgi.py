@@ -9,7 +9,8 @@ from typing import Any, cast
 from urllib.parse import quote
 
 from dynamic_mcp.face.http.exchange import Handler, Receiver, RequestHead, Response
-from dynamic_mcp.face.http.rules import BODY_PROGRESS_WITHIN_S, MAX_FIELDS, MAX_HEAD_BYTES, Refusal, check_host, join_fields
+from dynamic_mcp.face.http.limits import BODY_PROGRESS_WITHIN_S, MAX_FIELDS, MAX_HEAD_BYTES
+from dynamic_mcp.face.http.rules import Refusal, check_host, join_fields
 
 # As the specification of ASGI has them; what is in a mapping depends on its `type`.
 Scope = MutableMapping[str, Any]

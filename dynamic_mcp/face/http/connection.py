@@ -12,33 +12,17 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import cast
 
+from dynamic_mcp.face.http import limits
 from dynamic_mcp.face.http.answer import AnswerState, HttpExchange
 from dynamic_mcp.face.http.body import RequestBody
 from dynamic_mcp.face.http.connections import Connections
 from dynamic_mcp.face.http.exchange import Receiver, Response
 from dynamic_mcp.face.http.heads import CONTINUE
-from dynamic_mcp.face.http.parser import PREFACE_OF_HTTP2, MessageParser, Peer, Request, find_head_end
-from dynamic_mcp.face.http.rules import BODY_PROGRESS_WITHIN_S, Refusal
+from dynamic_mcp.face.http.input import InputBuffer
+from dynamic_mcp.face.http.parser import PREFACE_OF_HTTP2, MessageParser, Peer, Request
+from dynamic_mcp.face.http.rules import Refusal
 
 log = logging.getLogger(__name__)
-
-# How long a head may take from its first byte.
-HEAD_WITHIN_S = 10.0
-# A connection on which nothing is asked is closed; one whose client does not read what it asked for is aborted.
-IDLE_FOR_S = 75.0
-UNREAD_FOR_S = 60.0
-# A client that sends nothing more may wait for its answers for this long; one that has vanished looks the same.
-HALF_OPEN_FOR_S = 10.0
-# What a client goes on sending after its last answer is read and forgotten, so that no reset overtakes the answer.
-LINGER_FOR_S = 2.0
-LINGER_BYTES = 32 << 20
-
-# A body that nobody wants is read to its end if no more than this is left of it.
-DRAIN_BYTES = 256 << 10
-# What is read ahead while a request is being answered.
-_AHEAD_BYTES = 64 << 10
-# Requests of one connection that are begun before the others have their turn.
-_REQUESTS_A_TURN = 32
 
 
 class _State(Enum):
@@ -53,17 +37,16 @@ class HttpConnection(asyncio.Protocol):
     """Parses requests, hands them to the handler, and keeps the client within its bounds."""
 
     __slots__ = (
-        "_body", "_buffer", "_connections", "_deadline", "_exchange", "_has_eof", "_has_skipped_line", "_is_advancing",
-        "_is_full", "_is_in_head", "_is_paused", "_lingered", "_peer", "_receiver", "_scanned", "_sent", "_state",
-        "_taken", "_transport", "_unread_deadline",
+        "_body", "_connections", "_deadline", "_exchange", "_has_eof", "_input", "_is_advancing", "_is_full",
+        "_is_in_head", "_is_paused", "_lingered", "_peer", "_receiver", "_sent", "_state", "_taken", "_transport",
+        "_unread_deadline",
     )  # fmt: skip
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
         self._state = _State.HEAD
-        self._buffer: bytes | bytearray = b""
-        self._scanned = 0
-        self._is_in_head = self._has_skipped_line = False
+        self._input = InputBuffer()
+        self._is_in_head = False
         self._is_advancing = False
         self._is_paused = False  # we do not read
         self._is_full = False  # the client does not read
@@ -92,15 +75,10 @@ class HttpConnection(asyncio.Protocol):
         """Take what the client sends."""
         if self._state is _State.LINGERING:
             self._lingered += len(data)
-            if self._lingered > LINGER_BYTES:
+            if self._lingered > limits.LINGER_BYTES:
                 self._close()
         elif self._state is not _State.CLOSING:
-            if self._buffer:
-                if type(self._buffer) is not bytearray:
-                    self._buffer = bytearray(self._buffer)
-                self._buffer += data
-            else:
-                self._buffer = data
+            self._input.add(data)
             self._advance()
 
     def eof_received(self) -> bool:
@@ -133,7 +111,8 @@ class HttpConnection(asyncio.Protocol):
         """Tell whoever is answering."""
         self._state = _State.CLOSING
         self._connections.remove(self)
-        self._buffer, self._body = b"", None
+        self._input.clear()
+        self._body = None
         self._drop_exchange()
 
     # --- what the server asks --------------------------------------------------------------------------
@@ -151,7 +130,7 @@ class HttpConnection(asyncio.Protocol):
 
     def close_when_idle(self) -> None:
         """Close now if no request is on its way; otherwise its answer says that it is the last one."""
-        if self._state is _State.HEAD and not self._buffer:
+        if self._state is _State.HEAD and not self._input:
             self._close()
 
     def abort(self) -> None:
@@ -175,13 +154,13 @@ class HttpConnection(asyncio.Protocol):
         body = self._body
         if self._connections.is_closing:
             return False
-        return body is None or (body.is_coming and body.missing_bytes() <= DRAIN_BYTES)
+        return body is None or (body.is_coming and body.missing_bytes() <= limits.DRAIN_BYTES)
 
     def end_exchange(self) -> None:
         """Go on with the next request, or close."""
         exchange, self._exchange, self._receiver = self._exchange, None, None
         if self._connections.is_closing or (exchange is not None and not exchange.is_keep_alive):
-            if self._state is _State.BODY or self._buffer:
+            if self._state is _State.BODY or self._input:
                 self._linger()
             else:
                 self._close()
@@ -210,7 +189,7 @@ class HttpConnection(asyncio.Protocol):
             return
         self._is_advancing = True
         try:
-            for _ in range(_REQUESTS_A_TURN):
+            for _ in range(limits.REQUESTS_A_TURN):
                 if not self._step():
                     break
             else:
@@ -219,22 +198,22 @@ class HttpConnection(asyncio.Protocol):
             self._refuse(refusal.status, refusal.reason)
         finally:
             self._is_advancing = False
-        if len(self._buffer) > _AHEAD_BYTES or self._is_paused:
+        if len(self._input) > limits.AHEAD_BYTES or self._is_paused:
             self._pause_or_resume()
 
     def _step(self) -> bool:
         """Take a head or a piece of a body; return False if nothing more can be taken for now."""
         if self._state is _State.HEAD and not self._is_full:
-            if self._buffer and self._take_head():
+            if self._input and self._take_head():
                 return True
             if self._has_eof:
                 self._close()
-        elif self._state is _State.BODY and self._buffer:
+        elif self._state is _State.BODY and self._input:
             return self._take_body()
         return False
 
     def _pause_or_resume(self) -> None:
-        is_behind = len(self._buffer) > _AHEAD_BYTES
+        is_behind = len(self._input) > limits.AHEAD_BYTES
         if is_behind != self._is_paused and not self._has_eof and not self._transport.is_closing():
             self._is_paused = is_behind
             if is_behind:
@@ -242,63 +221,30 @@ class HttpConnection(asyncio.Protocol):
             else:
                 self._transport.resume_reading()
 
-    def _consume(self, count: int) -> None:
-        if count == len(self._buffer):
-            self._buffer = b""
-            return
-        if type(self._buffer) is not bytearray:
-            self._buffer = bytearray(self._buffer)
-        del self._buffer[:count]  # which does not copy what remains
-
     # --- the head --------------------------------------------------------------------------------------
 
     def _take_head(self) -> bool:
-        if self._buffer[0] == 13 and not self._has_skipped_line:
-            return self._skip_line()
-        end = find_head_end(self._buffer, self._scanned)
-        if end < 0:
-            self._scanned = len(self._buffer)
-            self._await_head()
+        raw = self._input.take_head()
+        if raw is None:
+            if self._is_in_head != bool(self._input):  # it was only an empty line, or a head begins
+                self._is_in_head = bool(self._input)
+                self._deadline = self._next_deadline()
             return False
-        if self._buffer.startswith(PREFACE_OF_HTTP2):
+        self._is_in_head = False
+        if raw == PREFACE_OF_HTTP2:
             self._close()
             return False
         parser = MessageParser()
-        request = parser.parse_head(bytes(self._buffer[:end]), self._peer)
-        self._scanned = 0
-        self._is_in_head = self._has_skipped_line = False
-        self._begin(request, parser, end)
+        self._begin(parser.parse_head(raw, self._peer), parser)
         return True
 
-    def _skip_line(self) -> bool:
-        """Skip one empty line before a request, which some clients send after a body (RFC 9112, 2.2)."""
-        if len(self._buffer) == 1:
-            self._await_head()
-            return False
-        self._has_skipped_line = True
-        if self._buffer.startswith(b"\r\n"):
-            self._consume(2)
-            self._is_in_head = False
-            self._deadline = self._next_deadline()
-        return True
-
-    def _await_head(self) -> None:
-        if not self._is_in_head:
-            self._is_in_head = True
-            self._deadline = self._next_deadline()
-
-    def _begin(self, request: Request, parser: MessageParser, end: int) -> None:
-        is_head = request.head.method == "HEAD"
-        self._exchange = HttpExchange(
-            self, is_head=is_head, is_http10=request.is_http10, is_keep_alive=request.is_keep_alive
-        )
+    def _begin(self, request: Request, parser: MessageParser) -> None:
+        self._exchange = HttpExchange(self, request)
         length = request.length
-        if length is None or len(self._buffer) < end + length:
-            self._consume(end)
+        if length is None or len(self._input) < length:
             self._begin_with_body(request, parser)
             return
-        body = bytes(self._buffer[end : end + length]) if length else b""
-        self._consume(end + length)
+        body = self._input.take(length) if length else b""
         self._state, self._deadline = _State.ANSWER, math.inf
         receiver = self._hand_over(request)
         if receiver is not None:
@@ -324,12 +270,13 @@ class HttpConnection(asyncio.Protocol):
         """Begin a request whose body has not come yet, or not all of it."""
         self._state = _State.BODY
         self._body = body = RequestBody(request.length, parser)
-        body.is_coming = not request.expects_continue or bool(self._buffer)
+        body.is_coming = not request.expects_continue or bool(self._input)
         receiver = self._hand_over(request)
         if receiver is None:
             body.drop()
         elif body.missing_bytes() > receiver.max_body_bytes:
-            self._refuse_body(receiver)
+            body.drop()
+            self._tell(receiver.refuse_body)
         elif not body.is_coming:
             body.is_coming = True
             self.send(CONTINUE)
@@ -341,13 +288,14 @@ class HttpConnection(asyncio.Protocol):
         assert body is not None
         if not body.is_wanted and self._exchange is not None:  # the answer decides whether the rest is read
             return False
-        self._consume(body.feed(self._buffer))
+        self._input.skip(body.feed(self._input.peek()))
         if not body.is_complete():
-            if body.thrown_away > DRAIN_BYTES:
+            if body.thrown_away > limits.DRAIN_BYTES:
                 self._linger()
             elif body.is_wanted and receiver is not None:
                 if body.collected_bytes() > receiver.max_body_bytes:
-                    self._refuse_body(receiver)
+                    body.drop()
+                    self._tell(receiver.refuse_body)
                 self._deadline = self._next_deadline()
             return True
         self._body = None
@@ -356,11 +304,6 @@ class HttpConnection(asyncio.Protocol):
         if receiver is not None and body.is_wanted:
             self._deliver(receiver, body.take())
         return True
-
-    def _refuse_body(self, receiver: Receiver) -> None:
-        if self._body is not None:
-            self._body.drop()
-        self._tell(receiver.refuse_body)
 
     def _deliver(self, receiver: Receiver, body: bytes) -> None:
         if len(body) <= receiver.max_body_bytes:
@@ -380,15 +323,15 @@ class HttpConnection(asyncio.Protocol):
     def _next_deadline(self) -> float:
         match self._state:
             case _State.HEAD if self._is_in_head:
-                return self._connections.clock() + HEAD_WITHIN_S
+                return self._connections.clock() + limits.HEAD_WITHIN_S
             case _State.HEAD:
-                return self._connections.now + IDLE_FOR_S
+                return self._connections.now + limits.IDLE_FOR_S
             case _State.BODY if self._exchange is None or (self._body is not None and self._body.is_wanted):
-                return self._connections.now + BODY_PROGRESS_WITHIN_S
+                return self._connections.now + limits.BODY_PROGRESS_WITHIN_S
             case _State.ANSWER if self._has_eof:
-                return self._connections.clock() + HALF_OPEN_FOR_S
+                return self._connections.clock() + limits.HALF_OPEN_FOR_S
             case _State.LINGERING:
-                return self._connections.clock() + LINGER_FOR_S
+                return self._connections.clock() + limits.LINGER_FOR_S
         return math.inf
 
     def _expire(self) -> None:
@@ -403,7 +346,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _watch_reader(self) -> None:
         self._taken = self._sent - self.unread_bytes()
-        self._unread_deadline = self._connections.clock() + UNREAD_FOR_S
+        self._unread_deadline = self._connections.clock() + limits.UNREAD_FOR_S
 
     def _fail(self) -> None:
         """Answer a request that met a bug, and close."""
@@ -420,8 +363,8 @@ class HttpConnection(asyncio.Protocol):
             self._transport.abort()
         else:
             self._drop_exchange()
-            answer = HttpExchange(self, is_head=False, is_http10=False, is_keep_alive=False)
-            self._exchange, self._state = answer, _State.BODY  # more may be coming
+            self._exchange = answer = HttpExchange(self)
+            self._state = _State.BODY  # more may be coming
             content_type = (b"content-type", b"text/plain; charset=utf-8")
             answer.respond(Response(status, (content_type,), reason.encode() + b"\n"))
 
@@ -439,7 +382,8 @@ class HttpConnection(asyncio.Protocol):
 
     def _linger(self) -> None:
         """Send nothing more, and forget what still comes, until the client closes or has had its time."""
-        self._buffer, self._body = b"", None
+        self._input.clear()
+        self._body = None
         if self._has_eof or self._transport.is_closing():
             self._close()
             return
@@ -454,6 +398,7 @@ class HttpConnection(asyncio.Protocol):
     def _close(self) -> None:
         """Close once everything is written, or nobody reads it."""
         self._state = _State.CLOSING
-        self._buffer, self._body = b"", None
+        self._input.clear()
+        self._body = None
         self._watch_reader()
         self._transport.close()

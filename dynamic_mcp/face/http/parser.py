@@ -11,7 +11,8 @@ import httptools
 from msgspec import Struct
 
 from dynamic_mcp.face.http.exchange import RequestHead
-from dynamic_mcp.face.http.rules import MAX_FIELDS, MAX_HEAD_BYTES, Refusal, check_host
+from dynamic_mcp.face.http.limits import MAX_FIELDS, MAX_HEAD_BYTES
+from dynamic_mcp.face.http.rules import Refusal, check_host
 
 # What a chunked body may have beside its data, and more of it for each byte of data.
 _MAX_CHUNK_OVERHEAD_BYTES = 64 << 10

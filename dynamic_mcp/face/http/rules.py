@@ -4,12 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-# What servers in wide use take at least; browsers and MCP clients send about 20 fields and 2 KiB.
-MAX_HEAD_BYTES = 64 << 10
-MAX_FIELDS = 100
-# How long a body may come no further.
-BODY_PROGRESS_WITHIN_S = 30.0
-
 
 class Refusal(Exception):
     """A request that no handler sees: the status and the reason that the client is told."""

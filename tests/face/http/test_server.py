@@ -10,16 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from dynamic_mcp.face.http.connection import (
-    DRAIN_BYTES,
-    HALF_OPEN_FOR_S,
-    HEAD_WITHIN_S,
-    IDLE_FOR_S,
-    LINGER_FOR_S,
-    UNREAD_FOR_S,
-)
+from dynamic_mcp.face.http import limits
 from dynamic_mcp.face.http.exchange import Response
-from dynamic_mcp.face.http.rules import BODY_PROGRESS_WITHIN_S
 from dynamic_mcp.face.http.server import HttpServer
 from tests.face.http.ways_in import GET, Client, FakeHandler, OurServer, post
 
@@ -122,16 +114,18 @@ async def test_a_stream_to_an_http10_client_ends_with_its_connection(server: Our
 async def test_a_short_body_that_nobody_wants_does_not_cost_the_connection(server: OurServer) -> None:
     async with asyncio.timeout(5):
         client = await server.connect()
-        reply = await client.ask(b"POST /now HTTP/1.1\r\nHost: test\r\nContent-Length: %d\r\n\r\n" % DRAIN_BYTES)
+        reply = await client.ask(
+            b"POST /now HTTP/1.1\r\nHost: test\r\nContent-Length: %d\r\n\r\n" % limits.DRAIN_BYTES
+        )
         assert "connection" not in reply.headers
-        client.send(bytes(DRAIN_BYTES))
+        client.send(bytes(limits.DRAIN_BYTES))
         assert (await client.ask(GET)).status == 200
 
 
 async def test_a_long_body_that_nobody_wants_is_not_waited_for(server: OurServer) -> None:
     async with asyncio.timeout(5):
         client = await server.connect()
-        length = DRAIN_BYTES + 1
+        length = limits.DRAIN_BYTES + 1
         reply = await client.ask(b"POST /now HTTP/1.1\r\nHost: test\r\nContent-Length: %d\r\n\r\n" % length)
         assert reply.headers["connection"] == "close"
         assert await client.rest() == b""
@@ -165,7 +159,7 @@ async def test_a_head_that_never_ends_is_given_up_however_often_bytes_come(serve
         for byte in HEAD[:4]:
             client.send(bytes([byte]))
             await server.settle()
-            server.pass_time(HEAD_WITHIN_S / 4 - 0.1)
+            server.pass_time(limits.HEAD_WITHIN_S / 4 - 0.1)
         client.send(HEAD[4:])
         await server.settle()
         server.pass_time(0.5)
@@ -178,10 +172,10 @@ async def test_a_body_that_comes_no_further_is_given_up(server: OurServer) -> No
         client = await server.connect()
         client.send(post("/echo", b"hello")[:-4])
         call = await server.handler.next_call()
-        server.pass_time(BODY_PROGRESS_WITHIN_S - 1)
+        server.pass_time(limits.BODY_PROGRESS_WITHIN_S - 1)
         client.send(b"el")
         await server.settle()
-        server.pass_time(BODY_PROGRESS_WITHIN_S - 1)
+        server.pass_time(limits.BODY_PROGRESS_WITHIN_S - 1)
         assert not call.gone.is_set()
         server.pass_time(1)
         assert (await client.reply()).status == 408
@@ -196,9 +190,9 @@ async def test_an_idle_connection_is_closed_in_silence(server: OurServer, first:
         if first:
             await client.ask(first)
         await server.settle()
-        server.pass_time(IDLE_FOR_S - 1)
+        server.pass_time(limits.IDLE_FOR_S - 1)
         assert (await client.ask(GET)).status == 200
-        server.pass_time(IDLE_FOR_S)
+        server.pass_time(limits.IDLE_FOR_S)
         assert await client.rest() == b""
 
 
@@ -221,7 +215,7 @@ async def test_a_client_that_reads_nothing_is_given_up(server: OurServer) -> Non
         call.exchange.write(bytes(16 << 20))
         await server.settle()
         server.pass_time(0)  # what the kernel has taken since counts as read
-        server.pass_time(UNREAD_FOR_S - 1)
+        server.pass_time(limits.UNREAD_FOR_S - 1)
         assert not call.gone.is_set()
         server.pass_time(1)
         await call.gone.wait()
@@ -237,7 +231,7 @@ async def test_a_client_that_reads_slowly_is_not_given_up(server: OurServer) -> 
         for _ in range(4):
             call.exchange.write(bytes(16 << 20))
             await server.settle()
-            server.pass_time(UNREAD_FOR_S - 1)
+            server.pass_time(limits.UNREAD_FOR_S - 1)
             client.writer.transport.resume_reading()  # type: ignore[attr-defined]
             await client.chunk() if _ else await client.chunk() and await client.chunk()
             client.writer.transport.pause_reading()  # type: ignore[attr-defined]
@@ -304,7 +298,7 @@ async def test_a_client_that_sends_nothing_more_does_not_wait_for_ever(server: O
         client.writer.write_eof()
         call = await server.handler.next_call()
         await server.settle()
-        server.pass_time(HALF_OPEN_FOR_S)
+        server.pass_time(limits.HALF_OPEN_FOR_S)
         await call.gone.wait()
         assert await client.rest() == b""
 
@@ -325,7 +319,7 @@ async def test_a_client_that_goes_on_sending_after_its_last_answer_is_let_go(ser
         assert (await client.ask(b"\0")).status == 400
         client.send(b"more")
         await server.settle()
-        server.pass_time(LINGER_FOR_S)
+        server.pass_time(limits.LINGER_FOR_S)
         await server.settle()
         assert repr(server.server) == "<HttpServer 1 listening, 0 connections>"
 
@@ -394,13 +388,13 @@ async def test_it_listens_on_a_unix_socket_that_is_private_and_removed(folder: P
         server = HttpServer(handler)
         (address,) = await server.open(f"unix:{path}")
         assert str(address) == f"unix:{path}"
-        assert path.stat().st_mode & 0o777 == 0o600  # noqa: ASYNC240 - a small file
+        assert path.stat().st_mode & 0o777 == 0o600
         client = Client(*await asyncio.open_unix_connection(str(path)))
         assert (await client.ask(GET)).status == 200
         assert handler.calls[0].head.peer == ""
         await client.close()
         await server.stop(5)
-        assert not path.exists()  # noqa: ASYNC240 - a small file
+        assert not path.exists()
 
 
 async def test_a_stale_socket_is_replaced_and_a_live_one_is_not(folder: Path) -> None:
@@ -410,7 +404,7 @@ async def test_a_stale_socket_is_replaced_and_a_live_one_is_not(folder: Path) ->
             dead.bind(str(path))
         first, second = HttpServer(FakeHandler()), HttpServer(FakeHandler())
         await first.open(f"unix:{path}", unix_mode=0o660)
-        assert path.stat().st_mode & 0o777 == 0o660  # noqa: ASYNC240 - a small file
+        assert path.stat().st_mode & 0o777 == 0o660
         with pytest.raises(OSError, match="another process listens here"):
             await second.open(f"unix:{path}")
         client = Client(*await asyncio.open_unix_connection(str(path)))
@@ -421,10 +415,10 @@ async def test_a_stale_socket_is_replaced_and_a_live_one_is_not(folder: Path) ->
 
 async def test_a_file_that_is_no_socket_is_left_alone(folder: Path) -> None:
     path = folder / "notes"
-    path.write_text("mine")  # noqa: ASYNC240 - a small file
+    path.write_text("mine")
     with pytest.raises(OSError, match="no socket"):
         await HttpServer(FakeHandler()).open(f"unix:{path}")
-    assert path.read_text() == "mine"  # noqa: ASYNC240 - a small file
+    assert path.read_text() == "mine"
 
 
 async def test_a_port_in_use_is_refused(server: OurServer) -> None:

@@ -6,25 +6,21 @@ import asyncio
 
 import pytest
 
-from dynamic_mcp.face.http.connection import HALF_OPEN_FOR_S
 from dynamic_mcp.face.http.exchange import Response
-from tests.face.http.ways_in import GET, PLAIN, FakeCall, OurServer, WayIn, post
+from dynamic_mcp.face.http.limits import HALF_OPEN_FOR_S
+from tests.face.http.ways_in import GET, FakeCall, OurServer, WayIn, post
 
 CHUNKED = b"POST /echo HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n"
 MALFORMED = {
-    "Content-Length with chunked": (
-        b"POST /echo HTTP/1.1\r\nHost: test\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
-    ),
-    "chunked with Content-Length": (
-        b"POST /echo HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n"
-    ),
+    "Content-Length with chunked": post("/echo", b"0\r\n\r\n", "Transfer-Encoding: chunked"),
+    "chunked with Content-Length": CHUNKED[:-2] + b"Content-Length: 5\r\n\r\n0\r\n\r\n",
     "lines without CR": b"GET /echo HTTP/1.1\nHost: test\n\n",
     "a header without CR": b"GET /echo HTTP/1.1\r\nHost: test\nA: b\r\n\r\n",
-    "doubled Content-Length": b"POST /echo HTTP/1.1\r\nHost: test\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nhi",
+    "doubled Content-Length": post("/echo", b"hi", "Content-Length: 2"),
     "a list of Content-Lengths": b"POST /echo HTTP/1.1\r\nHost: test\r\nContent-Length: 2, 2\r\n\r\nhi",
     "a signed Content-Length": b"POST /echo HTTP/1.1\r\nHost: test\r\nContent-Length: +2\r\n\r\nhi",
     "an empty Content-Length": b"POST /echo HTTP/1.1\r\nHost: test\r\nContent-Length:\r\n\r\n",
-    "an enormous Content-Length": b"POST /echo HTTP/1.1\r\nHost: test\r\nContent-Length: 99999999999999999999\r\n\r\n",
+    "an enormous Content-Length": b"POST /echo HTTP/1.1\r\nHost: test\r\nContent-Length: 1%s\r\n\r\n" % (b"0" * 20),
     "NUL in a header": b"GET /echo HTTP/1.1\r\nHost: test\r\nA: b\0c\r\n\r\n",
     "a control character in a header": b"GET /echo HTTP/1.1\r\nHost: test\r\nA: b\x01c\r\n\r\n",
     "a lone CR in a header": b"GET /echo HTTP/1.1\r\nHost: test\r\nA: b\rc\r\n\r\n",
@@ -81,7 +77,8 @@ async def test_a_chunked_body_reaches_the_handler_whole(way_in: WayIn) -> None:
         client = await way_in.connect()
         reply = await client.ask(CHUNKED + b"5;x=y\r\nhello\r\n4\r\n\r\n\r\n\r\n0\r\nTrailer: x\r\n\r\n" + GET)
         assert reply.told["body"] == "hello\r\n\r\n"
-        assert "trailer" not in (await way_in.handler.next_call()).head.headers
+        if isinstance(way_in, OurServer):  # uvicorn adds trailers to the headers (RFC 9110, 6.5.1, forbids it)
+            assert b"trailer" not in (await way_in.handler.next_call()).head.headers
         assert (await client.reply()).told["target"] == "/now"
 
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 import ssl
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -166,10 +166,8 @@ class Client:
     async def close(self) -> None:
         """Close the connection."""
         self.writer.close()
-        try:
+        with suppress(ConnectionError, ssl.SSLError):
             await self.writer.wait_closed()
-        except (ConnectionError, ssl.SSLError):
-            pass
 
 
 class FakeClock:

@@ -1,0 +1,76 @@
+"""What a client has sent and nobody has taken yet."""
+
+from __future__ import annotations
+
+from dynamic_mcp.face.http.parser import find_head_end
+
+_CR = 13
+
+
+class InputBuffer:
+    """Gives out heads and bodies. What comes and is taken in one piece is not copied."""
+
+    __slots__ = ("_data", "_has_skipped_line", "_scanned")
+
+    def __init__(self) -> None:
+        self._data: bytes | bytearray = b""
+        self._scanned = 0
+        self._has_skipped_line = False
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def add(self, data: bytes) -> None:
+        """Take what has come."""
+        if not self._data:
+            self._data = data
+            return
+        if type(self._data) is not bytearray:
+            self._data = bytearray(self._data)
+        self._data += data
+
+    def take_head(self) -> bytes | None:
+        """Return the head of the next request; None if it is not complete. Raises Refusal."""
+        if self._data[0] == _CR and not self._has_skipped_line and not self._skip_line():
+            return None
+        end = find_head_end(self._data, self._scanned)
+        if end < 0:
+            self._scanned = len(self._data)
+            return None
+        self._scanned = 0
+        self._has_skipped_line = False
+        return self.take(end)
+
+    def take(self, count: int) -> bytes:
+        """Return the next bytes; there must be as many."""
+        if count == len(self._data):
+            taken, self._data = bytes(self._data), b""
+            return taken
+        taken = bytes(self._data[:count])
+        self.skip(count)
+        return taken
+
+    def peek(self) -> bytes | bytearray:
+        """Return everything that is there."""
+        return self._data
+
+    def skip(self, count: int) -> None:
+        """Forget the next bytes."""
+        if count == len(self._data):
+            self._data = b""
+            return
+        if type(self._data) is not bytearray:
+            self._data = bytearray(self._data)
+        del self._data[:count]  # which does not copy what remains
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._data = b""
+
+    def _skip_line(self) -> bool:
+        """Skip one empty line before a request, which some clients send after a body (RFC 9112, 2.2)."""
+        if len(self._data) > 1:
+            self._has_skipped_line = True
+            if self._data.startswith(b"\r\n"):
+                self.skip(2)
+        return len(self._data) > 0 and self._has_skipped_line
