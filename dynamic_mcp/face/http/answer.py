@@ -10,6 +10,10 @@ from dynamic_mcp.face.http.exchange import Response
 from dynamic_mcp.face.http.parser import Request
 
 
+# Up to this length, copying a body behind its head costs less than writing twice.
+_JOINED_BYTES = 64 << 10
+
+
 class Wire(Protocol):
     """A connection as an answer sees it."""
 
@@ -77,7 +81,13 @@ class HttpExchange:
             self._has_body = False
         head = heads.response_head(response, wire.date_line(), framing)
         self.state = AnswerState.ENDED
-        wire.send(head + body if self._has_body else head)
+        if not self._has_body:
+            wire.send(head)
+        elif len(body) <= _JOINED_BYTES:
+            wire.send(head + body)
+        else:
+            wire.send(head)
+            wire.send(body)
         wire.end_exchange()
 
     def start(self, response: Response) -> None:
