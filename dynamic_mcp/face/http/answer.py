@@ -9,7 +9,6 @@ from dynamic_mcp.face.http import heads
 from dynamic_mcp.face.http.exchange import Response
 from dynamic_mcp.face.http.parser import Request
 
-
 # Up to this length, copying a body behind its head costs less than writing twice.
 _JOINED_BYTES = 64 << 10
 

@@ -63,9 +63,7 @@ class HttpConnection(asyncio.Protocol):
         """Begin."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's class has the methods, but is no subclass
         connections = self._connections
-        name = transport.get_extra_info("peername")
-        address = name[0] if isinstance(name, tuple) and name else ""
-        self._peer = Peer(address, transport.get_extra_info("sslcontext") is not None, connections.root_path)
+        self._peer = Peer.of(transport, connections.root_path)
         connections.add(self)
         self._deadline = self._next_deadline()
         if connections.is_closing:
@@ -111,8 +109,7 @@ class HttpConnection(asyncio.Protocol):
         """Tell whoever is answering."""
         self._state = _State.CLOSING
         self._connections.remove(self)
-        self._input.clear()
-        self._body = None
+        self._input, self._body = InputBuffer(), None
         self._drop_exchange()
 
     # --- what the server asks --------------------------------------------------------------------------
@@ -382,8 +379,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _linger(self) -> None:
         """Send nothing more, and forget what still comes, until the client closes or has had its time."""
-        self._input.clear()
-        self._body = None
+        self._input, self._body = InputBuffer(), None
         if self._has_eof or self._transport.is_closing():
             self._close()
             return
@@ -398,7 +394,6 @@ class HttpConnection(asyncio.Protocol):
     def _close(self) -> None:
         """Close once everything is written, or nobody reads it."""
         self._state = _State.CLOSING
-        self._input.clear()
-        self._body = None
+        self._input, self._body = InputBuffer(), None
         self._watch_reader()
         self._transport.close()

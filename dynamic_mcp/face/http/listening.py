@@ -82,6 +82,8 @@ class UnixSocket:
 
     def __init__(self, path: str, mode: int) -> None:
         """Bind. Raises OSError, with EADDRINUSE if somebody listens there, or it is another file."""
+        if not hasattr(socket, "AF_UNIX"):
+            raise OSError(errno.EAFNOSUPPORT, "asyncio has no Unix sockets on Windows", path)
         self._path = Path(path)
         _remove_stale(self._path)
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

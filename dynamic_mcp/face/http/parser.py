@@ -5,6 +5,7 @@ Strict on purpose: whatever two programs may read differently is refused, since 
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 import httptools
@@ -44,6 +45,13 @@ class Peer(Struct, frozen=True, gc=False):
     address: str
     is_secure: bool
     root_path: str
+
+    @staticmethod
+    def of(transport: asyncio.BaseTransport, root_path: str) -> Peer:
+        """Return who a transport leads to."""
+        name = transport.get_extra_info("peername")  # over a Unix socket it is a text, or empty
+        address = name[0] if isinstance(name, tuple) and name else ""
+        return Peer(address, transport.get_extra_info("sslcontext") is not None, root_path)
 
 
 def find_head_end(data: bytes | bytearray, scanned: int) -> int:

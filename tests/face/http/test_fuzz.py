@@ -249,7 +249,7 @@ def split(data: bytes, cuts: Sequence[int]) -> list[bytes]:
 
 
 @given(st.lists(requests(), min_size=1, max_size=5))
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_valid_requests_are_understood_as_h11_does(
     run: Callable[[Sequence[bytes]], Outcome], sent: list[bytes]
 ) -> None:
@@ -263,7 +263,7 @@ def test_valid_requests_are_understood_as_h11_does(
 
 
 @given(st.one_of(mutated(), st.binary(max_size=100)))
-@settings(max_examples=1500)
+@settings(max_examples=600)
 @example(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
 def test_no_bytes_are_a_request_to_us_and_another_one_to_h11(
     run: Callable[[Sequence[bytes]], Outcome], data: bytes
@@ -279,7 +279,7 @@ def test_no_bytes_are_a_request_to_us_and_another_one_to_h11(
 
 
 @given(st.one_of(mutated(), st.binary(max_size=200)), st.lists(st.integers(0, 10_000), max_size=30))
-@settings(max_examples=700)
+@settings(max_examples=300)
 def test_it_does_not_matter_how_the_bytes_are_split(
     run: Callable[[Sequence[bytes]], Outcome], data: bytes, cuts: list[int]
 ) -> None:
@@ -287,7 +287,7 @@ def test_it_does_not_matter_how_the_bytes_are_split(
 
 
 @given(mutated())
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_it_does_not_matter_that_the_bytes_come_one_by_one(
     run: Callable[[Sequence[bytes]], Outcome], data: bytes
 ) -> None:
