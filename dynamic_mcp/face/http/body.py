@@ -22,7 +22,7 @@ class RequestBody:
         self._data = bytearray()
 
     def feed(self, data: bytes | bytearray) -> int:
-        """Take the next bytes; return how many belong to this body. Raises Refusal."""
+        """Take from the next bytes; return how many were taken, none of which is behind this body. Raises Refusal."""
         parser = self._parser
         if parser is None:
             taken = min(self._missing, len(data))

@@ -18,6 +18,7 @@ from dynamic_mcp.face.http.rules import Refusal, check_host
 # What a chunked body may have beside its data, and more of it for each byte of data.
 _MAX_CHUNK_OVERHEAD_BYTES = 64 << 10
 _MAX_OVERHEAD_A_BYTE = 16
+_EMPTY_LINES_AT_ONCE = 256
 
 PREFACE_OF_HTTP2 = b"PRI * HTTP/2.0\r\n\r\n"
 
@@ -159,12 +160,15 @@ class MessageParser:
     # --- the body --------------------------------------------------------------------------------------
 
     def feed(self, data: bytes | bytearray) -> int:
-        """Take more of a chunked body; return how many bytes belong to this request. Raises Refusal.
+        """Take more of a chunked body; return how many bytes were taken, which may be fewer than belong to it.
 
-        httptools does not say where a message ends, so it gets no more at once than up to the next empty line.
+        httptools does not say where a message ends, so it gets no more at once than up to the next empty line. A body
+        may consist of empty lines, so there is a bound to what is taken at once. Raises Refusal.
         """
         at = 0
-        while at < len(data) and not self.is_complete:
+        for _ in range(_EMPTY_LINES_AT_ONCE):
+            if at == len(data) or self.is_complete:
+                break
             if at < 3 and self._last in b"\r\n":  # an empty line may go on from what was fed before
                 stop = at + 1
             else:

@@ -72,9 +72,9 @@ class Transport(asyncio.Transport):
 class Listener:
     """Answers every request at once, and keeps it."""
 
-    max_body_bytes = 1 << 16
-
     def __init__(self) -> None:
+        self.max_body_bytes = 1 << 16
+        self.has_heard = asyncio.Event()
         self.heard: list[Heard] = []
         self.is_refused = False
         self._pending: tuple[RequestHead, Exchange]
@@ -88,6 +88,7 @@ class Listener:
         """Keep the request."""
         head, exchange = self._pending
         self.heard.append(_heard(head.method, head.target, head.headers, body))
+        self.has_heard.set()
         exchange.respond(Response(200))
 
     def refuse_body(self) -> None:
@@ -292,3 +293,19 @@ def test_it_does_not_matter_that_the_bytes_come_one_by_one(
     run: Callable[[Sequence[bytes]], Outcome], data: bytes
 ) -> None:
     assert run(split(data, range(len(data)))) == run([data])
+
+
+async def test_a_body_of_empty_lines_does_not_keep_others_waiting() -> None:
+    body = b"\r\n" * 100_000
+    head = b"POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n"
+    listener = Listener()
+    listener.max_body_bytes = len(body)
+    connections = Connections(listener, root_path="", clock=lambda: 0.0, wall_clock=lambda: 0.0)
+    connection = HttpConnection(connections)
+    connection.connection_made(Transport())
+    connection.data_received(head + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))
+    assert listener.heard == []  # others have their turn before all of it is read
+    async with asyncio.timeout(5):
+        await listener.has_heard.wait()
+    assert listener.heard[0].body == body
+    connection.connection_lost(None)
