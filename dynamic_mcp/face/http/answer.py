@@ -13,10 +13,6 @@ from dynamic_mcp.face.http.parser import Request
 _JOINED_BYTES = 64 << 10
 
 
-# Up to this length, copying a body behind its head costs less than writing twice.
-_JOINED_BYTES = 64 << 10
-
-
 class Wire(Protocol):
     """A connection as an answer sees it."""
 
