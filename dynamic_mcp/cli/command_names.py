@@ -7,7 +7,7 @@ from pathlib import Path
 
 # By purpose, as `--help` shows them. Each command is loaded from the file of its name when it is needed.
 SECTIONS = {
-    "Serve": ["serve", "daemon"],
+    "Serve": ["serve", "connect", "daemon"],
     "Set up": ["init", "import", "install", "uninstall", "undo", "add", "remove", "enable", "disable"],
     "Look and try": ["tools", "resources", "prompts", "call", "read", "prompt", "stats"],
     "Check and repair": ["check", "doctor", "auth", "status", "logs"],

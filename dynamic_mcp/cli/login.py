@@ -11,9 +11,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 
 import click
 
+from dynamic_mcp.cli.direct_server import DirectServer, configure
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.config.keys import format_path
@@ -47,13 +49,17 @@ class _RemoteGroup:
         return any(name.lower() == "authorization" and value.strip() for name, value in self.remote.headers.items())
 
 
-def log_in(this: Invocation, name: str | None, *, open_browser: bool, ask_token: bool) -> None:
-    """Log in to one group, or to all that are not logged in. Raises DynamicMcpError."""
-    groups = _select_groups(this, name)
+# A group by its name, or a server that is in no config; None is all groups.
+Which = str | DirectServer | None
+
+
+def log_in(this: Invocation, which: Which, *, open_browser: bool, ask_token: bool) -> None:
+    """Log in to one server, or to all groups that are not logged in. Raises DynamicMcpError."""
+    groups = _select_groups(this, which)
     failures: list[DynamicMcpError] = []
     for group in groups:
         try:
-            asyncio.run(_log_in(group, is_explicit=name is not None, open_browser=open_browser, ask_token=ask_token))
+            asyncio.run(_log_in(group, is_explicit=which is not None, open_browser=open_browser, ask_token=ask_token))
         except DynamicMcpError as exc:
             failures.append(exc)
     for failure in failures[:-1]:
@@ -62,15 +68,15 @@ def log_in(this: Invocation, name: str | None, *, open_browser: bool, ask_token:
         raise failures[-1]
 
 
-def log_out(this: Invocation, name: str | None) -> None:
-    """Revoke and delete the tokens of one group, or of all. Raises DynamicMcpError."""
-    for group in _select_groups(this, name):
+def log_out(this: Invocation, which: Which) -> None:
+    """Revoke and delete the tokens of one server, or of all groups. Raises DynamicMcpError."""
+    for group in _select_groups(this, which):
         asyncio.run(_log_out(group))
 
 
-def show_status(this: Invocation, name: str | None) -> int:
+def show_status(this: Invocation, which: Which) -> int:
     """Print which groups are logged in; return the exit code."""
-    groups = _select_groups(this, name, only_remote=name is not None)
+    groups = _select_groups(this, which, only_remote=which is not None)
     rows = asyncio.run(_list_rows(groups))
     if this.out.is_json:
         this.out.print_json(rows)
@@ -80,7 +86,7 @@ def show_status(this: Invocation, name: str | None) -> int:
         this.out.print_table([column.upper() for column in columns], rows_of_text)
     else:
         this.out.say("no group has a `url`, so there is nothing to log in to")
-    failures = {"expired"} if name is None else {"expired", "not logged in"}
+    failures = {"expired"} if which is None else {"expired", "not logged in"}
     failures |= {group.unset for group in groups if group.unset}
     return LOGIN_NEEDED if any(row["state"] in failures for row in rows) else 0
 
@@ -88,17 +94,22 @@ def show_status(this: Invocation, name: str | None) -> int:
 # --- which groups ----------------------------------------------------------------------------------------
 
 
-def _select_groups(this: Invocation, name: str | None, *, only_remote: bool = True) -> list[_RemoteGroup]:
-    config = this.read_config(name)
-    groups = [_remote_group(each, config, this.out) for each in config.groups if isinstance(each.upstream, Remote)]
+def _select_groups(this: Invocation, which: Which, *, only_remote: bool = True) -> list[_RemoteGroup]:
+    if isinstance(which, DirectServer):
+        config, name, command = configure(which, os.environ).base, None, which.login_command
+    else:
+        config, name = this.read_config(which), which
+        command = partial(login_command, config.file)
+    remote = [each for each in config.groups if isinstance(each.upstream, Remote)]
+    groups = [_remote_group(each, config, command(each.name), this.out) for each in remote]
     if name is not None and only_remote and not groups:
         raise InvalidArguments(f"group `{name}` needs no login: it is a local program, or its entry is invalid")
     return groups
 
 
-def _remote_group(config: GroupConfig, root: Config, out: Output) -> _RemoteGroup:
+def _remote_group(config: GroupConfig, root: Config, command: str, out: Output) -> _RemoteGroup:
     assert isinstance(config.upstream, Remote)
-    bearer = Bearer(config.name, config.upstream, login_folder(), login_command(root.file, config.name))
+    bearer = Bearer(config.name, config.upstream, login_folder(), command)
     headers = format_path(("mcpServers", config.name, "headers"))
     warnings = [each for each in root.warnings if each.startswith((f"{headers}.", f"{headers}["))]
     unset = warnings[0].partition(": ")[2] if warnings else ""

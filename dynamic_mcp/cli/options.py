@@ -49,9 +49,37 @@ partial_option = click.option(
 alone_option = click.option(
     "--alone", is_flag=True, help="Start servers of its own, even if the daemon of the config runs."
 )
+client_id_option = click.option(
+    "--client-id", metavar="ID", help="The client ID, if one was registered with the server by hand."
+)
+client_secret_option = click.option(
+    "--client-secret-env", metavar="VARIABLE", help="The environment variable that holds the secret of that client."
+)
+scope_option = click.option(
+    "--scope",
+    "scopes",
+    multiple=True,
+    metavar="SCOPE",
+    help="A scope to request. Default: those that the server asks for.",
+)
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only errors on stderr.")
 verbose_option = click.option("-v", "--verbose", count=True, help="Print more on stderr; -vv prints everything.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON even on a terminal.")
+
+
+def log_options(function: Callable[..., int]) -> Callable[..., int]:
+    """Add the options of the log to a command that serves, which gets them as `log_level` and `log_format`."""
+
+    @click.option("--log-level", metavar="LEVEL", help="What to log on stderr: debug, info, warning or error.")
+    @click.option("--log-format", type=click.Choice(["text", "json"]), help="The format of the log on stderr.")
+    @click.option("-q", "--quiet", is_flag=True, help="Short for --log-level error.")
+    @click.option("-v", "--verbose", is_flag=True, help="Short for --log-level debug.")
+    @functools.wraps(function)
+    def command(*args: object, log_level: str | None, quiet: bool, verbose: bool, **kwargs: object) -> int:
+        level = log_level or ("error" if quiet else "debug" if verbose else None)
+        return function(*args, log_level=level, **kwargs)
+
+    return command
 
 
 def common_options(function: Callable[Concatenate[Invocation, P], int | None]) -> Command[...]:

@@ -21,7 +21,7 @@ from dynamic_mcp.groups.instance import OpenLink
 from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.oauth.user_logins import open_logins
+from dynamic_mcp.oauth.user_logins import login_command, open_logins
 from dynamic_mcp.proxy.client_group import ViewedGroup
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.session.command_messages import upstream_error
@@ -82,7 +82,7 @@ async def open_own_client(
     read from disk or written to it.
     """
     catalog_store = CatalogStore(paths.cache_dir() / "catalogs") if uses_cache else None
-    logins = open_logins(config.file, may_open_browser=False)
+    logins = open_logins(partial(login_command, config.file), may_open_browser=False)
     opener = partial(open_link, logins=logins)
     semantic_index = SemanticIndex(paths.cache_dir() / "vectors")
     proxy = Proxy(

@@ -17,12 +17,14 @@ from dynamic_mcp.config.values import FlawError, parse_idle_time
 from dynamic_mcp.errors import ConfigError, DaemonError, InvalidArguments, ListenError, NotFound
 from dynamic_mcp.face.lines import Streams
 from dynamic_mcp.host import stdio
+from dynamic_mcp.host.serving import Origin
 from dynamic_mcp.host.serving_log import LogOptions, ServingLog
 from dynamic_mcp.observe import log_output
 from dynamic_mcp.system.shell import format_command
 from dynamic_mcp.system.text import escape, pluralize
 
 if TYPE_CHECKING:
+    from dynamic_mcp.cli.direct_server import DirectServer
     from dynamic_mcp.face.shim import Shim
     from dynamic_mcp.host.http_control import HttpOverrides
 
@@ -37,6 +39,9 @@ _ON_A_TERMINAL = """\
 dynamic-mcp is an MCP server: your AI tool starts it and talks to it over stdin and stdout.
 `dynamic-mcp install TOOL` adds it to a tool's settings; by hand, add the command `{command}` there.
 Serving {count} on this terminal until Ctrl-D. `dynamic-mcp --help` lists the other commands."""
+_CONNECTED = """\
+dynamic-mcp is an MCP server: your AI tool starts this command and talks to it over stdin and stdout.
+Serving `{label}` on this terminal until Ctrl-D."""
 
 
 def serve(
@@ -80,6 +85,28 @@ def go_on_alone(shim: Shim, *, log_level: str | None = None, log_format: str | N
         continuation = Continuation(shim.generation, shim.notes, interrupted, shim.unwritten(), unread)
         stdio.run(configs, serving_log, Streams(sys.stdin.fileno(), _claim_stdout(), continuation, shim.only))
     except ConfigError as exc:
+        serving_log.record_failure(exc)
+        raise
+    finally:
+        serving_log.close()
+    return 0
+
+
+def connect(server: DirectServer, *, log_level: str | None = None, log_format: str | None = None) -> int:
+    """Serve one client with a remote server that is in no config; return the exit code. Raises InvalidArguments."""
+    from dynamic_mcp.cli.direct_server import configure
+
+    serving_log = _open_log(log_level, log_format)
+    serving_log.config = server.label
+    try:
+        configs = configure(server, os.environ)
+        serving_log.configure(configs.base.log)
+        if sys.stdin.isatty():
+            _say(_CONNECTED.format(label=server.label))
+        (group,) = configs.base.groups
+        streams = Streams(sys.stdin.fileno(), _claim_stdout(), only=group.name)
+        stdio.run(configs, serving_log, streams, Origin(server.label, server.login_command))
+    except InvalidArguments as exc:
         serving_log.record_failure(exc)
         raise
     finally:
@@ -218,7 +245,11 @@ def _parse_level(name: str | None, source: str) -> str | None:
 
 def _explain(config: Config) -> None:
     """Tell a person who started it on a terminal what this program is."""
-    words = _ON_A_TERMINAL.format(command=format_command(config.file), count=pluralize(len(config.groups), "group"))
+    count = pluralize(len(config.groups), "group")
+    _say(_ON_A_TERMINAL.format(command=format_command(config.file), count=count))
+
+
+def _say(words: str) -> None:
     print(escape(words, keep="\n"), file=sys.stderr)  # noqa: T201
 
 

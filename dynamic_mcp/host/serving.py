@@ -6,7 +6,10 @@ import asyncio
 import contextlib
 import gc
 import logging
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from functools import partial
+
+from msgspec import Struct
 
 from dynamic_mcp.config.read import ConfigSet
 from dynamic_mcp.config.resolved import Config
@@ -15,7 +18,7 @@ from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.host.http_control import HttpControl, HttpOverrides
 from dynamic_mcp.host.reloader import Reloader
 from dynamic_mcp.host.serving_log import ServingLog
-from dynamic_mcp.oauth.user_logins import open_logins
+from dynamic_mcp.oauth.user_logins import login_command, open_logins
 from dynamic_mcp.observe.proxies import ProxyRegistry
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.status import Kind, read_status
@@ -31,10 +34,18 @@ _EXIT_WITHIN_S = 4.4
 _SERVERS_EXIT_WITHIN_S = 0.2
 
 
+class Origin(Struct, frozen=True):
+    """Where a config comes from that is in no file: its name, and the command that logs in to a group of it."""
+
+    label: str
+    login_command: Callable[[str], str]
+
+
 class Serving:
     """A proxy, its HTTP server if it has one, and what keeps its config up to date.
 
-    A daemon has a socket; each of its clients has a workspace, except those over HTTP.
+    A daemon has a socket; each of its clients has a workspace, except those over HTTP. The config is a file, which is
+    watched, unless it has another `origin`.
     """
 
     def __init__(
@@ -45,11 +56,14 @@ class Serving:
         kind: Kind = "stdio",
         socket: str = "",
         http: HttpOverrides | None = None,
+        origin: Origin | None = None,
     ) -> None:
         config, cache = configs.base, paths.cache_dir()
         self._kind: Kind = kind
         self._socket = socket
-        self._logins = open_logins(config.file, may_open_browser=True)
+        self._origin = origin
+        command = partial(login_command, config.file) if origin is None else origin.login_command
+        self._logins = open_logins(command, may_open_browser=True)
         self.proxy = Proxy(
             config,
             catalog_store=CatalogStore(cache / "catalogs"),
@@ -70,13 +84,13 @@ class Serving:
         """Keep the config and the entry among the running proxies up to date, until the end of the context."""
         gc.freeze()  # what exists now stays to the end, so the garbage collector need not scan it again and again
         gc.enable()
-        file = self.config.file
+        config = self.config.file if self._origin is None else self._origin.label
         registry = ProxyRegistry(paths.state_dir() / "running")
         publishing = registry.publish(
-            lambda: read_status(self.proxy, file, kind=self._kind, socket=self._socket, url=self.http.url)
+            lambda: read_status(self.proxy, config, kind=self._kind, socket=self._socket, url=self.http.url)
         )
         try:
-            async with _background(self.reloader.run(), publishing):
+            async with _background(publishing, *([self.reloader.run()] if self._origin is None else [])):
                 yield
         finally:
             await self.close()

@@ -8,7 +8,7 @@ import logging
 from dynamic_mcp.config.read import ConfigSet
 from dynamic_mcp.face.limits import FINISH_WITHIN_S
 from dynamic_mcp.face.lines import LineFace, Streams
-from dynamic_mcp.host.serving import FINISH_AFTER_SIGNAL_S, Serving
+from dynamic_mcp.host.serving import FINISH_AFTER_SIGNAL_S, Origin, Serving
 from dynamic_mcp.host.serving_log import ServingLog
 from dynamic_mcp.host.signals import SignalHandlers
 from dynamic_mcp.system.event_loop import loop_factory
@@ -17,18 +17,22 @@ from dynamic_mcp.system.text import pluralize
 log = logging.getLogger("dynamic_mcp")
 
 
-def run(configs: ConfigSet, serving_log: ServingLog, streams: Streams) -> None:
-    """Serve one client on two file descriptors, in an event loop of its own."""
+def run(configs: ConfigSet, serving_log: ServingLog, streams: Streams, origin: Origin | None = None) -> None:
+    """Serve one client on two file descriptors, in an event loop of its own.
+
+    The config is a file unless it has another `origin`.
+    """
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(_serve(configs, serving_log, streams))
+        runner.run(_serve(configs, serving_log, streams, origin))
 
 
-async def _serve(configs: ConfigSet, serving_log: ServingLog, streams: Streams) -> None:
+async def _serve(configs: ConfigSet, serving_log: ServingLog, streams: Streams, origin: Origin | None) -> None:
     config = configs.base
+    name = config.file if origin is None else origin.label
     for warning in (*config.distrust, *config.warnings):
-        log.warning("%s: %s", config.file, warning)
-    log.info("serving %s: %s", config.file, pluralize(len(config.groups), "group"))
-    serving = Serving(configs, serving_log)
+        log.warning("%s: %s", name, warning)
+    log.info("serving %s: %s", name, pluralize(len(config.groups), "group"))
+    serving = Serving(configs, serving_log, origin=origin)
     async with serving.run():
         await _serve_client(serving, streams, config.max_message_bytes)
     log.info("stopped serving")

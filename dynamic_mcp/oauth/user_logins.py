@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 
 from dynamic_mcp.config.location import FILE_NAME
@@ -17,9 +17,12 @@ def login_folder() -> Path:
     return paths.state_dir() / "logins"
 
 
-def open_logins(config: Path, *, may_open_browser: bool) -> Logins:
-    """Return the logins of a config; only a serving proxy opens a browser unasked."""
-    return Logins(login_folder(), partial(login_command, config), os.environ if may_open_browser else None)
+def open_logins(command: Callable[[str], str], *, may_open_browser: bool) -> Logins:
+    """Return the logins of this user; only a serving proxy opens a browser unasked.
+
+    `command` returns the command line that logs in to a group.
+    """
+    return Logins(login_folder(), command, os.environ if may_open_browser else None)
 
 
 def login_command(config: Path, group: str) -> str:

@@ -22,11 +22,16 @@ _LONGEST_NAME = 60
 Kind = Literal["stdio", "daemon", "http"]
 
 
-def read_status(proxy: Proxy, config: Path, *, kind: Kind = "stdio", socket: str = "", url: str = "") -> ProxyStatus:
-    """Return the status of a proxy that serves this config file: over which socket, at which URL, if it does."""
+def read_status(
+    proxy: Proxy, config: str | Path, *, kind: Kind = "stdio", socket: str = "", url: str = ""
+) -> ProxyStatus:
+    """Return the status of a proxy that serves this config file: over which socket, at which URL, if it does.
+
+    A config that is in no file is a text, such as the URL of its server.
+    """
     sessions = [_read_session(client) for client in proxy.clients]
     return ProxyStatus(
-        config=identify(config),
+        config=config if isinstance(config, str) else identify(config),
         kind=kind,
         socket=socket,
         url=url,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import click
 
-from dynamic_mcp.cli.options import config_option
+from dynamic_mcp.cli.options import config_option, log_options
 from dynamic_mcp.cli.suggestions import complete_group
+
+_ONLY = "Serve one group alone, as if there were no proxy."
 
 
 @click.command(short_help="Serve a config over stdin and stdout, or over HTTP.")
@@ -30,16 +32,8 @@ from dynamic_mcp.cli.suggestions import complete_group
     help="The origin of web pages that may call this server, such as https://app.example.com; can be repeated.",
 )
 @click.option("--insecure", is_flag=True, help="Let everybody who can reach the address use the servers.")
-@click.option(
-    "--only",
-    metavar="GROUP",
-    shell_complete=complete_group,
-    help="Serve one group alone, as if there were no proxy.",
-)
-@click.option("--log-level", metavar="LEVEL", help="What to log on stderr: debug, info, warning or error.")
-@click.option("--log-format", type=click.Choice(["text", "json"]), help="The format of the log on stderr.")
-@click.option("-q", "--quiet", is_flag=True, help="Short for --log-level error.")
-@click.option("-v", "--verbose", is_flag=True, help="Short for --log-level debug.")
+@click.option("--only", metavar="GROUP", shell_complete=complete_group, help=_ONLY)
+@log_options
 def command(
     config: str | None,
     config_file: str | None,
@@ -54,8 +48,6 @@ def command(
     only: str | None,
     log_level: str | None,
     log_format: str | None,
-    quiet: bool,
-    verbose: bool,
 ) -> int:
     """Serve the groups of CONFIG to one client over stdin and stdout, or with --http to many clients by URL.
 
@@ -74,7 +66,6 @@ def command(
     if config and config_file:
         hint = f"; did you mean `dynamic-mcp {config} --config {config_file}`?" if config in COMMANDS else ""
         raise click.UsageError(f"two configs are given: `{config}` and `{config_file}`{hint}")
-    level = log_level or ("error" if quiet else "debug" if verbose else None)
     words = HttpWords(
         address=http,
         tls_cert=tls_cert,
@@ -90,5 +81,5 @@ def command(
             raise click.UsageError(
                 f"`--only` is for stdin and stdout; over HTTP the path `/mcp/{only}` is that group"
             )
-        return serve_http(config or config_file, overrides, log_level=level, log_format=log_format)
-    return serve(config or config_file, only=only, log_level=level, log_format=log_format)
+        return serve_http(config or config_file, overrides, log_level=log_level, log_format=log_format)
+    return serve(config or config_file, only=only, log_level=log_level, log_format=log_format)

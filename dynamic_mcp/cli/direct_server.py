@@ -1,0 +1,126 @@
+"""A remote server that the command line describes, without any config: its URL, its headers and how to log in."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from msgspec import Struct
+
+from dynamic_mcp.config import form, values
+from dynamic_mcp.config.location import working_directory
+from dynamic_mcp.config.read import ConfigSet, ParsedConfig
+from dynamic_mcp.config.resolved import Broken
+from dynamic_mcp.config.secrets import mask_text
+from dynamic_mcp.config.substitute import expand
+from dynamic_mcp.errors import InvalidArguments
+from dynamic_mcp.system.shell import format_command
+
+_HEADER_HINT = "write `--header 'Authorization: Bearer ${TOKEN}'`, in single quotes"
+_ONLY_SERVER = "server"
+
+
+class DirectServer(Struct, frozen=True):
+    """A server by its URL; `${VARIABLE}` in it and in the headers stands for a variable of the environment.
+
+    `client_secret_variable` is the name of a variable.
+    """
+
+    url: str
+    headers: Mapping[str, str] = {}
+    kind: str | None = None
+    client_id: str | None = None
+    client_secret_variable: str | None = None
+    scopes: tuple[str, ...] = ()
+    timeout: str | None = None
+
+    @property
+    def label(self) -> str:
+        """The URL as messages show it: without secrets."""
+        return mask_text(self.url)
+
+    def login_command(self, group: str) -> str:
+        """Return the command that logs in to the server."""
+        client = ("--client-id", self.client_id) if self.client_id else ()
+        variable = self.client_secret_variable
+        secret = ("--client-secret-env", variable) if variable else ()
+        scopes = (word for scope in self.scopes for word in ("--scope", scope))
+        return format_command("auth", "login", self.label, *client, *secret, *scopes)
+
+
+def looks_like_a_url(name: str) -> bool:
+    """Tell whether a word is a URL rather than the name of a group."""
+    return "://" in name
+
+
+def parse_headers(lines: Iterable[str]) -> dict[str, str]:
+    """Parse `Name: value` headers. Raises InvalidArguments, whose message has no value: it may be a secret."""
+    found: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        name, colon, value = line.partition(":")
+        try:
+            values.check_headers({name.strip(): ""})
+        except values.FlawError as exc:
+            raise InvalidArguments(f"--header number {number}: {exc}", hint=_HEADER_HINT) from exc
+        if not colon or not value.strip():
+            raise InvalidArguments(f"--header `{name.strip()}` has no value", hint=_HEADER_HINT)
+        found[name.strip()] = value.strip()
+    return found
+
+
+def configure(server: DirectServer, environment: Mapping[str, str]) -> ConfigSet:
+    """Return a config of this server alone, which is in no file. Raises InvalidArguments."""
+    _check(server)
+    name = _name(server.url, environment)
+    root = form.root({"mcpServers": {name: _entry(server)}})
+    # the file is never read or written: it only says what relative paths would be relative to
+    parsed = ParsedConfig(Path(working_directory(), "connect"), root, platform=sys.platform)
+    base = parsed.resolve(environment)
+    (group,) = base.groups
+    if group.unset:
+        missing = " and ".join(f"`${{{each}}}`" for each in group.unset)
+        hint = "set it in the environment that starts this; some AI tools pass on only what their entry names"
+        raise InvalidArguments(f"{missing} is not set", hint=hint)
+    if isinstance(group.upstream, Broken):
+        raise InvalidArguments(group.upstream.reason.replace(f"mcpServers.{name}.", "", 1))
+    return ConfigSet(parsed, base)
+
+
+def _check(server: DirectServer) -> None:
+    what = "the argument"
+    try:
+        values.check_literal_url(server.url)
+        what = "--timeout"
+        values.parse_duration(server.timeout)
+    except values.FlawError as exc:
+        raise InvalidArguments(f"{what} {exc}", hint=exc.hint) from exc
+
+
+def _entry(server: DirectServer) -> dict[str, object]:
+    secret = server.client_secret_variable
+    oauth = {
+        "client_id": server.client_id,
+        "client_secret": f"${{{secret}}}" if secret else None,
+        "scopes": list(server.scopes) or None,
+    }
+    waits = ("tools", "resources", "prompts") if server.timeout else ()
+    fields: dict[str, object] = {
+        "url": server.url,
+        "headers": dict(server.headers),
+        "type": server.kind,
+        "oauth": {name: value for name, value in oauth.items() if value is not None},
+        "timeout": dict.fromkeys(waits, server.timeout),
+    }
+    return {name: value for name, value in fields.items() if value}
+
+
+def _name(url: str, environment: Mapping[str, str]) -> str:
+    """Return how messages name the server: its host, or for a socket its file."""
+    try:
+        host = unquote(urlsplit(expand(url, environment).text).hostname or "")
+    except ValueError:  # what is wrong with it is said later
+        host = ""
+    name = host.rstrip("/").rpartition("/")[2][: values.NAME_LENGTH]
+    return name if name.isprintable() and name.strip() else _ONLY_SERVER
