@@ -84,7 +84,8 @@ def configure(server: DirectServer, environment: Mapping[str, str]) -> ConfigSet
         hint = "set it in the environment that starts this; some AI tools pass on only what their entry names"
         raise InvalidArguments(f"{missing} is not set", hint=hint)
     if isinstance(group.upstream, Broken):
-        raise InvalidArguments(group.upstream.reason.replace(f"mcpServers.{name}.", "", 1))
+        reason = group.upstream.reason.replace(f"mcpServers.{name}.", "")
+        raise InvalidArguments(reason, hint="check the values of the variables in it")
     return ConfigSet(parsed, base)
 
 

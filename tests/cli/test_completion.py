@@ -64,6 +64,8 @@ def complete(cli: CliRunner, line: str) -> list[str]:
         ("prompt full gr", ["greet"]),
         ("prompt full greet ", ["city=", "style="]),
         ("prompt full greet city=Oslo ", ["style="]),
+        ("serve --only a", ["art"]),
+        ("serve dynamic-mcp.json --only f", ["full"]),
         ("install curs", ["cursor"]),
         ("uninstall curs", ["cursor"]),
         ("import cursor goo", ["goose"]),

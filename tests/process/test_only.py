@@ -11,31 +11,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from msgspec import Raw
 
-from dynamic_mcp.mcp import wire
 from tests import hosting
+from tests.process.side_by_side import play
 from tests.program import UPSTREAMS, Json, Program, full, odd, running, started, text_of
 
 SERVERS: Json = {"git": full("--name", "git", "--many", "3"), "other": odd()}
-HELLO: Json = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
-SCRIPT: list[tuple[str, Json]] = [
-    ("initialize", HELLO),
-    ("ping", None),
-    ("tools/call", {"name": "rich", "arguments": {}}),
-    ("tools/call", {"name": "echo", "arguments": {"text": 7, "more": [1.0]}}),
-    ("tools/call", {"name": "nothing"}),
-    ("tools/list", {}),
-    ("resources/list", {}),
-    ("resources/templates/list", {}),
-    ("resources/read", {"uri": "full://text"}),
-    ("resources/subscribe", {"uri": "full://text"}),
-    ("prompts/list", {}),
-    ("prompts/get", {"name": "greet", "arguments": {"city": "Oslo"}}),
-    ("logging/setLevel", {"level": "error"}),
-    ("vendor/echo", {"n": 1.0}),
-    ("vendor/nothing", {}),
-]
 
 
 @contextlib.asynccontextmanager
@@ -48,28 +29,14 @@ async def only(folder: Path, group: str, **root: Json) -> AsyncIterator[Program]
         program.assert_answered_once()
 
 
-async def _play(program: Program) -> list[Json]:
-    """Return all that is answered, with every value and every list entry as the bytes that came."""
-    answers = []
-    for method, params in SCRIPT:
-        frame = wire.parse(await program.exchange(method, params))
-        members = wire.members(frame.result if len(frame.result) else frame.error)
-        answers.append((method, {name: _pieces(each) for name, each in members.items()}))
-    return answers
-
-
-def _pieces(data: Raw) -> list[bytes]:
-    return [bytes(each) for each in (wire.elements(data) if bytes(data).startswith(b"[") else [data])]
-
-
 async def test_the_client_gets_the_answers_that_the_server_itself_gives(tmp_path: Path) -> None:
     command = [sys.executable, str(UPSTREAMS / "full.py"), *SERVERS["git"]["args"][1:]]
     async with started(*command) as itself:
-        expected = await _play(itself)
+        expected = await play(itself)
     async with only(tmp_path, "git") as program:
-        assert await _play(program) == expected
+        assert await play(program) == expected
     async with only(tmp_path, "git") as program:  # from the catalog on disk
-        assert await _play(program) == expected
+        assert await play(program) == expected
 
 
 async def test_a_group_that_is_not_there_ends_with_its_names(tmp_path: Path) -> None:
