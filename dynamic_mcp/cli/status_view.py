@@ -88,11 +88,12 @@ def _show_sessions(out: Output, sessions: Sequence[SessionStatus]) -> None:
             "SESSION": _name(each),
             "SINCE": _format_time(each.since),
             "CALLS": str(each.calls),
+            "ONLY": each.only,
             "DIRECTORY": each.directory,
         }
         for each in sessions
     ]
-    _print_rows(out, ("SESSION", "SINCE", "CALLS", "DIRECTORY"), rows)
+    _print_rows(out, ("SESSION", "SINCE", "CALLS", "ONLY", "DIRECTORY"), rows)
     out.print_line("")
 
 

@@ -33,13 +33,17 @@ SILENT_S = 3 * HEARTBEAT_S
 
 
 class SessionStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A connected client: since when (seconds since 1970), its requests so far, and its directory where known."""
+    """A connected client: since when (seconds since 1970), its requests so far, and its directory where known.
+
+    `only` is the group that it sees alone; empty if it sees all.
+    """
 
     client: str = ""
     version: str = ""
     since: float = 0.0
     calls: int = 0
     directory: str = ""
+    only: str = ""
 
 
 class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):

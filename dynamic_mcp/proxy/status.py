@@ -48,6 +48,7 @@ def _read_session(client: Client) -> SessionStatus:
         since=client.since,
         calls=client.calls,
         directory=_directory(client),
+        only=client.only or "",
     )
 
 

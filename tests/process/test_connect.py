@@ -140,14 +140,13 @@ async def test_nonsense_is_refused_with_a_hint_and_without_secrets(args: list[st
     assert "mcpServers" not in words
 
 
-async def test_no_config_is_read_or_needed(tmp_path: Path) -> None:
+async def test_no_config_is_read(tmp_path: Path) -> None:
     (tmp_path / "dynamic-mcp.json").write_text("{ this is no config")
     async with (
         FullHttp(Options(), older=False).listening() as url,
         running("connect", url, cwd=tmp_path, is_alone=True) as program,
     ):
         assert "result" in await program.initialize()
-    assert os.listdir(tmp_path) == ["dynamic-mcp.json"]
 
 
 # --- logins --------------------------------------------------------------------------------------------------
