@@ -33,6 +33,7 @@ from tests.journeys.diary import (
 from tests.program import BOUND_S, window_command
 
 HERE = Path(__file__).parent
+TYPESCRIPT_CLIENT = str(HERE / "typescript_client.mjs")
 # What the newest revision of the protocol no longer has is what these servers and this proxy speak.
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning")
 
@@ -109,29 +110,16 @@ async def test_an_older_python_sdk_uses_all_that_two_servers_offer(config: Path)
     assert await diary_printed_by(python, str(HERE / "older_client.py"), *window_command(str(config))) == DIARY
 
 
-@pytest.fixture
-def typescript_client() -> list[str]:
-    """The command of the client with the TypeScript SDK."""
-    node, modules = shutil.which("node"), os.environ.get("DYNAMIC_MCP_TEST_NODE_MODULES", "")
-    if node is None:
-        pytest.skip("the command `node` is not on the PATH of this machine")
-    if not (Path(modules) / "@modelcontextprotocol" / "sdk").is_dir():
-        pytest.skip("DYNAMIC_MCP_TEST_NODE_MODULES does not name a folder with `@modelcontextprotocol/sdk`")
-    return [node, str(HERE / "typescript_client.mjs")]
+async def test_the_typescript_sdk_uses_all_that_two_servers_offer(config: Path, typescript: list[str]) -> None:
+    assert await diary_printed_by(*typescript, TYPESCRIPT_CLIENT, *window_command(str(config))) == DIARY
 
 
-async def test_the_typescript_sdk_uses_all_that_two_servers_offer(config: Path, typescript_client: list[str]) -> None:
-    assert await diary_printed_by(*typescript_client, *window_command(str(config))) == DIARY
-
-
-async def test_two_clients_at_once_get_what_is_theirs_and_nothing_else(
-    config: Path, typescript_client: list[str]
-) -> None:
+async def test_two_clients_at_once_get_what_is_theirs_and_nothing_else(config: Path, typescript: list[str]) -> None:
     person = Person("python ")
     async with client_of(person, config) as client:
         ours, theirs = await asyncio.gather(
             write_diary(client, person),
-            diary_printed_by(*typescript_client, *window_command(str(config)), person="typescript "),
+            diary_printed_by(*typescript, TYPESCRIPT_CLIENT, *window_command(str(config)), person="typescript "),
         )
     assert ours == diary_of_person("python ")
     assert theirs == diary_of_person("typescript ")
