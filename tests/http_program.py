@@ -9,6 +9,8 @@ import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import httpx2
+
 from tests.journeys.remote_server import STARTS_WITHIN_S, free_port, wait_until_listening
 from tests.program import BOUND_S, OWN, Json
 
@@ -16,13 +18,24 @@ from tests.program import BOUND_S, OWN, Json
 class HttpProgram:
     """A running proxy: `url` is where its clients find it, and `origin` where its other paths begin."""
 
-    def __init__(self, origin: str) -> None:
+    def __init__(self, origin: str, stderr: Path) -> None:
         self.origin = origin
         self.url = f"{origin}/mcp"
+        self._stderr = stderr
 
     def url_of(self, group: str) -> str:
         """Return where one group is served alone."""
         return f"{self.url}/{group}"
+
+    async def count_sessions(self) -> int:
+        """Return how many sessions there are, as the program tells whoever asks."""
+        async with httpx2.AsyncClient() as client:
+            count: int = (await client.get(f"{self.origin}/ready")).json()["sessions"]
+            return count
+
+    def log(self) -> str:
+        """Return what the program has written to stderr so far."""
+        return self._stderr.read_text(errors="replace")
 
 
 @contextlib.asynccontextmanager
@@ -33,19 +46,19 @@ async def serving_http(folder: Path, servers: Json, *options: str, **root: Json)
     port = free_port()
     command = (*OWN, "serve", str(file), "--http", f"127.0.0.1:{port}", *options)
     quiet = asyncio.subprocess.DEVNULL
-    with (folder / "stderr.log").open("w+b") as words:
+    program = HttpProgram(f"http://127.0.0.1:{port}", folder / "stderr.log")
+    with (folder / "stderr.log").open("wb") as words:
         process = await asyncio.create_subprocess_exec(*command, stdin=quiet, stdout=quiet, stderr=words)
         try:
             async with asyncio.timeout(STARTS_WITHIN_S):
                 await wait_until_listening(process, port)
-            yield HttpProgram(f"http://127.0.0.1:{port}")
+            yield program
             assert process.returncode is None, "the program has ended by itself"
             process.send_signal(signal.SIGTERM)
             async with asyncio.timeout(BOUND_S):
                 assert await process.wait() == 0
         except BaseException:
-            words.seek(0)
-            print(words.read().decode(errors="replace"))
+            print(program.log())
             raise
         finally:
             with contextlib.suppress(ProcessLookupError):

@@ -47,13 +47,6 @@ async def one(tmp_path: Path) -> AsyncIterator[HttpProgram]:
         yield program
 
 
-async def sessions_of(program: HttpProgram) -> int:
-    """Return how many sessions there are."""
-    async with httpx2.AsyncClient() as client:
-        count: int = (await client.get(f"{program.origin}/ready")).json()["sessions"]
-        return count
-
-
 # --- the Python SDK --------------------------------------------------------------------------------------------
 
 
@@ -63,8 +56,8 @@ async def test_the_python_sdk_uses_all_that_two_servers_offer(program: HttpProgr
         async with person.client(program.url) as client:
             assert await write_diary(client, person) == DIARY
             assert client.protocol_version == "2025-11-25"
-            assert await sessions_of(program) == 1
-        assert await sessions_of(program) == 0
+            assert await program.count_sessions() == 1
+        assert await program.count_sessions() == 0
 
 
 async def test_the_python_sdk_uses_all_of_it_over_the_older_transport(program: HttpProgram) -> None:
@@ -138,7 +131,7 @@ async def test_an_older_python_sdk_uses_all_that_two_servers_offer(
     program: HttpProgram, older_client: list[str], path: str
 ) -> None:
     assert await diary_printed_by(*older_client, f"{program.origin}/{path}") == DIARY
-    assert await sessions_of(program) == 0
+    assert await program.count_sessions() == 0
 
 
 @pytest.mark.parametrize("path", ["mcp", "sse"])
@@ -147,7 +140,7 @@ async def test_the_typescript_sdk_uses_all_that_two_servers_offer(
 ) -> None:
     client = str(HERE / "typescript_client.mjs")
     assert await diary_printed_by(*typescript, client, f"{program.origin}/{path}") == DIARY
-    assert await sessions_of(program) == 0
+    assert await program.count_sessions() == 0
 
 
 async def test_the_typescript_sdk_misses_nothing_while_its_connections_are_cut(
