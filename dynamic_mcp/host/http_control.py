@@ -87,7 +87,10 @@ class HttpControl:
             await self._serve(config, http)
 
     def apply(self, config: Config, *, level: int = logging.ERROR) -> None:
-        """Serve as this config says from now on; what cannot be done is logged, and then all stays as it was."""
+        """Serve as this config says from now on; what cannot be done is logged, and then all stays as it was.
+
+        Clients are told too, unless the `level` is below that of an error.
+        """
         http = self.find_settings(config)
         self._wanted = None if http is None else (config, http)
         if self._wanted is None and self._service is None:
@@ -134,7 +137,8 @@ class HttpControl:
         except ListenError as exc:
             text = f"{exc.message}; it is still served at {self.url}" if self.url else exc.message
             log.log(level, "HTTP is not served as configured: %s", str(exc).replace(exc.message, text, 1))
-            self._proxy.complain(f"HTTP is not served as configured: {text}")
+            if level >= logging.ERROR:
+                self._proxy.complain(f"HTTP is not served as configured: {text}")
 
     async def _serve(self, config: Config, http: Http) -> None:
         service = self._service
