@@ -13,7 +13,7 @@ from dynamic_mcp.errors import ListenError, UnsafeAddress
 
 # How long the name of an address may take to resolve.
 _RESOLVE_WITHIN_S = 5.0
-_LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
+LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 
 
 class Place(Struct, frozen=True):
@@ -36,7 +36,7 @@ class Place(Struct, frozen=True):
         """Return what clients may call it in `Host`, without the port."""
         hosts = dict.fromkeys(_to_host(each.partition("%")[0]) for each in (self.address.host, *self.addresses))
         if self.is_any or self.is_loopback:
-            hosts |= dict.fromkeys(_LOOPBACK_HOSTS)
+            hosts |= dict.fromkeys(LOOPBACK_HOSTS)
         if self.is_any:
             hosts[socket.gethostname().lower()] = None
         return tuple(hosts)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,9 +17,6 @@ from dynamic_mcp.config.addresses import Address
 from dynamic_mcp.config.resolved import Config, Http, Tls
 from dynamic_mcp.errors import ListenError
 from dynamic_mcp.proxy.proxy import Proxy
-
-if TYPE_CHECKING:
-    from dynamic_mcp.host.http_service import HttpService
 
 log = logging.getLogger("dynamic_mcp")
 
@@ -48,15 +45,55 @@ class HttpOverrides(Struct, frozen=True):
         )
 
 
+class Service(Protocol):
+    """What serves a proxy over HTTP."""
+
+    @property
+    def url(self) -> str:
+        """Where clients connect to, if that is known."""
+        ...
+
+    @property
+    def shutdown_timeout_s(self) -> float:
+        """How long calls may take to end, by the config."""
+        ...
+
+    async def serve(self, http: Http, max_body_bytes: int) -> None:
+        """Serve like this from now on. Raises ListenError, and then all stays as it was."""
+        ...
+
+    def reload_certificate(self) -> None:
+        """Read the files of the certificate again, for new connections."""
+        ...
+
+    async def finish(self, within_s: float) -> None:
+        """Begin no session, let calls end within a bound, and close everything."""
+        ...
+
+
+def load_service() -> Callable[[Proxy], Service]:
+    """Load and return what serves HTTP at an address of its own."""
+    from dynamic_mcp.host.http_service import HttpService
+
+    return HttpService
+
+
 class HttpControl:
     """The HTTP server of a process, if it has one. `overrides`: it has one whatever its config says."""
 
-    def __init__(self, proxy: Proxy, overrides: HttpOverrides | None = None) -> None:
+    def __init__(
+        self,
+        proxy: Proxy,
+        overrides: HttpOverrides | None = None,
+        *,
+        load: Callable[[], Callable[[Proxy], Service]] = load_service,
+    ) -> None:
         self.on_change: Callable[[], None] = lambda: None
         """Called when HTTP may have begun or ceased to be served."""
         self._proxy = proxy
         self._overrides = overrides
-        self._service: HttpService | None = None
+        self._load = load
+        self._service: Service | None = None
         self._wanted: tuple[Config, Http] | None = None
         self._change: asyncio.Task[None] | None = None
         self._has_ended = False
@@ -143,15 +180,9 @@ class HttpControl:
     async def _serve(self, config: Config, http: Http) -> None:
         service = self._service
         if service is None:  # what it needs is loaded in a thread, since others may be served already
-            service = (await asyncio.to_thread(_load_service))(self._proxy)
+            service = (await asyncio.to_thread(self._load))(self._proxy)
         before = service.url
         await service.serve(http, config.max_message_bytes)
         self._service = service
         if service.url != before:
             log.info("serving %s over HTTP at %s", config.file, service.url)
-
-
-def _load_service() -> type[HttpService]:
-    from dynamic_mcp.host.http_service import HttpService
-
-    return HttpService

@@ -17,12 +17,12 @@ from dynamic_mcp.face.http.options import HttpOptions
 from dynamic_mcp.face.http.server import HttpServer
 from dynamic_mcp.host.http_address import Place, find_place, refuse_unsafe
 from dynamic_mcp.host.http_certificate import Certificate
+from dynamic_mcp.host.http_face import make_options, tick
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.system.task_set import TaskSet
 
 log = logging.getLogger("dynamic_mcp")
 
-_TICK_S = 1.0
 # How long clients may take to read what they were answered last.
 _FLUSH_WITHIN_S = 1.0
 # What a name resolves to and this machine may not have, such as `::1` where IPv6 is off.
@@ -82,7 +82,7 @@ class HttpService:
         self._http = http
         if self._face is None:
             self._face = face
-            self._background.create(self._tick(face), name="clock of the HTTP server")
+            self._background.create(tick(face), name="clock of the HTTP server")
 
     def reload_certificate(self) -> None:
         """Read the files of the certificate again, for new connections."""
@@ -150,11 +150,6 @@ class HttpService:
         else:
             log.info("the certificate `%s` was read again", self._http.tls.cert)
 
-    async def _tick(self, face: HttpFace) -> None:
-        while True:
-            await asyncio.sleep(_TICK_S)
-            face.tick()
-
 
 async def _listen(face: HttpFace, http: Http, place: Place | None, certificate: Certificate | None) -> _Listener:
     """Listen with a server of its own. Raises OSError."""
@@ -201,19 +196,9 @@ def _overlaps(old: Address, new: Address) -> bool:
 
 
 def _read_options(http: Http, place: Place | None, max_body_bytes: int) -> HttpOptions:
-    return HttpOptions(
-        path=http.path,
-        root_path=http.root_path,
-        own_hosts=("localhost",) if place is None else place.list_hosts(),
-        allowed_hosts=http.allowed_hosts,
-        allowed_origins=http.allowed_origins,
-        trusted_proxies=http.trusted_proxies,
-        accepts_any_address=place is not None and place.is_any,
-        max_sessions=http.max_sessions,
-        session_timeout_s=http.session_timeout_s,
-        max_in_flight=http.max_in_flight,
-        max_body_bytes=max_body_bytes,
-    )
+    own_hosts = ("localhost",) if place is None else place.list_hosts()
+    is_any = place is not None and place.is_any
+    return make_options(http, max_body_bytes, own_hosts=own_hosts, accepts_any_address=is_any)
 
 
 def _to_error(address: Address, exc: OSError) -> ListenError:

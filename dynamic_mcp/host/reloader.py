@@ -29,7 +29,7 @@ _HELLO_WITHIN_S = 5.0
 class Reloader:
     """Applies each new version of the config file to the proxy and to its HTTP server."""
 
-    def __init__(self, proxy: Proxy, configs: ConfigSet, serving_log: ServingLog, http: HttpControl) -> None:
+    def __init__(self, proxy: Proxy, configs: ConfigSet, serving_log: ServingLog | None, http: HttpControl) -> None:
         self.workspaces = Workspaces(configs, proxy, on_new_files=lambda: self.watch.check_soon())
         self.watch = ConfigWatcher(
             lambda: self.workspaces.configs, os.environ, on_config=self._apply, on_error=self._report
@@ -52,7 +52,8 @@ class Reloader:
             log.exception("a bug: the config is no longer watched")
 
     def _apply(self, configs: ConfigSet) -> None:
-        self._log.configure(configs.base.log)
+        if self._log is not None:
+            self._log.configure(configs.base.log)
         log.info("%s has changed: %s", configs.base.file, pluralize(len(configs.base.groups), "group"))
         self._http.prepare(configs.base)
         self.workspaces.apply(configs)

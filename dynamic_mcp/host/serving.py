@@ -15,7 +15,7 @@ from dynamic_mcp.config.read import ConfigSet
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.embeddings import SemanticIndex
 from dynamic_mcp.groups.catalog_store import CatalogStore
-from dynamic_mcp.host.http_control import HttpControl, HttpOverrides
+from dynamic_mcp.host.http_control import HttpControl, HttpOverrides, Service, load_service
 from dynamic_mcp.host.reloader import Reloader
 from dynamic_mcp.host.serving_log import ServingLog
 from dynamic_mcp.oauth.user_logins import login_command, open_logins
@@ -45,21 +45,24 @@ class Serving:
     """A proxy, its HTTP server if it has one, and what keeps its config up to date.
 
     A daemon has a socket; each of its clients has a workspace, except those over HTTP. The config is a file, which is
-    watched, unless it has another `origin`.
+    watched, unless it has another `origin`. Without a log of ours, it serves in an application of somebody else, whose
+    process and log this is.
     """
 
     def __init__(
         self,
         configs: ConfigSet,
-        serving_log: ServingLog,
+        serving_log: ServingLog | None,
         *,
         kind: Kind = "stdio",
         socket: str = "",
         http: HttpOverrides | None = None,
         origin: Origin | None = None,
+        load_http: Callable[[], Callable[[Proxy], Service]] = load_service,
     ) -> None:
         config, cache = configs.base, paths.cache_dir()
         self._kind: Kind = kind
+        self._owns_process = serving_log is not None
         self._socket = socket
         self._origin = origin
         command = partial(login_command, config.file) if origin is None else origin.login_command
@@ -71,7 +74,7 @@ class Serving:
             semantic_index=SemanticIndex(cache / "vectors"),
             has_base=kind != "daemon" or http is not None or config.http is not None,
         )
-        self.http = HttpControl(self.proxy, http)
+        self.http = HttpControl(self.proxy, http, load=load_http)
         self.reloader = Reloader(self.proxy, configs, serving_log, self.http)
 
     @property
@@ -82,8 +85,9 @@ class Serving:
     @contextlib.asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
         """Keep the config and the entry among the running proxies up to date, until the end of the context."""
-        gc.freeze()  # what exists now stays to the end, so the garbage collector need not scan it again and again
-        gc.enable()
+        if self._owns_process:
+            gc.freeze()  # what exists now stays to the end, so the garbage collector need not scan it again and again
+            gc.enable()
         config = self.config.file if self._origin is None else self._origin.label
         registry = ProxyRegistry(paths.state_dir() / "running")
         publishing = registry.publish(

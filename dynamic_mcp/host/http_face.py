@@ -1,0 +1,37 @@
+"""What every HTTP server of ours does with its core: gives it options, and tells it the time."""
+
+from __future__ import annotations
+
+import asyncio
+
+from dynamic_mcp.config.resolved import Http
+from dynamic_mcp.face.http.core import HttpFace
+from dynamic_mcp.face.http.options import HttpOptions
+
+_TICK_S = 1.0
+
+
+async def tick(face: HttpFace) -> None:
+    """Let a core do what is due, until cancelled."""
+    while True:
+        await asyncio.sleep(_TICK_S)
+        face.tick()
+
+
+def make_options(
+    http: Http, max_body_bytes: int, *, own_hosts: tuple[str, ...], accepts_any_address: bool
+) -> HttpOptions:
+    """Return how to serve as the config says, at these hosts."""
+    return HttpOptions(
+        path=http.path,
+        root_path=http.root_path,
+        own_hosts=own_hosts,
+        allowed_hosts=http.allowed_hosts,
+        allowed_origins=http.allowed_origins,
+        trusted_proxies=http.trusted_proxies,
+        accepts_any_address=accepts_any_address,
+        max_sessions=http.max_sessions,
+        session_timeout_s=http.session_timeout_s,
+        max_in_flight=http.max_in_flight,
+        max_body_bytes=max_body_bytes,
+    )

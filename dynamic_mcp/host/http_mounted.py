@@ -1,0 +1,45 @@
+"""The HTTP server of a proxy inside an application of somebody else, which listens and says who may come."""
+
+from __future__ import annotations
+
+import logging
+
+from dynamic_mcp.config.resolved import Http
+from dynamic_mcp.face.http.core import HttpFace
+from dynamic_mcp.face.http.options import HttpOptions
+from dynamic_mcp.host.http_address import LOOPBACK_HOSTS
+from dynamic_mcp.host.http_face import make_options, tick
+from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.system.task_set import TaskSet
+
+log = logging.getLogger("dynamic_mcp")
+
+
+class MountedService:
+    """Serves a proxy over HTTP with what others have received. It has no `url`, since it does not know its own."""
+
+    url = ""
+
+    def __init__(self, proxy: Proxy) -> None:
+        self.face = HttpFace(proxy, HttpOptions())
+        self.shutdown_timeout_s = Http().shutdown_timeout_s
+        self._background = TaskSet(log)
+
+    async def serve(self, http: Http, max_body_bytes: int) -> None:
+        """Serve like this from now on; where to listen, and how, is not for us."""
+        if not self._background:
+            self._background.create(tick(self.face), name="clock of the HTTP server")
+        self.shutdown_timeout_s = http.shutdown_timeout_s
+        # an address in `Host` cannot be a page's own name, so any will do where ours are not known
+        options = make_options(http, max_body_bytes, own_hosts=LOOPBACK_HOSTS, accepts_any_address=True)
+        self.face.configure(options)
+
+    def reload_certificate(self) -> None:
+        """Do nothing: there is none."""
+
+    async def finish(self, within_s: float) -> None:
+        """Begin no session, let calls end within a bound, then end all streams and sessions."""
+        await self.face.finish(within_s)
+        self.face.close()
+        self._background.cancel_all()
+        await self._background.wait()
