@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.history.harness import Apart, Host, Line, MemoryUpstream, Send, connect, disconnect
-from tests.history.record import RESULT_URI, Json, parse
+from tests.history.record import NOWHERE, RESULT_URI, Json, parse
 
 Routed = Iterable[tuple[int, bytes]]
 # Takes a line to a session, and returns which lines go to which sessions instead.
@@ -30,7 +30,7 @@ class Misrouted:
         number = len(self._takes)
         self._takes.append(take)
         self.open_sessions.add(number)
-        line = await self._host.open(lambda line: self._pass(number, line))
+        line = await self._host.open(lambda line, came=NOWHERE, /: self._pass(number, line))
         return _MisroutedLine(self, number, line, self._rename)
 
     async def close(self) -> None:

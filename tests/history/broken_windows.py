@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable
 
 from tests.history.harness import Host, Line, Send
-from tests.history.record import is_interrupted, parse
+from tests.history.record import NOWHERE, Came, is_interrupted, parse
 
 # Takes a line for the client and a function that sends lines to the window; returns what the client gets instead.
 Break = Callable[["BrokenWindow", bytes], list[bytes]]
@@ -38,7 +38,7 @@ class BrokenWindow:
         self._take = take
         self._damage = damage
 
-    def take(self, line: bytes) -> None:
+    def take(self, line: bytes, came: Came = NOWHERE) -> None:
         for each in self._damage(self, line) if line.endswith(b"\n") else [line]:
             self._take(each)
 

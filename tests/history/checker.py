@@ -6,7 +6,6 @@ It knows nothing of how a proxy works. It reads what the sessions and the instan
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -15,22 +14,24 @@ from tests.history.record import (
     DAEMON,
     INPUT_ENDED,
     PART,
+    Came,
     Event,
     Expect,
     Json,
     Kind,
     Nonce,
     Operation,
+    answers,
     is_interrupted,
     nonces_in,
     parse,
 )
+from tests.history.stream_checker import Streams
 from tests.history.upstream_checker import Instance, SessionFacts, judge_instances
-from tests.history.violations import Rule, Violation
+from tests.history.violations import Rule, Violation, show
 
 __all__ = ["Rule", "Violation", "is_waiting_for_upstreams", "judge", "show"]
 
-_SHOWN_OF_A_RULE = 3
 # What an upstream hears of a moment after a session is over.
 _SETTLES = (Rule.NOT_CANCELLED, Rule.NOT_UNSUBSCRIBED, Rule.OUTLIVES)
 # What a daemon serves anew that another one has left unanswered.
@@ -62,6 +63,7 @@ class _Request:
     is_interrupted: bool = False
     answers: int = 0
     logs: int = 0
+    steps: int = 0
 
     @property
     def is_open(self) -> bool:
@@ -118,21 +120,6 @@ def is_waiting_for_upstreams(events: Sequence[Event]) -> bool:
     return any(violation.rule in _SETTLES for violation in judge(events))
 
 
-def show(violations: Sequence[Violation], events: Sequence[Event], seed: object) -> str:
-    """Describe what is wrong, with the seed, some examples of each rule, and the events of whom these concern."""
-    counts = Counter(violation.rule for violation in violations)
-    parties: set[str] = set()
-    lines = [f"seed {seed}: {len(violations)} violations"]
-    for rule, count in counts.items():
-        lines.append(f"  {rule.name} {count} times: {rule}")
-        examples = [each for each in violations if each.rule is rule][:_SHOWN_OF_A_RULE]
-        lines += [f"    {each}" for each in examples]
-        parties |= {each.party for each in examples}
-    lines.append("the history of the parties above:")
-    lines += [f"{at:>6} {event}" for at, event in enumerate(events) if event.party in parties]
-    return "\n".join(lines)
-
-
 Found = Iterator[tuple[Rule, str]]
 
 
@@ -147,6 +134,7 @@ class Session:
         self.errors: dict[Nonce, tuple[Operation, Json, int]] = {}
         self._has_left_in_order = False
         self._part = b""
+        self._streams = Streams()
         self._kills = kills
         self._served_after = kills  # a daemon that began after so many kills has answered
         self._questions: dict[str, _Question] = {}
@@ -177,7 +165,7 @@ class Session:
             case Kind.GOT if event.detail == PART:
                 self._part = event.line
             case Kind.GOT:
-                yield from self._get(event.line)
+                yield from self._get(event.line, event.came)
 
     def lose_daemon(self) -> None:
         """Note that the daemon is dead: what it has asked has to be withdrawn by another."""
@@ -192,8 +180,12 @@ class Session:
             shown = f"{request.operation.name} {request.operation.nonce}"
             if request.is_open and not request.is_cancelled and self._must_answer(request):
                 yield Rule.UNANSWERED, shown
-            if request.answers and not request.is_interrupted and request.logs < request.operation.logs:
+            if not request.answers or request.is_interrupted:
+                continue
+            if request.logs < request.operation.logs:
                 yield Rule.LOST_LOG, f"{shown}: {request.logs} of {request.operation.logs} log lines came"
+            if request.steps < request.operation.steps:
+                yield Rule.LOST_PROGRESS, f"{shown}: {request.steps} of {request.operation.steps} steps came"
 
     def _must_answer(self, request: _Request) -> bool:
         if self.is_closed:
@@ -221,7 +213,7 @@ class Session:
 
     # --- what it gets ----------------------------------------------------------------------------------
 
-    def _get(self, line: bytes) -> Found:
+    def _get(self, line: bytes, came: Came) -> Found:
         if self.is_closed:
             yield Rule.AFTER_CLOSE, _shown(line)
         for nonce in nonces_in(line):
@@ -232,6 +224,8 @@ class Session:
         except ValueError:
             yield Rule.HALF_LINE, _shown(line)
             return
+        if came.stream:
+            yield from self._judge_stream(came, message, line)
         match message:
             case {"method": str(method), "id": id}:
                 yield from self._get_question(_key(id), method, line)
@@ -239,6 +233,22 @@ class Session:
                 yield from self._get_notification(method, message.get("params") or {}, line)
             case {"id": id}:
                 yield from self._get_answer(_key(id), message, line)
+
+    def _judge_stream(self, came: Came, message: dict[str, Json], line: bytes) -> Found:
+        method, is_answer = message.get("method"), "method" not in message
+        token = _key((message.get("params") or {}).get("progressToken"))
+        if is_answer:
+            requests = [message.get("id")]
+        elif method == "notifications/progress" and token in self._tokens:
+            requests = [self._tokens[token].operation.nonce.number]
+        else:
+            requests = [each.operation.nonce.number for each in self._requests_of(line)]
+        must_be_one = is_answer or (method == "notifications/progress" and not self._is_of_task(token))
+        about = [answers(id) for id in requests]
+        yield from self._streams.take(came, _shown(line), about=about, must_be_one=must_be_one, is_answer=is_answer)
+
+    def _is_of_task(self, token: str) -> bool:
+        return token in self._tokens and "task" in self._tokens[token].params
 
     def _get_question(self, id: str, method: str, line: bytes) -> Found:
         if id in self._questions:
@@ -295,6 +305,13 @@ class Session:
             yield Rule.TOKEN, f"after the answer: {_shown(line)}"
         if nonces_in(line) != {request.operation.nonce}:
             yield Rule.TOKEN, f"of {request.operation.nonce}: {_shown(line)}"
+            return
+        step = params.get("progress")
+        if step <= request.steps:
+            yield Rule.TWICE, _shown(line)
+        elif step > request.steps + 1:
+            yield Rule.LOST_PROGRESS, f"{request.steps}, then {_shown(line)}"
+        request.steps = step
 
     def _get_answer(self, id: str, message: dict[str, Json], line: bytes) -> Found:
         request = self.requests.get(id)

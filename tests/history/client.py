@@ -8,7 +8,19 @@ import weakref
 from collections.abc import Callable
 
 from tests.history.harness import Host, Line
-from tests.history.record import PART, Expect, History, Json, Nonce, Operation, is_interrupted, nonces_in, parse
+from tests.history.record import (
+    NOWHERE,
+    PART,
+    Came,
+    Expect,
+    History,
+    Json,
+    Nonce,
+    Operation,
+    is_interrupted,
+    nonces_in,
+    parse,
+)
 
 CAPABILITIES: Json = {"sampling": {}, "elicitation": {}, "roots": {}}
 
@@ -113,8 +125,8 @@ class Client:
         self._history.send(self.name, line, operation)
         self._line.send(line)
 
-    def _take(self, line: bytes) -> None:
-        self._history.get(self.name, line.rstrip(b"\n"), "" if line.endswith(b"\n") else PART)
+    def _take(self, line: bytes, came: Came = NOWHERE) -> None:
+        self._history.get(self.name, line.rstrip(b"\n"), "" if line.endswith(b"\n") else PART, came)
         try:
             message = parse(line)
         except ValueError:  # the checker says so

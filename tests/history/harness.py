@@ -22,9 +22,15 @@ from dynamic_mcp.session.legacy import Session
 from tests.face_parties import HELLO, Frames, Reception
 from tests.fakes import FakeUpstream, Opener, PresentedGroup, config_of, group_config
 from tests.history.nonce_server import Json, NonceServer
-from tests.history.record import History
+from tests.history.record import NOWHERE, Came, History
 
-Send = Callable[[bytes], None]
+
+class Send(Protocol):
+    """Takes a line, and how it came."""
+
+    def __call__(self, line: bytes, came: Came = NOWHERE, /) -> None: ...
+
+
 SERVER = Path(__file__).parent / "nonce_server.py"
 # Short, so that `big` is kept and read as a resource.
 RESULT_LIMIT = 2000

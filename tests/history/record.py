@@ -38,6 +38,26 @@ class Nonce(NamedTuple):
         return f"nonce-{self.session}-{self.number}-"
 
 
+class Came(NamedTuple):
+    """How a message came over HTTP: on which stream, over which of its connections, and with which id.
+
+    A stream is named after the request that it answers, by `answers`, or it is one that the client has opened. Its
+    connections are counted from 0; those after the first are resumptions.
+    """
+
+    stream: str = ""
+    connection: int = 0
+    id: str = ""
+
+
+def answers(id: Json) -> str:
+    """Return the name of the stream that answers a request."""
+    return f"POST {json.dumps(id)}"
+
+
+NOWHERE = Came()  # as over stdio
+
+
 class Expect(StrEnum):
     """What an answer must be."""
 
@@ -56,6 +76,7 @@ class Operation:
     about: Nonce | None = None  # whose nonce the answer carries, where it is not its own
     token: int | None = None
     logs: int = 0  # how many log lines must have arrived when the answer has
+    steps: int = 0  # and how much progress
     may_be_refused: bool = False  # a question of it may be refused
     may_be_left: bool = False  # it needs no answer once its session's input has ended
     subject: str = ""
@@ -81,10 +102,12 @@ class Event:
     line: bytes = b""
     operation: Operation | None = None
     detail: str = ""
+    came: Came = NOWHERE
 
     def __str__(self) -> str:
-        shown = self.line[:400].decode("utf-8", "replace")
-        return f"{self.party:>10} {self.kind:<6} {shown or self.detail}"
+        shown = self.line[:400].decode("utf-8", "replace") or self.detail
+        came = f"[{self.came.stream}.{self.came.connection} {self.came.id}] " if self.came.stream else ""
+        return f"{self.party:>10} {self.kind:<6} {came}{shown}"
 
 
 # How the party of a killed daemon is named, before the id of its process.
@@ -120,11 +143,11 @@ class History:
         """Note a line that a party writes to the proxy."""
         self._add(Event(party, Kind.SENT, line, operation))
 
-    def get(self, party: str, line: bytes, detail: str = "") -> None:
+    def get(self, party: str, line: bytes, detail: str = "", came: Came = NOWHERE) -> None:
         """Note a line that the proxy writes to a party."""
         if party not in self.sessions:
             self._upstream_nonces |= nonces_in(line)
-        self._add(Event(party, Kind.GOT, line, detail=detail))
+        self._add(Event(party, Kind.GOT, line, detail=detail, came=came))
 
     async def reach_upstream(self, nonce: Nonce, answer: asyncio.Future[dict[str, Json]]) -> None:
         """Wait until an upstream has got a line with this nonce, or the request has been answered."""

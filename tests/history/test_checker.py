@@ -2,89 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
 
 from tests.history.checker import Rule, judge, show
-from tests.history.record import (
-    ABRUPTLY,
-    INPUT_ENDED,
-    INTERRUPTED,
-    PART,
-    Event,
-    Expect,
-    Json,
-    Kind,
-    Nonce,
-    Operation,
-)
-
-ONE, TWO = Nonce("one", 1), Nonce("two", 1)
-PROGRESS = "notifications/progress"
-
-
-def _line(**members: Json) -> bytes:
-    return json.dumps({"jsonrpc": "2.0", **members}).encode()
-
-
-class Story:
-    """A history in the making: two sessions of one client and an instance that greeted it."""
-
-    def __init__(self) -> None:
-        self.events = [Event(name, Kind.OPENED, detail="client") for name in ("one", "two")]
-        self.upstream_gets(id=0, method="initialize", params={"clientInfo": {"name": "client"}})
-
-    def asks(self, nonce: Nonce, *, method: str = "tools/call", params: Json = None, **facts: Json) -> Story:
-        """Let a session send a request, which goes on to the upstream."""
-        meta = {"_meta": {"nonce": str(nonce)}}
-        operation = Operation(nonce, "call", **facts)
-        line = _line(id=nonce.number, method=method, params={**(params or {}), **meta})
-        self.events.append(Event(nonce.session, Kind.SENT, line, operation))
-        return self.upstream_gets(id=f"{nonce}", method=method, params={**(params or {}), **meta})
-
-    def sends(self, session: str, **members: Json) -> Story:
-        self.events.append(Event(session, Kind.SENT, _line(**members)))
-        return self
-
-    def gets(self, session: str, **members: Json) -> Story:
-        self.events.append(Event(session, Kind.GOT, _line(**members)))
-        return self
-
-    def is_answered(self, nonce: Nonce, text: Json = None) -> Story:
-        """Let the upstream answer, and the session get it."""
-        result = {"content": str(nonce)} if text is None else text
-        self.events.append(Event("up", Kind.SENT, _line(id=f"{nonce}", result=result)))
-        return self.gets(nonce.session, id=nonce.number, result=result)
-
-    def upstream_gets(self, **members: Json) -> Story:
-        self.events.append(Event("up", Kind.GOT, _line(**members)))
-        return self
-
-    def upstream_asks(self, id: int, nonce: Nonce) -> Story:
-        self.events.append(Event("up", Kind.SENT, _line(id=id, method="roots/list", params={"n": str(nonce)})))
-        return self
-
-    def closes(self, party: str, how: str = "") -> Story:
-        self.events.append(Event(party, Kind.CLOSED, detail=how))
-        return self
-
-    def kills(self) -> Story:
-        """Let the daemon die, and its upstream with it; another one begins."""
-        self.events.append(Event("daemon", Kind.KILLED))
-        return self.closes("up")
-
-    def is_interrupted(self, nonce: Nonce) -> Story:
-        return self.gets(nonce.session, id=nonce.number, error={"message": INTERRUPTED})
-
-    def gets_part(self, session: str, line: bytes) -> Story:
-        self.events.append(Event(session, Kind.GOT, line, detail=PART))
-        return self
-
-    @property
-    def rules(self) -> list[Rule]:
-        return [violation.rule for violation in judge(self.events)]
+from tests.history.record import ABRUPTLY, INPUT_ENDED, Event, Expect, Json, Kind, Nonce, Operation
+from tests.history.story import ONE, PROGRESS, TWO, Story, message
 
 
 def _good() -> Story:
@@ -107,7 +31,7 @@ def _interrupted(*, is_withdrawn: bool) -> Story:
         story.gets("one", method="notifications/cancelled", params={"requestId": 1})
     story.is_interrupted(ONE)
     ping = Operation(Nonce("one", 2), "ping", Expect.RESULT)
-    story.events.append(Event("one", Kind.SENT, _line(id=2, method="ping"), ping))
+    story.events.append(Event("one", Kind.SENT, message(id=2, method="ping"), ping))
     return story.gets("one", id=2, result={})
 
 
@@ -140,8 +64,8 @@ def test_nothing_is_wrong_with_a_good_history() -> None:
 
 def _sent_to_the_next() -> Story:
     story = Story().asks(ONE).kills().is_interrupted(ONE)
-    hello = _line(id=0, method="initialize", params={"clientInfo": {"name": "client"}})
-    again = _line(id=1, method="tools/call", params={"_meta": {"nonce": str(ONE)}})
+    hello = message(id=0, method="initialize", params={"clientInfo": {"name": "client"}})
+    again = message(id=1, method="tools/call", params={"_meta": {"nonce": str(ONE)}})
     story.events += [Event("next", Kind.GOT, line) for line in (hello, again)]
     story.events.append(Event("next", Kind.CLOSED))
     return story
@@ -190,12 +114,21 @@ WRONG: dict[str, tuple[Story, Rule]] = {
     "a result where an error must be": (Story().asks(ONE, expect=Expect.ERROR).is_answered(ONE), Rule.ANSWER),
     "no answer": (Story().asks(ONE), Rule.UNANSWERED),
     "a lost log line": (Story().asks(ONE, logs=1).is_answered(ONE), Rule.LOST_LOG),
+    "lost progress": (Story().asks(ONE, token=1, steps=1).is_answered(ONE), Rule.LOST_PROGRESS),
+    "progress twice": (
+        Story()
+        .asks(ONE, token=1)
+        .gets("one", method=PROGRESS, params={"progressToken": 1, "progress": 1, "message": str(ONE)})
+        .gets("one", method=PROGRESS, params={"progressToken": 1, "progress": 1, "message": str(ONE)})
+        .is_answered(ONE),
+        Rule.TWICE,
+    ),
     "a log line twice": (
         _good().gets("one", method="notifications/message", params={"data": str(ONE)}),
         Rule.TWICE,
     ),
     "progress after the answer": (
-        _good().gets("one", method=PROGRESS, params={"progressToken": 1, "message": str(ONE)}),
+        _good().gets("one", method=PROGRESS, params={"progressToken": 1, "progress": 2, "message": str(ONE)}),
         Rule.TOKEN,
     ),
     "progress with no token of its own": (
@@ -338,7 +271,7 @@ def test_a_question_may_be_refused_only_where_it_could_be_for_several() -> None:
     for may_be_refused in (True, False):
         operation = Operation(ONE, "ask", may_be_refused=may_be_refused)
         story = Story()
-        story.events.append(Event("one", Kind.SENT, _line(id=1, method="tools/call", params={}), operation))
+        story.events.append(Event("one", Kind.SENT, message(id=1, method="tools/call", params={}), operation))
         story.gets("one", id=1, result={"text": f"{ONE} refused"})
         assert story.rules == ([] if may_be_refused else [Rule.REFUSED])
 

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+
+from tests.history.record import Event
+
+_SHOWN_OF_A_RULE = 3
 
 
 class Rule(StrEnum):
@@ -13,8 +19,11 @@ class Rule(StrEnum):
     ANSWER = "an answer is not the one that its request must have"
     UNANSWERED = "a request was never answered"
     TOKEN = "progress on nothing that this session has in flight"
-    TWICE = "a log line came twice"
+    TWICE = "a log line, or progress, came twice"
+    EVENT_TWICE = "two events of a session have one id"
+    WRONG_STREAM = "a message came on a stream that is not its own"
     LOST_LOG = "a log line of a session's own stream did not come"
+    LOST_PROGRESS = "progress on a request did not come, or not in its order"
     QUESTION_ID = "two questions to a session have one id"
     QUESTION_WITHOUT_CALL = "a question came for no call in flight"
     REFUSED = "a question was refused that has one possible receiver"
@@ -35,6 +44,7 @@ class Rule(StrEnum):
     NOT_WITHDRAWN = "a question of a dead daemon was not withdrawn"
     OUTLIVES = "an upstream outlives its daemon"
     LEFT_OPEN = "the daemon holds more than before"
+    HTTP = "an HTTP request was not answered as it must be"
     STUCK = "a run did not come to its end"
 
 
@@ -50,3 +60,18 @@ class Violation:
     def __str__(self) -> str:
         where = f" at {self.at}" if self.at >= 0 else ""
         return f"{self.party}{where}: {self.text}"
+
+
+def show(violations: Sequence[Violation], events: Sequence[Event], seed: object) -> str:
+    """Describe what is wrong, with the seed, some examples of each rule, and the events of whom these concern."""
+    counts = Counter(violation.rule for violation in violations)
+    parties: set[str] = set()
+    lines = [f"seed {seed}: {len(violations)} violations"]
+    for rule, count in counts.items():
+        lines.append(f"  {rule.name} {count} times: {rule}")
+        examples = [each for each in violations if each.rule is rule][:_SHOWN_OF_A_RULE]
+        lines += [f"    {each}" for each in examples]
+        parties |= {each.party for each in examples}
+    lines.append("the history of the parties above:")
+    lines += [f"{at:>6} {event}" for at, event in enumerate(events) if event.party in parties]
+    return "\n".join(lines)

@@ -140,7 +140,7 @@ class Life:
     async def _work(self, group: str) -> None:
         steps = self._choose.randint(1, 4)
         logs = steps if self._run.plan.must_log or group in self._run.plan.private else 0
-        operation = self._with_token("work", logs=logs)
+        operation = self._with_token("work", logs=logs, steps=steps)
         await self._call(operation, group, "work", steps=steps)
 
     async def _ask(self, group: str) -> None:
