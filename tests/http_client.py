@@ -293,15 +293,28 @@ class HttpClient:
         is_fresh: bool = False,
     ) -> Response:
         """Send a request and return its answer, of which the head has come. Raises Disconnected."""
-        connection = None if is_fresh else self._find_free()
-        if connection is None:
-            connection = await self.connect()
-        fields = {"Host": self.authority, **(headers or {})}
+        connection = await self.begin(method, target, headers, body, is_fresh=is_fresh)
         try:
-            return await connection.request(method, target, fields, body)
+            return await connection.read_response(method)
         except asyncio.CancelledError:
             connection.abort()  # or the answer would be taken for that of the next request
             raise
+
+    async def begin(
+        self,
+        method: str,
+        target: str,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        *,
+        is_fresh: bool = False,
+    ) -> HttpConnection:
+        """Send a request, and return the connection on which its answer is to be read."""
+        connection = None if is_fresh else self._find_free()
+        if connection is None:
+            connection = await self.connect()
+        connection.write_request(method, target, {"Host": self.authority, **(headers or {})}, body)
+        return connection
 
     def take_back(self, connection: HttpConnection) -> None:
         """Take a connection whose answer has ended."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tests.history.record import (
     ABRUPTLY,
@@ -63,7 +63,7 @@ class _Request:
     is_interrupted: bool = False
     answers: int = 0
     logs: int = 0
-    steps: int = 0
+    steps: set[float] = field(default_factory=set)
 
     @property
     def is_open(self) -> bool:
@@ -184,8 +184,8 @@ class Session:
                 continue
             if request.logs < request.operation.logs:
                 yield Rule.LOST_LOG, f"{shown}: {request.logs} of {request.operation.logs} log lines came"
-            if request.steps < request.operation.steps:
-                yield Rule.LOST_PROGRESS, f"{shown}: {request.steps} of {request.operation.steps} steps came"
+            if len(request.steps) < request.operation.steps:
+                yield Rule.LOST_PROGRESS, f"{shown}: {len(request.steps)} of {request.operation.steps} steps came"
 
     def _must_answer(self, request: _Request) -> bool:
         if self.is_closed:
@@ -237,18 +237,14 @@ class Session:
     def _judge_stream(self, came: Came, message: dict[str, Json], line: bytes) -> Found:
         method, is_answer = message.get("method"), "method" not in message
         token = _key((message.get("params") or {}).get("progressToken"))
+        progressing = self._tokens.get(token) if method == "notifications/progress" else None
         if is_answer:
-            requests = [message.get("id")]
-        elif method == "notifications/progress" and token in self._tokens:
-            requests = [self._tokens[token].operation.nonce.number]
+            own = answers(message.get("id"))
+        elif progressing is not None and "task" not in progressing.params:
+            own = answers(progressing.operation.nonce.number)
         else:
-            requests = [each.operation.nonce.number for each in self._requests_of(line)]
-        must_be_one = is_answer or (method == "notifications/progress" and not self._is_of_task(token))
-        about = [answers(id) for id in requests]
-        yield from self._streams.take(came, _shown(line), about=about, must_be_one=must_be_one, is_answer=is_answer)
-
-    def _is_of_task(self, token: str) -> bool:
-        return token in self._tokens and "task" in self._tokens[token].params
+            own = ""
+        yield from self._streams.take(came, _shown(line), own=own, is_answer=is_answer)
 
     def _get_question(self, id: str, method: str, line: bytes) -> Found:
         if id in self._questions:
@@ -307,11 +303,11 @@ class Session:
             yield Rule.TOKEN, f"of {request.operation.nonce}: {_shown(line)}"
             return
         step = params.get("progress")
-        if step <= request.steps:
+        if step in request.steps:
             yield Rule.TWICE, _shown(line)
-        elif step > request.steps + 1:
-            yield Rule.LOST_PROGRESS, f"{request.steps}, then {_shown(line)}"
-        request.steps = step
+        elif request.steps and step != max(request.steps) + 1 and "task" not in request.params:
+            yield Rule.LOST_PROGRESS, f"after {max(request.steps)}: {_shown(line)}"
+        request.steps.add(step)
 
     def _get_answer(self, id: str, message: dict[str, Json], line: bytes) -> Found:
         request = self.requests.get(id)

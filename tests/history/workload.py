@@ -31,6 +31,7 @@ class Plan:
     `may_refuse` where an upstream may not learn what a client answers, because nobody knows whom it asks;
     `must_log` and `must_update` where every log line and every update must come, since all know whose it is.
     `private` are groups with an instance for each session: where there are some, only these ask, and refuse nothing.
+    Of `cancels_late` calls are cancelled only once they have arrived: nothing orders two requests of HTTP.
     """
 
     seed: int
@@ -45,6 +46,7 @@ class Plan:
     must_update: bool = False
     patience_s: float = 6.0
     private: tuple[str, ...] = ()
+    cancels_late: tuple[str, ...] = ()
 
 
 class Run:
@@ -280,7 +282,7 @@ class Life:
         operation = self._with_token("cancel")
         params = self._client.call_params(operation, group, "hold")
         answer = self._client.begin(operation, "tools/call", params)
-        if self._choose.random() < 0.7:
+        if self._choose.random() < 0.7 or group in self._run.plan.cancels_late:
             await self._reach_upstream(operation, answer)
         self._client.cancel(operation)
 
