@@ -139,6 +139,11 @@ class Session:
         self._loop = asyncio.get_running_loop()
 
     @property
+    def is_being_asked(self) -> bool:
+        """Whether the client has still to answer a request."""
+        return self._questions.are_open
+
+    @property
     def client(self) -> Session:
         """The client that a message is for that no request has caused."""
         return self

@@ -56,6 +56,11 @@ class Questions:
         self._by_token: BoundedDict[bytes, _Question] = BoundedDict(_MAX_TASKS)
         self._is_closed = False
 
+    @property
+    def are_open(self) -> bool:
+        """Whether there is one without an answer."""
+        return bool(self._in_flight)
+
     async def ask(self, frame: Frame, on_status: Callable[[Frame], None], send: Callable[[bytes], None]) -> Frame:
         """Send a request and return the client's answer.
 

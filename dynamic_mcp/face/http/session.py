@@ -96,8 +96,10 @@ class HttpSession:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is in flight and nobody listens."""
-        return not self.in_flight and not any(each.is_connected for each in self.streams.values())
+        """Whether nobody listens, and nothing is in flight, or only what may wait for the client for ever."""
+        if any(each.is_connected for each in self.streams.values()):
+            return False
+        return not self.in_flight or self.session.is_being_asked
 
     # --- streams ---------------------------------------------------------------------------------------
 

@@ -8,8 +8,8 @@ import gc
 from dynamic_mcp.face.http.replay import ReplayBudget, ReplayStore
 from dynamic_mcp.face.http.session import HttpSession
 from dynamic_mcp.session.legacy import Session
-from tests.face.http.parties import HELLO, HttpClient, face_of
-from tests.fakes import BOUND_S, FakeClock, FakeUpstream, Opener, settled
+from tests.face.http.parties import EVERYTHING, HELLO, HttpClient, face_of
+from tests.fakes import BOUND_S, FakeClock, FakeUpstream, FullUpstream, Opener, settled
 
 
 async def test_a_session_too_many_is_told_to_come_back_later() -> None:
@@ -94,6 +94,25 @@ async def test_a_session_with_a_call_in_flight_is_not_idle() -> None:
         upstream.say({"jsonrpc": "2.0", "id": call["id"], "result": {"content": []}})
         await settled()
         assert (await client.request("ping").ends()).status == 200
+
+
+async def test_a_client_that_is_asked_and_never_comes_back_leaves_its_call_behind() -> None:
+    """Its call has all the time it needs while the client is asked, so it would never end."""
+    clock = FakeClock()
+    async with face_of(Opener(up=[FullUpstream()]), session_timeout_s=100, now=clock.now) as face:
+        client = HttpClient(face)
+        await client.initialize(EVERYTHING)
+        reply = client.call("ask", {"method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 1}})
+        await reply.hears_of("sampling/createMessage")
+        clock.time += 1000
+        face.tick()
+        assert (await client.request("ping").ends()).status == 200
+
+        reply.cut()
+        clock.time += 101
+        face.tick()
+
+        assert client.request("ping").status == 404
 
 
 # --- replay --------------------------------------------------------------------------------------------
