@@ -280,7 +280,9 @@ class Proxy:
         match frame.method:
             case "notifications/resources/updated":
                 self._resource_subscriptions.pass_update_on(group, instance, frame)
-            case "notifications/tasks/status" if self._tasks.pass_status_on(instance, frame):
+            case "notifications/tasks/status" if self._tasks.pass_status_on(
+                instance, frame, [each.client for each in recipients]
+            ):
                 pass
             case _ if frame.method == COMPLETE and self._elicitations.pass_completion_on(instance, frame):
                 pass

@@ -95,14 +95,19 @@ class Tasks:
         missing = {name: complaint for name, complaint in zip(found, complaints, strict=True) if complaint}
         return wire.result_frame({"tasks": list(chain.from_iterable(found.values())), **with_missing(rest, missing)})
 
-    def pass_status_on(self, instance: Instance, frame: Frame) -> bool:
-        """Tell a task's client of a `notifications/tasks/status`; returns whether it can be nobody else's."""
+    def pass_status_on(self, instance: Instance, frame: Frame, others: Iterable[Client]) -> bool:
+        """Tell a task's client of a `notifications/tasks/status`; returns whether it is nothing for `others`.
+
+        One that comes before its task must not be taken for that of another group's task.
+        """
         own_id = _id(wire.member(frame.params, "taskId"))
         owner = self._owners.get((ref(instance), own_id))
         if owner is not None and owner.client is not None:
             params = frame.params if owner.id == own_id else wire.with_member(frame.params, owner.id, "taskId")
             owner.client.notify(Frame(method=frame.method, params=params))
-        return owner is not None or instance.users.has_been_shared
+        if owner is not None or instance.users.has_been_shared:
+            return True
+        return any((client, own_id) in self._by_id for client in others)
 
     def owner(self, instance: Instance, frame: Frame) -> Client | None:
         """Return the client whose task a message of an upstream is about."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.fakes import Client, FakeUpstream, FullUpstream, Json, Opener, client_of, part, text_of
+from tests.fakes import Client, FakeUpstream, FullUpstream, Json, Opener, client_of, part, settled, text_of
 from tests.upstreams import full_offers as offers
 
 TTL = 60000
@@ -183,6 +183,19 @@ async def test_a_status_that_follows_the_answer_at_once_names_the_task_that_the_
         messages = [json.loads(line) for line in client.lines]
         [answer] = [each for each in messages if each.get("result", {}).get("task", {}).get("taskId") == id]
         assert messages.index(answer) < messages.index(status)
+
+
+async def test_a_status_that_comes_before_its_task_is_not_taken_for_one_of_another_group() -> None:
+    """A remote server's streams are not in order with each other."""
+    a, b = _twins()
+    async with client_of(Opener(a=[a], b=[b])) as client:
+        await client.initialize()
+        await _begin(client, "a")
+        await client.call("b", "echo", {"text": "there"})
+        status = {"taskId": "same-1", "status": "completed"}
+        b.say({"jsonrpc": "2.0", "method": "notifications/tasks/status", "params": status})
+        await settled()
+        assert client.heard("notifications/tasks/status") == []
 
 
 def _at_once(upstream: FullUpstream) -> Callable[[bytes], None]:
