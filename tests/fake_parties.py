@@ -11,7 +11,7 @@ from msgspec import Raw
 from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.errors import LinkLost
 from dynamic_mcp.groups import audience
-from dynamic_mcp.groups.audience import LOCAL, User
+from dynamic_mcp.groups.audience import LOCAL, Transport, User
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.instance import Instance
@@ -56,6 +56,7 @@ class FakeCaller:
         self.principal = LOCAL
         self.workspace: Workspace | None = None
         self.only: str | None = None
+        self.transport: Transport = "stdio"
         self.hello = ClientHello()
         self.is_greeted = True
         self.is_command = False

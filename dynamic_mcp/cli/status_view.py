@@ -20,6 +20,9 @@ _COLUMNS = ("GROUP", "TOOLS", "CALLS", "CALLS/S", "ERRORS", "P50", "P95", "SESSI
 # The columns that go first when the terminal is too narrow for all of them.
 _DISPENSABLE = ("PID", "TOOLS", "P50", "SESSIONS", "CALLS/S")
 _GAP = 2
+# Over HTTP there may be a thousand; `--json` has them all.
+_MOST_SESSIONS = 50
+_TRANSPORTS = {"stdio": "stdio", "socket": "window", "http": "HTTP", "sse": "HTTP+SSE"}
 
 Row = Mapping[str, str]
 
@@ -42,6 +45,8 @@ def show_proxy(out: Output, proxy: MeasuredProxy, rate_of: Callable[[str], str])
     running, status = proxy.running, proxy.running.status
     out.print_line(status.config, "bold")
     out.print_line(", ".join(_headline(proxy)), indent=2)
+    if status.url:
+        out.print_line(f"HTTP at {status.url}", indent=2)
     if status.socket:
         out.print_line(f"socket {status.socket}", indent=2)
     if running.silent_s:
@@ -62,14 +67,14 @@ def describe_audience(instance: InstanceStatus) -> str:
 
 
 def _is_shared(running: RunningProxy) -> bool:
-    return running.status.kind == "daemon" or len(running.status.sessions) > 1
+    return running.status.kind in ("daemon", "http") or len(running.status.sessions) > 1
 
 
 def _headline(proxy: MeasuredProxy) -> list[str]:
     running, status, memory = proxy.running, proxy.running.status, proxy.memory
     parts = [f"process {running.pid}", f"since {_format_time(running.started_at)}"]
-    if status.kind == "daemon":
-        parts.insert(0, "daemon")
+    if status.kind != "stdio":
+        parts.insert(0, "daemon" if status.kind == "daemon" else "HTTP server")
     if not _is_shared(running):
         clients = [f"{_name(each)} ({pluralize(each.calls, 'call')})" for each in status.sessions] or status.clients
         parts.append(f"for {', '.join(filter(None, clients)) or 'no client yet'}")
@@ -83,17 +88,21 @@ def _show_sessions(out: Output, sessions: Sequence[SessionStatus]) -> None:
     if not sessions:
         out.print_line("no sessions", indent=2)
         return
+    has_several = len({each.transport for each in sessions}) > 1
     rows = [
         {
             "SESSION": _name(each),
+            "OVER": _TRANSPORTS.get(each.transport, each.transport) if has_several else "",
             "SINCE": _format_time(each.since),
             "CALLS": str(each.calls),
             "ONLY": each.only,
             "DIRECTORY": each.directory,
         }
-        for each in sessions
+        for each in sessions[:_MOST_SESSIONS]
     ]
-    _print_rows(out, ("SESSION", "SINCE", "CALLS", "ONLY", "DIRECTORY"), rows)
+    _print_rows(out, ("SESSION", "OVER", "SINCE", "CALLS", "ONLY", "DIRECTORY"), rows)
+    if len(sessions) > _MOST_SESSIONS:
+        out.print_line(f"and {len(sessions) - _MOST_SESSIONS} more", indent=2)
     out.print_line("")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import Protocol
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
@@ -35,6 +35,10 @@ class Peers(Struct, frozen=True):
 
     principal: Principal
     identity: Hashable
+
+
+# Standard input and output, the socket of a daemon, streamable HTTP, and its predecessor HTTP+SSE.
+Transport = Literal["stdio", "socket", "http", "sse"]
 
 
 class Client(Caller, Hashable, Protocol):
@@ -78,6 +82,11 @@ class Client(Caller, Hashable, Protocol):
     @property
     def hello(self) -> ClientHello:
         """What the client said of itself; a default before it has."""
+        ...
+
+    @property
+    def transport(self) -> Transport:
+        """Over what the client came."""
         ...
 
     @property

@@ -172,7 +172,14 @@ class Daemon:
             return None
         is_command = hello.purpose == "command"
         server = CommandServer(self._serving.proxy) if is_command else self._serving.proxy
-        create = partial(Session, server=server, workspace=workspace, is_command=is_command, only=hello.only)
+        create = partial(
+            Session,
+            server=server,
+            workspace=workspace,
+            is_command=is_command,
+            only=hello.only,
+            transport="socket",
+        )
         return face.open_session(create, hello.continuation)
 
     def dismiss(self, face: SocketFace) -> None:

@@ -23,7 +23,7 @@ from dynamic_mcp.errors import (
     DynamicMcpError,
     Interrupted,
 )
-from dynamic_mcp.groups.audience import LOCAL, Principal
+from dynamic_mcp.groups.audience import LOCAL, Principal, Transport
 from dynamic_mcp.mcp import revisions, wire
 from dynamic_mcp.mcp.lines import Oversized, find_request_id, find_response_id
 from dynamic_mcp.mcp.revisions import REVISIONS
@@ -102,6 +102,7 @@ class Session:
         "only",
         "principal",
         "since",
+        "transport",
         "workspace",
     )
 
@@ -117,12 +118,14 @@ class Session:
         is_command: bool = False,
         workspace: Workspace | None = None,
         only: str | None = None,
+        transport: Transport = "stdio",
         now: Callable[[], float] = time.time,
     ) -> None:
         self.principal = principal
         self.is_command = is_command
         self.workspace = workspace
         self.only = only
+        self.transport: Transport = transport
         self.since = now()
         self.calls = 0
         self.hello = ClientHello()

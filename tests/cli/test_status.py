@@ -205,6 +205,28 @@ def test_a_daemon_without_sessions_says_so(cli: CliRunner, state: Path) -> None:
     assert "  no sessions" in shown(cli)
 
 
+def test_a_proxy_over_http_has_its_url_and_the_first_of_its_many_sessions(cli: CliRunner, state: Path) -> None:
+    sessions = [SessionStatus(client=f"client-{n}", transport="http", calls=1) for n in range(60)]
+    url = "https://mcp.example.com:8808/mcp"
+    publish(state, ProxyStatus(config="/c.json", kind="http", url=url, sessions=sessions, groups=[group()]))
+    lines = shown(cli)
+    assert lines[1].startswith(f"  HTTP server, process {os.getpid()}, since 20")
+    assert lines[2] == f"  HTTP at {url}"
+    assert sum(line.startswith("client-") for line in lines) == 50
+    assert "  and 10 more" in lines
+    (proxy,) = cli.run("status").json
+    assert [session["transport"] for session in proxy["sessions"]] == ["http"] * 60
+
+
+def test_sessions_say_over_what_they_came_where_that_differs(cli: CliRunner, state: Path) -> None:
+    sessions = [SessionStatus(client=f"client-{over}", transport=over) for over in ("socket", "http", "sse")]
+    publish(state, ProxyStatus(config="/c.json", kind="daemon", socket="/run/d.sock", sessions=sessions))
+    lines = shown(cli)
+    start = lines.index(next(line for line in lines if line.startswith("SESSION")))
+    assert cells(lines[start])[:3] == ["SESSION", "OVER", "SINCE"]
+    assert [cells(line)[1] for line in lines[start + 1 : start + 4]] == ["window", "HTTP", "HTTP+SSE"]
+
+
 def test_a_proxy_on_stdio_names_its_client_in_one_line(cli: CliRunner, state: Path) -> None:
     session = SessionStatus(client="ide", version="1.2", calls=1)
     publish(state, ProxyStatus(config="/c.json", sessions=[session], groups=[group("files", instance())]))

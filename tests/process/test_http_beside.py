@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from dynamic_mcp.observe.proxies import ProxyRegistry
+from dynamic_mcp.system import paths
 from tests.hosting import daemons, find_daemon, wait_for_daemons
 from tests.process.http_client import connected, find_port, serving_http, write_config
 from tests.process.test_http import hold, refuses
 from tests.process.windows import logs, run_command
-from tests.program import odd, running, text_of
+from tests.program import BOUND_S, odd, running, text_of
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="daemons and signals as POSIX has them")
 
@@ -55,6 +57,7 @@ async def test_the_daemon_of_a_config_serves_its_windows_and_http(tmp_path: Path
         await window.says("over HTTP at")
         async with connected(f"http://127.0.0.1:{port}/mcp") as client:
             assert text_of(await client.call("odd", "pid")) == text_of(await window.call("odd", "pid"))
+            await shows(f"http://127.0.0.1:{port}/mcp", "daemon", {"socket", "http"})
     assert await run_command("daemon", "stop", "-c", str(file)) == 0
     await refuses(port)
 
@@ -153,3 +156,15 @@ async def test_a_daemon_that_is_stopped_does_not_wait_for_hung_calls_over_http(t
             answer = await call
             assert "error" in answer or answer["result"]["isError"]
     await logs("the daemon was asked to stop")
+
+
+async def shows(url: str, kind: str, transports: set[str]) -> None:
+    """Wait until the one running proxy is shown like this."""
+    registry = ProxyRegistry(paths.state_dir() / "running")
+    async with asyncio.timeout(BOUND_S):
+        while True:
+            (proxy,) = registry.list_proxies()
+            found = {session.transport for session in proxy.status.sessions}
+            if (proxy.status.url, proxy.status.kind, found) == (url, kind, transports):
+                return
+            await asyncio.sleep(0.1)

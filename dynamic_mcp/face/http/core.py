@@ -24,7 +24,7 @@ from dynamic_mcp.face.http.replay import KEEP_S, ReplayBudget
 from dynamic_mcp.face.http.responses import RETRY_AFTER, refusal, with_headers
 from dynamic_mcp.face.http.session import HttpSession
 from dynamic_mcp.face.http.stream import OldStream
-from dynamic_mcp.groups.audience import LOCAL, Principal
+from dynamic_mcp.groups.audience import LOCAL, Principal, Transport
 from dynamic_mcp.mcp.revisions import REVISIONS
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.session.legacy import Session
@@ -233,7 +233,8 @@ class HttpFace:
             return refusal(503, "the server is about to end", RETRY_AFTER)
         if len(self._sessions) >= self._options.max_sessions and not self._end_idlest():
             return refusal(503, f"there are {self._options.max_sessions} sessions: no more are taken", RETRY_AFTER)
-        create = partial(Session, server=self._proxy, principal=principal, only=only)
+        transport: Transport = "sse" if is_old else "http"
+        create = partial(Session, server=self._proxy, principal=principal, only=only, transport=transport)
         id = secrets.token_urlsafe(24)
         session = HttpSession(id, create, only=only, now=self._now, budget=self._budget, is_old=is_old)
         self._sessions[id.encode()] = session
