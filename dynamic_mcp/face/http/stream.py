@@ -73,7 +73,7 @@ class Stream:
         first = (
             b"id: %d-%d\nretry: %d\ndata: \n\n" % (self.number, self.last_number, _RETRY_MS)
             if self._owner.may_poll
-            else b""
+            else _ALIVE  # nginx keeps the head of an answer until the first bytes of its body come
         )
         exchange.start(Response(200, EVENTS + headers, b"".join((*missed, b"" if missed else first))))
 

@@ -167,6 +167,13 @@ async def test_a_client_of_a_revision_that_polls_is_told_where_to_come_back_at_o
         assert listening.messages == []
 
 
+@pytest.mark.parametrize("version", ["2025-11-25", "2025-06-18", "2025-03-26"])
+async def test_a_stream_begins_with_bytes_without_which_a_reverse_proxy_may_hold_its_head_back(version: str) -> None:
+    async with face_of(Opener(up=[FakeUpstream()])) as face:
+        client = await _client(face, version)
+        assert client.listen().body
+
+
 async def test_a_slow_answer_becomes_a_stream_that_is_kept_alive() -> None:
     held, clock = Held(FakeUpstream(tools=["hold"])), FakeClock()
     async with face_of(Opener(up=[held.upstream]), now=clock.now) as face:
