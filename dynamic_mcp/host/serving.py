@@ -45,8 +45,7 @@ class Serving:
     """A proxy, its HTTP server if it has one, and what keeps its config up to date.
 
     A daemon has a socket; each of its clients has a workspace, except those over HTTP. The config is a file, which is
-    watched, unless it has another `origin`. Without a log of ours, it serves in somebody else's application, which has
-    a log of its own.
+    watched, unless it has another `origin`. Without a `serving_log`, it serves in somebody else's application.
     """
 
     def __init__(

@@ -156,7 +156,7 @@ def test_a_value_of_the_wrong_form_is_named_with_what_it_must_be(
         ({"mcpServers": {}, "setings": {}}, "setings", "did you mean `settings`?"),
         ({"mcpServers": {}, "settings": {"headers": {}}}, "settings.headers", "`max_message_bytes`"),
         ({"mcpServers": {}, "settings": {"daemon": {"lingr": 1}}}, "settings.daemon.lingr", "did you mean `linger`?"),
-        (http(port=1), "settings.http.port", "the fields here are `listen`, `path`"),
+        (http(port=1), "settings.http.port", "the fields here are `listen`, `socket_mode`, `path`"),
         (http(tls={"crt": 1, "cert": "c", "key": "k"}), "settings.http.tls.crt", "did you mean `cert`?"),
     ],
 )
