@@ -39,19 +39,25 @@ class HttpProgram:
 
 
 @contextlib.asynccontextmanager
-async def serving_http(folder: Path, servers: Json, *options: str, **root: Json) -> AsyncIterator[HttpProgram]:
-    """Run the program over HTTP on a config with these servers; a signal ends it afterwards, with exit code 0."""
+async def serving_http(
+    folder: Path, servers: Json, *options: str, socket: Path | None = None, **root: Json
+) -> AsyncIterator[HttpProgram]:
+    """Run the program over HTTP on a config with these servers; a signal ends it afterwards, with exit code 0.
+
+    It listens at any port, or at this Unix socket.
+    """
     file = folder / "dynamic-mcp.json"
     file.write_text(json.dumps({"mcpServers": servers, **root}))
     port = free_port()
-    command = (*OWN, "serve", str(file), "--http", f"127.0.0.1:{port}", *options)
+    address = f"127.0.0.1:{port}" if socket is None else f"unix:{socket}"
+    command = (*OWN, "serve", str(file), "--http", address, *options)
     quiet = asyncio.subprocess.DEVNULL
     program = HttpProgram(f"http://127.0.0.1:{port}", folder / "stderr.log")
     with (folder / "stderr.log").open("wb") as words:
         process = await asyncio.create_subprocess_exec(*command, stdin=quiet, stdout=quiet, stderr=words)
         try:
             async with asyncio.timeout(STARTS_WITHIN_S):
-                await wait_until_listening(process, port)
+                await wait_until_listening(process, port if socket is None else socket)
             yield program
             assert process.returncode is None, "the program has ended by itself"
             process.send_signal(signal.SIGTERM)

@@ -7,6 +7,7 @@ import contextlib
 import os
 import socket
 from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
 
 STARTS_WITHIN_S = 30.0
 
@@ -36,12 +37,15 @@ async def listening(*command: str, port: int, env: Mapping[str, str] | None = No
         await process.wait()
 
 
-async def wait_until_listening(process: asyncio.subprocess.Process, port: int) -> None:
-    """Wait until somebody listens at this port, which is to be this process."""
+async def wait_until_listening(process: asyncio.subprocess.Process, at: int | Path) -> None:
+    """Wait until somebody listens at this port or Unix socket, which is to be this process."""
     while True:
         assert process.returncode is None, "the server ended"
         with contextlib.suppress(OSError):
-            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            if isinstance(at, Path):
+                _, writer = await asyncio.open_unix_connection(at)
+            else:
+                _, writer = await asyncio.open_connection("127.0.0.1", at)
             writer.close()
             return
         await asyncio.sleep(0.02)

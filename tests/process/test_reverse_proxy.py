@@ -1,0 +1,166 @@
+"""The whole program behind nginx and Caddy, with the configs that the documents show."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+
+from tests.http_program import serving_http
+from tests.journeys.diary import DIARY, Person, write_diary
+from tests.program import BOUND_S, Json, full, odd
+from tests.reverse_proxies import Site, caddy, caddy_path, find_program, nginx, nginx_path
+
+pytestmark = [
+    pytest.mark.alone_only("its clients connect by URL"),
+    pytest.mark.skipif(os.name != "posix", reason="the examples are for Unix"),
+    # what the newest revision of the protocol no longer has is what these servers and this proxy speak
+    pytest.mark.filterwarnings("ignore::mcp.MCPDeprecationWarning"),
+]
+SERVERS: Json = {"a": full("--name", "a"), "b": full("--name", "b"), "odd": odd()}
+ACCEPT = {"accept": "application/json, text/event-stream"}
+WHOLE_SITES = {"nginx": nginx, "caddy": caddy}
+PATHS = {"nginx": nginx_path, "caddy": caddy_path}
+
+
+@pytest.fixture(params=["nginx", "caddy"])
+def program(request: pytest.FixtureRequest) -> str:
+    """The name of a reverse proxy that is installed."""
+    name: str = request.param
+    needed = {"nginx": ("nginx", "openssl"), "caddy": ("caddy",)}[name]
+    for each in needed:
+        if find_program(each) is None:
+            pytest.skip(f"{each} is not installed")
+    return name
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder whose name is short enough for a Unix socket in it."""
+    path = Path(tempfile.mkdtemp(prefix="proxied-"))
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+async def site(program: str, folder: Path) -> AsyncIterator[Site]:
+    """A reverse proxy with a site for the program alone, which asks for a password."""
+    async with (
+        serving_http(folder, SERVERS, "--allowed-host", "mcp.example.com") as own,
+        WHOLE_SITES[program](folder, own.origin.removeprefix("http://")) as site,
+    ):
+        yield site
+
+
+@pytest.fixture
+async def path(program: str, folder: Path) -> AsyncIterator[Site]:
+    """A reverse proxy with a path for the program, which listens on a Unix socket."""
+    options = ("--root-path", "/tools", "--allowed-host", "www.example.com")
+    socket = folder / "http.sock"
+    async with (
+        serving_http(folder, SERVERS, *options, socket=socket),
+        PATHS[program](folder, str(socket)) as site,
+    ):
+        yield site
+
+
+def client_of(site: Site) -> httpx2.AsyncClient:
+    """Return a client of this site, which knows the password."""
+    return httpx2.AsyncClient(headers=dict(site.headers), verify=site.tls or True, timeout=BOUND_S)
+
+
+async def test_a_client_makes_the_whole_journey_through_a_site(site: Site) -> None:
+    assert await _make_journey(site) == DIARY
+
+
+async def test_a_client_makes_the_whole_journey_through_a_path_to_a_unix_socket(path: Site) -> None:
+    assert await _make_journey(path) == DIARY
+
+
+async def _make_journey(site: Site) -> Json:
+    person = Person()
+    async with (
+        asyncio.timeout(BOUND_S),
+        client_of(site) as http,
+        person.client(streamable_http_client(site.url, http_client=http)) as client,
+    ):
+        return await write_diary(client, person)
+
+
+async def test_an_old_client_finds_where_to_post_below_a_path(path: Site) -> None:
+    person = Person()
+    transport = sse_client(f"{path.origin}{path.path}/sse", headers=dict(path.headers))
+    async with asyncio.timeout(BOUND_S), person.client(transport) as client:
+        assert await write_diary(client, person) == DIARY
+
+
+async def test_only_the_health_check_needs_no_password(site: Site) -> None:
+    async with asyncio.timeout(BOUND_S), client_of(site) as http:
+        del http.headers["authorization"]
+        for place, status in (("/health", 200), ("/ready", 401), ("/mcp", 401), ("/sse", 401), ("/health/x", 401)):
+            assert (await http.get(f"{site.origin}{place}")).status_code == status, place
+
+
+async def test_a_stream_that_breaks_on_the_way_goes_on_where_it_broke(site: Site) -> None:
+    async with asyncio.timeout(BOUND_S), client_of(site) as http:
+        session = await _begin_session(http, site.url)
+        waiting = _tool_call(2, "a", "wait", token="t", key="k")
+        async with http.stream("POST", site.url, json=waiting, headers={**ACCEPT, **session}) as broken:
+            id = await anext(_read_progress_ids(broken))
+        for number, name in ((3, "step"), (4, "release")):
+            args = {"key": "k", "step": 1} if name == "step" else {"key": "k"}
+            await http.post(site.url, json=_tool_call(number, "a", name, **args), headers={**ACCEPT, **session})
+        headers = {"accept": "text/event-stream", "last-event-id": id, **session}
+        resumed = await http.get(site.url, headers=headers)
+        messages = [json.loads(line[6:]) for line in resumed.text.splitlines() if line.startswith("data: {")]
+        assert messages[-1]["result"]["content"][0]["text"] == "waited"
+        reported = [each["params"]["progress"] for each in messages if each.get("method") == "notifications/progress"]
+        assert reported == [1]
+
+
+async def test_a_large_request_and_its_large_answer_pass_whole(site: Site) -> None:
+    async with asyncio.timeout(BOUND_S), client_of(site) as http:
+        alone = f"{site.url}/odd"
+        session = await _begin_session(http, alone)
+        text = "large" * (1 << 20)
+        echo = {"name": "echo", "arguments": {"text": text}}
+        body = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": echo}
+        answer = await http.post(alone, json=body, headers={**ACCEPT, **session})
+        assert answer.json()["result"]["content"][0]["text"] == text
+
+
+async def _begin_session(http: httpx2.AsyncClient, url: str) -> dict[str, str]:
+    """Return the headers of a session that has begun."""
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+    answer = await http.post(url, json=body, headers=ACCEPT)
+    session = {"mcp-session-id": answer.headers["mcp-session-id"]}
+    note = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    assert (await http.post(url, json=note, headers={**ACCEPT, **session})).status_code == 202
+    return session
+
+
+def _tool_call(id: int, group: str, name: str, *, token: str = "", **args: Json) -> Json:
+    params: Json = {"name": "call_dynamic_tool", "arguments": {"group": group, "name": name, "args": args}}
+    if token:
+        params["_meta"] = {"progressToken": token}
+    return {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}
+
+
+async def _read_progress_ids(answer: httpx2.Response) -> AsyncIterator[str]:
+    """Yield the id of each event that is a progress notification."""
+    id = ""
+    async for line in answer.aiter_lines():
+        if line.startswith("id: "):
+            id = line.removeprefix("id: ")
+        elif "notifications/progress" in line:
+            yield id

@@ -1,0 +1,170 @@
+"""nginx and Caddy as child processes, with the configs of `examples/serving` but for their addresses and files."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import ssl
+import subprocess
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.journeys.remote_server import STARTS_WITHIN_S, free_port, wait_until_listening
+
+EXAMPLES = Path(__file__).parent.parent / "examples" / "serving"
+UPSTREAM = "127.0.0.1:8808"
+SOCKET = "/run/dynamic-mcp/http.sock"
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where a reverse proxy serves; `headers` make a request one of its clients'."""
+
+    origin: str
+    path: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    tls: ssl.SSLContext | None = None
+
+    @property
+    def url(self) -> str:
+        """Return what clients are given."""
+        return f"{self.origin}{self.path}/mcp"
+
+
+# Serves what is at this address, HOST:PORT or the path of a Unix socket, with files of its own in this folder.
+Serve = Callable[[Path, str], AbstractAsyncContextManager[Site]]
+
+
+@contextlib.asynccontextmanager
+async def nginx(folder: Path, address: str) -> AsyncIterator[Site]:
+    """Run nginx with a site of its own, which asks for a password."""
+    port = free_port()
+    certificate, key = _make_certificate(folder)
+    passwords = folder / "htpasswd"
+    passwords.write_text("alice:{PLAIN}example\n")
+    site = _read_example(
+        "nginx.conf",
+        {
+            f"server {UPSTREAM};": f"server {address};",
+            "listen 443 ssl http2;": f"listen 127.0.0.1:{port} ssl http2;",
+            "/etc/ssl/mcp.example.com.pem": str(certificate),
+            "/etc/ssl/mcp.example.com.key": str(key),
+            "/etc/nginx/dynamic-mcp.htpasswd": str(passwords),
+        },
+    )
+    async with _running_nginx(folder, site, port):
+        yield Site(f"https://127.0.0.1:{port}", "", _WITH_PASSWORD, ssl.create_default_context(cafile=certificate))
+
+
+@contextlib.asynccontextmanager
+async def nginx_path(folder: Path, address: str) -> AsyncIterator[Site]:
+    """Run nginx with a path of a site."""
+    port = free_port()
+    locations = _read_example("nginx-path.conf", {SOCKET: address})
+    site = f"server {{\n listen 127.0.0.1:{port};\n{locations}}}\n"
+    async with _running_nginx(folder, site, port):
+        yield Site(f"http://127.0.0.1:{port}", "/tools", {"host": f"www.example.com:{port}"})
+
+
+@contextlib.asynccontextmanager
+async def caddy(folder: Path, address: str) -> AsyncIterator[Site]:
+    """Run Caddy with a site of its own, which asks for a password; without TLS, for which it would need a CA."""
+    port = free_port()
+    site = _read_example(
+        "Caddyfile",
+        {"\nmcp.example.com {": f"\nhttp://mcp.example.com:{port} {{\nbind 127.0.0.1\n", UPSTREAM: address},
+    )
+    async with _running_caddy(folder, site, port):
+        host = {"host": f"mcp.example.com:{port}"}
+        yield Site(f"http://127.0.0.1:{port}", "", {**_WITH_PASSWORD, **host})
+
+
+@contextlib.asynccontextmanager
+async def caddy_path(folder: Path, address: str) -> AsyncIterator[Site]:
+    """Run Caddy with a path of a site."""
+    port = free_port()
+    site = _read_example(
+        "Caddyfile.path",
+        {"\nwww.example.com {": f"\nhttp://www.example.com:{port} {{\nbind 127.0.0.1\n", SOCKET: address},
+    )
+    async with _running_caddy(folder, site, port):
+        yield Site(f"http://127.0.0.1:{port}", "/tools", {"host": f"www.example.com:{port}"})
+
+
+_WITH_PASSWORD = {"host": "mcp.example.com", "authorization": "Basic YWxpY2U6ZXhhbXBsZQ=="}  # alice:example
+
+
+def _read_example(name: str, replaced: Mapping[str, str]) -> str:
+    text = (EXAMPLES / name).read_text()
+    for old, new in replaced.items():
+        assert old in text, f"{name} has no `{old}` any more"
+        text = text.replace(old, new)
+    return text
+
+
+@contextlib.asynccontextmanager
+async def _running_nginx(folder: Path, site: str, port: int) -> AsyncIterator[None]:
+    user = "user root;\n" if os.geteuid() == 0 else ""  # it would be one who may not read these files
+    temporary = "".join(
+        f"{each}_temp_path {folder}/{each};\n" for each in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    file = folder / "nginx.conf"
+    file.write_text(
+        f"daemon off;\n{user}pid {folder}/nginx.pid;\nerror_log stderr warn;\nevents {{}}\n"
+        f"http {{\naccess_log off;\n{temporary}{site}}}\n"
+    )
+    async with _running("nginx", "-e", "stderr", "-p", str(folder), "-c", str(file), port=port, folder=folder):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def _running_caddy(folder: Path, site: str, port: int) -> AsyncIterator[None]:
+    file = folder / "Caddyfile"
+    file.write_text("{\nadmin off\n}\n" + site)
+    async with _running("caddy", "run", "--adapter", "caddyfile", "--config", str(file), port=port, folder=folder):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def _running(*command: str, port: int, folder: Path) -> AsyncIterator[None]:
+    """Run a server until the end, with its words shown if something fails."""
+    program = find_program(command[0])
+    assert program is not None
+    environment = {**os.environ, "HOME": str(folder), "XDG_DATA_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
+    with (folder / "words.log").open("w+b") as words:
+        process = await asyncio.create_subprocess_exec(
+            program, *command[1:], env=environment, stdin=asyncio.subprocess.DEVNULL, stdout=words, stderr=words
+        )
+        try:
+            async with asyncio.timeout(STARTS_WITHIN_S):
+                await wait_until_listening(process, port)
+            yield
+        except BaseException:
+            words.seek(0)
+            print(words.read().decode(errors="replace"))
+            raise
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                process.terminate()
+            await process.wait()
+
+
+def find_program(name: str) -> str | None:
+    """Return the path of a server, which may be among the programs of root."""
+    return shutil.which(
+        name, path=os.pathsep.join((os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"))
+    )
+
+
+def _make_certificate(folder: Path) -> tuple[Path, Path]:
+    certificate, key = folder / "certificate.pem", folder / "key.pem"
+    subject = ("-subj", "/CN=mcp.example.com", "-addext", "subjectAltName=DNS:mcp.example.com,IP:127.0.0.1")
+    command = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *subject)
+    subprocess.run(
+        [*command, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True, timeout=30
+    )
+    return certificate, key
