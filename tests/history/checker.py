@@ -140,6 +140,7 @@ class Session:
         self._questions: dict[str, _Question] = {}
         self._tokens: dict[str, _Request] = {}
         self._tasks: dict[str, Nonce] = {}
+        self._early: list[tuple[Json, bytes]] = []
         self._task_cancels: set[str] = set()
         self._uris: set[str] = set()
         self._logs: set[bytes] = set()
@@ -176,6 +177,9 @@ class Session:
 
     def end(self) -> Found:
         """Judge what is still missing at the end of a run."""
+        for task, line in [*self._early]:
+            if not self.is_closed or task.get("taskId") in self._tasks:
+                yield from self._judge_task(task, line)
         for request in self.requests.values():
             shown = f"{request.operation.name} {request.operation.nonce}"
             if request.is_open and not request.is_cancelled and self._must_answer(request):
@@ -359,7 +363,9 @@ class Session:
 
     def _judge_task(self, task: Json, line: bytes) -> Found:
         id = task.get("taskId")
-        if id not in self._tasks:
+        if id not in self._tasks and any(each.is_open and "task" in each.params for each in self._requests_of(line)):
+            self._early.append((task, line))  # on another stream than the answer, which says whose it is
+        elif id not in self._tasks:
             yield Rule.TASK, f"`{id}` is not of this session: {_shown(line)}"
         elif task.get("status") == "cancelled" and id not in self._task_cancels:
             yield Rule.TASK, f"`{id}` was cancelled by somebody else: {_shown(line)}"

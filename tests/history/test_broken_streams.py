@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tests.history.broken_streams import BREAKS, RESUMPTIONS, Break, BrokenStreams, change_nothing
+from tests.history.broken_streams import (
+    BREAKS,
+    RESUMPTIONS,
+    Break,
+    BrokenStreams,
+    change_nothing,
+    lose_answers,
+    resume_from_nowhere,
+)
 from tests.history.checker import Rule, show
 from tests.history.harness import MemoryUpstream, group, memory_proxy
 from tests.history.http_sessions import Habits, HttpSessions
@@ -13,19 +23,21 @@ from tests.history.serve_http import serving_http
 from tests.history.workload import Plan, Run
 
 # None of it waits for what the breaks take away.
-PLAN = Plan(7, slots=4, operations=14, does=("echo", "work", "work"), may_refuse=False, must_log=True, patience_s=1.0)
+PLAN = Plan(7, slots=4, operations=14, does=("echo", "work", "work"), may_refuse=False, must_log=True)
+# For what waits in vain.
+_SHORT_PATIENCE_S = 1.0
 
 
-async def _rules(damage: Break, habits: Habits | None = None) -> set[Rule]:
+async def _rules(damage: Break, habits: Habits | None = None, plan: Plan = PLAN) -> set[Rule]:
     history = History()
     proxy = memory_proxy(
         lambda name, number: MemoryUpstream(name, number, history), group("a", share="session"), instances=20
     )
     async with serving_http(proxy) as url:
-        host = HttpSessions(url, history, PLAN.seed, habits or Habits(cuts=0.5))
-        violations = await Run(PLAN, history).judge(BrokenStreams(host, damage)) + host.violations
+        host = HttpSessions(url, history, plan.seed, habits or Habits(cuts=0.5))
+        violations = await Run(plan, history).judge(BrokenStreams(host, damage)) + host.violations
         await host.close()
-    print(show(violations, history.events, PLAN.seed))
+    print(show(violations, history.events, plan.seed))
     return {violation.rule for violation in violations}
 
 
@@ -36,10 +48,12 @@ async def test_what_is_not_broken_is_not_reported() -> None:
 @pytest.mark.parametrize("broken", BREAKS)
 async def test_messages_that_come_otherwise_are_reported(broken: str) -> None:
     damage, rule = BREAKS[broken]
-    assert Rule[rule] in await _rules(damage)
+    plan = replace(PLAN, patience_s=_SHORT_PATIENCE_S) if damage is lose_answers else PLAN
+    assert Rule[rule] in await _rules(damage, plan=plan)
 
 
 @pytest.mark.parametrize("broken", RESUMPTIONS)
 async def test_resumptions_that_are_not_exact_are_reported(broken: str) -> None:
     resumes_after, rule = RESUMPTIONS[broken]
-    assert Rule[rule] in await _rules(change_nothing, Habits(cuts=0.5, resumes_after=resumes_after))
+    plan = replace(PLAN, patience_s=_SHORT_PATIENCE_S) if resumes_after is resume_from_nowhere else PLAN
+    assert Rule[rule] in await _rules(change_nothing, Habits(cuts=0.5, resumes_after=resumes_after), plan)

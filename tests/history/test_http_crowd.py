@@ -1,0 +1,46 @@
+"""Sessions over HTTP that come, go and vanish before one process and five servers: nothing is lost, doubled or left.
+
+`tests/benchmarks/http_soak.py` runs the same with many more.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.history.checker import show
+from tests.history.http_crowd import HttpCrowd, HttpCrowdPlan, crowded_program
+from tests.history.http_sessions import HttpSessions, Leave
+from tests.history.record import History
+from tests.history.windows import measure_at_rest
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
+
+SEED = 1
+# What the kept results and tasks of so few sessions cannot need.
+MAX_DRIFT_MIB = 16.0
+
+
+async def test_whatever_sessions_do_the_process_is_left_as_it_was(tmp_path: Path) -> None:
+    history = History()
+    async with crowded_program(tmp_path, history) as program:
+        plan = HttpCrowdPlan(SEED, "s", slots=10, arrivals=30, vanishing=8)
+        host = HttpSessions(program.url, history, SEED)
+        crowd = HttpCrowd(plan, history, host)
+        await crowd.warm_up()
+        before = await measure_at_rest(program.pid, program.watched)
+        wrong = await crowd.run()
+        after = await measure_at_rest(program.pid, program.watched)
+
+    assert not wrong, show(wrong, history.events, SEED)
+    assert crowd.leaves == {Leave.DELETED: 22, Leave.VANISHED: 8}
+    assert host.counts["resumptions"] > 0
+    # connections to the remote servers are kept for a while
+    assert after.descriptors <= before.descriptors
+    assert "; ".join(replace(after, descriptors=before.descriptors).differences(before)) == ""
+    assert after.memory - before.memory < MAX_DRIFT_MIB
+    assert program.exit_code == 0
+    assert "a bug" not in program.errors()
