@@ -108,6 +108,6 @@ async def test_a_group_alone_is_without_fault(suite: Suite, transport: str, tmp_
     assert {name: checks for name, checks in found.items() if checks} == {}
 
 
-async def test_all_groups_together_are_conformant_but_for_what_they_rename(suite: Suite, tmp_path: Path) -> None:
+async def test_all_groups_together_are_conformant_but_for_what_they_do_not_list(suite: Suite, tmp_path: Path) -> None:
     async with _upstream("stdio") as upstream, serving_http(tmp_path, {"up": upstream}) as program:
         assert _failed(await suite.run(program.url, tmp_path)) == EXPECTED

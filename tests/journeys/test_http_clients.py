@@ -23,7 +23,7 @@ from mcp.types import TextContent, ToolListChangedNotification
 from tests.http_program import HttpProgram, serving_http
 from tests.journeys.diary import DIARY, Person, diary_of_person, diary_printed_by, two_servers, write_diary
 from tests.journeys.relay import relayed
-from tests.program import BOUND_S, full
+from tests.program import BOUND_S, OWN, full
 
 HERE = Path(__file__).parent
 NEW_TOOL = {"name": "new", "inputSchema": {"type": "object"}}
@@ -174,6 +174,14 @@ async def test_clients_at_once_get_what_is_theirs_and_nothing_else(
     assert printed == diary_of_person("typescript ")
     assert over_older == diary_of_person("older ")
     assert (person.progress.qsize(), person.logged.qsize(), person.updated.qsize()) == (0, 0, 0)
+
+
+async def test_a_client_that_speaks_only_stdio_uses_all_of_it_through_connect(
+    program: HttpProgram, typescript: list[str]
+) -> None:
+    client = str(HERE / "typescript_client.mjs")
+    assert await diary_printed_by(*typescript, client, *OWN, "connect", program.url) == DIARY
+    assert await program.count_sessions() == 0
 
 
 # --- command lines ---------------------------------------------------------------------------------------------
