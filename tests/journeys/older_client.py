@@ -15,6 +15,8 @@ import os
 import sys
 from typing import Any
 
+import anyio
+
 mcp: Any = importlib.import_module("mcp")
 stdio: Any = importlib.import_module("mcp.client.stdio")
 types: Any = importlib.import_module("mcp.types")
@@ -138,21 +140,24 @@ def connect(target: str, *args: str) -> Any:
 async def main() -> None:
     """Make the journey."""
     person = Person()
-    async with (
-        connect(*sys.argv[1:]) as (read, write, *_),
-        mcp.ClientSession(
-            read,
-            write,
-            elicitation_callback=person.elicit,
-            sampling_callback=person.sample,
-            list_roots_callback=person.list_roots,
-            logging_callback=person.log,
-            message_handler=person.hear,
-        ) as session,
-    ):
-        await session.initialize()
-        diary = await tools(session, person) | await resources(session, person) | await prompts(session)
-    print(json.dumps(diary))
+    try:
+        async with (
+            connect(*sys.argv[1:]) as (read, write, *_),
+            mcp.ClientSession(
+                read,
+                write,
+                elicitation_callback=person.elicit,
+                sampling_callback=person.sample,
+                list_roots_callback=person.list_roots,
+                logging_callback=person.log,
+                message_handler=person.hear,
+            ) as session,
+        ):
+            await session.initialize()
+            diary = await tools(session, person) | await resources(session, person) | await prompts(session)
+            print(json.dumps(diary))
+    except* anyio.BrokenResourceError:  # this SDK cannot close while a message comes
+        pass
 
 
 if __name__ == "__main__":
