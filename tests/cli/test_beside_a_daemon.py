@@ -252,7 +252,7 @@ async def test_a_daemon_that_is_killed_in_a_call_is_told_with_exit_code_5(beside
         out, err = await process.communicate()
     assert (process.returncode, out) == (5, b"")
     assert (
-        b"error: the daemon of dynamic-mcp ended while this request was in flight; `tools/call` may have run" in err
+        b"error: dynamic-mcp ended while this request was in flight; `tools/call` may have run" in err
     )
 
 

@@ -72,7 +72,8 @@ async def test_a_call_that_does_not_end_is_answered_with_an_error_in_the_end(tmp
             program.process.terminate()
 
             answer = await call
-            assert "error" in answer or answer["result"]["isError"]
+            assert answer["result"]["isError"]
+            assert text_of(answer["result"]).startswith("dynamic-mcp ended while this request was in flight")
             assert await program.ends() == 0
 
 
