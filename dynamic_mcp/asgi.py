@@ -1,6 +1,7 @@
 """dynamic-mcp as an ASGI application, to be mounted in FastAPI or Starlette or run by any ASGI server.
 
-`uvicorn --factory dynamic_mcp.asgi:app` serves the config that `$DYNAMIC_MCP_CONFIG` or the usual places name.
+`uvicorn --factory dynamic_mcp.asgi:app` serves the config that `$DYNAMIC_MCP_CONFIG` or the usual places name. Sessions
+live in the process that began them, so run it with one worker.
 """
 
 from __future__ import annotations
@@ -68,11 +69,14 @@ class Application:
         await self._asgi(scope, receive, send)
 
     @contextlib.asynccontextmanager
-    async def running(self) -> AsyncIterator[Application]:
-        """Serve until the end of the context; for the lifespan of an application that this one is mounted in."""
+    async def running(self) -> AsyncIterator[None]:
+        """Serve until the end of the context; for the lifespan of an application that this one is mounted in.
+
+        For one of Starlette or FastAPI without a lifespan of its own: `lifespan=lambda _: tools.running()`.
+        """
         await self._start()
         try:
-            yield self
+            yield
         finally:
             await self._stop()
 

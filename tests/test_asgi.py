@@ -84,6 +84,14 @@ async def test_mounted_it_lives_in_the_life_of_the_other_application(tmp_path: P
     assert not is_running(pid)
 
 
+async def test_its_life_can_be_the_lifespan_of_the_other_application(tmp_path: Path) -> None:
+    tools = app(write_config(tmp_path, {"odd": odd()}))
+    outer = Starlette(routes=[Mount("/tools", tools)], lifespan=lambda _: tools.running())
+    async with served(outer) as url, connected(f"{url}/tools/mcp") as client:
+        pid = int(text_of(await client.call("odd", "pid")))
+    assert not is_running(pid)
+
+
 async def test_many_first_requests_start_it_once(tmp_path: Path) -> None:
     application = app(write_config(tmp_path, {"odd": odd(share="all")}))
 

@@ -80,6 +80,17 @@ async def test_a_daemon_that_serves_http_does_not_end_with_its_last_window(tmp_p
 
 
 @pytest.mark.daemon_only
+async def test_a_daemon_whose_address_is_in_use_ends_like_one_without_http(tmp_path: Path) -> None:
+    listener = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
+    taken = listener.sockets[0].getsockname()[1]
+    async with listener:
+        async with running(str(write_config(tmp_path, {"odd": odd()}, http={"listen": taken}))) as window:
+            await window.initialize()
+            await window.says(f"the address `127.0.0.1:{taken}` is in use")
+        await wait_for_daemons()
+
+
+@pytest.mark.daemon_only
 async def test_a_client_over_http_has_its_servers_though_windows_have_workspaces(tmp_path: Path) -> None:
     """A reload that adds `settings.http` to a daemon gives it servers for clients without a workspace."""
     port = find_port()
