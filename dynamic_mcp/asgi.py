@@ -1,7 +1,7 @@
 """dynamic-mcp as an ASGI application, to be mounted in FastAPI or Starlette or run by any ASGI server.
 
-`uvicorn --factory dynamic_mcp.asgi:app` serves the config that `$DYNAMIC_MCP_CONFIG` or the usual places name. Sessions
-live in the process that began them, so run it with one worker.
+`uvicorn --factory dynamic_mcp.asgi:app` serves the config that `$DYNAMIC_MCP_CONFIG` or the usual places name.
+Sessions live in the process that began them, so run it with one worker.
 """
 
 from __future__ import annotations
