@@ -100,8 +100,7 @@ class Interrupted(DynamicMcpError):
 
     def __init__(self, method: str) -> None:
         super().__init__(
-            f"dynamic-mcp ended while this request was in flight; `{method}` may have run, and was not"
-            " sent again"
+            f"dynamic-mcp ended while this request was in flight; `{method}` may have run, and was not sent again"
         )
 
 

@@ -251,9 +251,7 @@ async def test_a_daemon_that_is_killed_in_a_call_is_told_with_exit_code_5(beside
     async with asyncio.timeout(BOUND_S):
         out, err = await process.communicate()
     assert (process.returncode, out) == (5, b"")
-    assert (
-        b"error: dynamic-mcp ended while this request was in flight; `tools/call` may have run" in err
-    )
+    assert b"error: dynamic-mcp ended while this request was in flight; `tools/call` may have run" in err
 
 
 async def test_ctrl_c_cancels_the_call_at_the_server_which_goes_on_running(beside: CliRunner) -> None:
