@@ -167,13 +167,13 @@ async def _open(server: HttpServer, http: Http, place: Place | None, certificate
     tls = None if certificate is None else certificate.context
     scheme = "http" if tls is None else "https"
     if place is None:
-        await server.open(str(http.listen), tls=tls, unix_mode=http.socket_mode)
+        await server.open(http.listen, tls=tls, unix_mode=http.socket_mode)
         return ""
     port, missing = place.address.port, None
     opened = 0
     for address in place.addresses:
         try:
-            (at,) = await server.open(str(TcpAddress(address, port)), tls=tls)
+            (at,) = await server.open(TcpAddress(address, port), tls=tls)
         except OSError as exc:
             if exc.errno not in _NOT_HERE:
                 raise

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
+from dynamic_mcp.config.addresses import TcpAddress
 from dynamic_mcp.face.http.core import HttpFace
 from dynamic_mcp.face.http.options import HttpOptions
 from dynamic_mcp.face.http.server import HttpServer
@@ -19,7 +20,7 @@ async def serving_http(proxy: Proxy, options: HttpOptions | None = None) -> Asyn
     """Serve at a free port, and hand out the URL; the proxy is closed in the end."""
     face = HttpFace(proxy, options or HttpOptions())
     server = HttpServer(face)
-    [address] = await server.open("127.0.0.1:0")
+    [address] = await server.open(TcpAddress(port=0))
     ticking = asyncio.create_task(_tick(face))
     try:
         yield f"http://127.0.0.1:{address.port}"

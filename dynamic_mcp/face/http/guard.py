@@ -46,7 +46,8 @@ class Guard:
         origin = headers.get(b"origin")
         if origin is None or origin in self._origins or _is_same_origin(origin, host):
             return None
-        why = f"pages of `{_printable(origin)}` may not use this server: `allowed_origins` may name it"
+        hint = "such pages never may" if origin == b"null" else "`allowed_origins` may name it"
+        why = f"pages of `{_printable(origin)}` may not use this server: {hint}"
         return refusal(403, why)
 
     def cors_headers(self, headers: Mapping[bytes, bytes]) -> Headers:

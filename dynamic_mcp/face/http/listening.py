@@ -1,4 +1,4 @@
-"""Where the HTTP face listens: `HOST:PORT`, `[::1]:PORT` or `unix:/path`."""
+"""The sockets that the HTTP server listens on."""
 
 from __future__ import annotations
 
@@ -9,41 +9,12 @@ import socket
 import stat
 from pathlib import Path
 
-from msgspec import Struct
+from dynamic_mcp.config.addresses import TcpAddress
 
 
-class Address(Struct, frozen=True):
-    """A host and a port, or the path of a Unix socket. An empty host means all addresses of this machine."""
-
-    host: str = ""
-    port: int = 0
-    path: str = ""
-
-    def __str__(self) -> str:
-        if self.path:
-            return f"unix:{self.path}"
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-def parse_address(text: str) -> Address:
-    """Return what an address means. Raises ValueError."""
-    if text.startswith("unix:"):
-        if not text.removeprefix("unix:"):
-            raise ValueError("a Unix socket needs a path, as in `unix:/run/mcp.sock`")
-        return Address(path=text.removeprefix("unix:"))
-    host, colon, port = text.rpartition(":")
-    if not (colon and port.isascii() and port.isdigit() and int(port) < 1 << 16):
-        raise ValueError(f"`{text}` is not HOST:PORT")
-    if host.startswith("[") and host.endswith("]"):
-        return Address(host[1:-1], int(port))
-    if ":" in host:
-        raise ValueError(f"an IPv6 address is written in brackets, as in `[{host}]:{port}`")
-    return Address(host, int(port))
-
-
-def bind_tcp(address: Address) -> list[socket.socket]:
+def bind_tcp(address: TcpAddress) -> list[socket.socket]:
     """Return a bound socket for each address that the host has. Raises OSError."""
-    found = socket.getaddrinfo(address.host or None, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     bound: list[socket.socket] = []
     missing: OSError | None = None
     try:

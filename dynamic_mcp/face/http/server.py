@@ -12,10 +12,11 @@ import time
 from collections.abc import Callable
 from typing import TypedDict
 
+from dynamic_mcp.config.addresses import Address, TcpAddress, UnixAddress
 from dynamic_mcp.face.http.connection import HttpConnection
 from dynamic_mcp.face.http.connections import Connections
 from dynamic_mcp.face.http.exchange import Handler
-from dynamic_mcp.face.http.listening import Address, UnixSocket, bind_tcp, parse_address
+from dynamic_mcp.face.http.listening import UnixSocket, bind_tcp
 
 # Clients that may connect at once before one is accepted.
 _BACKLOG = 2048
@@ -47,19 +48,15 @@ class HttpServer:
         return f"<HttpServer {len(self._servers)} listening, {len(self._connections)} connections>"
 
     async def open(
-        self, address: str, *, tls: ssl.SSLContext | None = None, unix_mode: int = 0o600
-    ) -> tuple[Address, ...]:
-        """Listen at `HOST:PORT` or `unix:/path`; return the addresses, with the ports that were chosen.
-
-        Raises ValueError for what is no address, and OSError if it cannot be listened at.
-        """
-        where = parse_address(address)
-        if where.path:
-            await self._open_unix(where, tls, unix_mode)
-            return (where,)
+        self, address: Address, *, tls: ssl.SSLContext | None = None, unix_mode: int = 0o600
+    ) -> tuple[TcpAddress, ...]:
+        """Listen; return the addresses with the ports that were chosen, none for a Unix socket. Raises OSError."""
+        if isinstance(address, UnixAddress):
+            await self._open_unix(address.path, tls, unix_mode)
+            return ()
         loop = asyncio.get_running_loop()
-        sockets = await loop.run_in_executor(None, bind_tcp, where)  # a name is looked up
-        addresses = tuple(Address(*each.getsockname()[:2]) for each in sockets)
+        sockets = await loop.run_in_executor(None, bind_tcp, address)  # a name is looked up
+        addresses = tuple(TcpAddress(*each.getsockname()[:2]) for each in sockets)
         try:
             while sockets:
                 self._servers.append(await loop.create_server(self._accept, sock=sockets[-1], **_options(tls)))
@@ -69,8 +66,8 @@ class HttpServer:
                 each.close()
         return addresses
 
-    async def _open_unix(self, where: Address, tls: ssl.SSLContext | None, mode: int) -> None:
-        bound = UnixSocket(where.path, mode)
+    async def _open_unix(self, path: str, tls: ssl.SSLContext | None, mode: int) -> None:
+        bound = UnixSocket(path, mode)
         loop = asyncio.get_running_loop()
         try:
             self._servers.append(await loop.create_unix_server(self._accept, sock=bound.socket, **_options(tls)))

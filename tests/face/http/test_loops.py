@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from dynamic_mcp.config.addresses import TcpAddress
 from dynamic_mcp.face.http.server import HttpServer
 from tests.face.http.ways_in import GET, Client, FakeHandler, post
 
@@ -64,7 +65,7 @@ def test_it_serves_on_both_loops_with_and_without_tls(loop: str, is_secure: bool
     async def main() -> None:
         handler = FakeHandler()
         server = HttpServer(handler)
-        (address,) = await server.open("127.0.0.1:0", tls=ours)
+        (address,) = await server.open(TcpAddress(port=0), tls=ours)
         await _use(handler, server, address.port, theirs)
 
     factory = uvloop.new_event_loop if loop == "uvloop" else asyncio.new_event_loop

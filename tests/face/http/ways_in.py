@@ -12,6 +12,7 @@ from typing import Protocol
 
 import uvicorn
 
+from dynamic_mcp.config.addresses import TcpAddress
 from dynamic_mcp.face.http.asgi import AsgiApp
 from dynamic_mcp.face.http.exchange import Exchange, Handler, Receiver, RequestHead, Response
 from dynamic_mcp.face.http.server import HttpServer
@@ -232,7 +233,7 @@ class OurServer(_Loopback):
 async def our_server() -> AsyncIterator[OurServer]:
     """Serve a handler with our server."""
     ours = OurServer(FakeHandler())
-    (address,) = await ours.server.open("127.0.0.1:0")
+    (address,) = await ours.server.open(TcpAddress(port=0))
     ours.port = address.port
     try:
         yield ours
