@@ -11,7 +11,7 @@ import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Self, cast
 from urllib.parse import urlsplit
 
 _PIECE_BYTES = 1 << 16
@@ -232,6 +232,10 @@ class HttpConnection:
             self._pool.take_back(self)
         elif not self.may_be_reused:
             self.writer.close()
+
+    def pause(self) -> None:
+        """Read nothing more."""
+        cast("asyncio.Transport", self.writer.transport).pause_reading()
 
     def abort(self) -> None:
         """Cut the connection; what was not sent is not sent any more."""

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import random
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from tests.history.harness import journal
 from tests.history.http_program import HttpProgram, serving, write_config
 from tests.history.http_sessions import HttpSessions, Leave
 from tests.history.http_upstream import NonceHttp
-from tests.history.record import ABRUPTLY, History
+from tests.history.record import ABRUPTLY, History, Json
 from tests.history.workload import ALL, Life, Plan, Run, describe
 
 STDIO, REMOTE = ("a", "b", "own"), ("c", "web")
@@ -116,12 +116,15 @@ class HttpCrowd:
 
 
 @contextlib.asynccontextmanager
-async def crowded_program(folder: Path, history: History) -> AsyncIterator[HttpProgram]:
-    """Serve the five servers, which tell this history what they do."""
+async def crowded_program(
+    folder: Path, history: History, others: Mapping[str, Program] | None = None, **http: Json
+) -> AsyncIterator[HttpProgram]:
+    """Serve the five servers, which tell this history what they do, and others, with these settings of HTTP."""
     async with AsyncExitStack() as stack:
         servers: dict[str, Program | str] = {
             **{name: await stack.enter_async_context(journal(history, name)) for name in STDIO},
             **{name: await stack.enter_async_context(NonceHttp(name, history).listening()) for name in REMOTE},
         }
-        config = write_config(folder, servers, private=PRIVATE, http={"session_timeout": SESSION_TIMEOUT})
+        settings = {"session_timeout": SESSION_TIMEOUT, **http}
+        config = write_config(folder, {**servers, **(others or {})}, private=PRIVATE, http=settings)
         yield await stack.enter_async_context(serving(config, folder))
