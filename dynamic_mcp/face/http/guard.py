@@ -62,9 +62,8 @@ class Guard:
         )
 
     def preflight(self, head: RequestHead, methods: bytes) -> Response:
-        """Answer OPTIONS: what may be sent to a path, and by which pages (Fetch standard, CORS protocol)."""
-        cors = self.cors_headers(head.headers)
-        if not cors:
+        """Answer OPTIONS, but for `cors_headers`: what may be sent to a path (Fetch standard, CORS protocol)."""
+        if not self.cors_headers(head.headers):
             return Response(204, ((b"allow", methods),))
         granted: Headers = (
             (b"allow", methods),
@@ -72,7 +71,7 @@ class Guard:
             (b"access-control-allow-headers", _REQUEST_HEADERS),
             (b"access-control-max-age", _PREFLIGHT_FOR_S),
         )
-        return Response(204, cors + granted)
+        return Response(204, granted)
 
     def is_trusted(self, peer: str) -> bool:
         """Tell whether the forwarded headers of this peer count."""

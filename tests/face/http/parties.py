@@ -42,6 +42,7 @@ class Reply:
         assert not self.status, "an exchange is answered once"
         self.status = response.status
         self.headers = {name.decode(): value.decode() for name, value in response.headers}
+        assert len(self.headers) == len(response.headers), "each header is sent once"
         self.is_stream = True
         self.write(response.body)
 
