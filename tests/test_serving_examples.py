@@ -1,9 +1,12 @@
-"""What `examples/serving` has besides the reverse proxies, which tests/process/test_reverse_proxy.py runs."""
+"""What docs/serving.md shows and `examples/serving` has; tests/process/test_reverse_proxy.py runs nginx and Caddy."""
 
 from __future__ import annotations
 
 import asyncio
 import importlib.util
+import json
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,7 +19,11 @@ import pytest
 from tests.process.http_client import HttpClient
 from tests.program import BOUND_S, text_of
 
-SERVING = Path(__file__).parent.parent / "examples" / "serving"
+ROOT = Path(__file__).parent.parent
+SERVING = ROOT / "examples" / "serving"
+PAGE = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
+ENTRIES = re.findall(r"^\| `([\w-]+)` \| .* \| `(.*URL.*)` \|$", PAGE, re.MULTILINE)
+URL = "https://mcp.example.com/mcp"
 
 
 @pytest.fixture
@@ -57,3 +64,46 @@ def test_systemd_has_nothing_to_say_about_the_unit(tmp_path: Path) -> None:
     command = ["systemd-analyze", "verify", "--man=no", str(unit)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(("language", "files"), [("nginx", "nginx*.conf"), ("caddyfile", "Caddyfile*")])
+def test_what_the_page_shows_of_a_reverse_proxy_is_in_the_examples(language: str, files: str) -> None:
+    examples = [file.read_text() for file in SERVING.glob(files)]
+    shown = re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    assert shown
+    for text in shown:
+        assert any(example.endswith(text) for example in examples), text
+
+
+def test_what_the_page_shows_of_the_unit_is_in_it() -> None:
+    (shown,) = re.findall(r"^```ini\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    unit = (SERVING / "dynamic-mcp.service").read_text().splitlines()
+    assert [line for line in shown.splitlines() if line not in unit] == []
+
+
+@pytest.mark.parametrize(("tool", "shown"), ENTRIES)
+def test_install_writes_the_entry_that_the_page_shows(tool: str, shown: str, tmp_path: Path) -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
+    environment |= {"HOME": str(tmp_path), "USERPROFILE": str(tmp_path), "APPDATA": str(tmp_path)}
+    command = [sys.executable, "-m", "dynamic_mcp", "install", tool, "--url", URL, "--dry-run"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, env=environment)
+    added = "\n".join(re.findall(r"^\+(?!\+\+ )(.*)$", done.stdout, re.MULTILINE))
+    wanted = shown.replace("URL", URL)
+    if tool == "codex":
+        assert added.splitlines()[-1] == wanted
+        return
+    (servers,) = json.loads(added).values()
+    entry = servers["dynamic-mcp"]
+    if "command" in entry:
+        entry["command"] = Path(entry["command"]).stem
+    assert entry == json.loads(wanted)
+
+
+def test_every_refusal_that_the_page_explains_is_one_of_the_program() -> None:
+    program = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "dynamic_mcp" / "face").rglob("*.py"))
+    reasons = re.findall(r"^\| \d{3} \| (.*?) \| ", PAGE, re.MULTILINE)
+    own = [reason for reason in reasons if reason != "from the reverse proxy"]
+    assert len(own) > 10
+    for reason in own:
+        for part in reason.split("…"):
+            assert part.strip("` ") in program, reason
