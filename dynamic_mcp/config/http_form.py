@@ -57,8 +57,8 @@ class Http(Section, frozen=True):
     ] = None
     trusted_proxies: Annotated[
         Proxies | None,
-        "The addresses or networks of reverse proxies whose `Forwarded` and `X-Forwarded-*` headers are believed;"
-        " `unix` means all peers on the Unix socket. Default: none.",
+        "The addresses or networks of reverse proxies whose `X-Forwarded-Host` is believed; `unix` means all peers on"
+        " the Unix socket. Default: none.",
     ] = None
     tls: Annotated[Tls | None, "Serve HTTPS with this certificate. Default: plain HTTP."] = None
     max_sessions: Annotated[
