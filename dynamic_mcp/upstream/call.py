@@ -51,7 +51,6 @@ class Call:
         "last_deadline",
         "method",
         "timeout_s",
-        "timer",
         "token",
     )
 
@@ -68,7 +67,6 @@ class Call:
         self.deadline = now + timeout_s
         self.last_deadline = now + timeout_s * PROGRESS_EXTENDS_TO
         self.future: asyncio.Future[Frame] = loop.create_future()
-        self.timer: asyncio.TimerHandle
 
     def is_cancellable(self) -> bool:
         """Tell whether the upstream may be told that nobody waits for the answer any more."""

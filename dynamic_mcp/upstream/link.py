@@ -26,6 +26,7 @@ from dynamic_mcp.mcp import lines, wire
 from dynamic_mcp.mcp.wire import ABSENT, Frame
 from dynamic_mcp.observe.log_output import STDOUT, group_logger
 from dynamic_mcp.system.bounded import BoundedDict
+from dynamic_mcp.upstream.alarm import Alarm
 from dynamic_mcp.upstream.call import Call, Caller, Question, Transport
 
 log = logging.getLogger(__name__)
@@ -86,6 +87,7 @@ class Link:
         self._loop = asyncio.get_running_loop()
         self._ids = itertools.count(1)
         self._calls: dict[bytes, Call] = {}
+        self._alarm = Alarm(self._loop, self._expire)
         self._tasks: BoundedDict[bytes, Call] = BoundedDict(_MAX_TASKS)
         self._questions: dict[bytes, Question] = {}
         self._closing: asyncio.Task[None] | None = None
@@ -117,14 +119,13 @@ class Link:
         body = b"" if params is None else wire.encode(self._with_own_token(params, key, call))
         self._transport.send(wire.request_line(number, method, body))
         self._calls[key] = call
-        call.timer = self._loop.call_at(call.deadline, self._expire, key)
+        self._alarm.ring_by(call.deadline)
         try:
             return await call.future
         except asyncio.CancelledError as exc:
             self._abandon(key, exc.args[0] if exc.args else "the request was cancelled")
             raise
         finally:
-            call.timer.cancel()
             self._calls.pop(key, None)
 
     async def is_alive(self, within_s: float) -> bool:
@@ -188,23 +189,19 @@ class Link:
         call.is_task = "task" in params
         return {**params, "_meta": wire.with_member(params["_meta"], Raw(key), "progressToken")}
 
-    def _expire(self, key: bytes) -> None:
-        call = self._calls.get(key)
-        if call is None:
-            return
-        if self._is_asking(call.caller):
-            call.extend(self._loop.time())  # the upstream cannot go on before the client has answered
-        if call.deadline > self._loop.time():
-            call.timer = self._loop.call_at(call.deadline, self._expire, key)
-            return
-        self._abandon(key, "the request timed out")
-        call.fail(
-            TimedOut(
-                self.group,
-                f"{call.label} was not answered within {call.timeout_s:g} s",
-                hint="it was cancelled, but it may have run; `timeout` in the config allows more time",
-            )
-        )
+    def _expire(self) -> None:
+        """Fail the calls that have had their time; ring again for the others."""
+        now = self._loop.time()
+        for key, call in [*self._calls.items()]:
+            if call.deadline <= now and self._is_asking(call.caller):
+                call.extend(now)  # the upstream cannot go on before the client has answered
+            if call.deadline <= now:
+                self._abandon(key, "the request timed out")
+                hint = "it was cancelled, but it may have run; `timeout` in the config allows more time"
+                why = f"{call.label} was not answered within {call.timeout_s:g} s"
+                call.fail(TimedOut(self.group, why, hint=hint))
+        if self._calls:
+            self._alarm.ring_by(min(call.deadline for call in self._calls.values()))
 
     def _abandon(self, key: bytes, reason: str) -> None:
         call = self._calls.pop(key, None)
@@ -261,6 +258,7 @@ class Link:
         if self.loss is not None:
             return
         self.loss = error
+        self._alarm.stop()
         for call in self._calls.values():
             call.lose(error)
         self._calls.clear()

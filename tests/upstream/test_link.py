@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from dynamic_mcp.errors import LinkLost, NotSent, ProtocolViolation, TimedOut
 from dynamic_mcp.mcp.lines import Lines
 from tests.fake_parties import Ear, FakeCaller, link_to
-from tests.fakes import FakeUpstream, Json, settled
+from tests.fakes import BOUND_S, FakeUpstream, Json, settled
 from tests.upstream.linked import answer, begin, ids_of, result_of
 
 # --- answers ---------------------------------------------------------------------------------------------
@@ -97,6 +98,20 @@ async def test_a_request_that_is_not_answered_in_time_is_cancelled_and_its_late_
     answer(upstream, ids_of(upstream)[1], "in time")
     assert await result_of(following) == "in time"
     assert link.dropped == 1
+
+
+async def test_each_request_has_its_own_time_whichever_came_first() -> None:
+    upstream = FakeUpstream()
+    link = link_to(upstream)
+    patient, quick, slow = begin(link), begin(link, timeout_s=0.01), begin(link, timeout_s=0.03)
+
+    async with asyncio.timeout(BOUND_S):
+        for request in (quick, slow, begin(link, timeout_s=0.01)):
+            with pytest.raises(TimedOut):
+                await request
+
+    answer(upstream, ids_of(upstream)[0], "in time")
+    assert await result_of(patient) == "in time"
 
 
 async def test_when_the_awaiting_task_is_cancelled_the_upstream_is_told() -> None:

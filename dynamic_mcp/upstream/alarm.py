@@ -1,0 +1,37 @@
+"""One timer for many deadlines, because one for each call would cost more than all else that a call needs of the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable
+
+
+class Alarm:
+    """Calls `on_ring` by the first of the times that it was given, and forgets the others; a later one may be over."""
+
+    __slots__ = ("_at", "_loop", "_on_ring", "_timer")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, on_ring: Callable[[], None]) -> None:
+        self._loop = loop
+        self._on_ring = on_ring
+        self._at = math.inf
+        self._timer: asyncio.TimerHandle | None = None
+
+    def ring_by(self, time: float) -> None:
+        """Ring at this time of the loop at the latest."""
+        if time < self._at:
+            self.stop()
+            self._at = time
+            self._timer = self._loop.call_at(time, self._ring)
+
+    def stop(self) -> None:
+        """Do not ring."""
+        self._at = math.inf
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _ring(self) -> None:
+        self._at, self._timer = math.inf, None
+        self._on_ring()
