@@ -1,4 +1,4 @@
-"""One timer for many deadlines, because one for each call would cost more than all else that a call needs of the loop."""
+"""One timer for many deadlines: one for each call would cost more than all else that a call needs of the loop."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 
 class Alarm:
-    """Calls `on_ring` by the first of the times that it was given, and forgets the others; a later one may be over."""
+    """Calls `on_ring` once, by the first of the times that it was given, and forgets the others."""
 
     __slots__ = ("_at", "_loop", "_on_ring", "_timer")
 

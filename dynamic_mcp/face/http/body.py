@@ -13,7 +13,7 @@ class RequestBody:
 
     __slots__ = ("_data", "_missing", "_parser", "is_coming", "is_wanted", "thrown_away")
 
-    def __init__(self, length: int | None, parser: MessageParser) -> None:
+    def __init__(self, length: int | None, parser: MessageParser | None) -> None:
         self.is_coming = True  # False: the client waits to be told to go on
         self.is_wanted = True
         self.thrown_away = 0

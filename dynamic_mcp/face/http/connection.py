@@ -17,6 +17,7 @@ from dynamic_mcp.face.http.answer import AnswerState, HttpExchange
 from dynamic_mcp.face.http.body import RequestBody
 from dynamic_mcp.face.http.connections import Connections
 from dynamic_mcp.face.http.exchange import Receiver, Response
+from dynamic_mcp.face.http.head_cache import HeadCache
 from dynamic_mcp.face.http.heads import CONTINUE
 from dynamic_mcp.face.http.input import InputBuffer
 from dynamic_mcp.face.http.parser import PREFACE_OF_HTTP2, MessageParser, Peer, Request
@@ -37,9 +38,9 @@ class HttpConnection(asyncio.Protocol):
     """Parses requests, hands them to the handler, and keeps the client within its bounds."""
 
     __slots__ = (
-        "_body", "_connections", "_deadline", "_exchange", "_has_eof", "_input", "_is_advancing", "_is_full",
-        "_is_in_head", "_is_paused", "_lingered", "_peer", "_receiver", "_sent", "_state", "_taken", "_transport",
-        "_unread_deadline",
+        "_body", "_connections", "_deadline", "_exchange", "_has_eof", "_heads", "_input", "_is_advancing",
+        "_is_full", "_is_in_head", "_is_paused", "_lingered", "_peer", "_receiver", "_sent", "_state", "_taken",
+        "_transport", "_unread_deadline",
     )  # fmt: skip
 
     def __init__(self, connections: Connections) -> None:
@@ -64,6 +65,7 @@ class HttpConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's class has the methods, but is no subclass
         connections = self._connections
         self._peer = Peer.of(transport, connections.root_path)
+        self._heads = HeadCache(self._peer)
         connections.add(self)
         self._deadline = self._next_deadline()
         if connections.is_closing:
@@ -167,7 +169,8 @@ class HttpConnection(asyncio.Protocol):
         elif self._body is not None:
             self._body.drop()
         self._deadline = self._next_deadline()
-        self._advance()
+        if self._input or self._has_eof:
+            self._advance()
 
     def unread_bytes(self) -> int:
         """Return how much was sent that the client has not taken."""
@@ -231,11 +234,10 @@ class HttpConnection(asyncio.Protocol):
         if raw == PREFACE_OF_HTTP2:
             self._close()
             return False
-        parser = MessageParser()
-        self._begin(parser.parse_head(raw, self._peer), parser)
+        self._begin(*self._heads.parse(raw))
         return True
 
-    def _begin(self, request: Request, parser: MessageParser) -> None:
+    def _begin(self, request: Request, parser: MessageParser | None) -> None:
         self._exchange = HttpExchange(self, request)
         length = request.length
         if length is None or len(self._input) < length:
@@ -243,8 +245,7 @@ class HttpConnection(asyncio.Protocol):
             return
         body = self._input.take(length) if length else b""
         self._state, self._deadline = _State.ANSWER, math.inf
-        receiver = self._hand_over(request)
-        if receiver is not None:
+        if (receiver := self._hand_over(request)) is not None:
             self._deliver(receiver, body)
 
     def _hand_over(self, request: Request) -> Receiver | None:
@@ -263,7 +264,7 @@ class HttpConnection(asyncio.Protocol):
 
     # --- the body --------------------------------------------------------------------------------------
 
-    def _begin_with_body(self, request: Request, parser: MessageParser) -> None:
+    def _begin_with_body(self, request: Request, parser: MessageParser | None) -> None:
         """Begin a request whose body has not come yet, or not all of it."""
         self._state = _State.BODY
         self._body = body = RequestBody(request.length, parser)

@@ -1,0 +1,50 @@
+"""Parses the heads of one connection: a client sends the same one with each message, but for its Content-Length."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import structs
+
+from dynamic_mcp.face.http.parser import MessageParser, Peer, Request
+
+# A length of more digits is left to the parser.
+_MOST_DIGITS = 9
+_LENGTH = re.compile(rb"\r\ncontent-length: ([0-9]{1,%d})\r\n" % _MOST_DIGITS, re.IGNORECASE)
+
+
+class HeadCache:
+    """Remembers the last head that has a Content-Length. One with only another length is not parsed."""
+
+    __slots__ = ("_after", "_before", "_length", "_peer", "_request")
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+        self._request: Request | None = None
+        self._before = self._length = self._after = b""
+
+    def parse(self, raw: bytes) -> tuple[Request, MessageParser | None]:
+        """Return what a whole head says, and what parses the body if that is chunked. Raises Refusal."""
+        known = self._find(raw)
+        if known is not None:
+            return known, None
+        parser = MessageParser()
+        request = parser.parse_head(raw, self._peer)
+        match = _LENGTH.search(raw)
+        if match is not None and request.length is not None and request.head.headers[b"content-length"] == match[1]:
+            self._before, self._length, self._after = raw[: match.start(1)], match[1], raw[match.end(1) :]
+            self._request = request
+        return request, parser
+
+    def _find(self, raw: bytes) -> Request | None:
+        request, before, after = self._request, self._before, self._after
+        if request is None or not raw.startswith(before) or not raw.endswith(after):
+            return None
+        length = raw[len(before) : len(raw) - len(after)]
+        if length == self._length:
+            return request
+        if not length.isdigit() or len(length) > _MOST_DIGITS:
+            return None
+        head = structs.replace(request.head, headers={**request.head.headers, b"content-length": length})
+        self._length, self._request = length, structs.replace(request, head=head, length=int(length))
+        return self._request
