@@ -66,10 +66,11 @@ class Activity:
 
     async def begin_call(self, client: Hashable = None) -> None:
         """Wait for a place, which `end_call` gives back. Raises Busy if too many calls of the client wait already."""
-        if self._limiter.is_full(client):
-            why = f"{self.in_flight} calls are in flight and {MAX_QUEUED} wait: no more are accepted"
-            raise Busy(self.config.name, why)
-        await self._limiter.acquire(client)
+        if not self._limiter.take_free():
+            if self._limiter.is_full(client):
+                why = f"{self.in_flight} calls are in flight and {MAX_QUEUED} wait: no more are accepted"
+                raise Busy(self.config.name, why)
+            await self._limiter.acquire(client)
         self.calls += 1
 
     def note_answer(self, sent_at: float, *, with_error: bool) -> None:

@@ -39,10 +39,15 @@ class Limiter:
                     await self._idle.wait()
         return not self.in_use
 
+    def take_free(self) -> bool:
+        """Take a place without waiting; tell whether one was free."""
+        is_free = self.in_use < self._limit
+        self.in_use += is_free
+        return is_free
+
     async def acquire(self, client: Hashable = None) -> None:
         """Take a place, waiting for one if need be. Ask `is_full` first."""
-        if self.in_use < self._limit:
-            self.in_use += 1
+        if self.take_free():
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._queues.setdefault(client, deque()).append(turn)
