@@ -32,6 +32,9 @@ FINISH_AFTER_SIGNAL_S = 1.0
 # From the end of input to the end of the last server, whatever it does, and the least that servers get of it.
 _EXIT_WITHIN_S = 4.4
 _SERVERS_EXIT_WITHIN_S = 0.2
+# Garbage is looked for once so many more objects were made than freed. The 700 of Python are fewer than a hundred
+# calls in flight consist of, so it would be looked for again and again while there is none.
+_GARBAGE_AFTER = 10_000
 
 
 class Origin(Struct, frozen=True):
@@ -86,6 +89,7 @@ class Serving:
         """Keep the config and the entry among the running proxies up to date, until the end of the context."""
         if self._owns_process:
             gc.freeze()  # what exists now stays to the end, so the garbage collector need not scan it again and again
+            gc.set_threshold(_GARBAGE_AFTER)
             gc.enable()
         config = self.config.file if self._origin is None else self._origin.label
         registry = ProxyRegistry(paths.state_dir() / "running")
