@@ -44,7 +44,10 @@ _DEAF_CLIENTS = 20
 _CALLERS, _EVERY_S = 64, 0.25
 _FROZEN_CALLERS = 16
 _FLOOD: Json = {"kind": "flood", "size": 2000}
-_HTTP: Json = {"max_sessions": 5000}
+# Where the machine is busy, sessions of the crowd may take long to come back.
+_SESSION_TIMEOUT_S = 20.0
+_TOOLS_TIMEOUT = "30s"
+_HTTP: Json = {"max_sessions": 5000, "session_timeout": _SESSION_TIMEOUT_S}
 
 
 class Soak:
@@ -63,17 +66,26 @@ class Soak:
         await self._crowd("w", 6, 12).warm_up()
         await self._load("warm-up", seconds=1)
         await _call_once(self._program.url, "frozen", "echo", {"text": "hello"})
+        await asyncio.sleep(_SESSION_TIMEOUT_S)  # until the sessions have ended that were left
         before = await measure_at_rest(self._program.pid, self._program.watched)
         await self._load("alone")
         await self._beside_crowd("beside the crowd", "c")
         async with self._bad_neighbours():
             await self._load("beside bad neighbours")
             await self._beside_crowd("beside both", "b")
+        await asyncio.sleep(2 * _SESSION_TIMEOUT_S)
         return before, await measure_at_rest(self._program.pid, self._program.watched)
 
     def _crowd(self, name: str, slots: int, arrivals: int) -> HttpCrowd:
         plan = HttpCrowdPlan(
-            self._chosen.seed, name, slots, arrivals, arrivals // 3, within_s=_WITHIN_S, patience_s=120.0
+            self._chosen.seed,
+            name,
+            slots,
+            arrivals,
+            arrivals // 3,
+            within_s=_WITHIN_S,
+            patience_s=120.0,
+            settles_within_s=4 * _SESSION_TIMEOUT_S,
         )
         return HttpCrowd(plan, self._history, HttpSessions(self._program.url, self._history, plan.seed))
 
@@ -84,6 +96,10 @@ class Soak:
         await self._load(phase)
         self.violations = await crowd  # those of the history so far
         print(f"{phase}: {time.perf_counter() - began:.0f} s, {len(self.violations)} violations", flush=True)
+        print(
+            show(self.violations, self._history.events, self._chosen.seed).partition("\nthe history of")[0],
+            flush=True,
+        )
 
     async def _load(self, phase: str, seconds: float = 0.0) -> None:
         process = await asyncio.create_subprocess_exec(
@@ -186,18 +202,16 @@ async def soak(chosen: argparse.Namespace) -> bool:
         "flood": program(str(UPSTREAMS / "odd.py")),
     }
     with tempfile.TemporaryDirectory() as name:
-        async with crowded_program(Path(name), history, others, **_HTTP) as served:
+        async with crowded_program(Path(name), history, others, tools_timeout=_TOOLS_TIMEOUT, **_HTTP) as served:
             run = Soak(served, history, chosen)
             before, after = await run.run()
         errors = served.errors()
-    violations = show(run.violations, history.events, chosen.seed)
     if chosen.history is not None:
-        chosen.history.write_text(violations)
+        chosen.history.write_text(show(run.violations, history.events, chosen.seed))
     print(show_table(run.rows))
     print(f"before: {before}\nafter:  {after}\nnot as before: {after.differences(before) or 'nothing'}")
     print(f"clients that vanished beside the crowd: {run.vanished}; exit code {served.exit_code}; events: ", end="")
     print(len(history.events))
-    print(violations.partition("\nthe history of")[0])
     print(f"stderr: {errors[-2000:] or 'nothing'}")
     return not run.violations and served.exit_code == 0
 

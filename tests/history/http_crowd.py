@@ -26,7 +26,8 @@ PRIVATE = ("own", "web")
 NAMES = ("one", "two", "three")
 # A session that has vanished is over after this time.
 SESSION_TIMEOUT = "2s"
-_SETTLES_WITHIN_S = 20.0
+# What its calls may take until then.
+TOOLS_TIMEOUT = "5s"
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class HttpCrowdPlan:
     operations: int = 8
     within_s: float = 60.0
     patience_s: float = 20.0
+    settles_within_s: float = 20.0
 
     def for_each(self) -> Plan:
         """Return what each session does."""
@@ -83,7 +85,7 @@ class HttpCrowd:
             wrong.append(Violation(Rule.STUCK, "run", describe(exc)))
         await self._host.close()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_SETTLES_WITHIN_S):
+            async with asyncio.timeout(self._plan.settles_within_s):
                 while is_waiting_for_upstreams(self._history.events):  # noqa: ASYNC110 - it takes long to find out
                     await asyncio.sleep(0.25)
         return wrong + self._host.violations + judge(self._history.events)
@@ -117,7 +119,12 @@ class HttpCrowd:
 
 @contextlib.asynccontextmanager
 async def crowded_program(
-    folder: Path, history: History, others: Mapping[str, Program] | None = None, **http: Json
+    folder: Path,
+    history: History,
+    others: Mapping[str, Program] | None = None,
+    *,
+    tools_timeout: str = TOOLS_TIMEOUT,
+    **http: Json,
 ) -> AsyncIterator[HttpProgram]:
     """Serve the five servers, which tell this history what they do, and others, with these settings of HTTP."""
     async with AsyncExitStack() as stack:
@@ -126,5 +133,7 @@ async def crowded_program(
             **{name: await stack.enter_async_context(NonceHttp(name, history).listening()) for name in REMOTE},
         }
         settings = {"session_timeout": SESSION_TIMEOUT, **http}
-        config = write_config(folder, {**servers, **(others or {})}, private=PRIVATE, http=settings)
+        config = write_config(
+            folder, {**servers, **(others or {})}, private=PRIVATE, tools_timeout=tools_timeout, http=settings
+        )
         yield await stack.enter_async_context(serving(config, folder))

@@ -22,7 +22,12 @@ _ENDS_WITHIN_S = 20.0
 
 
 def write_config(
-    folder: Path, servers: Mapping[str, Program | str], *, private: tuple[str, ...], http: Mapping[str, Json]
+    folder: Path,
+    servers: Mapping[str, Program | str],
+    *,
+    private: tuple[str, ...],
+    tools_timeout: str,
+    http: Mapping[str, Json],
 ) -> Path:
     """Write a config with these programs and URLs, of which some are not shared, and these settings of HTTP."""
     entries: dict[str, Json] = {}
@@ -32,7 +37,7 @@ def write_config(
             entry: dict[str, Json] = {"type": "http", "url": server}
         else:
             entry = {"command": server.command, "args": list(server.args)}
-        entries[name] = {**entry, "result_limit": RESULT_LIMIT, "timeout": {"tools": "5s"}, **share}
+        entries[name] = {**entry, "result_limit": RESULT_LIMIT, "timeout": {"tools": tools_timeout}, **share}
     file = folder / "dynamic-mcp.json"
     file.write_text(json.dumps({"mcpServers": entries, "settings": {"http": http}}))
     return file

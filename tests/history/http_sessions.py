@@ -132,7 +132,8 @@ class _HttpLine:
         self._expect(response.status in (200, 204), f"DELETE: {response}")
         if self._tasks:
             _, open_ones = await asyncio.wait(self._tasks, timeout=_ENDS_WITHIN_S)
-            self._expect(not open_ones, f"{len(open_ones)} requests and streams are open after DELETE")
+            shown = [repr(each.get_coro()) for each in open_ones]
+            self._expect(not open_ones, f"after DELETE of {self._mcp.id} these are open: {shown}")
         response = await self._mcp.post(_PING)
         await response.read()
         self._expect(response.status == 404, f"a session after its end: {response}")
