@@ -17,6 +17,12 @@ from dynamic_mcp.errors import INVALID_REQUEST, PARSE_ERROR
 
 ABSENT = Raw()
 _MAX_DUPLICATE_SEARCH_BYTES = 1 << 20
+# Messages of a batch. An array of millions of numbers, which few bytes can hold, must not be split to find that out;
+# it has more commas than any batch that somebody means.
+MAX_BATCH = 4096
+_MAX_COMMAS_OF_BATCH = 1 << 20
+# What the slow parser takes apart, beyond which it would keep everybody waiting.
+_MAX_SLOW_PARTS = 100_000
 NULL = Raw(b"null")
 EMPTY_OBJECT = Raw(b"{}")
 EMPTY_ARRAY = Raw(b"[]")
@@ -51,6 +57,7 @@ class Malformed(ValueError):
 _decode = msgspec.json.Decoder(Frame).decode
 _decode_members = msgspec.json.Decoder(dict[str, Raw]).decode
 _decode_elements = msgspec.json.Decoder(list[Raw]).decode
+_check = msgspec.json.Decoder(Raw).decode
 _decode_text = msgspec.json.Decoder(str).decode
 encode = msgspec.json.Encoder().encode
 # What msgspec raises for input that it cannot decode. Some of it is valid JSON, so a slower parser tries again.
@@ -84,7 +91,7 @@ def members(data: bytes | Raw) -> dict[str, Raw]:
     try:
         return _decode_members(data)
     except _DECODE_ERRORS:
-        members_by_name = _split(bytes(data))
+        members_by_name = None if _is_certainly_array(bytes(data)) else _split(bytes(data))
         if not isinstance(members_by_name, dict):
             raise Malformed("not a JSON object", INVALID_REQUEST) from None
         return members_by_name
@@ -118,6 +125,13 @@ def elements(data: bytes | Raw) -> list[Raw]:
         if not isinstance(items, list):
             raise Malformed("not a JSON array", INVALID_REQUEST) from None
         return items
+
+
+def batch(line: bytes) -> list[Raw]:
+    """Split a batch into its messages. Raises Malformed, also if there are more than `MAX_BATCH`."""
+    if line.count(b",") <= _MAX_COMMAS_OF_BATCH and len(messages := elements(line)) <= MAX_BATCH:
+        return messages
+    raise Malformed(f"a batch may have {MAX_BATCH} messages at most", INVALID_REQUEST)
 
 
 def text(data: Raw | None) -> str | None:
@@ -180,6 +194,13 @@ def _is_certainly_unique(source: bytes, *, is_flat: bool) -> bool:
         if not is_flat and plain.find(b"{", 1) >= 0:
             return False
         return has_unique_names(_decode_members(plain), plain)
+    except _DECODE_ERRORS:
+        return False
+
+
+def _is_certainly_array(data: bytes) -> bool:
+    try:
+        return is_batch(data) and len(_check(data)) > 0
     except _DECODE_ERRORS:
         return False
 
@@ -249,6 +270,8 @@ def _split(data: bytes) -> dict[str, Raw] | list[Raw] | None:
         else:
             _, end = _scan(source, start)
             value = None
+    except Malformed:
+        raise
     except (ValueError, IndexError) as exc:
         raise Malformed(f"not JSON: {exc}") from None
     except RecursionError:
@@ -276,6 +299,7 @@ def _cut_object(source: str, at: int) -> tuple[dict[str, Raw] | list[Raw] | None
         if source[at] != ":":
             raise ValueError(f"`:` was expected at character {at}")
         members[key.encode("utf-8", "replace").decode()], at, more = _cut_value(source, at + 1, "}")
+        _check_parts(len(members))
         if not more:
             return members, at
 
@@ -288,8 +312,14 @@ def _cut_array(source: str, at: int) -> tuple[dict[str, Raw] | list[Raw] | None,
     while True:
         value, at, more = _cut_value(source, at, "]")
         elements.append(value)
+        _check_parts(len(elements))
         if not more:
             return elements, at
+
+
+def _check_parts(count: int) -> None:
+    if count > _MAX_SLOW_PARTS:
+        raise Malformed(f"more than {_MAX_SLOW_PARTS} parts, in JSON that is written unusually")
 
 
 def _cut_value(source: str, at: int, closing: str) -> tuple[Raw, int, bool]:

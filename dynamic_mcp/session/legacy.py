@@ -221,7 +221,7 @@ class Session:
             why = f"a message of {line.size} bytes is over `max_message_bytes`"
             reply(self._refuse_oversized(line, why))
         elif wire.is_batch(line) and exc.code == INVALID_REQUEST:
-            self.receive_batch(wire.elements(line), reply)
+            self.receive_batch(line, reply)
         else:
             reply(error_line(exc.id, exc.code, str(exc)))
 
@@ -232,11 +232,15 @@ class Session:
             return b""
         return error_line(find_request_id(line) or NULL, INVALID_REQUEST, why)
 
-    def receive_batch(self, items: list[Raw], reply: Callable[[bytes], None], channel: Caller | None = None) -> None:
-        """Take several messages, which get one answer; only some revisions have this."""
-        if not self.hello.revision.has_batches or not items:
-            why = "a batch must not be empty" if not items else f"batches are part of protocol {_WITH_BATCHES} only"
-            reply(error_line(NULL, INVALID_REQUEST, why))
+    def receive_batch(self, line: bytes, reply: Callable[[bytes], None], channel: Caller | None = None) -> None:
+        """Take several messages, which get one answer; only some revisions have this.
+
+        `reply` is called during this call only if the batch is refused.
+        """
+        try:
+            items = self._split_batch(line)
+        except wire.Malformed as exc:
+            reply(error_line(NULL, exc.code, str(exc)))
             return
         lines: list[bytes] = []
         tasks: list[asyncio.Task[bytes]] = []
@@ -252,6 +256,14 @@ class Session:
             else:
                 lines.append(self._take_notification(frame))
         self._batches.create(self._answer_batch(tasks, lines, reply), name="batch")
+
+    def _split_batch(self, line: bytes) -> list[Raw]:
+        if not self.hello.revision.has_batches:
+            raise wire.Malformed(f"batches are part of protocol {_WITH_BATCHES} only", INVALID_REQUEST)
+        items = wire.batch(line)
+        if not items:
+            raise wire.Malformed("a batch must not be empty", INVALID_REQUEST)
+        return items
 
     async def _answer_batch(
         self, tasks: list[asyncio.Task[bytes]], lines: list[bytes], reply: Callable[[bytes], None]

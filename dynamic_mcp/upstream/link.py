@@ -224,7 +224,7 @@ class Link:
             self._take_unreadable(line, f"sent a message of {line.size} bytes, over `max_message_bytes`")
             return
         try:
-            messages = map(bytes, wire.elements(line)) if wire.is_batch(line) else (line,)
+            messages = map(bytes, wire.batch(line)) if wire.is_batch(line) else (line,)
         except wire.Malformed:
             messages = (line,)
         for message in messages:

@@ -284,6 +284,29 @@ def test_messages_of_our_own_are_one_line_of_json() -> None:
     assert json.loads(wire.request_line(1, 'odd "method"\n'))["method"] == 'odd "method"\n'
 
 
+@pytest.mark.parametrize("count", [wire.MAX_BATCH + 1, 2_000_000])
+def test_an_array_of_too_many_elements_is_no_batch(count: int) -> None:
+    line = b"[" + b",".join([b"1"] * count) + b"]"
+
+    with pytest.raises(Malformed) as raised:
+        wire.batch(line)
+
+    assert raised.value.code == INVALID_REQUEST
+
+
+def test_a_batch_may_have_long_messages() -> None:
+    message = b'{"id":1,"result":"' + b"," * 200_000 + b'"}'
+
+    assert [bytes(each) for each in wire.batch(b"[" + message + b"," + message + b"]")] == [message, message]
+
+
+def test_an_object_that_only_the_slow_parser_takes_has_a_bound() -> None:
+    members = b",".join(b'"%d":1' % number for number in range(200_000))
+
+    with pytest.raises(Malformed, match="more than"):
+        wire.parse(b'{"id":1,"method":"\\ud800",' + members + b"}")
+
+
 def test_a_batch_is_the_array_of_its_answers() -> None:
     lines = [wire.answer_line(Raw(b"1"), wire.result_frame(b"{}")), wire.notification_line("n")]
 

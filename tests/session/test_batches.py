@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from dynamic_mcp.mcp import wire
 from tests.fakes import settled
 from tests.session.desk import BATCHES, cancel, make_client, next_json
 
@@ -78,3 +79,15 @@ async def test_a_request_of_a_batch_that_is_cancelled_is_not_in_the_array() -> N
     cancel(client, 1)
 
     assert [answer["id"] for answer in await next_json(client)] == [2]
+
+
+@pytest.mark.parametrize("count", [wire.MAX_BATCH + 1, 2_000_000])
+@pytest.mark.parametrize("version", ["2025-03-26", "2025-11-25"])
+async def test_a_batch_of_too_many_messages_gets_one_error(version: str, count: int) -> None:
+    client, _ = make_client(version)
+
+    client.send(b"[" + b",".join([b"1"] * count) + b"]")
+    await settled()
+
+    [line] = client.lines
+    assert json.loads(line)["error"]["code"] == -32600

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from msgspec import Raw
-
 from dynamic_mcp.errors import INVALID_REQUEST
 from dynamic_mcp.face import limits
 from dynamic_mcp.face.http.exchange import Exchange, RequestHead, Response
@@ -117,12 +115,11 @@ class Post:
         if not (wire.is_batch(body) and exc.code == INVALID_REQUEST):
             self.respond(refusal(400, str(exc), code=exc.code))
             return
-        items: list[Raw] = wire.elements(body.replace(b"\n", b" ").replace(b"\r", b" "))
         session = self._find_session(is_initialize=False, is_request=True)
         if session is not None:
-            self._is_receiving = not (items and session.session.hello.revision.has_batches)
+            self._is_receiving = True
             self._note_request(session, is_request=True)
-            session.session.receive_batch(items, self.reply, self)
+            session.session.receive_batch(body.replace(b"\n", b" ").replace(b"\r", b" "), self.reply, self)
             self._is_receiving = False
 
     def _find_session(self, *, is_initialize: bool, is_request: bool) -> HttpSession | None:
