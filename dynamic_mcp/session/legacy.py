@@ -360,8 +360,12 @@ class Session:
         self._capabilities = wire.members(declared)
         revision = revisions.negotiate(wire.text(params.get("protocolVersion")))
         self.hello = ClientHello(revision, declared, _client_info(params))
-        self.is_greeted = True
-        return wire.result_frame(await self._server.greet(self))
+        self.is_greeted = True  # what is sent meanwhile is for this client already
+        try:
+            return wire.result_frame(await self._server.greet(self))
+        except BaseException:
+            self.is_greeted = False
+            raise
 
     def _send_answer(self, line: bytes) -> None:
         if line:

@@ -132,9 +132,6 @@ class HttpFace:
             found = self._find(head, route)
             if isinstance(found, Response):
                 return found
-            if len(found.in_flight) >= self._options.max_in_flight:
-                why = f"{self._options.max_in_flight} requests of this session are in flight: no more are taken"
-                return refusal(503, why, RETRY_AFTER)
             session = found
         return Post(
             self,
@@ -215,6 +212,18 @@ class HttpFace:
         return OldPost(session, exchange, self._guard.cors_headers(head.headers), self._options.max_body_bytes)
 
     # --- sessions --------------------------------------------------------------------------------------
+
+    def refuse_request(self, session: HttpSession) -> Response | None:
+        """Return why no request of a session is taken now; None if one is.
+
+        Its answers and cancellations are always taken.
+        """
+        if self.is_finishing:
+            return refusal(503, "the server is about to end", RETRY_AFTER)
+        most = self._options.max_in_flight
+        if len(session.in_flight) >= most:
+            return refusal(503, f"{most} requests of this session are in flight: no more are taken", RETRY_AFTER)
+        return None
 
     def begin_session(self, post: Post, *, is_initialize: bool) -> HttpSession | Response:
         """Begin a session for its first message, or say why there is none."""

@@ -8,7 +8,7 @@ from typing import Protocol
 from dynamic_mcp.errors import INVALID_REQUEST
 from dynamic_mcp.face import limits
 from dynamic_mcp.face.http.exchange import Exchange, RequestHead, Response
-from dynamic_mcp.face.http.responses import ACCEPTED, JSON, RETRY_AFTER, Headers, refusal, with_headers
+from dynamic_mcp.face.http.responses import ACCEPTED, JSON, Headers, refusal, with_headers
 from dynamic_mcp.face.http.session import ENDED, HttpSession
 from dynamic_mcp.face.http.stream import Stream
 from dynamic_mcp.mcp import wire
@@ -23,9 +23,8 @@ _ANSWER_AS_JSON_WITHIN_S = 5.0
 class Sessions(Protocol):
     """Whoever begins sessions."""
 
-    @property
-    def is_finishing(self) -> bool:
-        """Whether no new requests are taken."""
+    def refuse_request(self, session: HttpSession) -> Response | None:
+        """Return why no request of a session is taken now; None if one is."""
         ...
 
     def begin_session(self, post: Post, *, is_initialize: bool) -> HttpSession | Response:
@@ -132,8 +131,9 @@ class Post:
         elif self.session.session.is_closed:
             self.respond(ENDED)
             return None
-        if is_request and self._sessions.is_finishing:
-            self.respond(refusal(503, "the server is about to end", RETRY_AFTER))
+        refused = self._sessions.refuse_request(self.session) if is_request else None
+        if refused is not None:
+            self.respond(refused)
             return None
         return self.session
 
@@ -150,20 +150,20 @@ class Post:
         assert session is not None
         session.in_flight.discard(self)
         self._is_done = True
-        headers: Headers = ()
-        if b"mcp-session-id" not in self.head.headers:
-            if session.session.is_greeted:
-                headers = _name(session)
-            else:
-                self._sessions.end(session)
+        is_first = b"mcp-session-id" not in self.head.headers
+        has_begun = session.session.is_greeted
         if self._stream is not None:
             if line:
                 self._stream.send(line)
             session.finish(self._stream)
         elif line:
+            headers = _name(session) if is_first and has_begun else ()
             self.respond(Response(400 if self._is_receiving else 200, JSON + headers, line))
         else:
             self.respond(ACCEPTED)
+        is_known = self._is_connected or self._stream is not None
+        if is_first and not (has_begun and is_known):  # nobody will ever come back to it
+            self._sessions.end(session)
 
     def answer_soon(self, now: float) -> None:
         """Begin a stream if the answer takes its time."""
@@ -172,6 +172,7 @@ class Post:
 
     def fail(self, response: Response) -> None:
         """Answer at once that there will be no answer."""
+        self._is_done = True
         if self._stream is not None:
             self._stream.finish()
         else:
