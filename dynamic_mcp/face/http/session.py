@@ -187,7 +187,7 @@ class HttpSession:
     @property
     def may_poll(self) -> bool:
         """Whether the client comes back when a stream ends before its answer has come (MCP 2025-11-25)."""
-        return self.session.is_greeted and self.session.hello.revision.has_polling
+        return not self.is_old and self.session.is_greeted and self.session.hello.revision.has_polling
 
     def store(self, stream: int, number: int, event: bytes) -> None:
         """Keep an event for a client that comes back."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from tests.face.http.parties import HELLO, HttpClient, Reply, face_of
-from tests.fakes import FakeUpstream, FullUpstream, Opener, settled
+from tests.fakes import FakeClock, FakeUpstream, FullUpstream, Opener, settled
 
 OLD_HELLO = {**HELLO, "protocolVersion": "2024-11-05"}
 
@@ -51,6 +51,25 @@ async def test_the_session_ends_with_its_stream_and_what_it_asked_for_is_cancell
 
         await upstream.hears("notifications/cancelled")
         assert client.request("ping").status == 404
+
+
+async def test_a_stream_that_lasts_long_stays_open_whatever_the_revision() -> None:
+    """Its client could not come back to it: a new stream is a new session."""
+    clock = FakeClock()
+    async with face_of(Opener(up=[FakeUpstream()]), now=clock.now) as face:
+        client = HttpClient(face)
+        stream = client.send("GET", "/sse")
+        client.path = _messages_path(stream)
+        client.request("initialize", HELLO, id=1)
+        await settled()
+
+        clock.time += 3600
+        face.tick()
+
+        assert not stream.has_ended
+        client.request("ping", id=2)
+        await settled()
+        assert client.request("ping", id=3).status == 202
 
 
 async def test_a_session_of_one_transport_is_none_of_the_other() -> None:
