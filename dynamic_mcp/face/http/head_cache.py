@@ -14,7 +14,7 @@ _LENGTH = re.compile(rb"\r\ncontent-length: ([0-9]{1,%d})\r\n" % _MOST_DIGITS, r
 
 
 class HeadCache:
-    """Remembers the last head that has a Content-Length. One with only another length is not parsed."""
+    """Remembers the last head if it has a Content-Length. One that differs in the length only is not parsed again."""
 
     __slots__ = ("_after", "_before", "_length", "_peer", "_request")
 
@@ -30,11 +30,17 @@ class HeadCache:
             return known, None
         parser = MessageParser()
         request = parser.parse_head(raw, self._peer)
+        self._remember(raw, request)
+        return request, parser
+
+    def _remember(self, raw: bytes, request: Request) -> None:
         match = _LENGTH.search(raw)
         if match is not None and request.length is not None and request.head.headers[b"content-length"] == match[1]:
             self._before, self._length, self._after = raw[: match.start(1)], match[1], raw[match.end(1) :]
             self._request = request
-        return request, parser
+        else:  # such as GET: an open stream needs no memory for a head that may not come again
+            self._before = self._length = self._after = b""
+            self._request = None
 
     def _find(self, raw: bytes) -> Request | None:
         request, before, after = self._request, self._before, self._after
