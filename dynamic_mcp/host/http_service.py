@@ -90,9 +90,10 @@ class HttpService:
             self._background.create(self._reload(self._listener.certificate), name="reload of the certificate")
 
     async def finish(self, within_s: float) -> None:
-        """Listen no more, begin no session, let calls end within a bound, then end all streams and sessions."""
-        if self._listener is not None:
-            self._listener.server.close()
+        """Begin no session any more, let calls end within a bound, then end all streams and sessions.
+
+        It listens meanwhile: calls may need answers of their clients, and load balancers ask whether it is ready.
+        """
         if self._face is not None:
             await self._face.finish(within_s)
         if self._listener is not None:

@@ -77,6 +77,25 @@ async def test_a_call_that_does_not_end_is_answered_with_an_error_in_the_end(tmp
             assert await program.ends() == 0
 
 
+async def test_a_call_can_still_be_cancelled_after_a_signal(tmp_path: Path) -> None:
+    port = find_port()
+    file = write_config(tmp_path, {"odd": odd()}, http={"shutdown_timeout": "10min"})
+    async with serving_http(file, str(port)) as program:
+        await program.says("over HTTP at")
+        async with connected(f"http://127.0.0.1:{port}/mcp") as client:
+            message = {"jsonrpc": "2.0", "id": "a", "method": "tools/call", "params": hold("odd")}
+            call = asyncio.create_task(client.post(message))
+            await client.has_received("odd", "hold")
+            program.process.terminate()
+            await is_ending(port)
+
+            cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "a"}}
+            noted = await client.post(cancelled)
+
+            assert (noted.status_code, (await call).status_code) == (202, 202)
+            assert await program.ends() == 0
+
+
 async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
     port = find_port()
     file = write_config(tmp_path, {"odd": odd()}, http={"shutdown_timeout": "10min"})
@@ -86,7 +105,7 @@ async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
             call = asyncio.create_task(client.request("tools/call", hold("odd")))
             await client.has_received("odd", "hold")
             program.process.terminate()
-            await refuses(port)
+            await is_ending(port)
 
             program.process.terminate()
 
@@ -151,6 +170,13 @@ async def test_a_host_that_was_not_named_is_refused_until_it_is_allowed(tmp_path
 def hold(group: str) -> dict[str, object]:
     """Return the parameters of a call that does not end."""
     return {"name": "call_dynamic_tool", "arguments": {"group": group, "name": "hold", "args": {}}}
+
+
+async def is_ending(port: int) -> None:
+    """Wait until the program says that it takes no new sessions."""
+    async with asyncio.timeout(BOUND_S), httpx2.AsyncClient() as asking:
+        while (await asking.get(f"http://127.0.0.1:{port}/ready")).status_code != 503:
+            pass
 
 
 async def refuses(port: int) -> None:
