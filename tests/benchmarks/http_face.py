@@ -88,8 +88,9 @@ def call(group: str) -> str:
 
 def write_config(folder: Path, servers: int, **settings: Json) -> Path:
     """Write a config of so many cheap servers."""
-    entry = {"description": "echo", "command": SERVER[0], "args": SERVER[1:]}
-    tree = {"mcpServers": {f"group{number}": entry for number in range(servers)}, **settings}
+    entry = {"description": "echo", "command": SERVER[0]}
+    groups = [f"group{number}" for number in range(servers)]
+    tree = {"mcpServers": {group: {**entry, "args": [*SERVER[1:], group]} for group in groups}, **settings}
     file = folder / f"config-{servers}-{len(settings)}.json"
     file.write_text(json.dumps(tree))
     return file
@@ -156,10 +157,11 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-def is_server(pid: int) -> bool:
-    """Tell whether a process is one of the cheap servers."""
+def is_server(pid: int, group: str = "") -> bool:
+    """Tell whether a process is one of the cheap servers, or that of a group."""
     with contextlib.suppress(OSError):
-        return SERVER[-1].encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        return command[1:2] == [SERVER[1].encode()] and group.encode() in (b"", *command)
     return False
 
 
@@ -224,9 +226,8 @@ def measure_frozen(chosen: argparse.Namespace, folder: Path) -> Figures:
         paced = ("--sessions", str(_FROZEN_SESSIONS), "--seconds", str(chosen.seconds), "--every", str(_EVERY_S))
         own = (*paced, "--params", call("group0"))
         load(port, *own)
-        before = {each for each in descendants(pid) if is_server(each)}
         load(port, "--sessions", "2", "--seconds", "0.2", "--params", call("group1"))
-        frozen = {each for each in descendants(pid) if is_server(each)} - before
+        frozen = [each for each in descendants(pid) if is_server(each, "group1")]
         quiet = load(port, *own)
         for each in frozen:
             os.kill(each, signal.SIGSTOP)
