@@ -23,6 +23,7 @@ from dynamic_mcp.observe.log_output import STDERR, group_logger
 from dynamic_mcp.system.text import escape
 from dynamic_mcp.upstream.mask import mask_of
 from dynamic_mcp.upstream.process.child import SIGKILL, Process, start
+from dynamic_mcp.upstream.turns import Turns
 
 log = logging.getLogger(__name__)
 stderr_log = logging.getLogger(STDERR)
@@ -57,6 +58,11 @@ class StdioTransport:
         self.receive: Callable[[bytes], None]
         self.lost: Callable[[LinkLost], None]
         self._lines = lines.Lines(max_message_bytes)
+        self._turns = Turns(
+            self._pass_line_on,
+            pause=lambda: self._process.pause_stdout(),
+            resume=lambda: self._process.resume_stdout(),
+        )
         self._stderr = lines.Lines(STDERR_LINE_BYTES)
         self._ring: deque[str] = deque(maxlen=STDERR_LINES)
         self._process: Process
@@ -134,8 +140,10 @@ class StdioTransport:
     # --- the child's output and end ---------------------------------------------------------------------------
 
     def _receive_stdout(self, data: bytes) -> None:
-        for line in self._lines.feed(data):
-            self.receive(line)
+        self._turns.take(self._lines.feed(data))
+
+    def _pass_line_on(self, line: bytes) -> None:
+        self.receive(line)
 
     def _receive_stderr(self, data: bytes) -> None:
         for line in self._stderr.feed(data)[-STDERR_LINES:]:
@@ -149,6 +157,7 @@ class StdioTransport:
 
     def _handle_stdout_end(self) -> None:
         """End the link; a last message without a line end still counts."""
+        self._turns.finish()
         rest = self._lines.take_rest()
         with contextlib.suppress(wire.Malformed):  # how the server ended says more than half a message
             wire.parse(rest)
@@ -161,6 +170,7 @@ class StdioTransport:
         self._loop.call_later(_DRAIN_S, self._end)
 
     def _end(self) -> None:
+        self._turns.finish()
         self._keep_stderr(self._stderr.take_rest())
         self.lost(LinkLost(self.group, self.describe_end(), hint=self._hint()))
 

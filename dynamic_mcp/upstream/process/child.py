@@ -102,6 +102,7 @@ class Process:
         self._launch = launch
         self._loop = asyncio.get_running_loop()
         self._sources: list[Source] = []
+        self._stdout: Source | None = None  # until it is open
         self._group = ProcessGroup(self.pid)
         self._strays = launch.strays
         self._has_grace = True
@@ -124,7 +125,18 @@ class Process:
             ours.stdin, high=1 << 20, on_full=_do_nothing, on_drain=_do_nothing, on_end=on_stdin_end
         )
         self._sources.append(await open_source(ours.stderr, receive_stderr, _do_nothing))
-        self._sources.append(await open_source(ours.stdout, receive_stdout, on_stdout_end))
+        self._stdout = await open_source(ours.stdout, receive_stdout, on_stdout_end)
+        self._sources.append(self._stdout)
+
+    def pause_stdout(self) -> None:
+        """Read no more of the child's output for now."""
+        if self._stdout is not None:
+            self._stdout.pause_reading()
+
+    def resume_stdout(self) -> None:
+        """Read the child's output again."""
+        if self._stdout is not None:
+            self._stdout.resume_reading()
 
     def signal_group(self, number: signal.Signals) -> None:
         """Signal the child, its process group, and the strays that have been found."""
