@@ -9,7 +9,12 @@ from typing import Any, cast
 from urllib.parse import quote
 
 from dynamic_mcp.face.http.exchange import Handler, Receiver, RequestHead, Response
-from dynamic_mcp.face.http.limits import BODY_PROGRESS_WITHIN_S, MAX_FIELDS, MAX_HEAD_BYTES
+from dynamic_mcp.face.http.limits import (
+    BODY_PROGRESS_BYTES,
+    BODY_PROGRESS_WITHIN_S,
+    MAX_FIELDS,
+    MAX_HEAD_BYTES,
+)
 from dynamic_mcp.face.http.rules import Refusal, check_host, join_fields
 
 # As the specification of ASGI has them; what is in a mapping depends on its `type`.
@@ -79,25 +84,35 @@ class AsgiApp:
         if length.isdigit() and len(length) < 20 and int(length) > receiver.max_body_bytes:
             receiver.refuse_body()
             return
-        body = bytearray()
-        while True:
-            try:
-                async with asyncio.timeout(self._body_progress_within_s):
-                    message = await receive()
-            except TimeoutError:
-                receiver.disconnected()
-                exchange.refuse(Refusal(408, "the body of the request has not come in time"))
-                return
-            if message["type"] == "http.disconnect":
-                exchange.has_lost_client = True
-                return
-            body += message.get("body", b"")
-            if len(body) > receiver.max_body_bytes:
-                receiver.refuse_body()
-                return
-            if not message.get("more_body", False):
-                receiver.receive_body(bytes(body))
-                return
+        try:
+            body = await self._collect_body(receiver.max_body_bytes, receive)
+        except TimeoutError:
+            receiver.disconnected()
+            exchange.refuse(Refusal(408, "the body of the request has not come in time"))
+            return
+        if body is None:
+            exchange.has_lost_client = True
+        elif len(body) > receiver.max_body_bytes:
+            receiver.refuse_body()
+        else:
+            receiver.receive_body(body)
+
+    async def _collect_body(self, most: int, receive: Receive) -> bytes | None:
+        """Return a body, or its beginning if it is too long; None if the client has gone. Raises TimeoutError."""
+        body, due = bytearray(), BODY_PROGRESS_BYTES
+        has_more = True
+        now = asyncio.get_running_loop().time
+        async with asyncio.timeout(self._body_progress_within_s) as bound:
+            while has_more and len(body) <= most:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    return None
+                body += message.get("body", b"")
+                has_more = message.get("more_body", False)
+                if len(body) >= due:
+                    due = len(body) + BODY_PROGRESS_BYTES
+                    bound.reschedule(now() + self._body_progress_within_s)
+        return bytes(body)
 
     async def _live(self, receive: Receive, send: Send) -> None:
         while True:
@@ -121,11 +136,13 @@ async def _report(name: str, hook: Callable[[], Awaitable[None]] | None, send: S
 
 async def _stream(exchange: AsgiExchange, receive: Receive) -> None:
     """Deliver an answer until it ends or the client has gone, even if the server holds back what is sent."""
-    delivery = asyncio.ensure_future(exchange.deliver())
+    delivery = exchange.delivery = asyncio.ensure_future(exchange.deliver())
     departure = asyncio.ensure_future(_wait_for_departure(receive))
     try:
         await asyncio.wait((delivery, departure), return_when=asyncio.FIRST_COMPLETED)
-        if delivery.done():
+        if delivery.cancelled():  # the answer was aborted
+            pass
+        elif delivery.done():
             delivery.result()
         else:
             exchange.has_lost_client = True
@@ -147,6 +164,8 @@ class AsgiExchange:
         self.is_unanswered = True
         self.is_ended = False
         self.has_lost_client = False
+        self.delivery: asyncio.Future[None] | None = None
+        """What gives a stream to the server, which may hold it back for as long as the client does not read."""
         self._send = send
         self._has_body = not is_head
         self._messages = deque[Message]()
@@ -189,6 +208,8 @@ class AsgiExchange:
         self._is_over = True
         self._messages.clear()
         self._more.set()
+        if self.delivery is not None:
+            self.delivery.cancel()
 
     def refuse(self, refusal: Refusal) -> None:
         """Answer instead of the handler."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dynamic_mcp.face.http.limits import BODY_PROGRESS_BYTES
 from dynamic_mcp.face.http.parser import MessageParser
 
 
@@ -11,7 +12,7 @@ class RequestBody:
     `length` is its Content-Length; None if `parser` finds its end.
     """
 
-    __slots__ = ("_data", "_missing", "_parser", "is_coming", "is_wanted", "thrown_away")
+    __slots__ = ("_data", "_due", "_missing", "_parser", "is_coming", "is_wanted", "thrown_away")
 
     def __init__(self, length: int | None, parser: MessageParser | None) -> None:
         self.is_coming = True  # False: the client waits to be told to go on
@@ -20,6 +21,7 @@ class RequestBody:
         self._missing = length or 0
         self._parser = parser if length is None else None
         self._data = bytearray()
+        self._due = BODY_PROGRESS_BYTES
 
     def feed(self, data: bytes | bytearray) -> int:
         """Take from the next bytes; return how many were taken, none of which is behind this body. Raises Refusal."""
@@ -49,6 +51,13 @@ class RequestBody:
     def collected_bytes(self) -> int:
         """Return how much was collected."""
         return len(self._data)
+
+    def note_progress(self) -> bool:
+        """Note how much was collected; tell whether it is enough since the last time to wait for more."""
+        if len(self._data) < self._due:
+            return False
+        self._due = len(self._data) + BODY_PROGRESS_BYTES
+        return True
 
     def take(self) -> bytes:
         """Return what was collected."""

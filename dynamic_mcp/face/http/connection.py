@@ -291,10 +291,11 @@ class HttpConnection(asyncio.Protocol):
             if body.thrown_away > limits.DRAIN_BYTES:
                 self._linger()
             elif body.is_wanted and receiver is not None:
-                if body.collected_bytes() > receiver.max_body_bytes:
+                if is_too_long := body.collected_bytes() > receiver.max_body_bytes:
                     body.drop()
                     self._tell(receiver.refuse_body)
-                self._deadline = self._next_deadline()
+                if is_too_long or body.note_progress():
+                    self._deadline = self._next_deadline()
             return True
         self._body = None
         self._state = _State.HEAD if self._exchange is None else _State.ANSWER

@@ -4,9 +4,10 @@
 MAX_HEAD_BYTES = 64 << 10
 MAX_FIELDS = 100
 
-# How long a head may take from its first byte, and how long a body may come no further.
+# How long a head may take from its first byte, and in which time so much of a body, or the rest of it, must come.
 HEAD_WITHIN_S = 10.0
 BODY_PROGRESS_WITHIN_S = 30.0
+BODY_PROGRESS_BYTES = 4 << 10
 # A connection on which nothing is asked is closed; one whose client does not read what it asked for is aborted.
 IDLE_FOR_S = 75.0
 UNREAD_FOR_S = 60.0

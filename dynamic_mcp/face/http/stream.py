@@ -67,7 +67,10 @@ class Stream:
     ) -> None:
         """Go on over this connection, beginning with what was missed; an older connection ends."""
         if self._exchange is not None:
-            self._exchange.end()
+            if self._exchange.buffered_bytes():  # which comes again over the new connection
+                self._exchange.abort()
+            else:
+                self._exchange.end()
         self._exchange = exchange
         self.connected_at = self.written_at = self._owner.now()
         first = (

@@ -12,6 +12,7 @@ from starlette.routing import Mount
 from dynamic_mcp.face.http.asgi import AsgiApp, Message, Scope
 from dynamic_mcp.face.http.exchange import Handler, Response
 from tests.face.http.ways_in import GET, FakeHandler, post, uvicorn_with
+from tests.fakes import settled
 
 
 def scope(**changes: object) -> Scope:
@@ -110,6 +111,31 @@ async def test_a_call_ends_when_its_client_has_gone_even_if_the_server_takes_not
         server.put(DISCONNECT)
         await serving
         assert handler.calls[0].gone.is_set()
+
+
+async def test_an_aborted_answer_ends_the_call_even_if_the_server_takes_nothing() -> None:
+    async with asyncio.timeout(5):
+        handler, server = FakeHandler(), Server(REQUEST)
+        serving = asyncio.create_task(AsgiApp(handler)(scope(path="/stream"), server.receive, server.send))
+        await server.sent.get()
+        server.may_send.clear()
+        handler.calls[0].exchange.write(b"x" * 1000)
+        await settled()
+        handler.calls[0].exchange.abort()
+        await serving
+        assert not handler.calls[0].gone.is_set()
+
+
+async def test_a_body_that_comes_in_drops_is_given_up() -> None:
+    async def receive() -> Message:
+        await asyncio.sleep(0.001)
+        return {"type": "http.request", "body": b"x", "more_body": True}
+
+    async with asyncio.timeout(5):
+        handler, server = FakeHandler(), Server()
+        app = AsgiApp(handler, body_progress_within_s=0.01)
+        await app(scope(method="POST"), receive, server.send)
+        assert server.sent.get_nowait()["status"] == 408
 
 
 async def test_a_call_that_the_server_cancels_tells_the_handler() -> None:

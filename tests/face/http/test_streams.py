@@ -100,6 +100,23 @@ async def test_a_stream_that_is_resumed_while_it_is_open_goes_on_in_one_place_on
         assert (_steps(first), _steps(second)) == ([1], [2])
 
 
+async def test_a_connection_that_is_not_read_is_not_kept_beside_the_next_one() -> None:
+    upstream = FakeUpstream(tools=["hold"])
+    async with face_of(Opener(up=[upstream])) as face:
+        held = Held(upstream)
+        client = await _client(face)
+        first = await held.begin(client, token=1)
+        held.progress(1)
+        await first.hears(1)
+        first.unread = 1000
+
+        second = client.listen(after=first.ids[0])
+        held.answer()
+
+        assert first.is_aborted
+        assert len((await second.ends()).messages) == 2
+
+
 async def test_a_resumed_stream_gets_nothing_of_another() -> None:
     async with face_of(Opener(up=[FullUpstream()])) as face:
         client = await _client(face)
