@@ -16,11 +16,16 @@ from tests.program import BOUND_S, OWN, Json
 
 
 class HttpProgram:
-    """A running proxy: `url` is where its clients find it, and `origin` where its other paths begin."""
+    """A running proxy: `url` is where its clients find it, and `origin` where its other paths begin.
 
-    def __init__(self, origin: str, stderr: Path) -> None:
+    A test may `end` it, and wait for its `process`.
+    """
+
+    def __init__(self, process: asyncio.subprocess.Process, origin: str, stderr: Path) -> None:
+        self.process = process
         self.origin = origin
         self.url = f"{origin}/mcp"
+        self.is_ending = False
         self._stderr = stderr
 
     def url_of(self, group: str) -> str:
@@ -32,6 +37,20 @@ class HttpProgram:
         async with httpx2.AsyncClient() as client:
             count: int = (await client.get(f"{self.origin}/ready")).json()["sessions"]
             return count
+
+    def end(self) -> None:
+        """Send the signal that ends it."""
+        self.is_ending = True
+        self.process.send_signal(signal.SIGTERM)
+
+    def count_descriptors(self) -> int:
+        """Return how many file descriptors the program has open (Linux)."""
+        return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
+
+    def peak_mib(self) -> int:
+        """Return the most memory that the program has had, in MiB (Linux)."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) >> 10 for line in status if line.startswith("VmHWM"))
 
     def log(self) -> str:
         """Return what the program has written to stderr so far."""
@@ -52,15 +71,16 @@ async def serving_http(
     address = f"127.0.0.1:{port}" if socket is None else f"unix:{socket}"
     command = (*OWN, "serve", str(file), "--http", address, *options)
     quiet = asyncio.subprocess.DEVNULL
-    program = HttpProgram(f"http://127.0.0.1:{port}", folder / "stderr.log")
     with (folder / "stderr.log").open("wb") as words:
         process = await asyncio.create_subprocess_exec(*command, stdin=quiet, stdout=quiet, stderr=words)
+        program = HttpProgram(process, f"http://127.0.0.1:{port}", folder / "stderr.log")
         try:
             async with asyncio.timeout(STARTS_WITHIN_S):
                 await wait_until_listening(process, port if socket is None else socket)
             yield program
-            assert process.returncode is None, "the program has ended by itself"
-            process.send_signal(signal.SIGTERM)
+            if not program.is_ending:
+                assert process.returncode is None, "the program has ended by itself"
+                program.end()
             async with asyncio.timeout(BOUND_S):
                 assert await process.wait() == 0
         except BaseException:

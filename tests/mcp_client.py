@@ -128,13 +128,13 @@ class McpClient:
 
     async def request(self, method: str, params: Json = None) -> dict[str, Json]:
         """Send a request and return its answer; what else comes on its stream is passed over."""
-        response = await self.post(self.message(method, params))
-        return await _read_answer(response, self._next)
+        message = self.message(method, params)
+        return await _read_answer(await self.post(message), message["id"])
 
     async def begin(self, method: str, params: Json = None) -> tuple[int, McpStream]:
         """Send a request that is answered with a stream; return its id, and the stream."""
-        response = await self.post(self.message(method, params))
-        return self._next, await _as_stream(response)
+        message = self.message(method, params)
+        return message["id"], await _as_stream(await self.post(message))
 
     async def call(self, group: str, tool: str, args: Json = None, **params: Json) -> dict[str, Json]:
         """Call a tool through `call_dynamic_tool`, and return the answer."""

@@ -100,7 +100,7 @@ class HttpFace:
         refused = self._guard.check(head)
         if refused is not None:
             return refused
-        if route is None or (route.only is not None and not self._proxy.has_group(route.only)):
+        if route is None or not self._may_be_there(head, route):
             return refusal(404, "there is nothing at this path")
         method = head.method
         if method == "OPTIONS":
@@ -119,6 +119,11 @@ class HttpFace:
             case Place.READY if method in ("GET", "HEAD"):
                 return status.ready(self._proxy, len(self._sessions), is_finishing=self.is_finishing)
         return refusal(405, f"the method `{method[:50]}` is not for this path", ((b"allow", _METHODS[route.place]),))
+
+    def _may_be_there(self, head: RequestHead, route: Route) -> bool:
+        """Tell whether a path may be answered; a session about one group outlives the group, which may come back."""
+        has_session = route.place is Place.MCP and b"mcp-session-id" in head.headers
+        return route.only is None or has_session or self._proxy.has_group(route.only)
 
     # --- streamable HTTP -------------------------------------------------------------------------------
 
