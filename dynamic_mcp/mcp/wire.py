@@ -291,7 +291,7 @@ def _cut_object(source: str, at: int) -> tuple[dict[str, Raw] | list[Raw] | None
     at = _skip(source, at)
     if source[at] == "}":
         return members, at + 1
-    while True:
+    for _ in range(_MAX_SLOW_PARTS):
         if source[at] != '"':
             raise ValueError(f"a key was expected at character {at}")
         key, at = scanstring(source, at + 1, True)  # noqa: FBT003 - takes no keyword
@@ -299,9 +299,9 @@ def _cut_object(source: str, at: int) -> tuple[dict[str, Raw] | list[Raw] | None
         if source[at] != ":":
             raise ValueError(f"`:` was expected at character {at}")
         members[key.encode("utf-8", "replace").decode()], at, more = _cut_value(source, at + 1, "}")
-        _check_parts(len(members))
         if not more:
             return members, at
+    raise _too_many_parts()
 
 
 def _cut_array(source: str, at: int) -> tuple[dict[str, Raw] | list[Raw] | None, int]:
@@ -309,17 +309,16 @@ def _cut_array(source: str, at: int) -> tuple[dict[str, Raw] | list[Raw] | None,
     at = _skip(source, at)
     if source[at] == "]":
         return elements, at + 1
-    while True:
+    for _ in range(_MAX_SLOW_PARTS):
         value, at, more = _cut_value(source, at, "]")
         elements.append(value)
-        _check_parts(len(elements))
         if not more:
             return elements, at
+    raise _too_many_parts()
 
 
-def _check_parts(count: int) -> None:
-    if count > _MAX_SLOW_PARTS:
-        raise Malformed(f"more than {_MAX_SLOW_PARTS} parts, in JSON that is written unusually")
+def _too_many_parts() -> Malformed:
+    return Malformed(f"more than {_MAX_SLOW_PARTS} parts, in JSON that is written unusually")
 
 
 def _cut_value(source: str, at: int, closing: str) -> tuple[Raw, int, bool]:
