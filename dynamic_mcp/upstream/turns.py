@@ -10,7 +10,7 @@ _LINES_A_TURN = 64
 
 
 class Turns:
-    """Passes lines to `receive`, so many in each turn of the loop; `pause` stops what they come from until `resume`."""
+    """Passes lines to `receive`, so many in each turn of the loop; `pause` stops their source until `resume`."""
 
     def __init__(
         self, receive: Callable[[bytes], None], *, pause: Callable[[], None], resume: Callable[[], None]
