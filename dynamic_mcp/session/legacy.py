@@ -26,10 +26,10 @@ from dynamic_mcp.errors import (
 from dynamic_mcp.groups.audience import LOCAL, Principal, Transport
 from dynamic_mcp.mcp import revisions, wire
 from dynamic_mcp.mcp.lines import Oversized, find_request_id, find_response_id
-from dynamic_mcp.mcp.revisions import REVISIONS
 from dynamic_mcp.mcp.wire import NULL, Frame
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.session.answers import error_line, gone, to_answer
+from dynamic_mcp.session.batches import answer_batch, split_batch
 from dynamic_mcp.session.questions import QuestionJournal, Questions
 from dynamic_mcp.session.server import Server
 from dynamic_mcp.system.task_set import TaskSet
@@ -50,7 +50,6 @@ _NEEDS = {"sampling": {"sampling"}, "elicitation": {"elicitation"}, "roots": {"r
 _EXTENDED = {"experimental", "extensions"}
 
 _OWN_METHODS = frozenset(("initialize", "ping"))
-_WITH_BATCHES = ", ".join(revision.name for revision in REVISIONS if revision.has_batches)
 
 # A flood of these must not fill the memory when a client has stopped reading.
 MAY_BE_MISSED = {"notifications/message", "notifications/progress"}
@@ -238,7 +237,7 @@ class Session:
         `reply` is called during this call only if the batch is refused.
         """
         try:
-            items = self._split_batch(line)
+            items = split_batch(line, self.hello.revision)
         except wire.Malformed as exc:
             reply(error_line(NULL, exc.code, str(exc)))
             return
@@ -255,23 +254,7 @@ class Session:
                 tasks += [task] if task else []
             else:
                 lines.append(self._take_notification(frame))
-        self._batches.create(self._answer_batch(tasks, lines, reply), name="batch")
-
-    def _split_batch(self, line: bytes) -> list[Raw]:
-        if not self.hello.revision.has_batches:
-            raise wire.Malformed(f"batches are part of protocol {_WITH_BATCHES} only", INVALID_REQUEST)
-        items = wire.batch(line)
-        if not items:
-            raise wire.Malformed("a batch must not be empty", INVALID_REQUEST)
-        return items
-
-    async def _answer_batch(
-        self, tasks: list[asyncio.Task[bytes]], lines: list[bytes], reply: Callable[[bytes], None]
-    ) -> None:
-        if tasks:
-            await asyncio.wait(tasks)
-        answers = [line for line in lines if line]
-        reply(wire.join_batch(answers) if answers else b"")
+        self._batches.create(answer_batch(tasks, lines, reply), name="batch")
 
     def _begin(
         self, frame: Frame, reply: Callable[[bytes], None], channel: Caller | None

@@ -47,8 +47,7 @@ class HttpConnection(asyncio.Protocol):
         self._connections = connections
         self._state = _State.HEAD
         self._input = InputBuffer()
-        self._is_in_head = False
-        self._is_advancing = False
+        self._is_in_head = self._is_advancing = False
         self._is_paused = False  # we do not read
         self._is_full = False  # the client does not read
         self._has_eof = False

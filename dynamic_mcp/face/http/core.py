@@ -36,6 +36,7 @@ Authenticate = Callable[[RequestHead], Principal | Response]
 # Something is written on a stream at least this often, and no connection of a stream lasts longer than this.
 _KEEP_ALIVE_EVERY_S = 15.0
 _STREAM_FOR_S = 600.0
+_MAX_HELLO_BYTES = 1 << 20
 # Where there are as many sessions as there may be, one that nobody has used for this long makes room for a new one.
 _ABANDONED_AFTER_S = 300.0
 
@@ -145,8 +146,13 @@ class HttpFace:
             session=session,
             only=route.only,
             cors=self._guard.cors_headers(headers),
-            max_body_bytes=self._options.max_body_bytes,
+            max_body_bytes=self._most_bytes(session),
         )
+
+    def _most_bytes(self, session: HttpSession | None) -> int:
+        """Return how long a message may be; one that begins a session is never long."""
+        most = self._options.max_body_bytes
+        return most if session is not None else min(most, _MAX_HELLO_BYTES)
 
     def _listen(self, head: RequestHead, exchange: Exchange, route: Route) -> Receiver | Response:
         if not accepts_events(head.headers):

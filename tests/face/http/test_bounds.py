@@ -112,6 +112,18 @@ async def test_what_an_upstream_says_after_the_end_of_a_session_is_dropped(caplo
         assert [each for each in caplog.records if each.levelno >= logging.WARNING] == []
 
 
+async def test_a_message_that_begins_a_session_is_never_long() -> None:
+    async with face_of(Opener(up=[FakeUpstream()])) as face:
+        client = HttpClient(face)
+        first = client.post(b"x").receiver
+        await client.initialize()
+        later = client.post(b"x").receiver
+
+        assert first is not None
+        assert later is not None
+        assert (first.max_body_bytes, later.max_body_bytes) == (1 << 20, 64 << 20)
+
+
 async def test_a_session_that_nobody_uses_ends_after_a_while() -> None:
     clock = FakeClock()
     async with face_of(Opener(up=[FakeUpstream()]), session_timeout_s=100, now=clock.now) as face:
