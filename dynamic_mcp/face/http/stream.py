@@ -112,11 +112,12 @@ class Stream:
         exchange = self._exchange
         if exchange is None:
             return
-        exchange.write(data)
-        self.written_at = self._owner.now()
         if exchange.buffered_bytes() > UNREAD_BYTES:  # it can come back for what is stored
             exchange.abort()
             self.disconnected()
+            return
+        exchange.write(data)  # however long it is: one message alone is never too much
+        self.written_at = self._owner.now()
 
     # --- Receiver --------------------------------------------------------------------------------------
 

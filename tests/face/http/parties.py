@@ -28,6 +28,7 @@ class Reply:
         self.body = b""
         self.is_stream = self.has_ended = self.is_aborted = False
         self.unread = 0
+        self.reads_nothing = False
         self.receiver: Receiver | None = None
         self._changed = asyncio.Event()
 
@@ -49,6 +50,7 @@ class Reply:
     def write(self, data: bytes) -> None:
         assert not self.has_ended, "nothing follows the end"
         self.body += data
+        self.unread += len(data) if self.reads_nothing else 0
         self._change()
 
     def end(self) -> None:

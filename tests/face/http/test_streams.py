@@ -262,6 +262,23 @@ async def test_a_client_that_does_not_read_is_left_and_finds_what_it_missed() ->
         assert [each["result"]["n"] for each in again.messages] == [1]
 
 
+async def test_one_message_may_be_longer_than_what_a_client_may_leave_unread() -> None:
+    text = "x" * (8 << 20)
+    held = Held(FakeUpstream(tools=["hold"]))
+    async with face_of(Opener(up=[held.upstream])) as face:
+        client = await _client(face)
+        reply = await held.begin(client, token="t")
+        held.progress(1)
+        await reply.hears(1)
+
+        reply.reads_nothing = True
+        call = held.upstream.heard("tools/call")[-1]
+        held.upstream.say({"jsonrpc": "2.0", "id": call["id"], "result": {"content": [], "text": text}})
+
+        assert (await reply.ends()).messages[-1]["result"]["text"] == text
+        assert not reply.is_aborted
+
+
 async def test_a_question_that_nobody_has_read_yet_is_asked_again_on_the_resumed_stream() -> None:
     async with face_of(Opener(up=[FullUpstream()])) as face:
         client = HttpClient(face)
