@@ -30,16 +30,19 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     return World(tmp_path, monkeypatch, capsys)
 
 
-def place_of(adapter: Adapter) -> Scope:
+def place_of(world: World, adapter: Adapter) -> Scope | None:
+    """Return the scope in which a tool has a file; None, and a refusal seen, if it keeps its servers in none."""
     scope = scope_of(adapter)
     if scope is None:
-        pytest.skip("keeps its servers in no file")
+        assert world.run("install", adapter.name, "--url", URL).code != 0
     return scope
 
 
 @pytest.mark.parametrize("adapter", TOOLS, ids=lambda adapter: adapter.name)
 def test_every_tool_gets_the_url_and_its_bytes_back(world: World, adapter: Adapter) -> None:
-    scope = place_of(adapter)
+    scope = place_of(world, adapter)
+    if scope is None:
+        return
     file = settings(adapter, scope, "one")
     before = file.read_bytes()
 
@@ -57,13 +60,17 @@ def test_every_tool_gets_the_url_and_its_bytes_back(world: World, adapter: Adapt
 
 @pytest.mark.parametrize("adapter", TOOLS, ids=lambda adapter: adapter.name)
 def test_what_a_tool_is_written_is_read_back_as_streamable_http_at_this_url(world: World, adapter: Adapter) -> None:
-    scope = place_of(adapter)
+    scope = place_of(world, adapter)
+    if scope is None:
+        return
     place, file = find_target(adapter, scope, local_machine(None))
     container = container_of(adapter, {}, place.servers or adapter.servers)
     shape = remote_shape_of(adapter, container)
-    if shape is None:
-        pytest.skip("is not known to take URLs")
     settings(adapter, scope)
+    if shape is None:  # it gets a program that connects
+        assert world.run("install", adapter.name, "--scope", scope.value, "--url", URL).code == 0
+        assert "connect" in str(parse_document(file, file.read_bytes()).get(()))
+        return
     entry = shape.make_remote_entry(URL)
     entry |= {"name": "team"} if "name" in entry else {}
     made = parse_document(file, file.read_bytes()).put((*container, 0 if shape.has_name else "team"), entry)
@@ -79,7 +86,9 @@ def test_what_a_tool_is_written_is_read_back_as_streamable_http_at_this_url(worl
 
 @pytest.mark.parametrize("adapter", TOOLS, ids=lambda adapter: adapter.name)
 def test_an_entry_changes_from_a_command_to_a_url_and_back(world: World, adapter: Adapter) -> None:
-    scope = place_of(adapter)
+    scope = place_of(world, adapter)
+    if scope is None:
+        return
     file = settings(adapter, scope, "one")
     world.output.write_text('{"mcpServers": {}}')
     before = file.read_bytes()
@@ -99,7 +108,9 @@ def test_an_entry_changes_from_a_command_to_a_url_and_back(world: World, adapter
 
 @pytest.mark.parametrize("adapter", TOOLS, ids=lambda adapter: adapter.name)
 def test_uninstall_removes_an_entry_with_a_url(world: World, adapter: Adapter) -> None:
-    scope = place_of(adapter)
+    scope = place_of(world, adapter)
+    if scope is None:
+        return
     file = settings(adapter, scope, "one")
     before = parse_document(file, file.read_bytes())
     world.run("install", adapter.name, "--scope", scope.value, "--url", URL)
