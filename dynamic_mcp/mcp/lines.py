@@ -63,6 +63,11 @@ class Lines:
         return cut
 
 
+def on_one_line(message: bytes) -> bytes:
+    """Return a JSON message without line ends, which can only be white space: JSON strings cannot contain them."""
+    return message.replace(b"\n", b" ").replace(b"\r", b" ")
+
+
 class MultilineJoiner:
     """Rejoins messages that were written over several lines, from a lone `{` to a lone `}`."""
 

@@ -18,7 +18,7 @@ import httpx2
 from dynamic_mcp.errors import DynamicMcpError, LinkLost, NotSent, ProtocolViolation
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.event_stream import Event, EventStream
-from dynamic_mcp.mcp.lines import Oversized
+from dynamic_mcp.mcp.lines import Oversized, on_one_line
 from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.system.clock import delays
 from dynamic_mcp.upstream.endpoint import Headers, HttpEndpoint
@@ -250,8 +250,8 @@ class HttpTransport:
     def _deliver(self, message: bytes, id: bytes) -> None:
         """Give the link one message, as a single line."""
         if not isinstance(message, Oversized):
-            if b"\n" in message or b"\r" in message:  # only as white space: JSON strings cannot contain them
-                message = message.replace(b"\n", b" ").replace(b"\r", b" ").strip()
+            if b"\n" in message or b"\r" in message:
+                message = on_one_line(message).strip()
             if self._version is None and id:
                 self._learn_version(message)
         self._link.receive(message, id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dynamic_mcp.face.http.exchange import Exchange, Response
 from dynamic_mcp.face.http.responses import ACCEPTED, Headers, refusal, with_headers
 from dynamic_mcp.face.http.session import ENDED, HttpSession
+from dynamic_mcp.mcp.lines import on_one_line
 
 
 class OldPost:
@@ -24,7 +25,7 @@ class OldPost:
             self._respond(ENDED)
             return
         self._respond(ACCEPTED)
-        self._session.session.receive(body.replace(b"\n", b" ").replace(b"\r", b" "))
+        self._session.session.receive(on_one_line(body))
 
     def refuse_body(self) -> None:
         """Answer a message that is too long."""

@@ -12,6 +12,7 @@ from dynamic_mcp.face.http.responses import ACCEPTED, JSON, Headers, refusal, wi
 from dynamic_mcp.face.http.session import ENDED, HttpSession
 from dynamic_mcp.face.http.stream import Stream
 from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.lines import on_one_line
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.session.answers import gone
 from dynamic_mcp.session.legacy import MAY_BE_MISSED, Session
@@ -83,8 +84,8 @@ class Post:
         """Take the message, or the batch."""
         try:
             frame = wire.parse(body)
-            if b"\n" in body or b"\r" in body:  # between members only: JSON strings cannot contain them
-                frame = wire.parse(body.replace(b"\n", b" ").replace(b"\r", b" "))
+            if b"\n" in body or b"\r" in body:
+                frame = wire.parse(on_one_line(body))
         except wire.Malformed as exc:
             self._receive_malformed(body, exc)
             return
@@ -118,7 +119,7 @@ class Post:
         if session is not None:
             self._is_receiving = True
             self._note_request(session, is_request=True)
-            session.session.receive_batch(body.replace(b"\n", b" ").replace(b"\r", b" "), self.reply, self)
+            session.session.receive_batch(on_one_line(body), self.reply, self)
             self._is_receiving = False
 
     def _find_session(self, *, is_initialize: bool, is_request: bool) -> HttpSession | None:
