@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import socket
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -62,13 +61,6 @@ def read_answer(response: httpx2.Response) -> Json:
         return response.json()
     lines = [line.removeprefix("data:") for line in response.text.splitlines() if line.startswith("data:")]
     return next(message for line in lines if line.strip() and "id" in (message := json.loads(line)))
-
-
-def find_port() -> int:
-    """Return a port that is free now."""
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
-        return port
 
 
 def write_config(folder: Path, servers: Json, **settings: Json) -> Path:

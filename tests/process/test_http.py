@@ -13,7 +13,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.process.http_client import connected, find_port, serving_http, write_config
+from tests.journeys.remote_server import free_port
+from tests.process.http_client import connected, serving_http, write_config
 from tests.program import BOUND_S, OWN, odd, started, text_of
 
 pytestmark = [
@@ -23,7 +24,7 @@ pytestmark = [
 
 
 async def test_two_clients_have_a_session_each_and_nothing_is_read_from_stdin(tmp_path: Path) -> None:
-    port = find_port()
+    port = free_port()
     file = write_config(tmp_path, {"odd": odd()})
     async with serving_http(file, str(port)) as program:
         await program.says(f"serving {file} over HTTP at http://127.0.0.1:{port}/mcp")
@@ -37,7 +38,7 @@ async def test_two_clients_have_a_session_each_and_nothing_is_read_from_stdin(tm
 
 
 async def test_a_client_gets_the_directory_and_the_environment_of_the_program(tmp_path: Path) -> None:
-    port = find_port()
+    port = free_port()
     async with serving_http(write_config(tmp_path, {"odd": odd(cwd=None)}), str(port)) as program:
         await program.says("over HTTP at")
         async with connected(f"http://127.0.0.1:{port}/mcp") as client:
@@ -47,7 +48,7 @@ async def test_a_client_gets_the_directory_and_the_environment_of_the_program(tm
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_call_in_flight_gets_its_time_after_a_signal(tmp_path: Path, number: signal.Signals) -> None:
-    port = find_port()
+    port = free_port()
     async with serving_http(write_config(tmp_path, {"odd": odd()}), str(port)) as program:
         await program.says("over HTTP at")
         async with connected(f"http://127.0.0.1:{port}/mcp") as client:
@@ -61,7 +62,7 @@ async def test_a_call_in_flight_gets_its_time_after_a_signal(tmp_path: Path, num
 
 
 async def test_a_call_that_does_not_end_is_answered_with_an_error_in_the_end(tmp_path: Path) -> None:
-    port = find_port()
+    port = free_port()
     file = write_config(tmp_path, {"odd": odd()}, http={"shutdown_timeout": "200ms"})
     async with serving_http(file, str(port)) as program:
         await program.says("over HTTP at")
@@ -78,7 +79,7 @@ async def test_a_call_that_does_not_end_is_answered_with_an_error_in_the_end(tmp
 
 
 async def test_a_call_can_still_be_cancelled_after_a_signal(tmp_path: Path) -> None:
-    port = find_port()
+    port = free_port()
     file = write_config(tmp_path, {"odd": odd()}, http={"shutdown_timeout": "10min"})
     async with serving_http(file, str(port)) as program:
         await program.says("over HTTP at")
@@ -97,7 +98,7 @@ async def test_a_call_can_still_be_cancelled_after_a_signal(tmp_path: Path) -> N
 
 
 async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
-    port = find_port()
+    port = free_port()
     file = write_config(tmp_path, {"odd": odd()}, http={"shutdown_timeout": "10min"})
     async with serving_http(file, str(port)) as program:
         await program.says("over HTTP at")
@@ -136,7 +137,7 @@ async def test_an_address_that_others_can_reach_is_refused(tmp_path: Path, host:
 
 
 async def test_insecure_says_that_such_an_address_is_wanted(tmp_path: Path) -> None:
-    port = find_port()
+    port = free_port()
     async with serving_http(write_config(tmp_path, {"odd": odd()}), f"0.0.0.0:{port}", "--insecure") as program:
         await program.says("over HTTP at")
         async with connected(f"http://127.0.0.1:{port}/mcp") as client:
@@ -154,7 +155,7 @@ async def test_a_unix_socket_is_private_and_gone_in_the_end(tmp_path: Path) -> N
 
 
 async def test_a_host_that_was_not_named_is_refused_until_it_is_allowed(tmp_path: Path) -> None:
-    port = find_port()
+    port = free_port()
     file = write_config(tmp_path, {})
     foreign = {"host": "mcp.example.com"}
     async with serving_http(file, str(port)) as program:

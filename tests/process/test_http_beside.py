@@ -13,7 +13,8 @@ import pytest
 from dynamic_mcp.observe.proxies import ProxyRegistry
 from dynamic_mcp.system import paths
 from tests.hosting import daemons, find_daemon, wait_for_daemons
-from tests.process.http_client import connected, find_port, serving_http, write_config
+from tests.journeys.remote_server import free_port
+from tests.process.http_client import connected, serving_http, write_config
 from tests.process.test_http import hold, refuses
 from tests.process.windows import logs, run_command
 from tests.program import BOUND_S, odd, running, text_of
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="daemons and sig
 
 @pytest.mark.alone_only("test_the_daemon_of_a_config_serves_its_windows_and_http is about the daemon")
 async def test_one_process_serves_stdio_and_http_until_its_client_is_gone(tmp_path: Path) -> None:
-    port = find_port()
+    port = free_port()
     file = write_config(tmp_path, {"odd": odd(share="all")}, http={"listen": port})
     async with running(str(file)) as program:
         await program.initialize()
@@ -37,7 +38,7 @@ async def test_one_process_serves_stdio_and_http_until_its_client_is_gone(tmp_pa
 
 @pytest.mark.alone_only("windows of a daemon have one address")
 async def test_stdio_goes_on_where_the_address_is_in_use(tmp_path: Path) -> None:
-    port = find_port()
+    port = free_port()
     file = write_config(tmp_path, {"odd": odd()}, http={"listen": port})
     async with running(str(file)) as first:
         await first.says("over HTTP at")
@@ -50,7 +51,7 @@ async def test_stdio_goes_on_where_the_address_is_in_use(tmp_path: Path) -> None
 
 @pytest.mark.daemon_only
 async def test_the_daemon_of_a_config_serves_its_windows_and_http(tmp_path: Path) -> None:
-    port = find_port()
+    port = free_port()
     file = write_config(tmp_path, {"odd": odd(share="all")}, http={"listen": port}, daemon={"linger": "1h"})
     async with running(str(file)) as window:
         await window.initialize()
@@ -64,7 +65,7 @@ async def test_the_daemon_of_a_config_serves_its_windows_and_http(tmp_path: Path
 
 @pytest.mark.daemon_only
 async def test_a_daemon_that_serves_http_does_not_end_with_its_last_window(tmp_path: Path) -> None:
-    port = find_port()
+    port = free_port()
     # not the `linger` with which tests wait for the end of the daemon
     file = write_config(tmp_path, {"odd": odd()}, http={"listen": port}, daemon={"linger": "0.001s"})
     async with running(str(file)) as window:
@@ -93,7 +94,7 @@ async def test_a_daemon_whose_address_is_in_use_ends_like_one_without_http(tmp_p
 @pytest.mark.daemon_only
 async def test_a_client_over_http_has_its_servers_though_windows_have_workspaces(tmp_path: Path) -> None:
     """A reload that adds `settings.http` to a daemon gives it servers for clients without a workspace."""
-    port = find_port()
+    port = free_port()
     daemon = {"linger": "1h"}
     write = {"odd": odd()}
     file = write_config(tmp_path, write, daemon=daemon)
@@ -108,7 +109,7 @@ async def test_a_client_over_http_has_its_servers_though_windows_have_workspaces
 
 @pytest.mark.daemon_only
 async def test_serve_http_is_the_daemon_of_its_config(tmp_path: Path) -> None:
-    port = find_port()
+    port = free_port()
     file = write_config(tmp_path, {"odd": odd(share="all")}, daemon={"linger": "1h"})
     async with serving_http(file, str(port)) as server:
         await server.says("over HTTP at")
@@ -123,7 +124,7 @@ async def test_serve_http_is_the_daemon_of_its_config(tmp_path: Path) -> None:
 
 @pytest.mark.daemon_only
 async def test_serve_http_beside_a_daemon_says_how_to_share_its_servers(tmp_path: Path) -> None:
-    port = find_port()
+    port = free_port()
     file = write_config(tmp_path, {"odd": odd(share="all")}, daemon={"linger": "1h"})
     async with running(str(file)) as window:
         await window.initialize()
@@ -139,7 +140,7 @@ async def test_serve_http_beside_a_daemon_says_how_to_share_its_servers(tmp_path
 
 @pytest.mark.daemon_only
 async def test_a_daemon_gives_calls_over_http_the_configured_time_after_a_signal(tmp_path: Path) -> None:
-    port = find_port()
+    port = free_port()
     file = write_config(tmp_path, {"odd": odd()}, http={"listen": port}, daemon={"linger": "1h"})
     async with running(str(file)) as window:
         await window.initialize()
@@ -154,7 +155,7 @@ async def test_a_daemon_gives_calls_over_http_the_configured_time_after_a_signal
 
 @pytest.mark.daemon_only
 async def test_a_daemon_that_is_stopped_does_not_wait_for_hung_calls_over_http(tmp_path: Path) -> None:
-    port = find_port()
+    port = free_port()
     http = {"listen": port, "shutdown_timeout": "10min"}
     file = write_config(tmp_path, {"odd": odd()}, http=http, daemon={"linger": "1h"})
     async with running(str(file)) as window:

@@ -16,7 +16,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from tests.process.http_client import connected, find_port, serving_http, write_config
+from tests.journeys.remote_server import free_port
+from tests.process.http_client import connected, serving_http, write_config
 from tests.process.test_http import refuses
 from tests.program import OWN, odd, running, started, text_of
 
@@ -31,7 +32,7 @@ def url_of(port: int, path: str = "/mcp") -> str:
 
 
 async def test_a_reload_opens_moves_and_closes_http(tmp_path: Path) -> None:
-    first, second = find_port(), find_port()
+    first, second = free_port(), free_port()
     servers = {"odd": odd()}
     async with running(str(write_config(tmp_path, servers))) as program:
         await program.initialize()
@@ -50,7 +51,7 @@ async def test_a_reload_opens_moves_and_closes_http(tmp_path: Path) -> None:
 
 
 async def test_a_path_changes_without_a_new_session(tmp_path: Path) -> None:
-    port = find_port()
+    port = free_port()
     servers = {"odd": odd()}
     async with serving_http(write_config(tmp_path, servers), str(port)) as program:
         await program.says(url_of(port))
@@ -62,7 +63,7 @@ async def test_a_path_changes_without_a_new_session(tmp_path: Path) -> None:
 
 
 async def test_the_same_port_of_more_addresses_takes_the_place_of_the_old_one(tmp_path: Path) -> None:
-    port = find_port()
+    port = free_port()
     servers = {"odd": odd()}
     file = write_config(tmp_path, servers, http={"listen": port})
     async with serving_http(file) as program:
@@ -75,7 +76,7 @@ async def test_the_same_port_of_more_addresses_takes_the_place_of_the_old_one(tm
 
 @pytest.mark.parametrize("why", ["in use", "unsafe"])
 async def test_what_cannot_be_had_leaves_the_old_address_and_is_told(tmp_path: Path, why: str) -> None:
-    port = find_port()
+    port = free_port()
     listener = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
     taken = listener.sockets[0].getsockname()[1]
     servers = {"odd": odd()}
@@ -94,7 +95,7 @@ async def test_what_cannot_be_had_leaves_the_old_address_and_is_told(tmp_path: P
 
 
 async def test_https_takes_a_new_certificate_with_sighup(tmp_path: Path) -> None:
-    port = find_port()
+    port = free_port()
     old = make_certificate(tmp_path)
     tls = {"cert": "cert.pem", "key": "key.pem"}
     file = write_config(tmp_path, {"odd": odd()}, http={"listen": f"localhost:{port}", "tls": tls})
@@ -114,7 +115,7 @@ async def test_https_takes_a_new_certificate_with_sighup(tmp_path: Path) -> None
 
 
 async def test_a_certificate_that_cannot_be_used_leaves_the_old_one(tmp_path: Path) -> None:
-    port = find_port()
+    port = free_port()
     old = make_certificate(tmp_path)
     tls = {"cert": "cert.pem", "key": "key.pem"}
     file = write_config(tmp_path, {}, http={"listen": f"localhost:{port}", "tls": tls})
