@@ -71,6 +71,12 @@ class FakeCaller:
     def client(self) -> FakeCaller:
         return self
 
+    @property
+    def recipient(self) -> FakeCaller:
+        return self
+
+    log_level = ""
+
     def has_room(self, frame: Frame) -> bool:
         return True
 

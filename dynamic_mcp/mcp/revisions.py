@@ -16,6 +16,7 @@ class Revision(Struct, frozen=True):
     has_tasks: bool = False
     has_url_elicitation: bool = False
     has_polling: bool = False
+    is_stateless: bool = False
 
 
 # Oldest first: https://modelcontextprotocol.io/specification, the changelog of each revision.
@@ -24,8 +25,12 @@ REVISIONS = (
     Revision("2025-03-26", has_batches=True),
     Revision("2025-06-18", has_resource_links=True),
     Revision("2025-11-25", has_resource_links=True, has_tasks=True, has_url_elicitation=True, has_polling=True),
+    Revision("2026-07-28", has_resource_links=True, has_url_elicitation=True, is_stateless=True),
 )
-OLDEST, NEWEST = REVISIONS[0], REVISIONS[-1]
+# The specification's word for the revisions with `initialize` is legacy, and modern for those without.
+LEGACY = tuple(revision for revision in REVISIONS if not revision.is_stateless)
+OLDEST, NEWEST = LEGACY[0], LEGACY[-1]
+MODERN = REVISIONS[-1]
 _BY_NAME = {revision.name: revision for revision in REVISIONS}
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
@@ -37,12 +42,13 @@ def find(name: str | None) -> Revision | None:
 
 def negotiate(name: str | None) -> Revision:
     """Return the revision to answer a client with that asked for `name` (basic/lifecycle, version negotiation)."""
-    return find(name) or NEWEST
+    found = find(name)
+    return NEWEST if found is None or found.is_stateless else found
 
 
 def closest_older(name: str | None) -> Revision:
-    """Return the newest revision that is not newer than `name`; the oldest if `name` is no date or predates all."""
+    """Return the newest legacy revision that is not newer than `name`; the oldest if it is no date or older."""
     if name is None or not _DATE.fullmatch(name):
         return OLDEST
-    older = [revision for revision in REVISIONS if revision.name <= name]  # dates compare as text
+    older = [revision for revision in LEGACY if revision.name <= name]  # dates compare as text
     return older[-1] if older else OLDEST

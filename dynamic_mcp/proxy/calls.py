@@ -7,7 +7,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from msgspec import Raw, Struct, structs
 
-from dynamic_mcp.errors import InvalidArguments, NotFound, ProtocolViolation
+from dynamic_mcp.errors import (
+    INVALID_PARAMS,
+    URL_ELICITATION_REQUIRED,
+    InvalidArguments,
+    NotFound,
+    ProtocolViolation,
+)
 from dynamic_mcp.groups.catalog import Catalog
 from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.mcp import wire
@@ -25,9 +31,6 @@ from dynamic_mcp.tools.schema import InputSchema
 # In `_meta` of a result: what was done to the arguments so that they fit.
 REPAIRED = "dynamic-mcp/repaired"
 
-# JSON-RPC codes of upstreams that are more than words for the model.
-_INVALID_PARAMS = -32602
-_URL_ELICITATION_REQUIRED = -32042  # MCP 2025-11-25: the client itself must act on it
 _BRACE = ord("{")
 _HINTS = ("readOnlyHint", "destructiveHint")
 _ANYTHING = InputSchema(EMPTY_OBJECT)
@@ -276,13 +279,13 @@ def _to_result(answer: Frame, group: GroupView, name: str) -> Frame:
     except wire.Malformed:
         error = {"message": answer.error}
     code = bytes(error.get("code", wire.NULL)).decode()
-    if code == str(_URL_ELICITATION_REQUIRED):
+    if code == str(URL_ELICITATION_REQUIRED):
         return answer
     message = wire.text(error.get("message")) or bytes(error.get("message", wire.NULL)).decode()
     lines = [f"`{name}` of group `{group.name}` answered with error {code}: {message}"]
     if "data" in error:
         lines.append(f"data: {bytes(error['data']).decode()}")
-    if code == str(_INVALID_PARAMS) and group.known and name in group.known.tools:
+    if code == str(INVALID_PARAMS) and group.known and name in group.known.tools:
         schema = wire.members(group.known.tools[name]).get("inputSchema", EMPTY_OBJECT)
         lines.append(f"its input schema: {wire.compact(schema).decode()}")
     return wire.result_frame({"content": [{"type": "text", "text": "\n".join(lines)}], "isError": True})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 from msgspec import Raw, Struct
 
@@ -30,6 +30,16 @@ class Request(Struct, frozen=True, gc=False):
     def principal(self) -> Principal:
         """Who the client acts for."""
         return self.client.principal
+
+    @property
+    def recipient(self) -> Hashable:
+        """Who gets what an upstream says while this request is in flight."""
+        return (self.channel or self.client).recipient
+
+    @property
+    def log_level(self) -> str:
+        """The level of the log messages that this request asks for; empty if it says nothing of them."""
+        return (self.channel or self.client).log_level
 
     @property
     def revision(self) -> Revision:

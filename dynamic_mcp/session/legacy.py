@@ -150,6 +150,16 @@ class Session:
         """The client that a message is for that no request has caused."""
         return self
 
+    @property
+    def recipient(self) -> Session:
+        """The client, which gets what is said without a request."""
+        return self
+
+    @property
+    def log_level(self) -> str:
+        """Nothing: the client has set its level once for all."""
+        return ""
+
     # --- from the client -------------------------------------------------------------------------------
 
     def receive(self, line: bytes, reply: Callable[[bytes], None] | None = None) -> None:

@@ -27,6 +27,16 @@ class Caller(Protocol):
         """The client behind the request: equal for all requests of one client, and for those only."""
         ...
 
+    @property
+    def recipient(self) -> Hashable:
+        """Who gets what the upstream sends without saying for which request: the client, or this request alone."""
+        ...
+
+    @property
+    def log_level(self) -> str:
+        """The level of the log messages that this request asks for; empty if it says nothing of them."""
+        ...
+
     def notify(self, frame: Frame) -> None:
         """Send the client a notification."""
         ...

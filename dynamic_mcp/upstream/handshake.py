@@ -105,7 +105,7 @@ async def greet(link: Link, hello: ClientHello, config: GroupConfig) -> ServerHe
     answer = await link.request("initialize", params, timeout_s=config.timeouts.connect_s)
     result = result_of(answer, config, "initialize")
     name = wire.text(result.get("protocolVersion"))
-    if revisions.find(name) is None and (config.name, name) not in _COMPLAINED:
+    if revisions.find(name) not in revisions.LEGACY and (config.name, name) not in _COMPLAINED:
         _COMPLAINED.add((config.name, name))
         answered = "no protocol version" if name is None else f"the unknown protocol version `{name[:40]}`"
         served = revisions.closest_older(name).name

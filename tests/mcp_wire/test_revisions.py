@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from dynamic_mcp.mcp import revisions
-from dynamic_mcp.mcp.revisions import NEWEST, OLDEST, REVISIONS
+from dynamic_mcp.mcp.revisions import LEGACY, NEWEST, OLDEST
 
 
-@pytest.mark.parametrize("revision", REVISIONS, ids=lambda revision: revision.name)
+@pytest.mark.parametrize("revision", LEGACY, ids=lambda revision: revision.name)
 def test_a_revision_is_found_by_its_name_and_negotiated_as_itself(revision: revisions.Revision) -> None:
     assert revisions.find(revision.name) is revision
     assert revisions.negotiate(revision.name) is revision
@@ -38,4 +38,4 @@ def test_an_unknown_name_stands_for_the_closest_older_revision(name: str | None,
 
 
 def test_batches_are_part_of_one_revision_only() -> None:
-    assert [revision.name for revision in REVISIONS if revision.has_batches] == ["2025-03-26"]
+    assert [revision.name for revision in LEGACY if revision.has_batches] == ["2025-03-26"]

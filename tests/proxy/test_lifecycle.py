@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from dynamic_mcp.errors import Unreachable
-from dynamic_mcp.mcp.revisions import NEWEST, REVISIONS
+from dynamic_mcp.mcp.revisions import LEGACY, NEWEST
 from dynamic_mcp.proxy import subscriptions
 from tests.fakes import BOUND_S, Client, FakeUpstream, Json, Opener, client_of, settled
 
@@ -29,7 +29,7 @@ def _described(title: str) -> FakeUpstream:
 
 @pytest.mark.parametrize(
     ("asked", "answered"),
-    [(version, version) for version in [revision.name for revision in REVISIONS]]
+    [(version, version) for version in [revision.name for revision in LEGACY]]
     + [("2099-01-01", NEWEST.name), ("1.0", NEWEST.name), (5, NEWEST.name)],
     ids=str,
 )

@@ -13,7 +13,7 @@ from msgspec import Raw
 from dynamic_mcp.config.resolved import Broken, Program, Timeouts
 from dynamic_mcp.errors import LinkLost, ProtocolViolation, Refused, TimedOut, Unreachable
 from dynamic_mcp.mcp import revisions
-from dynamic_mcp.mcp.revisions import REVISIONS
+from dynamic_mcp.mcp.revisions import LEGACY
 from dynamic_mcp.upstream.handshake import ClientHello, ServerHello, greet
 from dynamic_mcp.upstream.link import Link
 from dynamic_mcp.upstream.open import open_link
@@ -39,7 +39,7 @@ async def test_initialize_names_us_and_the_capabilities_of_the_client() -> None:
     assert [message["method"] for message in upstream.sent] == ["initialize", "notifications/initialized"]
 
 
-@pytest.mark.parametrize("version", [revision.name for revision in REVISIONS])
+@pytest.mark.parametrize("version", [revision.name for revision in LEGACY])
 async def test_every_version_that_the_proxy_speaks_is_fine(version: str) -> None:
     upstream = _upstream(protocolVersion=version)
 
@@ -186,7 +186,7 @@ async def test_a_link_knows_the_process_of_a_program_that_was_started_for_it() -
 
 
 def test_a_client_hello_has_the_newest_version_by_default() -> None:
-    assert ClientHello().revision.name == max(revision.name for revision in REVISIONS)
+    assert ClientHello().revision.name == max(revision.name for revision in LEGACY)
     assert bytes(ClientHello().capabilities) == b"{}"
 
 

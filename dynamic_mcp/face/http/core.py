@@ -25,7 +25,7 @@ from dynamic_mcp.face.http.responses import RETRY_AFTER, refusal, with_headers
 from dynamic_mcp.face.http.session import HttpSession
 from dynamic_mcp.face.http.stream import OldStream
 from dynamic_mcp.groups.audience import LOCAL, Principal, Transport
-from dynamic_mcp.mcp.revisions import REVISIONS
+from dynamic_mcp.mcp.revisions import LEGACY
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.session.legacy import Session
 
@@ -46,8 +46,8 @@ _METHODS: dict[Place, bytes] = {
     Place.MESSAGES: b"POST, OPTIONS",
     Place.READY: b"GET, HEAD, OPTIONS",
 }
-_VERSIONS = frozenset(revision.name.encode() for revision in REVISIONS)
-_SPOKEN = ", ".join(revision.name for revision in REVISIONS)
+_VERSIONS = frozenset(revision.name.encode() for revision in LEGACY)
+_SPOKEN = ", ".join(revision.name for revision in LEGACY)
 
 
 def _everybody_is_local(head: RequestHead) -> Principal | Response:

@@ -198,6 +198,16 @@ class Post:
         assert self.session is not None
         return self.session.session
 
+    @property
+    def recipient(self) -> Session:
+        """The client, which gets what is said without a request."""
+        return self.client
+
+    @property
+    def log_level(self) -> str:
+        """Nothing: the client has set its level once for all."""
+        return ""
+
     def notify(self, frame: Frame) -> None:
         """Send the client a notification over the stream that answers its request."""
         if self._is_done:  # a task goes on after the answer

@@ -1,0 +1,126 @@
+"""What modern requests and results say of themselves: the `_meta` of a request, and the type of a result.
+
+MCP 2026-07-28, basic, `_meta` and ResultType. Everything else keeps its bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Raw, Struct
+
+from dynamic_mcp.mcp import wire
+
+PROTOCOL_VERSION = "io.modelcontextprotocol/protocolVersion"
+CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
+CLIENT_CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
+LOG_LEVEL = "io.modelcontextprotocol/logLevel"
+SERVER_INFO = "io.modelcontextprotocol/serverInfo"
+SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
+# What holds for one hop, and is written anew for the next.
+_PER_HOP = frozenset((PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES, LOG_LEVEL))
+
+COMPLETE = "complete"
+INPUT_REQUIRED = "input_required"
+# Members of a result that only modern clients know.
+TTL_MS, CACHE_SCOPE, RESULT_TYPE = "ttlMs", "cacheScope", "resultType"
+_MODERN_MEMBERS = frozenset((RESULT_TYPE, TTL_MS, CACHE_SCOPE))
+_TYPE, _META = b'"resultType"', b'"_meta"'
+_SERVER_INFO = SERVER_INFO.encode()
+_COMPLETE_MEMBER = b'"resultType":"complete"'
+
+
+class Envelope(Struct, frozen=True):
+    """What a modern request says of its sender: revision, name and capabilities as they came, and a log level.
+
+    A member that is missing is empty.
+    """
+
+    version: str
+    client_info: Raw = wire.ABSENT
+    capabilities: Raw = wire.ABSENT
+    log_level: Raw = wire.ABSENT
+
+
+def read_envelope(meta: Mapping[str, Raw]) -> Envelope | None:
+    """Return what the `_meta` of a request says of its sender; None for a legacy request."""
+    version = meta.get(PROTOCOL_VERSION)
+    if version is None:
+        return None
+    return Envelope(
+        wire.text(version) or "",
+        meta.get(CLIENT_INFO, wire.ABSENT),
+        meta.get(CLIENT_CAPABILITIES, wire.ABSENT),
+        meta.get(LOG_LEVEL, wire.ABSENT),
+    )
+
+
+def without_envelope(params: Mapping[str, Raw], meta: Mapping[str, Raw]) -> dict[str, Raw]:
+    """Return params without what their `_meta` says of the sender, and without `_meta` if nothing else is in it."""
+    rest = {name: value for name, value in meta.items() if name not in _PER_HOP}
+    if rest:
+        return {**params, "_meta": Raw(wire.encode(rest))}
+    return {name: value for name, value in params.items() if name != "_meta"}
+
+
+def with_envelope(params: Mapping[str, Raw] | None, envelope: Envelope) -> dict[str, Raw]:
+    """Return params with an envelope in their `_meta`, in place of any that is there."""
+    members = {} if params is None else params
+    own = {
+        PROTOCOL_VERSION: Raw(wire.encode(envelope.version)),
+        CLIENT_INFO: envelope.client_info,
+        CLIENT_CAPABILITIES: envelope.capabilities,
+        LOG_LEVEL: envelope.log_level,
+    }
+    rest = {name: value for name, value in meta_of(members).items() if name not in _PER_HOP}
+    meta = {**rest, **{name: value for name, value in own.items() if len(value)}}
+    return {**members, "_meta": Raw(wire.encode(meta))}
+
+
+def meta_of(params: Mapping[str, Raw]) -> dict[str, Raw]:
+    """Return the members of `_meta`; none if there is none, or it is no object."""
+    try:
+        return wire.members(params["_meta"]) if "_meta" in params else {}
+    except wire.Malformed:
+        return {}
+
+
+def result_type(result: Raw) -> str:
+    """Return the type of a result; one that names none is complete."""
+    if _TYPE not in bytes(result):
+        return COMPLETE
+    return wire.text(wire.member(result, RESULT_TYPE)) or COMPLETE
+
+
+def as_modern(result: Raw, server_info: Raw, members: Mapping[str, object] | None = None) -> Raw:
+    """Return a result as a modern client gets it: with a type, and with the name of the server in its `_meta`.
+
+    `members` are added too. What the result has of its own stays.
+    """
+    data = bytes(result)
+    if not members and _TYPE not in data and _META not in data:
+        rest = data[1:].lstrip()
+        comma = b"" if rest.startswith(b"}") else b","
+        return Raw(
+            b"".join((b"{", _COMPLETE_MEMBER, b',"_meta":{"', _SERVER_INFO, b'":', server_info, b"}", comma, rest))
+        )
+    own = wire.members(result)
+    if "_meta" not in own or bytes(own["_meta"]).startswith(b"{"):
+        own["_meta"] = Raw(wire.encode({SERVER_INFO: server_info, **meta_of(own)}))
+    return Raw(wire.encode({RESULT_TYPE: COMPLETE, **(members or {}), **own}))
+
+
+def as_legacy(result: Raw) -> Raw:
+    """Return a result as a legacy client gets it: without what only modern clients know."""
+    data = bytes(result)
+    if not any(name.encode() in data for name in (*_MODERN_MEMBERS, SERVER_INFO)):
+        return result
+    members = {name: value for name, value in wire.members(result).items() if name not in _MODERN_MEMBERS}
+    meta = meta_of(members)
+    if SERVER_INFO in meta:
+        del meta[SERVER_INFO]
+        if meta:
+            members["_meta"] = Raw(wire.encode(meta))
+        else:
+            del members["_meta"]
+    return Raw(wire.encode(members))
