@@ -10,7 +10,8 @@ from dynamic_mcp import __version__
 from dynamic_mcp.face import frames
 from dynamic_mcp.face.socket import Hello, SocketFace
 from dynamic_mcp.proxy.proxy import Proxy
-from dynamic_mcp.session.legacy import Session
+from dynamic_mcp.session.server import LineSession
+from dynamic_mcp.session.stream_session import StreamSession
 
 CONFIG = b"/config.json"
 HELLO = frames.hello(b"session", CONFIG, version=__version__.encode())
@@ -25,9 +26,9 @@ class Reception:
         self._proxy = proxy
         self._max_message_bytes = max_message_bytes
 
-    async def admit(self, face: SocketFace, hello: Hello) -> Session | None:
+    async def admit(self, face: SocketFace, hello: Hello) -> LineSession | None:
         """Return a session with the proxy."""
-        return face.open_session(partial(Session, server=self._proxy), hello.continuation)
+        return face.open_session(partial(StreamSession, server=self._proxy), hello.continuation)
 
     def dismiss(self, face: SocketFace) -> None:
         """Note which window has gone."""

@@ -319,6 +319,11 @@ class Settings(Launch, frozen=True):
         "Where to store login tokens: in private files, or in the system keychain. Default: file.",
     ] = None
     search: Annotated[Search | None, "How `get_dynamic_tools` searches."] = None
+    roots: Annotated[
+        Annotated[str | list[str] | None, values.parse_list],
+        "Directories, relative to this file, or URIs, that a server is told when it asks for roots and its client"
+        " cannot be asked: clients of MCP 2026-07-28 outside of a call. Default: none.",
+    ] = None
 
 
 Server = Annotated[Program | Remote, kind]

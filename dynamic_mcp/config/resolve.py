@@ -34,6 +34,7 @@ from dynamic_mcp.config.upstream import (
     Surroundings,
     env_files,
     resolve_embeddings,
+    resolve_roots,
     resolve_upstream,
     variables_files,
 )
@@ -61,6 +62,8 @@ def resolve(root: form.Root, file: Path, *, surroundings: Surroundings) -> Confi
     warnings.update(dict.fromkeys(found))
     http, found = resolve_http(settings, surroundings)
     warnings.update(dict.fromkeys(found))
+    roots, found = resolve_roots(settings.roots, surroundings)
+    warnings.update(dict.fromkeys(found))
     return Config(
         file=file,
         groups=tuple(groups),
@@ -73,6 +76,7 @@ def resolve(root: form.Root, file: Path, *, surroundings: Surroundings) -> Confi
         split_calls=_first(settings.split_calls, None, default=False),
         daemon=_daemon(settings),
         http=http,
+        roots=roots,
     )
 
 

@@ -247,7 +247,7 @@ class Config(Struct, frozen=True):
 
     `presentations` has one entry for each group, by its name; `distrust` says who else may write the file;
     `embeddings` where to ask for vectors; `daemon` None is that each client has servers of its own; `http` None that
-    nobody is served over HTTP, as in the config of a workspace.
+    nobody is served over HTTP, as in the config of a workspace. `roots` are URIs.
     """
 
     file: Path
@@ -262,6 +262,7 @@ class Config(Struct, frozen=True):
     split_calls: bool = False
     daemon: Daemon | None = None
     http: Http | None = None
+    roots: tuple[str, ...] = ()
 
 
 def _matches(name: str, globs: tuple[str, ...]) -> bool:

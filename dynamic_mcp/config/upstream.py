@@ -4,7 +4,7 @@ Everything that is missing is reported with its path: as a warning if the server
 of a `Broken`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from msgspec import Struct
@@ -203,6 +203,14 @@ def _read_env_files(
 
 def _as_list(files: str | list[str] | None) -> list[str]:
     return [files] if isinstance(files, str) else files or []
+
+
+def resolve_roots(written: Iterable[str] | None, surroundings: Surroundings) -> tuple[tuple[str, ...], list[str]]:
+    """Return the roots as URIs, with warnings about them."""
+    texts = Substitution(surroundings.all_variables())
+    filled = [texts.fill(("settings", "roots", str(number)), each) for number, each in enumerate(written or ())]
+    uris = tuple(each if "://" in each else resolve_path(each, surroundings).as_uri() for each in filled)
+    return uris, [*texts.warnings, *texts.failures]
 
 
 def resolve_path(text: str, surroundings: Surroundings) -> Path:

@@ -10,7 +10,7 @@ from dynamic_mcp.face import limits
 from dynamic_mcp.mcp import lines
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.session.continuation import Continuation, Resumption
-from dynamic_mcp.session.legacy import Session
+from dynamic_mcp.session.stream_session import StreamSession
 from dynamic_mcp.system.pipes import Sink, Source, open_sink, open_source
 
 
@@ -31,7 +31,7 @@ class LineFace:
 
     def __init__(self, max_message_bytes: int) -> None:
         self.ended = asyncio.Event()
-        self.session: Session
+        self.session: StreamSession
         self.sink: Sink
         self._source: Source | None = None
         self._lines = lines.Lines(max_message_bytes)
@@ -45,7 +45,7 @@ class LineFace:
             on_drain=self._resume,
             on_end=self.ended.set,
         )
-        self.session = Session(
+        self.session = StreamSession(
             self.sink.write,
             proxy,
             lambda: self.sink.buffered_bytes() > limits.FLOOD_BYTES,

@@ -18,7 +18,7 @@ from msgspec import Struct
 from dynamic_mcp.face import frames, limits
 from dynamic_mcp.mcp import lines
 from dynamic_mcp.session.continuation import Continuation, Journal, Resumption
-from dynamic_mcp.session.legacy import Session
+from dynamic_mcp.session.server import LineSession
 from dynamic_mcp.system.private_socket import peer_user
 
 log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class Hello(Struct, frozen=True):
 class Reception(Protocol):
     """Whoever the windows come to: the daemon."""
 
-    async def admit(self, face: SocketFace, hello: Hello) -> Session | None:
+    async def admit(self, face: SocketFace, hello: Hello) -> LineSession | None:
         """Return the session of a window; None if it is refused or wants none."""
         ...
 
@@ -65,7 +65,7 @@ class SocketFace(asyncio.Protocol):
     """Lines from a window to its session, and frames from the session to the window."""
 
     def __init__(self, reception: Reception, max_message_bytes: int) -> None:
-        self.session: Session | None = None
+        self.session: LineSession | None = None
         self.lines_taken = 0
         self.ended = asyncio.Event()
         self._reception = reception
@@ -140,7 +140,7 @@ class SocketFace(asyncio.Protocol):
 
     # --- the session -----------------------------------------------------------------------------------
 
-    def open_session(self, create: Callable[..., Session], continuation: Continuation) -> Session:
+    def open_session(self, create: Callable[..., LineSession], continuation: Continuation) -> LineSession:
         """Return a session that writes to this window; `create` gets its `send`, and what a Session is given else."""
         return create(
             self._send,
@@ -212,7 +212,7 @@ class SocketFace(asyncio.Protocol):
             self._receive(early)
             self._watch()
 
-    async def _begin(self, session: Session, continuation: Continuation) -> None:
+    async def _begin(self, session: LineSession, continuation: Continuation) -> None:
         self._write(frames.WELCOME, 0)
         self._resumption = Resumption(session, self._send, self._journal)
         await self._resumption.resume(continuation, self._reply)

@@ -26,6 +26,8 @@ from dynamic_mcp.host.serving_log import ServingLog
 from dynamic_mcp.host.signals import SignalHandlers
 from dynamic_mcp.session.command_server import CommandServer
 from dynamic_mcp.session.legacy import Session
+from dynamic_mcp.session.server import LineSession
+from dynamic_mcp.session.stream_session import StreamSession
 from dynamic_mcp.system.event_loop import loop_factory
 from dynamic_mcp.system.text import pluralize
 
@@ -144,7 +146,7 @@ class Daemon:
 
     # --- Reception -------------------------------------------------------------------------------------
 
-    async def admit(self, face: SocketFace, hello: Hello) -> Session | None:
+    async def admit(self, face: SocketFace, hello: Hello) -> LineSession | None:
         """Return the session of a window; None if it is refused or wants none."""
         if hello.purpose == "stop":
             log.info("the daemon was asked to stop")
@@ -171,16 +173,16 @@ class Daemon:
             await face.stop(0)
             return None
         is_command = hello.purpose == "command"
-        server = CommandServer(self._serving.proxy) if is_command else self._serving.proxy
-        create = partial(
-            Session,
-            server=server,
-            workspace=workspace,
-            is_command=is_command,
-            only=hello.only,
-            transport="socket",
+        proxy = self._serving.proxy
+        create = (
+            partial(Session, server=CommandServer(proxy), is_command=True)
+            if is_command
+            else partial(StreamSession, server=proxy)
         )
-        return face.open_session(create, hello.continuation)
+        continuation = hello.continuation
+        return face.open_session(
+            partial(create, workspace=workspace, only=hello.only, transport="socket"), continuation
+        )
 
     def dismiss(self, face: SocketFace) -> None:
         """Let go of a window that has gone, and of what was kept for its workspace."""

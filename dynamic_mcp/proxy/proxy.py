@@ -10,7 +10,6 @@ from functools import partial
 from msgspec import Raw
 from msgspec.structs import replace
 
-from dynamic_mcp import __version__
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.embeddings import SemanticIndex
@@ -25,11 +24,13 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.oauth.logins import Logins
 from dynamic_mcp.proxy import transparent
+from dynamic_mcp.proxy.cache_hints import CacheHint, cache_hint
 from dynamic_mcp.proxy.capabilities import capabilities
 from dynamic_mcp.proxy.completion import Completion
 from dynamic_mcp.proxy.elicitations import COMPLETE, Elicitations
 from dynamic_mcp.proxy.logins import LoginOffers
 from dynamic_mcp.proxy.own_requests import tell
+from dynamic_mcp.proxy.parked_calls import ParkedCalls
 from dynamic_mcp.proxy.pipeline import Middleware, Pipeline
 from dynamic_mcp.proxy.prompts import Prompts
 from dynamic_mcp.proxy.request import Request
@@ -44,6 +45,7 @@ from dynamic_mcp.proxy.tools import Tools
 from dynamic_mcp.proxy.transparent import Transparent
 from dynamic_mcp.proxy.view import GroupView, SingleView, View
 from dynamic_mcp.system.task_set import TaskSet
+from dynamic_mcp.upstream.handshake import OURSELVES
 from dynamic_mcp.upstream.open import open_link
 
 log = logging.getLogger(__name__)
@@ -89,6 +91,7 @@ class Proxy:
         self._transparent = Transparent(
             pipeline, self._tasks, resources, self._subscriptions, self._logins, self._elicitations
         )
+        self.parked_calls = ParkedCalls()
         self._background = TaskSet()
 
     @property
@@ -161,17 +164,21 @@ class Proxy:
         """
         self.groups.start(client)
         said = {} if client.only is None else await self._transparent.greet(client, self.view_for)
+        self._add(client)
+        return said or {"protocolVersion": client.hello.revision.name, **self._describe(client)}
+
+    def _add(self, client: Client) -> None:
         self._subscriptions.add(client)
         self._tasks.greet(client)
         self.is_greeted.set()
-        if client.only is not None:
-            return said
-        view, revision = self.view_for(client), client.hello.revision
+
+    def _describe(self, client: Client) -> dict[str, object]:
+        """Return what all groups together are for a client."""
+        view = self.view_for(client)
         self._search.learn()
         return {
-            "protocolVersion": revision.name,
-            "capabilities": capabilities(view, revision),
-            "serverInfo": {"name": "dynamic-mcp", "version": __version__},
+            "capabilities": capabilities(view, client.hello.revision),
+            "serverInfo": OURSELVES,
             "instructions": self._tools.instructions(view),
         }
 
@@ -236,6 +243,46 @@ class Proxy:
             for instance in group.instances.values()
             if client in instance.users
         ]
+
+    # --- modern clients --------------------------------------------------------------------------------
+
+    def admit(self, client: Client) -> None:
+        """Begin to serve a modern client, which needs no greeting."""
+        self.groups.start(client)
+        self._add(client)
+
+    async def discover(self, client: Client) -> Frame:
+        """Answer `server/discover`. Raises DynamicMcpError if the one group of the client cannot be reached."""
+        if client.only is None:
+            said = self._describe(client)
+        else:
+            said = await self._transparent.greet(client, self.view_for)
+        described = {name: value for name, value in said.items() if name not in ("protocolVersion", "serverInfo")}
+        return wire.result_frame({"supportedVersions": [client.hello.revision.name], **described})
+
+    def server_info(self, client: Client) -> Raw:
+        """Return the name and version of the server that a client sees."""
+        for group in self.view_for(client) if client.only is not None else ():
+            said = group.known.hello if group.known else None
+            return (said or {}).get("serverInfo", OURSELVES)
+        return OURSELVES
+
+    def cache_hint(self, client: Client, method: str) -> CacheHint | None:
+        """Return how long a client may keep the result of a method; None where that is not said."""
+        return cache_hint(self.view_for(client), method, is_private=client.workspace is not None)
+
+    def may_announce(self, client: Client, method: str) -> bool:
+        """Tell whether a client may be sent a notification of this method that no request has caused."""
+        feature = method.split("/")[1]
+        if client.only is None:
+            return feature in capabilities(self.view_for(client), client.hello.revision)
+        return any(group.known is None or group.known.may(feature) for group in self.view_for(client))
+
+    def want_level(self, client: Client, level: str) -> None:
+        """See to it that servers send log messages of this level, before the client's next request."""
+        if self._subscriptions.want_level(client, level):
+            for group, instance in self._instances_of(client):
+                self._tell_level(group, instance)
 
     # --- Observer: what a group does -------------------------------------------------------------------
 

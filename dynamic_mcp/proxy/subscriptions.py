@@ -89,6 +89,14 @@ class Subscriptions:
             raise wire.Malformed(f"`level` must be one of {', '.join(LEVELS)}")
         self._levels[client] = LEVELS.index(name)
 
+    def want_level(self, client: Client, level: str) -> bool:
+        """Have this level sent for a client too, which names one in each request; tell whether it is a new one."""
+        wanted = LEVELS.index(level)
+        if wanted >= self._levels.get(client, len(LEVELS)):
+            return False
+        self._levels[client] = wanted
+        return True
+
     def level_for(self, instance: Instance) -> str | None:
         """Return the most verbose level that a client of an instance asks for; None if its link was told none either.
 

@@ -124,13 +124,14 @@ class GroupView:
 
 
 class View:
-    """The groups that a client may see, in the order of the config; `split_calls` is the config's.
+    """The groups that a client may see, in the order of the config; `split_calls` and `roots` are the config's.
 
     Of the group views that are `known`, those are used again that still hold.
     """
 
     def __init__(self, groups: Iterable[Group], config: Config, known: Iterable[GroupView] = ()) -> None:
         self.split_calls = config.split_calls
+        self.roots = config.roots
         self._groups: dict[str, GroupView] = {}
         by_group = {each.group: each for each in known}
         for group in groups:
@@ -186,7 +187,7 @@ class View:
         group = self._groups.get(name)
         if group is None:
             return SingleView()  # not remembered, because a client may ask for any name
-        return self._singles.setdefault(name, SingleView(group))
+        return self._singles.setdefault(name, SingleView(group, roots=self.roots))
 
     @cached_property
     def _singles(self) -> dict[str, SingleView]:
@@ -196,8 +197,9 @@ class View:
 class SingleView(View):
     """One group of another view, for clients that see it as if there were no proxy; empty if there is none."""
 
-    def __init__(self, *group: GroupView) -> None:
+    def __init__(self, *group: GroupView, roots: tuple[str, ...] = ()) -> None:
         self.split_calls = False
+        self.roots = roots
         self._groups = {each.name: each for each in group}
 
     def names_in_words(self, feature: str = "") -> str:
@@ -210,4 +212,5 @@ class AdaptedView(View):
 
     def __init__(self, groups: Iterable[GroupView], *, split_calls: bool) -> None:
         self.split_calls = split_calls
+        self.roots = ()
         self._groups = {group.name: group for group in groups}

@@ -16,7 +16,7 @@ from dynamic_mcp.errors import DynamicMcpError, Interrupted
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.session.answers import to_answer
-from dynamic_mcp.session.legacy import Session
+from dynamic_mcp.session.server import LineSession
 from dynamic_mcp.system.task_set import TaskSet
 
 log = logging.getLogger(__name__)
@@ -32,6 +32,8 @@ _REPEATABLE = frozenset(
     {
         _INITIALIZE,
         "ping",
+        "server/discover",
+        "subscriptions/listen",
         "tools/list",
         "resources/list",
         "resources/templates/list",
@@ -113,7 +115,7 @@ class Resumption:
     `journal` is that of the session, if another process may take it over in turn.
     """
 
-    def __init__(self, session: Session, send: Callable[[bytes], None], journal: Journal | None = None) -> None:
+    def __init__(self, session: LineSession, send: Callable[[bytes], None], journal: Journal | None = None) -> None:
         self.tasks = TaskSet(log)
         self._session = session
         self._send = send

@@ -1,12 +1,16 @@
-"""What a session needs of whoever answers its client."""
+"""What sessions need of whoever answers their clients, and what faces need of sessions."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
+
+from msgspec import Raw
 
 from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.proxy.cache_hints import CacheHint
+from dynamic_mcp.proxy.parked_calls import ParkedCalls
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.view import View
 
@@ -35,4 +39,76 @@ class Server(Protocol):
 
     def release(self, client: Client) -> None:
         """Let go of a client that has gone."""
+        ...
+
+
+class ModernServer(Server, Protocol):
+    """Whoever answers clients of both eras: the proxy."""
+
+    @property
+    def parked_calls(self) -> ParkedCalls:
+        """The calls that wait for their modern clients, of all faces."""
+        ...
+
+    def admit(self, client: Client) -> None:
+        """Begin to serve a modern client, which needs no greeting."""
+        ...
+
+    def discover(self, client: Client) -> Awaitable[Frame]:
+        """Answer `server/discover`. Raises DynamicMcpError."""
+        ...
+
+    def server_info(self, client: Client) -> Raw:
+        """Return the name and version of the server that a client sees."""
+        ...
+
+    def cache_hint(self, client: Client, method: str) -> CacheHint | None:
+        """Return how long a client may keep the result of a method; None where that is not said."""
+        ...
+
+    def may_announce(self, client: Client, method: str) -> bool:
+        """Tell whether a client may be sent a notification of this method that no request has caused."""
+        ...
+
+    def want_level(self, client: Client, level: str) -> None:
+        """See to it that servers send log messages of this level, before the client's next request."""
+        ...
+
+
+class LineSession(Protocol):
+    """A client at the other end of a stream of lines, as the faces and a resumption have it."""
+
+    @property
+    def receive(self) -> Callable[..., None]:
+        """Take a line, and what takes its answer."""
+        ...
+
+    @property
+    def is_command(self) -> bool:
+        """Whether the client is a command."""
+        ...
+
+    @property
+    def is_greeted(self) -> bool:
+        """Whether a legacy client has said what it is."""
+        ...
+
+    def answer(self, frame: Frame) -> Awaitable[Frame]:
+        """Answer a legacy request. Raises DynamicMcpError and wire.Malformed."""
+        ...
+
+    def notify(self, frame: Frame) -> None:
+        """Send a legacy client a notification."""
+        ...
+
+    async def finish(self, within_s: float) -> None:
+        """Let what is in flight end, within a bound; then cancel it."""
+        ...
+
+    async def stop(self, within_s: float) -> None:
+        """Let what is in flight end, within a bound, and answer the rest with an error: it may have run."""
+        ...
+
+    def close(self) -> None:
+        """End the session."""
         ...

@@ -342,7 +342,7 @@ class Link:
         self._questions[key] = Question(caller, task)
 
     def _callers(self, for_id: bytes) -> list[Caller] | None:
-        """Return whose calls a message may be about: that of the stream it came in, else the latest of each client.
+        """Return whose calls a message may be about: that of its stream, else the latest of each recipient.
 
         None if it came in the stream of a call that is over.
         """
@@ -352,12 +352,14 @@ class Link:
         latest: dict[Hashable, Caller] = {}
         for call in reversed(self._calls.values()):
             if call.caller is not None:
-                latest.setdefault(call.caller.client, call.caller)
+                latest.setdefault(call.caller.recipient, call.caller)
         return list(latest.values())
 
     def _is_asking(self, caller: Caller | None) -> bool:
         """Tell whether the upstream waits for an answer of this caller's client."""
-        return caller is not None and any(each.caller.client == caller.client for each in self._questions.values())
+        return caller is not None and any(
+            each.caller.recipient == caller.recipient for each in self._questions.values()
+        )
 
     async def _pass_question_on(self, caller: Caller, frame: Frame) -> None:
         try:
@@ -376,7 +378,7 @@ class Link:
         """Forget a question; the calls that waited for its answer have their whole time again."""
         question = self._questions.pop(key, None)
         for call in self._calls.values():
-            if question is not None and call.caller is not None and question.caller.client == call.caller.client:
+            if question is not None and call.caller and question.caller.recipient == call.caller.recipient:
                 call.extend(self._loop.time())
         return question
 

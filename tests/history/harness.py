@@ -19,6 +19,7 @@ from dynamic_mcp.face.lines import LineFace, Streams
 from dynamic_mcp.face.socket import SocketFace
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.session.legacy import Session
+from dynamic_mcp.session.stream_session import StreamSession
 from tests.face_parties import HELLO, Frames, Reception
 from tests.fakes import FakeUpstream, Opener, PresentedGroup, config_of, group_config
 from tests.history.nonce_server import Json, NonceServer
@@ -42,7 +43,7 @@ def connect(proxy: Proxy, send: Send) -> Session:
     return Session(send, proxy)
 
 
-async def disconnect(proxy: Proxy, session: Session) -> None:
+async def disconnect(proxy: Proxy, session: Session | StreamSession) -> None:
     """End a session, with whatever it has in flight."""
     await session.finish(0)
     session.close()

@@ -1,0 +1,106 @@
+"""Calls that wait until their modern client comes back with what an upstream has asked for.
+
+A legacy upstream asks in the middle of a call, and waits. A modern client is answered `input_required`, and calls
+again with the answers and a `requestState` that names the call which goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Mapping
+from typing import Protocol
+
+from msgspec import Raw
+
+from dynamic_mcp.groups.audience import Principal
+from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.proxy.request_state import StateRefused, StateSeal, Ticket
+
+# How many calls may wait, and how long each. Then it is cancelled upstream.
+MAX_OF_ONE_PRINCIPAL = 16
+MAX_PARKED = 256
+PARKED_FOR_S = 300.0
+# Expired calls that are remembered, so that a late client is told why it is refused.
+_MAX_EXPIRED = 1024
+
+
+class Channel(Protocol):
+    """Where one request of a modern client is answered. A face makes one for each request."""
+
+    def notify(self, frame: Frame) -> None:
+        """Send a notification that the request has caused."""
+        ...
+
+    def answer(self, frame: Frame) -> None:
+        """Send the answer, a result or an error; called once, unless the request was cancelled before."""
+        ...
+
+
+class Parked(Protocol):
+    """A call that waits for its client."""
+
+    @property
+    def principal(self) -> Principal:
+        """Who has made the call."""
+        ...
+
+    def resume(self, responses: Mapping[str, Raw], channel: Channel) -> None:
+        """Go on with what the client says, and answer over another channel."""
+        ...
+
+    def expire(self) -> None:
+        """End the call, because its client has not come back."""
+        ...
+
+
+class ParkedCalls:
+    """The calls that wait, of all clients."""
+
+    def __init__(self, parked_for_s: float = PARKED_FOR_S) -> None:
+        self._parked_for_s = parked_for_s
+        self._calls: dict[int, tuple[Parked, Ticket, asyncio.TimerHandle]] = {}
+        self._numbers = itertools.count(1)
+        self._ended: dict[int, str] = {}
+        self._seal: StateSeal | None = None
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def has_room(self, principal: Principal) -> bool:
+        """Tell whether one more call of a principal may wait."""
+        own = sum(call.principal == principal for call, _, _ in self._calls.values())
+        return own < MAX_OF_ONE_PRINCIPAL and len(self._calls) < MAX_PARKED
+
+    def park(self, call: Parked, binding: bytes, *, number: int | None, round_number: int) -> tuple[int, str]:
+        """Let a call wait; returns its number, which it keeps from round to round, and the state for its client."""
+        if self._seal is None:
+            self._seal = StateSeal()
+        number = next(self._numbers) if number is None else number
+        ticket = Ticket(number, round_number)
+        timer = asyncio.get_running_loop().call_later(self._parked_for_s, self._expire, number)
+        self._calls[number] = call, ticket, timer
+        return number, self._seal.seal(ticket, binding)
+
+    def claim(self, state: str, binding: bytes) -> Parked:
+        """Return the call that goes on, which waits no longer. Raises StateRefused."""
+        seal = self._seal = self._seal or StateSeal()
+        ticket = seal.open(state, binding)
+        found = self._calls.get(ticket.call)
+        if found is None or found[1] != ticket:
+            raise StateRefused(self._ended.get(ticket.call, "used"))
+        self.remove(ticket.call)
+        return found[0]
+
+    def remove(self, number: int) -> None:
+        """Let a call wait no longer."""
+        found = self._calls.pop(number, None)
+        if found is not None:
+            found[2].cancel()
+
+    def _expire(self, number: int) -> None:
+        call, _, _ = self._calls.pop(number)
+        self._ended[number] = "expired"
+        if len(self._ended) > _MAX_EXPIRED:
+            del self._ended[next(iter(self._ended))]
+        call.expire()

@@ -1,0 +1,85 @@
+"""The `requestState` of a parked call: sealed, so that a client can only hand back what it was given.
+
+A state is `dynamic-mcp.<process>.<nonce and ciphertext>`, AES-256-GCM with a key that lives as long as the process.
+The ciphertext is bound to the process, the principal and the request, so a state that is presented by somebody else
+or for another request cannot be told from one that was tampered with (MCP 2026-07-28, basic/patterns/mrtr).
+"""
+
+from __future__ import annotations
+
+import secrets
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from hashlib import sha256
+
+import msgspec
+
+_PREFIX = "dynamic-mcp"
+_NONCE_BYTES = 12
+# A state of ours is short; whatever is longer is not one.
+_MAX_STATE_CHARS = 1024
+
+
+class StateRefused(Exception):
+    """A state that is not accepted. `reason` is for programs: `invalid`, `expired`, `used` or `restarted`."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(_WORDS[reason])
+        self.reason = reason
+
+
+_WORDS = {
+    "invalid": "`requestState` is not valid for this request; make the request again without it",
+    "expired": "`requestState` has expired, and the request was cancelled; make it again without `requestState`",
+    "used": "`requestState` was used before; use the latest one, or make the request again without it",
+    "restarted": (
+        "dynamic-mcp was restarted since it gave this `requestState`, and the request was lost; it may have run in "
+        "part. Make it again without `requestState`"
+    ),
+}
+
+
+class Ticket(msgspec.Struct, frozen=True, array_like=True):
+    """What a state says: which parked call, and which of its rounds."""
+
+    call: int
+    round: int
+
+
+class StateSeal:
+    """Seals and opens states with a key of its own."""
+
+    def __init__(self) -> None:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        self._process = secrets.token_hex(8)
+        self._cipher = AESGCM(AESGCM.generate_key(bit_length=256))
+
+    def seal(self, ticket: Ticket, binding: bytes) -> str:
+        """Return the state for a ticket, which only this `binding` opens again."""
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        sealed = self._cipher.encrypt(nonce, msgspec.json.encode(ticket), self._bound(binding))
+        return f"{_PREFIX}.{self._process}.{urlsafe_b64encode(nonce + sealed).decode()}"
+
+    def open(self, state: str, binding: bytes) -> Ticket:
+        """Return the ticket that was sealed. Raises StateRefused."""
+        from cryptography.exceptions import InvalidTag
+
+        process, _, sealed = state.removeprefix(f"{_PREFIX}.").partition(".")
+        if len(state) > _MAX_STATE_CHARS:
+            raise StateRefused("invalid")
+        if process != self._process:
+            raise StateRefused("restarted" if len(process) == len(self._process) and process.isalnum() else "invalid")
+        try:
+            data = urlsafe_b64decode(sealed.encode())
+            opened = self._cipher.decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], self._bound(binding))
+        except (ValueError, InvalidTag):
+            raise StateRefused("invalid") from None
+        return msgspec.json.decode(opened, type=Ticket)
+
+    def _bound(self, binding: bytes) -> bytes:
+        return sha256(self._process.encode() + binding).digest()
+
+
+def is_ours(state: str) -> bool:
+    """Tell whether a state claims to be one of ours; any other one is an upstream's."""
+    return state.startswith(f"{_PREFIX}.")

@@ -1,0 +1,261 @@
+"""A request of a modern client while it runs. What an upstream asks in the middle of it is answered `input_required`.
+
+Then the call waits, parked, until its client comes back with the answers over another channel. Several questions that
+come together are one round, and there may be several rounds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from hashlib import sha256
+
+import msgspec
+from msgspec import Raw
+
+from dynamic_mcp.errors import INTERNAL_ERROR, METHOD_NOT_FOUND
+from dynamic_mcp.groups.audience import Principal
+from dynamic_mcp.mcp import envelope, wire
+from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.proxy.parked_calls import Channel, ParkedCalls
+from dynamic_mcp.proxy.subscriptions import LEVELS
+from dynamic_mcp.session.answers import gone
+from dynamic_mcp.session.modern_client import ModernClient
+
+log = logging.getLogger(__name__)
+
+# The requests that may be answered `input_required` (MCP 2026-07-28, basic/patterns/mrtr).
+MAY_ASK = frozenset(("tools/call", "prompts/get", "resources/read"))
+# What only a retry carries.
+RETRY_MEMBERS = frozenset(("requestState", "inputResponses"))
+# Questions that come within this time of the first go to the client together.
+_GATHER_S = 0.02
+# What a modern client must have declared to be asked this.
+_NEEDS = {
+    "elicitation/create": "elicitation",
+    "sampling/createMessage": "sampling",
+    "roots/list": "roots",
+}
+
+
+class _Question:
+    """What an upstream wants to know of the client."""
+
+    __slots__ = ("frame", "future", "is_sent")
+
+    def __init__(self, frame: Frame, future: asyncio.Future[Frame]) -> None:
+        self.frame = frame
+        self.future = future
+        self.is_sent = False
+
+
+class ModernCall:
+    """One request and its retries. `start` it with what answers it; `cancel` it while it has a channel."""
+
+    def __init__(
+        self, client: ModernClient, frame: Frame, channel: Channel, parked: ParkedCalls, *, log_level: str = ""
+    ) -> None:
+        self.client = client
+        self.method = frame.method
+        self.log_level = log_level
+        self._params = frame.params
+        self._channel: Channel | None = channel
+        self._parked = parked
+        self._task: asyncio.Task[Frame]
+        self._questions: dict[str, _Question] = {}
+        self._asked = 0
+        self._number: int | None = None
+        self._round = 0
+        self._gathering: asyncio.TimerHandle | None = None
+        self._outcome: Frame | None = None
+        self._loop = asyncio.get_running_loop()
+
+    def __repr__(self) -> str:
+        return f"<ModernCall {self.method}, {len(self._questions)} questions, round {self._round}>"
+
+    @property
+    def principal(self) -> Principal:
+        """Who has made the call."""
+        return self.client.principal
+
+    @property
+    def recipient(self) -> ModernCall:
+        """The call alone: its client may have others, which know nothing of each other."""
+        return self
+
+    def start(self, work: Awaitable[Frame]) -> None:
+        """Begin; `work` returns the answer as its client gets it, and raises nothing."""
+        self.client.calls += 1
+        self.client.calls_in_flight.add(self)
+        self._task = asyncio.ensure_future(work)
+        self._task.add_done_callback(self._finish)
+
+    def cancel(self, reason: str) -> None:
+        """End the call, because its client no longer waits for the answer; a parked one goes on."""
+        if self._channel is not None:
+            self.abandon(reason)
+
+    def abandon(self, reason: str) -> None:
+        """End the call without an answer, and tell the upstream."""
+        self._channel = None
+        self._close()
+        self._task.cancel(reason)
+
+    def fail(self, answer: Frame) -> None:
+        """End the call with this answer, if somebody waits for one."""
+        channel = self._channel
+        self.abandon("the server is about to end")
+        if channel is not None:
+            channel.answer(answer)
+
+    async def wait(self, within_s: float) -> None:
+        """Wait until the call has an answer, for this long at most."""
+        await asyncio.wait([self._task], timeout=within_s)
+
+    # --- Caller ----------------------------------------------------------------------------------------
+
+    def notify(self, frame: Frame) -> None:
+        """Send what the request causes, while somebody waits for its answer."""
+        if self._channel is None:
+            return
+        if frame.method != "notifications/message" or self._wants(frame):
+            self._channel.notify(frame)
+
+    async def ask(self, frame: Frame, on_status: Callable[[Frame], None]) -> Frame:
+        """Ask the client, and return what it answers when it comes back."""
+        refusal = self._refusal(frame)
+        if refusal is not None:
+            return refusal
+        self._asked += 1
+        key = f"{frame.method.partition('/')[0]}-{self._asked}"
+        question = self._questions[key] = _Question(frame, self._loop.create_future())
+        self._gather_soon(_GATHER_S)
+        try:
+            return await question.future
+        finally:
+            self._questions.pop(key, None)
+
+    def _wants(self, frame: Frame) -> bool:
+        level = wire.text(wire.member(frame.params, "level"))
+        return bool(self.log_level) and (level not in LEVELS or LEVELS.index(level) >= LEVELS.index(self.log_level))
+
+    def _refusal(self, frame: Frame) -> Frame | None:
+        if self.client.is_closed or self._task.done():
+            return gone()
+        if self.method not in MAY_ASK:
+            why = f"a client of this revision cannot be asked anything while `{self.method}` is answered"
+            return wire.error_frame(METHOD_NOT_FOUND, why)
+        need = _NEEDS.get(frame.method)
+        if need is None or not len(wire.member(self.client.hello.capabilities, need)):
+            return wire.error_frame(METHOD_NOT_FOUND, f"the client does not support `{frame.method}`")
+        return None
+
+    # --- rounds ----------------------------------------------------------------------------------------
+
+    def resume(self, responses: Mapping[str, Raw], channel: Channel) -> None:
+        """Go on with what the client says; what it does not know, or says nothing of, is asked again."""
+        self._channel = channel
+        for key, response in responses.items():
+            question = self._questions.get(key)
+            if question is not None and question.is_sent and not question.future.done() and _is_object(response):
+                question.future.set_result(wire.result_frame(bytes(response)))
+        if self._outcome is not None:
+            self._answer(self._outcome)
+        elif self._open_questions():
+            self._gather_soon(0.0)
+
+    def expire(self) -> None:
+        """End the call, because its client has not come back."""
+        log.debug("a parked call of `%s` was cancelled: its client has not come back", self.client.hello.name)
+        self.abandon("the client did not come back with its answers")
+
+    def binding(self, params: Raw) -> bytes:
+        """Return what a state of this call is bound to, if these are its params."""
+        return binding_of(self.principal, self.method, params)
+
+    def _open_questions(self) -> dict[str, _Question]:
+        return {key: each for key, each in self._questions.items() if not each.future.done()}
+
+    def _gather_soon(self, delay_s: float) -> None:
+        if self._gathering is None and self._channel is not None:
+            self._gathering = self._loop.call_later(delay_s, self._send_questions)
+
+    def _send_questions(self) -> None:
+        """Answer with all open questions, and wait for the client to come back."""
+        self._gathering = None
+        questions = self._open_questions()
+        if self._channel is None or not questions:
+            return
+        if not self._parked.has_room(self.principal):
+            why = "too many calls wait for answers of their clients already"
+            for each in questions.values():
+                each.future.set_result(wire.error_frame(INTERNAL_ERROR, why))
+            return
+        self._round += 1
+        self._number, state = self._parked.park(
+            self, self.binding(self._params), number=self._number, round_number=self._round
+        )
+        for each in questions.values():
+            each.is_sent = True
+        requests = {key: _to_input_request(each.frame) for key, each in questions.items()}
+        result = {"resultType": envelope.INPUT_REQUIRED, "inputRequests": requests, "requestState": state}
+        channel, self._channel = self._channel, None
+        channel.answer(wire.result_frame(result))
+
+    # --- the end ---------------------------------------------------------------------------------------
+
+    def _finish(self, task: asyncio.Task[Frame]) -> None:
+        if task.cancelled():
+            self._close()
+        elif self._channel is None:
+            self._outcome = task.result()  # for the client, when it comes back
+        else:
+            self._answer(task.result())
+
+    def _answer(self, frame: Frame) -> None:
+        channel, self._channel = self._channel, None
+        self._close()
+        if channel is not None:
+            channel.answer(frame)
+
+    def _close(self) -> None:
+        self.client.calls_in_flight.discard(self)
+        if self._number is not None:
+            self._parked.remove(self._number)
+        if self._gathering is not None:
+            self._gathering.cancel()
+            self._gathering = None
+
+
+def binding_of(principal: Principal, method: str, params: Raw) -> bytes:
+    """Return a digest of who makes a request, and of all that makes it this request: retries have the same."""
+    members = {name: value for name, value in _members(params).items() if name not in {*RETRY_MEMBERS, "_meta"}}
+    content = {name: wire.value(value) for name, value in members.items()}
+    canonical = msgspec.json.encode([principal.issuer, principal.subject, method, content], order="deterministic")
+    return sha256(canonical).digest()
+
+
+def _members(params: Raw) -> dict[str, Raw]:
+    return wire.members(params) if len(params) else {}
+
+
+def _to_input_request(frame: Frame) -> dict[str, Raw | str]:
+    """Return a question as an entry of `inputRequests`; what matters on one hop only stays behind."""
+    request: dict[str, Raw | str] = {"method": frame.method}
+    if len(frame.params):
+        params = wire.members(frame.params)
+        meta = envelope.meta_of(params)
+        if "progressToken" in meta:
+            del meta["progressToken"]
+            params = {**params, "_meta": Raw(wire.encode(meta))} if meta else _without(params, "_meta")
+        request["params"] = Raw(wire.encode(params))
+    return request
+
+
+def _without(members: Mapping[str, Raw], name: str) -> dict[str, Raw]:
+    return {each: value for each, value in members.items() if each != name}
+
+
+def _is_object(data: Raw) -> bool:
+    return bytes(data)[:1] == b"{"

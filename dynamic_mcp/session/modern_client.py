@@ -1,0 +1,164 @@
+"""A client of the modern revisions: nothing connects its requests but what each of them says of its sender.
+
+Requests of one principal that name the same client and capabilities belong to one client here, so that legacy
+servers, which know only sessions, have one to serve. It ends when nobody has used it for a while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from typing import TYPE_CHECKING
+
+from msgspec import Raw, Struct
+
+from dynamic_mcp.config.workspace import Workspace
+from dynamic_mcp.errors import METHOD_NOT_FOUND
+from dynamic_mcp.groups.audience import Principal, Transport
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.session.server import ModernServer
+from dynamic_mcp.upstream.handshake import ClientHello
+
+if TYPE_CHECKING:
+    from dynamic_mcp.session.listening import Listening
+    from dynamic_mcp.session.modern_call import ModernCall
+
+
+class Origin(Struct, frozen=True):
+    """Where requests come from, as far as it is not in them."""
+
+    principal: Principal
+    transport: Transport
+    only: str | None = None
+    workspace: Workspace | None = None
+
+
+class ModernClient:
+    """A client as groups see it. `calls_in_flight` and `listenings` are what it uses now."""
+
+    is_greeted = True
+    is_command = False
+    log_level = ""
+
+    def __init__(
+        self, server: ModernServer, origin: Origin, hello: ClientHello, *, since: float, used_at: float
+    ) -> None:
+        self.hello = hello
+        self.principal = origin.principal
+        self.transport: Transport = origin.transport
+        self.only = origin.only
+        self.workspace = origin.workspace
+        self.since = since
+        self.used_at = used_at
+        self.calls = 0
+        self.is_closed = False
+        self.calls_in_flight: set[ModernCall] = set()
+        self.listenings: set[Listening] = set()
+        self._server = server
+
+    def __repr__(self) -> str:
+        return f"<ModernClient {self.hello.name}, {len(self.calls_in_flight)} in flight>"
+
+    @property
+    def client(self) -> ModernClient:
+        """The client that a message is for that no request has caused."""
+        return self
+
+    @property
+    def recipient(self) -> Hashable:
+        """The client."""
+        return self
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is in flight, parked calls included, and nobody listens."""
+        return not self.calls_in_flight and not self.listenings
+
+    def has_room(self, frame: Frame) -> bool:
+        """Tell whether a notification would be sent now."""
+        return True
+
+    def notify(self, frame: Frame) -> None:
+        """Send a notification that no request has caused to those who listen for its kind."""
+        for listening in [*self.listenings]:
+            listening.notify(frame)
+
+    async def ask(self, frame: Frame, on_status: Callable[[Frame], None]) -> Frame:
+        """Answer what no request has caused: there is nobody to ask, but the config may name roots."""
+        roots = self._server.view_for(self).roots
+        if frame.method == "roots/list" and roots:
+            return wire.result_frame({"roots": [{"uri": uri} for uri in roots]})
+        return wire.error_frame(METHOD_NOT_FOUND, f"`{frame.method}` can only be asked in the middle of a call")
+
+    def close(self) -> None:
+        """End everything of the client, and let everybody forget it."""
+        self.is_closed = True
+        for call in [*self.calls_in_flight]:
+            call.abandon("the client has gone")
+        for listening in [*self.listenings]:
+            listening.close()
+        self._server.release(self)
+
+
+class ModernClients:
+    """The clients of a face, by what their requests say of them. `max_clients` bounds those that are remembered."""
+
+    def __init__(
+        self,
+        server: ModernServer,
+        *,
+        max_clients: int,
+        now: Callable[[], float],
+        wall_clock: Callable[[], float],
+    ) -> None:
+        self._server = server
+        self._max_clients = max_clients
+        self._now = now
+        self._wall_clock = wall_clock
+        self._clients: dict[Hashable, ModernClient] = {}
+
+    def __iter__(self) -> Iterator[ModernClient]:
+        return iter([*self._clients.values()])
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    def find(self, origin: Origin, hello: ClientHello) -> ModernClient | None:
+        """Return the client of a request; a new one where there is none. None: there are too many."""
+        key = (origin, hello.identity)
+        client = self._clients.get(key)
+        if client is None:
+            if len(self._clients) >= self._max_clients and not self._drop_idlest():
+                return None
+            client = ModernClient(self._server, origin, hello, since=self._wall_clock(), used_at=self._now())
+            self._clients[key] = client
+            self._server.admit(client)
+        client.used_at = self._now()
+        return client
+
+    def drop_unused(self, before: float) -> None:
+        """End the clients that nobody has used since then."""
+        for client in self:
+            if client.is_idle and client.used_at < before:
+                self._drop(client)
+
+    def close(self) -> None:
+        """End all clients."""
+        for client in self:
+            self._drop(client)
+
+    def _drop_idlest(self) -> bool:
+        idlest = min((each for each in self if each.is_idle), key=lambda each: each.used_at, default=None)
+        if idlest is not None:
+            self._drop(idlest)
+        return idlest is not None
+
+    def _drop(self, client: ModernClient) -> None:
+        self._clients = {key: each for key, each in self._clients.items() if each is not client}
+        client.close()
+
+
+def complete_info(info: Raw, otherwise: Raw) -> Raw:
+    """Return who a client says it is, or `otherwise` where it says less than servers insist on."""
+    complete = all(wire.text(wire.member(info, name)) for name in ("name", "version"))
+    return info if complete else otherwise

@@ -1,0 +1,136 @@
+"""A modern client at the other end of lines, such as stdin and stdout: one way back for all requests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from dynamic_mcp.errors import INVALID_REQUEST
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.lines import Oversized, find_request_id
+from dynamic_mcp.mcp.wire import NULL, Frame
+from dynamic_mcp.session.answers import error_line
+from dynamic_mcp.session.legacy import MAY_BE_MISSED
+from dynamic_mcp.session.modern import ModernDispatcher
+from dynamic_mcp.session.modern_call import ModernCall
+from dynamic_mcp.session.modern_client import Origin
+from dynamic_mcp.session.server import ModernServer
+
+Reply = Callable[[bytes], None]
+
+
+class ModernSession:
+    """Takes lines by `receive`, and writes with `send`; `reply` gets the answer to each line, or nothing."""
+
+    def __init__(
+        self, send: Callable[[bytes], None], server: ModernServer, is_congested: Callable[[], bool], origin: Origin
+    ) -> None:
+        self._send = send
+        self._is_congested = is_congested
+        self._origin = origin
+        self._dispatcher = ModernDispatcher(server)
+        self._channels: dict[bytes, LineChannel] = {}
+
+    def receive(self, line: bytes, reply: Reply) -> None:
+        """Take one line, whatever it holds."""
+        try:
+            frame = wire.parse(line)
+        except wire.Malformed as exc:
+            reply(_refuse_malformed(line, exc))
+        else:
+            self.receive_frame(frame, reply)
+
+    def receive_frame(self, frame: Frame, reply: Reply) -> None:
+        """Take one message."""
+        if frame.method and len(frame.id):
+            self._begin(frame, reply)
+            return
+        if frame.method == "notifications/cancelled":
+            self._cancel(frame)
+        reply(b"" if frame.method else error_line(NULL, INVALID_REQUEST, "neither a request nor a notification"))
+
+    async def finish(self, within_s: float) -> None:
+        """Let what is in flight end, within a bound; then cancel it."""
+        calls = self._calls()
+        if calls:
+            await asyncio.gather(*(call.wait(within_s) for call in calls))
+
+    async def stop(self, within_s: float) -> None:
+        """Let what is in flight end, within a bound, and answer the rest with an error: it may have run."""
+        await self._dispatcher.finish(within_s)
+
+    def close(self) -> None:
+        """End everything that is in flight."""
+        self._dispatcher.close()
+        self._channels.clear()
+
+    def _begin(self, frame: Frame, reply: Reply) -> None:
+        key = bytes(frame.id)
+        if key in self._channels:
+            reply(error_line(frame.id, INVALID_REQUEST, "a request with this `id` is in flight"))
+            return
+        channel = self._channels[key] = LineChannel(self, frame, reply)
+        channel.call = self._dispatcher.begin(frame, channel, self._origin)
+
+    def _cancel(self, frame: Frame) -> None:
+        channel = self._channels.pop(bytes(wire.member(frame.params, "requestId")), None)
+        if channel is not None:
+            reason = wire.text(wire.member(frame.params, "reason")) or "the client has cancelled the request"
+            channel.cancel(reason)
+
+    def _calls(self) -> list[ModernCall]:
+        calls = (channel.call for channel in self._channels.values() if not channel.is_stream)
+        return [call for call in calls if call is not None]
+
+    # --- for channels ----------------------------------------------------------------------------------
+
+    def end(self, channel: LineChannel) -> None:
+        """Take it that a request was answered."""
+        key = bytes(channel.frame.id)
+        if self._channels.get(key) is channel:
+            del self._channels[key]
+
+    def notify(self, frame: Frame) -> None:
+        """Write a notification; one that may be missed is dropped while the client does not read."""
+        if frame.method not in MAY_BE_MISSED or not self._is_congested():
+            self._send(wire.notification_line(frame.method, frame.params))
+
+
+class LineChannel:
+    """One request of such a client, until it is answered or cancelled."""
+
+    def __init__(self, session: ModernSession, frame: Frame, reply: Reply) -> None:
+        self.frame = frame
+        self.call: ModernCall | None = None
+        self._session = session
+        self._reply = reply
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether the request is only answered when somebody ends it."""
+        return self.frame.method == "subscriptions/listen"
+
+    def notify(self, frame: Frame) -> None:
+        """Write a notification that the request has caused."""
+        self._session.notify(frame)
+
+    def answer(self, frame: Frame) -> None:
+        """Write the answer."""
+        self._session.end(self)
+        id = self.frame.id if wire.is_request_id(self.frame.id) else NULL
+        self._reply(wire.answer_line(id, frame))
+
+    def cancel(self, reason: str) -> None:
+        """End the request without an answer."""
+        if self.call is not None:
+            self.call.cancel(reason)
+        self._reply(b"")
+
+
+def _refuse_malformed(line: bytes, exc: wire.Malformed) -> bytes:
+    if not line.strip():
+        return b""
+    if isinstance(line, Oversized):
+        why = f"a message of {line.size} bytes is over `max_message_bytes`"
+        return error_line(find_request_id(line) or NULL, INVALID_REQUEST, why)
+    return error_line(exc.id, exc.code, str(exc))
