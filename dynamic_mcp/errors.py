@@ -213,7 +213,7 @@ class Busy(UpstreamError):
     """Too many calls are waiting; nothing was sent."""
 
     def __init__(self, group: str, message: str) -> None:
-        super().__init__(group, message, hint="try again when some of them are done")
+        super().__init__(group, message, hint="try again when some of the calls before it are done")
 
 
 class ProtocolViolation(UpstreamError):

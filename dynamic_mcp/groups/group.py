@@ -61,18 +61,15 @@ class Group:
         self._find_current = find_current
         self._catalog = LiveCatalog(config, catalog_store, lists)
         self._instance_of: dict[Client, Instance] = {}
-        self._is_started = self._is_fresh = False
-        self._is_retired = False
-        self._is_closed = False
+        self._is_started = self._is_fresh = self._is_retired = self._is_closed = False
         self._ended_calls = self._ended_failures = 0
         self._lingering: set[Instance] = set()
         self._ending: set[Instance] = set()
         self._end_tasks = TaskSet(group_logger(log, self.name))
 
     def __repr__(self) -> str:
-        if not self.instances:
-            return f"<Group {self.name} {self.state.name}>"
-        return f"<Group {'; '.join(instance.status for instance in self.instances.values())}>"
+        statuses = "; ".join(instance.status for instance in self.instances.values())
+        return f"<Group {statuses or f'{self.name} {self.state.name}'}>"
 
     # --- questions -------------------------------------------------------------------------------------
 
@@ -80,6 +77,11 @@ class Group:
     def known(self) -> Catalog | None:
         """Everything that the group offers, as far as it is known."""
         return self._catalog.known
+
+    @property
+    def asks(self) -> bool:
+        """Whether the upstream has asked a client something."""
+        return self._catalog.asks
 
     @property
     def state(self) -> State:
@@ -103,15 +105,12 @@ class Group:
     @property
     def calls(self) -> int:
         """How many calls there have been."""
-        return self._ended_calls + sum(
-            each.activity.calls for each in (*self.instances.values(), *self._lingering, *self._ending)
-        )
+        return self._ended_calls + sum(each.activity.calls for each in self._all())
 
     @property
     def failures(self) -> int:
         """How many calls had no result."""
-        running = (*self.instances.values(), *self._lingering, *self._ending)
-        return self._ended_failures + sum(each.activity.failures for each in running)
+        return self._ended_failures + sum(each.activity.failures for each in self._all())
 
     def complaint(self, kinds: Iterable[ListKind]) -> str:
         """Say what is missing from these lists and why; empty when they are whole."""
@@ -122,7 +121,7 @@ class Group:
 
     def wanted_for_s(self) -> float:
         """Return how long the lists that are missing have been asked of the upstream; 0 while they are not."""
-        return max((instance.wanted_for_s() for instance in self.instances.values()), default=0.0)
+        return max((each.wanted_for_s() for each in self.instances.values()), default=0.0)
 
     def current_for(self, client: Client) -> Group | None:
         """Return the group that serves a client now; None if this one was removed."""
@@ -177,8 +176,7 @@ class Group:
 
     def notify(self, client: Client, method: str, params: Raw) -> None:
         """Send a notification of a client to its instance, if there is one."""
-        instance = self._instance_of.get(client)
-        if instance is not None:
+        if (instance := self._instance_of.get(client)) is not None:
             instance.notify(method, params)
 
     async def learn_hello(self, client: Client) -> Mapping[str, Raw] | None:
@@ -201,7 +199,7 @@ class Group:
 
     def release(self, client: Client) -> None:
         """Serve a client no longer; an instance that nobody else may use ends."""
-        for each in (*self.instances.values(), *self._lingering, *self._ending):
+        for each in self._all():
             each.forget(client)
         for each in [each for each in self._lingering if not each.users.former]:
             self._lingering.discard(each)
@@ -227,7 +225,7 @@ class Group:
     def dismiss_strangers(self) -> None:
         """Serve no longer the clients that have another group since a reload; only calls that were sent end here."""
         strangers = [client for client in self._instance_of if self.current_for(client) is not self]
-        for instance in (*self.instances.values(), *self._lingering, *self._ending) if strangers else ():
+        for instance in self._all() if strangers else ():
             instance.screen()
         for client in strangers:
             instance = self._instance_of.pop(client)
@@ -300,6 +298,10 @@ class Group:
         self._observer.receive_notification(self, instance, frame, recipients)
 
     # --- instances -------------------------------------------------------------------------------------
+
+    def _all(self) -> Sequence[Instance]:
+        """Return every instance, those included that take no new calls."""
+        return (*self.instances.values(), *self._lingering, *self._ending)
 
     def _advise(self, client: Client) -> None:
         """Say once which variables are not set, and what to do about it with a client like this."""

@@ -16,7 +16,7 @@ from dynamic_mcp.errors import (
 )
 from dynamic_mcp.groups.catalog import Catalog
 from dynamic_mcp.groups.lifecycle import State
-from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.wire import EMPTY_OBJECT, Frame
 from dynamic_mcp.proxy.exposed import ExposedTools, Tool
 from dynamic_mcp.proxy.pipeline import Pipeline
@@ -148,6 +148,8 @@ class Calls:
             answer = structs.replace(answer, result=results.add_to_error(answer.result, f"[{advice}]"))
         if instance is not None:
             return self._tasks.begin(request, group, instance, answer)
+        if request.revision.is_stateless and envelope.result_type(answer.result) != envelope.COMPLETE:
+            return self._tasks.extension.adopt(request, group, answer)
         if not call.select and not notes and results.can_pass_unchanged(answer.result, group.presentation.answers):
             return answer
         return await self._fit(request, call, answer, notes)

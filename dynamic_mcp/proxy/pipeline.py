@@ -14,6 +14,7 @@ from msgspec import Raw, Struct
 from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.request import Request
+from dynamic_mcp.proxy.turns import Turns
 from dynamic_mcp.proxy.view import GroupView
 
 
@@ -37,9 +38,10 @@ class Pipeline:
     """The middlewares of all requests to upstreams, the outermost first; empty until something is configured."""
 
     def __init__(self, middlewares: Sequence[Middleware] = ()) -> None:
+        self._turns = Turns()
         self._first: Next | None = None
         for middleware in reversed(middlewares):
-            self._first = partial(_call, middleware, self._first or _send)
+            self._first = partial(_call, middleware, self._first or self._send)
 
     def send(
         self,
@@ -56,22 +58,27 @@ class Pipeline:
 
         It goes to the client's instance, unless another `instance` has what it is about.
         """
-        if self._first is None:
+        if self._first is None and (request.channel is None or not request.revision.is_stateless):
             target = group.group if instance is None else instance
             return target.request(method, params, timeout_s=timeout_s, caller=request, label=label)
-        return self._first(UpstreamRequest(request, group, method, params, timeout_s, label, instance))
+        message = UpstreamRequest(request, group, method, params, timeout_s, label, instance)
+        return (self._first or self._send)(message)
+
+    def _send(self, message: UpstreamRequest) -> Awaitable[Frame]:
+        target = message.group.group if message.instance is None else message.instance
+        send = partial(
+            target.request,
+            message.method,
+            message.params,
+            timeout_s=message.timeout_s,
+            caller=message.request,
+            label=message.label,
+        )
+        is_modern = message.request.revision.is_stateless
+        if is_modern and self._turns.are_needed(message.group, message.method):
+            return self._turns.run(message.request, message.group, message.timeout_s, send)
+        return send()
 
 
 def _call(middleware: Middleware, following: Next, message: UpstreamRequest) -> Awaitable[Frame]:
     return middleware(message, following)
-
-
-def _send(message: UpstreamRequest) -> Awaitable[Frame]:
-    target = message.group.group if message.instance is None else message.instance
-    return target.request(
-        message.method,
-        message.params,
-        timeout_s=message.timeout_s,
-        caller=message.request,
-        label=message.label,
-    )

@@ -225,6 +225,7 @@ class Proxy:
             "logging/setLevel": self._set_level,
             "tasks/get": self._tasks.get,
             "tasks/cancel": self._tasks.get,
+            "tasks/update": self._tasks.update,
             "tasks/result": self._tasks.result,
             "tasks/list": self._tasks.list_tasks,
         }

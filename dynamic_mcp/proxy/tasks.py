@@ -14,12 +14,13 @@ from weakref import ref
 
 from msgspec import Raw, Struct, structs
 
-from dynamic_mcp.errors import DynamicMcpError, NotFound
+from dynamic_mcp.errors import METHOD_NOT_FOUND, DynamicMcpError, NotFound
 from dynamic_mcp.groups.audience import Client, User
 from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import EMPTY_ARRAY, EMPTY_OBJECT, NULL, Frame
 from dynamic_mcp.observe.log_output import group_logger
+from dynamic_mcp.proxy.extension_tasks import ExtensionTasks
 from dynamic_mcp.proxy.fanout import first_result
 from dynamic_mcp.proxy.lists import WAIT_S, with_missing
 from dynamic_mcp.proxy.pipeline import Pipeline
@@ -54,9 +55,10 @@ class _Owner(Struct, frozen=True):
 
 
 class Tasks:
-    """The use cases of tasks."""
+    """The use cases of tasks; those of modern clients are an `extension`, with rules of its own."""
 
     def __init__(self, pipeline: Pipeline) -> None:
+        self.extension = ExtensionTasks(pipeline)
         self._pipeline = pipeline
         self._by_id: dict[tuple[Client, str], _Task] = {}
         # Weak references, because the tasks of clients that have gone outlive the instances that ran them.
@@ -76,8 +78,16 @@ class Tasks:
 
     async def get(self, request: Request) -> Frame:
         """Answer `tasks/get` and `tasks/cancel`."""
+        if request.revision.is_stateless:
+            return await self.extension.ask(request)
         group, instance, answer = await self._send_to_owner(request, patience=1)
         return self._to_client(request.client, group, instance, answer, "taskId")
+
+    async def update(self, request: Request) -> Frame:
+        """Answer `tasks/update`, which only the extension has."""
+        if request.revision.is_stateless:
+            return await self.extension.ask(request)
+        return wire.error_frame(METHOD_NOT_FOUND, f"method not found: `{request.method}`")
 
     async def result(self, request: Request) -> Frame:
         """Answer `tasks/result`, which the upstream answers when the task is over."""

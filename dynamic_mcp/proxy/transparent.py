@@ -92,6 +92,7 @@ class Transparent:
             "logging/setLevel": self._set_level,
             "tasks/get": partial(self._ask_about_tasks, self._tasks.get),
             "tasks/cancel": partial(self._ask_about_tasks, self._tasks.get),
+            "tasks/update": partial(self._ask_about_tasks, self._tasks.update),
             "tasks/result": partial(self._ask_about_tasks, self._tasks.result),
             "tasks/list": partial(self._ask_about_tasks, self._tasks.list_tasks),
         }
@@ -128,6 +129,8 @@ class Transparent:
             label=f"`{name}`",
             instance=instance,
         )
+        if request.revision.is_stateless:
+            return self._tasks.extension.adopt(request, group, answer)
         return answer if instance is None else self._tasks.begin(request, group, instance, answer)
 
     async def _subscribe(self, request: Request) -> Frame:
@@ -158,7 +161,8 @@ class Transparent:
 
     async def _ask_about_tasks(self, use_case: UseCase, request: Request) -> Frame:
         known = _group_of(request).known
-        return await (self._pass_on if known is not None and not known.may("tasks") else use_case)(request)
+        is_foreign = known is not None and not known.may("tasks") and not request.revision.is_stateless
+        return await (self._pass_on if is_foreign else use_case)(request)
 
     async def _pass_on(self, request: Request) -> Frame:
         """Pass on a request as it is, whatever it asks."""

@@ -136,6 +136,7 @@ class ModernDispatcher:
             raise Refused(METHOD_NOT_FOUND, why)
         client = self._find_client(origin, sender)
         plain = envelope.without_envelope(params, meta)
+        plain.pop("task", None)  # of legacy servers, whose tasks a modern client cannot ask about
         state = wire.text(plain.get("requestState")) if frame.method in MAY_ASK else None
         if state is not None and is_ours(state):
             return self._resume(client, frame.method, plain, state, channel)
