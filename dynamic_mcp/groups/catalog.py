@@ -15,6 +15,7 @@ from msgspec import Raw
 
 from dynamic_mcp.errors import DynamicMcpError, Refused
 from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.mirrored_headers import HeaderParameters, find_mirrored
 from dynamic_mcp.system.bounded import BoundedDict
 from dynamic_mcp.system.text import one_line
 from dynamic_mcp.tools.schema import InputSchema
@@ -87,6 +88,11 @@ class Catalog:
     def tools(self) -> Mapping[str, Raw]:
         """The tools by name."""
         return self.entries(ListKind.TOOLS)
+
+    @cached_property
+    def mirrored(self) -> Mapping[str, HeaderParameters]:
+        """The parameters that calls over HTTP repeat in headers, by the names of the tools that have any."""
+        return find_mirrored(self.tools)
 
     def entries(self, kind: ListKind) -> Mapping[str, Raw]:
         """Return the entries of a list by key; none while it is not known."""

@@ -5,6 +5,7 @@ MCP 2026-07-28, streamable HTTP, request metadata. Both sides are here, so that 
 
 from __future__ import annotations
 
+import contextlib
 import re
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
@@ -97,8 +98,7 @@ class HeaderParameters(Struct, frozen=True):
     @classmethod
     def of(cls, input_schema: Raw) -> HeaderParameters:
         """Find the annotations of an input schema. Raises InvalidAnnotation."""
-        data = bytes(input_schema)
-        if _ANNOTATION.encode() not in data and b"\\u00" not in data:  # an escape may hide the word
+        if not _may_be_annotated(input_schema):
             return NONE_MIRRORED
         root = wire.value(input_schema)
         if root is None:
@@ -125,6 +125,8 @@ class HeaderParameters(Struct, frozen=True):
 
     def find_mismatch(self, arguments: Raw, headers: Mapping[bytes, bytes]) -> str:
         """Say where the headers, whose names are lower case, differ from the arguments; empty if they agree."""
+        if self.parameters and len(arguments) and (name := wire.find_duplicate_name(arguments)) is not None:
+            return f"the argument `{ascii(name)[1:-1][:100]}` is there twice"  # a server could take the other one
         for parameter in self.parameters:
             expected = _render(wire.member(arguments, *parameter.path), parameter)
             value = headers.get(parameter.key)
@@ -134,6 +136,16 @@ class HeaderParameters(Struct, frozen=True):
 
 
 NONE_MIRRORED = HeaderParameters()
+
+
+def find_mirrored(tools: Mapping[str, Raw]) -> dict[str, HeaderParameters]:
+    """Return the parameters that are mirrored of each tool that has any; one with a wrong annotation has none."""
+    found: dict[str, HeaderParameters] = {}
+    for name, tool in tools.items():
+        if _may_be_annotated(tool):
+            with contextlib.suppress(InvalidAnnotation):
+                found[name] = HeaderParameters.of(wire.member(tool, "inputSchema"))
+    return {name: each for name, each in found.items() if not each.is_empty}
 
 
 def _compare(expected: str | None, value: bytes | None, parameter: _Parameter) -> str:
@@ -187,6 +199,11 @@ def _integer(text: str) -> str:
 
 
 # --- annotations in schemas ----------------------------------------------------------------------------
+
+
+def _may_be_annotated(schema: Raw) -> bool:
+    data = bytes(schema)
+    return _ANNOTATION.encode() in data or b"\\u00" in data  # an escape may hide the word
 
 
 def _schemas(root: object) -> Iterator[tuple[_Path | None, Mapping[str, object]]]:

@@ -21,6 +21,7 @@ from dynamic_mcp.groups.groups import Groups
 from dynamic_mcp.groups.instance import Instance, OpenLink
 from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.mirrored_headers import HeaderParameters
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.oauth.logins import Logins
 from dynamic_mcp.proxy import transparent
@@ -141,6 +142,14 @@ class Proxy:
     def has_group(self, name: str) -> bool:
         """Tell whether clients without a workspace have a group of this name."""
         return name in self.groups.of(None)
+
+    def header_parameters(self, tool: str, only: str | None) -> HeaderParameters:
+        """Return which parameters of a tool are repeated in headers, as far as it is known.
+
+        `tool` is its listed name, for clients without a workspace that see all groups, or `only` one.
+        """
+        view = self._views[None]
+        return self._tools.header_parameters(view if only is None else view.single(only), tool)
 
     # --- what a client asks ----------------------------------------------------------------------------
 

@@ -10,18 +10,21 @@ from msgspec import Raw
 from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.mirrored_headers import NONE_MIRRORED, HeaderParameters
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.calls import Calls
-from dynamic_mcp.proxy.exposed import ExposedTools
+from dynamic_mcp.proxy.exposed import ExposedTools, Tool
 from dynamic_mcp.proxy.lists import MISSING, offset, page
 from dynamic_mcp.proxy.pipeline import Pipeline
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.result_store import ResultStore
 from dynamic_mcp.proxy.search import ToolSearch
 from dynamic_mcp.proxy.tasks import Tasks
-from dynamic_mcp.proxy.view import View
+from dynamic_mcp.proxy.view import SingleView, View
 from dynamic_mcp.tools import meta_tools
 from dynamic_mcp.tools.meta_tools import CALL, CALL_READ, CALL_WRITE, CALLS, GET, Row
+
+_OWN = frozenset((GET, *CALLS))
 
 
 class Tools:
@@ -36,6 +39,18 @@ class Tools:
         """Return the tools of a view that are listed by themselves."""
         found = self._exposed.get(view)
         return found if found is not None else self._exposed.setdefault(view, ExposedTools(view))
+
+    def header_parameters(self, view: View, name: str) -> HeaderParameters:
+        """Return which parameters of a tool, by the name that it is listed with, are repeated in headers."""
+        found: Tool | None = None
+        if isinstance(view, SingleView):
+            found = next(((group, name) for group in view), None)
+        elif name not in _OWN:
+            found = self.exposed(view).find(name)
+        if found is None:
+            return NONE_MIRRORED
+        group, tool = found
+        return NONE_MIRRORED if group.known is None else group.known.mirrored.get(tool, NONE_MIRRORED)
 
     # --- tools/list ------------------------------------------------------------------------------------
 

@@ -318,3 +318,10 @@ def test_a_header_that_says_something_else_is_a_mismatch(arguments: object, head
 
 def test_a_header_that_no_parameter_asks_for_is_ignored() -> None:
     assert HeaderParameters.of(_EACH_TYPE).find_mismatch(Raw(), {b"mcp-param-n": b"1", b"mcp-param-z": b"1"}) == ""
+
+
+def test_an_argument_that_is_there_twice_agrees_with_no_header() -> None:
+    twice = Raw(b'{"s":"a","s":"b"}')
+    for value in (b"a", b"b"):
+        assert HeaderParameters.of(_EACH_TYPE).find_mismatch(twice, {b"mcp-param-s": value}) != ""
+    assert NONE_MIRRORED.find_mismatch(twice, {b"mcp-param-s": b"a"}) == ""
