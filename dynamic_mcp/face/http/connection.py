@@ -9,12 +9,12 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable
-from enum import Enum, auto
 from typing import cast
 
 from dynamic_mcp.face.http import limits
 from dynamic_mcp.face.http.answer import AnswerState, HttpExchange
 from dynamic_mcp.face.http.body import RequestBody
+from dynamic_mcp.face.http.connection_state import ConnectionState as _State
 from dynamic_mcp.face.http.connections import Connections
 from dynamic_mcp.face.http.exchange import Receiver, Response
 from dynamic_mcp.face.http.head_cache import HeadCache
@@ -24,14 +24,6 @@ from dynamic_mcp.face.http.parser import PREFACE_OF_HTTP2, MessageParser, Peer, 
 from dynamic_mcp.face.http.rules import Refusal
 
 log = logging.getLogger(__name__)
-
-
-class _State(Enum):
-    HEAD = auto()  # between requests, or within a head
-    BODY = auto()
-    ANSWER = auto()  # the request is complete
-    LINGERING = auto()
-    CLOSING = auto()
 
 
 class HttpConnection(asyncio.Protocol):
@@ -86,9 +78,10 @@ class HttpConnection(asyncio.Protocol):
         if self._state in (_State.HEAD, _State.LINGERING):
             self._close()
             return False
-        exchange = self._exchange
+        exchange, receiver = self._exchange, self._receiver
         is_waiting = exchange is not None and exchange.state is AnswerState.WAITING
-        if self._state is _State.ANSWER and is_waiting and not self._peer.is_secure:  # TLS cannot be half open
+        may_be_half_open = not self._peer.is_secure and (receiver is None or not receiver.needs_client)
+        if self._state is _State.ANSWER and is_waiting and may_be_half_open:  # TLS cannot be
             self._deadline = self._next_deadline()
             return True
         self._transport.abort()

@@ -74,6 +74,11 @@ class Receiver(Protocol):
     max_body_bytes: int
     """Beyond this the way in reads no further and calls `refuse_body`."""
 
+    @property
+    def needs_client(self) -> bool:
+        """Whether nobody wants the answer once the client sends nothing more; else it may still read it a while."""
+        ...
+
     def receive_body(self, body: bytes) -> None:
         """Take the whole body, which may be empty; called once, unless the client goes before."""
         ...

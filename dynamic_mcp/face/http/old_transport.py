@@ -11,6 +11,8 @@ from dynamic_mcp.mcp.lines import on_one_line
 class OldPost:
     """Takes the body of a POST to the messages of a session."""
 
+    needs_client = False
+
     __slots__ = ("_cors", "_exchange", "_session", "max_body_bytes")
 
     def __init__(self, session: HttpSession, exchange: Exchange, cors: Headers, max_body_bytes: int) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from dynamic_mcp.errors import INVALID_REQUEST
+from dynamic_mcp.errors import HEADER_MISMATCH, INVALID_REQUEST
 from dynamic_mcp.face import limits
 from dynamic_mcp.face.http.exchange import Exchange, RequestHead, Response
+from dynamic_mcp.face.http.messages import has_envelope, id_for_answer, parse_message
 from dynamic_mcp.face.http.responses import ACCEPTED, JSON, Headers, refusal, with_headers
 from dynamic_mcp.face.http.session import ENDED, HttpSession
 from dynamic_mcp.face.http.stream import Stream
@@ -39,6 +40,8 @@ class Sessions(Protocol):
 
 class Post:
     """Takes the body of a POST; it is the channel of the request in it. `session` is None for the first message."""
+
+    needs_client = False
 
     __slots__ = (
         "_began_at",
@@ -83,11 +86,13 @@ class Post:
     def receive_body(self, body: bytes) -> None:
         """Take the message, or the batch."""
         try:
-            frame = wire.parse(body)
-            if b"\n" in body or b"\r" in body:
-                frame = wire.parse(on_one_line(body))
+            frame = parse_message(body)
         except wire.Malformed as exc:
             self._receive_malformed(body, exc)
+            return
+        if b"mcp-protocol-version" not in self.head.headers and has_envelope(body, frame):
+            why = "the header `MCP-Protocol-Version` is missing, and the body names a revision that has it"
+            self.respond(refusal(400, why, code=HEADER_MISMATCH, id=id_for_answer(frame)))
             return
         method = self.head.headers.get(b"mcp-method")
         if method is not None and method != frame.method.encode():

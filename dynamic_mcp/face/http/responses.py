@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import Raw
+
 from dynamic_mcp.errors import INVALID_REQUEST
 from dynamic_mcp.face.http.exchange import Response
 from dynamic_mcp.mcp import wire
@@ -20,9 +22,17 @@ ACCEPTED = Response(202)
 RETRY_AFTER: Headers = ((b"retry-after", b"5"),)
 
 
-def refusal(status: int, why: str, headers: Headers = (), *, code: int = INVALID_REQUEST) -> Response:
-    """Return an error that says why, to a client which may read it as an answer."""
-    body = wire.answer_line(wire.NULL, wire.error_frame(code, why))
+def refusal(
+    status: int,
+    why: str,
+    headers: Headers = (),
+    *,
+    code: int = INVALID_REQUEST,
+    id: Raw = wire.NULL,
+    data: object = None,
+) -> Response:
+    """Return an error that says why, to a client which may read it as the answer to its request `id`."""
+    body = wire.answer_line(id, wire.error_frame(code, why, data))
     return Response(status, JSON + headers, body)
 
 

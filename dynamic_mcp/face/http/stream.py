@@ -46,6 +46,7 @@ class Stream:
     __slots__ = ("_exchange", "_owner", "connected_at", "last_number", "number", "written_at")
 
     max_body_bytes = 1 << 16
+    needs_client = False
 
     def __init__(self, owner: Owner, number: int) -> None:
         self.number = number

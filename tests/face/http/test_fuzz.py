@@ -74,6 +74,7 @@ class Listener:
 
     def __init__(self) -> None:
         self.max_body_bytes = 1 << 16
+        self.needs_client = False
         self.has_heard = asyncio.Event()
         self.heard: list[Heard] = []
         self.is_refused = False

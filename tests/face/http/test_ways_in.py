@@ -225,6 +225,24 @@ async def test_the_handler_is_told_once_that_a_client_has_gone(way_in: WayIn, pa
         assert call.exchange.buffered_bytes() == 0
 
 
+@pytest.mark.parametrize("is_closed", [False, True])
+async def test_a_client_that_sends_nothing_more_has_gone_if_the_answer_is_for_one_that_stays(
+    way_in: WayIn, is_closed: bool
+) -> None:
+    async with asyncio.timeout(5):
+        client = await way_in.connect()
+        client.send(post("/attended", b"x"))
+        call = await way_in.handler.next_call()
+        await call.complete.wait()
+        if is_closed:
+            await client.close()
+        else:
+            client.writer.write_eof()
+        await call.gone.wait()
+        call.exchange.respond(Response(200, (), b"too late"))
+        assert b"too late" not in await client.rest()
+
+
 async def test_an_answer_that_has_ended_says_nothing_more(way_in: WayIn) -> None:
     async with asyncio.timeout(5):
         client = await way_in.connect()

@@ -42,11 +42,11 @@ class FakeCall:
     gone: asyncio.Event = field(default_factory=asyncio.Event)
 
     def receive_body(self, body: bytes) -> None:
-        """Answer as the path says; `/hold` is answered by the test."""
+        """Answer as the path says; `/hold` and `/attended` are answered by the test."""
         self.body = body
         self.complete.set()
         match self.head.target:
-            case b"/hold":
+            case b"/hold" | b"/attended":
                 pass
             case b"/stream":
                 self.exchange.start(Response(200, (PLAIN,), b"first "))
@@ -56,6 +56,11 @@ class FakeCall:
                 raise RuntimeError("a bug of the test")
             case _:
                 self.exchange.respond(Response(200, (PLAIN,), describe(self.head, body)))
+
+    @property
+    def needs_client(self) -> bool:
+        """Whether the answer is for a client that stays; `/attended` is."""
+        return self.head.target == b"/attended"
 
     def refuse_body(self) -> None:
         """Answer 413."""

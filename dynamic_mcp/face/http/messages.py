@@ -1,0 +1,27 @@
+"""The message in the body of a POST."""
+
+from __future__ import annotations
+
+from msgspec import Raw
+
+from dynamic_mcp.mcp import envelope, wire
+from dynamic_mcp.mcp.lines import on_one_line
+from dynamic_mcp.mcp.wire import Frame
+
+_VERSION = envelope.PROTOCOL_VERSION.encode()
+
+
+def parse_message(body: bytes) -> Frame:
+    """Parse a message, which may stand on several lines; what is in it stands on one. Raises Malformed."""
+    frame = wire.parse(body)
+    return wire.parse(on_one_line(body)) if b"\n" in body or b"\r" in body else frame
+
+
+def has_envelope(body: bytes, frame: Frame) -> bool:
+    """Tell whether a message says of itself which revision it is of, as modern ones do."""
+    return _VERSION in body and len(wire.member(frame.params, "_meta", envelope.PROTOCOL_VERSION)) > 0
+
+
+def id_for_answer(frame: Frame) -> Raw:
+    """Return the id to answer a message with: its own, or null if it has none that MCP allows."""
+    return frame.id if len(frame.id) and wire.is_request_id(frame.id) else wire.NULL
