@@ -6,8 +6,10 @@ so under a name of its own; with Origin checked, not under ours (MCP specificati
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from ipaddress import ip_address, ip_network
+from itertools import islice
 
 from dynamic_mcp.face.http.exchange import RequestHead, Response
 from dynamic_mcp.face.http.options import HttpOptions
@@ -16,7 +18,12 @@ from dynamic_mcp.face.http.responses import Headers, refusal
 # Hosts that were found allowed and are remembered, so that a request costs one look into a set.
 _MAX_REMEMBERED = 64
 _PREFLIGHT_FOR_S = b"600"
-_REQUEST_HEADERS = b"authorization, content-type, accept, last-event-id, mcp-protocol-version, mcp-session-id"
+_REQUEST_HEADERS = (
+    b"authorization, content-type, accept, last-event-id, mcp-protocol-version, mcp-session-id, mcp-method, mcp-name"
+)
+# Those of annotated parameters have names that only the tool knows: what a page asks for is repeated.
+_PARAMETER_HEADER = re.compile(rb"mcp-param-[!#$%&'*+\-.^_`|~0-9a-z]{1,100}")
+_MAX_PARAMETER_HEADERS = 100
 _RESPONSE_HEADERS = b"mcp-session-id, www-authenticate"
 
 
@@ -68,7 +75,7 @@ class Guard:
         granted: Headers = (
             (b"allow", methods),
             (b"access-control-allow-methods", methods),
-            (b"access-control-allow-headers", _REQUEST_HEADERS),
+            (b"access-control-allow-headers", _allowed_headers(head.headers)),
             (b"access-control-max-age", _PREFLIGHT_FOR_S),
         )
         return Response(204, granted)
@@ -92,6 +99,12 @@ class Guard:
         if name in self._hosts or text in self._hosts:
             return True
         return self._options.accepts_any_address and _is_address(name)
+
+
+def _allowed_headers(headers: Mapping[bytes, bytes]) -> bytes:
+    asked = (each.strip().lower() for each in headers.get(b"access-control-request-headers", b"").split(b","))
+    parameters = dict.fromkeys(each for each in asked if _PARAMETER_HEADER.fullmatch(each))
+    return b", ".join((_REQUEST_HEADERS, *islice(parameters, _MAX_PARAMETER_HEADERS)))
 
 
 def _is_same_origin(origin: bytes, host: bytes) -> bool:

@@ -1,0 +1,81 @@
+"""What a modern request repeats in its headers must be what its body says.
+
+MCP 2026-07-28, streamable HTTP, server validation: something on the way may have decided by the headers alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from msgspec import Raw
+
+from dynamic_mcp.face.http.exchange import RequestHead
+from dynamic_mcp.mcp import envelope, wire
+from dynamic_mcp.mcp.mirrored_headers import NAMED_BY, PREFIX, HeaderParameters, decode_value
+from dynamic_mcp.mcp.wire import Frame
+
+VERSION = b"mcp-protocol-version"
+_METHOD, _NAME = b"mcp-method", b"mcp-name"
+_SINGLE = frozenset((VERSION, _METHOD, _NAME))
+_PARAMETER = PREFIX.lower().encode()
+
+
+class Tools(Protocol):
+    """Whoever knows the tools."""
+
+    def header_parameters(self, tool: str, only: str | None) -> HeaderParameters:
+        """Return which parameters of a tool, by its listed name, are repeated in headers, as far as it is known."""
+        ...
+
+
+def find_mismatch(head: RequestHead, frame: Frame, tools: Tools, only: str | None) -> str:
+    """Say where the headers of a request differ from its body; empty if they agree.
+
+    A body that has no version says nothing that could differ; it is refused for that.
+    """
+    headers = head.headers
+    if repeated := _find_repeated(head.repeated):
+        return f"the header `{ascii(repeated.decode('latin-1'))[1:-1][:100]}` is there twice"
+    method = headers.get(_METHOD)
+    if method is None:
+        return "the header `Mcp-Method` is missing"
+    if method != frame.method.encode() or not method.isascii():
+        return "the header `Mcp-Method` names another method than the body"
+    try:
+        params = wire.members(frame.params) if len(frame.params) else {}
+    except wire.Malformed:
+        return ""
+    version = envelope.meta_of(params).get(envelope.PROTOCOL_VERSION)
+    if version is not None and (wire.text(version) or "").encode() != headers[VERSION]:
+        return "the header `MCP-Protocol-Version` names another revision than `_meta`"
+    return _compare_name(headers, frame.method, params) or _compare_arguments(headers, frame, params, tools, only)
+
+
+def _find_repeated(repeated: frozenset[bytes]) -> bytes:
+    return next((name for name in sorted(repeated) if name in _SINGLE or name.startswith(_PARAMETER)), b"")
+
+
+def _compare_name(headers: Mapping[bytes, bytes], method: str, params: Mapping[str, Raw]) -> str:
+    member = NAMED_BY.get(method)
+    if member is None:
+        return ""
+    expected, value = wire.text(params.get(member)), headers.get(_NAME)
+    if value is None:
+        return "" if expected is None else "the header `Mcp-Name` is missing"
+    name = decode_value(value)
+    if name is None:
+        return "the header `Mcp-Name` is malformed"
+    return "" if name == expected else f"the header `Mcp-Name` differs from `params.{member}`"
+
+
+def _compare_arguments(
+    headers: Mapping[bytes, bytes], frame: Frame, params: Mapping[str, Raw], tools: Tools, only: str | None
+) -> str:
+    name = wire.text(params.get("name")) if frame.method == "tools/call" else None
+    if name is None:
+        return ""
+    parameters = tools.header_parameters(name, only)
+    if parameters.is_empty:
+        return ""
+    return parameters.find_mismatch(params.get("arguments", wire.ABSENT), headers)
