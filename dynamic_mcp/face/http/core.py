@@ -1,6 +1,7 @@
 """The core of the HTTP face: which session each request belongs to and what it is answered, without any I/O.
 
-Streamable HTTP of MCP 2025-03-26, 2025-06-18 and 2025-11-25; the older transport of 2024-11-05 is in `old_transport`.
+Streamable HTTP of MCP 2025-03-26, 2025-06-18 and 2025-11-25; the older transport of 2024-11-05 is in `old_transport`,
+and what has no session, from 2026-07-28 on, in `modern`.
 """
 
 from __future__ import annotations
@@ -8,26 +9,29 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 
-from dynamic_mcp.errors import INVALID_REQUEST
 from dynamic_mcp.face.http import status
 from dynamic_mcp.face.http.exchange import Exchange, Receiver, RequestHead, Response
 from dynamic_mcp.face.http.guard import Guard
-from dynamic_mcp.face.http.headers import accepts_answers, accepts_events, declared_bytes, is_json, parse_event_id
+from dynamic_mcp.face.http.header_checks import VERSION
+from dynamic_mcp.face.http.headers import accepts_events, declared_bytes, is_json, parse_event_id
+from dynamic_mcp.face.http.modern import Dispatcher, ModernRequests, is_legacy, is_modern, refuse_version
 from dynamic_mcp.face.http.old_transport import OldPost
 from dynamic_mcp.face.http.options import HttpOptions
 from dynamic_mcp.face.http.paths import Paths, Place, Route
 from dynamic_mcp.face.http.post import Post
+from dynamic_mcp.face.http.post_checks import refuse_post
 from dynamic_mcp.face.http.replay import KEEP_S, ReplayBudget
 from dynamic_mcp.face.http.responses import RETRY_AFTER, refusal, with_headers
 from dynamic_mcp.face.http.session import HttpSession
 from dynamic_mcp.face.http.stream import OldStream
 from dynamic_mcp.groups.audience import LOCAL, Principal, Transport
-from dynamic_mcp.mcp.revisions import LEGACY
+from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.session.legacy import Session
+from dynamic_mcp.session.modern import ModernDispatcher
 
 log = logging.getLogger(__name__)
 
@@ -46,8 +50,7 @@ _METHODS: dict[Place, bytes] = {
     Place.MESSAGES: b"POST, OPTIONS",
     Place.READY: b"GET, HEAD, OPTIONS",
 }
-_VERSIONS = frozenset(revision.name.encode() for revision in LEGACY)
-_SPOKEN = ", ".join(revision.name for revision in LEGACY)
+_MODERN_METHODS = b"POST, OPTIONS"
 
 
 def _everybody_is_local(head: RequestHead) -> Principal | Response:
@@ -64,6 +67,7 @@ class HttpFace:
         *,
         authenticate: Authenticate = _everybody_is_local,
         now: Callable[[], float] | None = None,
+        dispatcher: Dispatcher | None = None,
     ) -> None:
         self.is_finishing = False
         self._proxy = proxy
@@ -74,6 +78,8 @@ class HttpFace:
         self._paths = Paths(options.path, options.root_path)
         self._sessions: dict[bytes, HttpSession] = {}
         self._budget = ReplayBudget()
+        answering = ModernDispatcher(proxy, now=self._now) if dispatcher is None else dispatcher
+        self._modern = ModernRequests(answering, proxy, options, self._now)
 
     def __repr__(self) -> str:
         return f"<HttpFace {len(self._sessions)} sessions{', finishing' if self.is_finishing else ''}>"
@@ -83,6 +89,7 @@ class HttpFace:
         self._options = options
         self._guard = Guard(options)
         self._paths = Paths(options.path, options.root_path)
+        self._modern.configure(options)
 
     # --- Handler ---------------------------------------------------------------------------------------
 
@@ -103,9 +110,12 @@ class HttpFace:
             return refused
         if route is None or not self._may_be_there(head, route):
             return refusal(404, "there is nothing at this path")
-        method = head.method
+        method, methods = head.method, _METHODS[route.place]
         if method == "OPTIONS":
-            return self._guard.preflight(head, _METHODS[route.place])
+            return self._guard.preflight(head, methods)
+        if route.place is Place.MCP and method != "POST" and is_modern(head):
+            why = f"MCP {MODERN.name} has POST only: no sessions, and streams are answers to `subscriptions/listen`"
+            return refusal(405, why, ((b"allow", _MODERN_METHODS),))
         match route.place:
             case Place.MCP if method == "POST":
                 return self._begin_post(head, exchange, route)
@@ -118,21 +128,25 @@ class HttpFace:
             case Place.MESSAGES if method == "POST":
                 return self._begin_old_post(head, exchange)
             case Place.READY if method in ("GET", "HEAD"):
-                return status.ready(self._proxy, len(self._sessions), is_finishing=self.is_finishing)
-        return refusal(405, f"the method `{method[:50]}` is not for this path", ((b"allow", _METHODS[route.place]),))
+                modern = self._modern
+                load = status.Load(len(self._sessions), modern.clients, modern.in_flight)
+                return status.ready(self._proxy, load, is_finishing=self.is_finishing)
+        return refusal(405, f"the method `{method[:50]}` is not for this path", ((b"allow", methods),))
 
     def _may_be_there(self, head: RequestHead, route: Route) -> bool:
         """Tell whether a path may be answered; a session about one group outlives the group, which may come back."""
-        has_session = route.place is Place.MCP and b"mcp-session-id" in head.headers
+        has_session = route.place is Place.MCP and b"mcp-session-id" in head.headers and not is_modern(head)
         return route.only is None or has_session or self._proxy.has_group(route.only)
 
     # --- streamable HTTP -------------------------------------------------------------------------------
 
     def _begin_post(self, head: RequestHead, exchange: Exchange, route: Route) -> Receiver | Response:
         headers = head.headers
-        refused = _refuse_post(headers, self._options.max_body_bytes)
+        refused = refuse_post(headers, self._options.max_body_bytes)
         if refused is not None:
             return refused
+        if not is_legacy(head):
+            return self._begin_modern(head, exchange, route)
         session: HttpSession | None = None
         if b"mcp-session-id" in headers:
             found = self._find(head, route)
@@ -148,6 +162,14 @@ class HttpFace:
             cors=self._guard.cors_headers(headers),
             max_body_bytes=self._most_bytes(session),
         )
+
+    def _begin_modern(self, head: RequestHead, exchange: Exchange, route: Route) -> Receiver | Response:
+        """Begin a POST of a revision without sessions, or of one that nobody knows."""
+        principal = self._authenticate(head)
+        if isinstance(principal, Response):
+            return principal
+        cors = self._guard.cors_headers(head.headers)
+        return self._modern.receive(head, exchange, principal=principal, only=route.only, cors=cors)
 
     def _most_bytes(self, session: HttpSession | None) -> int:
         """Return how long a message may be; one that begins a session is never long."""
@@ -188,10 +210,7 @@ class HttpFace:
             return principal
         if session is None or session.is_old or session.only != route.only or session.principal != principal:
             return refusal(404, "there is no such session: begin a new one with `initialize`")
-        version = head.headers.get(b"mcp-protocol-version")
-        if version is not None and version not in _VERSIONS:
-            return _refuse_version(version)
-        return session
+        return session if is_legacy(head) else refuse_version(head.headers[VERSION])
 
     # --- the transport of 2024-11-05 -------------------------------------------------------------------
 
@@ -238,9 +257,6 @@ class HttpFace:
 
     def begin_session(self, post: Post, *, is_initialize: bool) -> HttpSession | Response:
         """Begin a session for its first message, or say why there is none."""
-        version = post.head.headers.get(b"mcp-protocol-version")
-        if not is_initialize and version is not None and version not in _VERSIONS:
-            return _refuse_version(version)
         if not is_initialize:
             return refusal(400, "the header `Mcp-Session-Id` is missing: a session begins with `initialize`")
         return self._open_session(post.head, post.only)
@@ -280,6 +296,7 @@ class HttpFace:
     def tick(self) -> None:
         """Do what is due: turn slow answers into streams, keep streams alive, end what is old."""
         now = self._now()
+        self._modern.tick()
         for session in [*self._sessions.values()]:
             for request in [*session.in_flight]:
                 request.answer_soon(now)
@@ -298,29 +315,14 @@ class HttpFace:
         Then all streams end, and their clients are told to come back.
         """
         self.is_finishing = True
-        if self._sessions:
-            await asyncio.gather(*(each.session.stop(within_s) for each in [*self._sessions.values()]))
+        sessions = (each.session.stop(within_s) for each in [*self._sessions.values()])
+        await asyncio.gather(self._modern.finish(within_s), *sessions)
         for session in [*self._sessions.values()]:
             for stream in [*session.streams.values()]:
                 stream.pause()
 
     def close(self) -> None:
-        """End every session at once."""
+        """End every session and every request at once."""
+        self._modern.close()
         for session in [*self._sessions.values()]:
             self.end(session)
-
-
-def _refuse_post(headers: Mapping[bytes, bytes], max_body_bytes: int) -> Response | None:
-    if not is_json(headers):
-        return refusal(415, "`Content-Type` must be `application/json`")
-    if not accepts_answers(headers):
-        return refusal(406, "`Accept` must name both `application/json` and `text/event-stream`")
-    if declared_bytes(headers) > max_body_bytes:
-        return refusal(413, f"a message may have {max_body_bytes} bytes at most")
-    return None
-
-
-def _refuse_version(version: bytes) -> Response:
-    name = ascii(version[:50].decode("utf-8", "replace"))[1:-1]
-    why = f"`MCP-Protocol-Version: {name}` is not spoken here; these are: {_SPOKEN}"
-    return refusal(400, why, code=INVALID_REQUEST)

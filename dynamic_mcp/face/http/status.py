@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
+from msgspec import Struct
+from msgspec.structs import asdict
+
 from dynamic_mcp import __version__
 from dynamic_mcp.face.http.exchange import Response
 from dynamic_mcp.face.http.responses import JSON, refusal
@@ -20,12 +23,20 @@ def health(method: str) -> Response:
     return Response(200, JSON + _NO_STORE, b'{"status":"alive"}')
 
 
-def ready(proxy: Proxy, sessions: int, *, is_finishing: bool) -> Response:
+class Load(Struct, frozen=True):
+    """Who is served: sessions of legacy clients, modern clients, and the requests of these that are in flight."""
+
+    sessions: int
+    modern_clients: int
+    modern_requests: int
+
+
+def ready(proxy: Proxy, load: Load, *, is_finishing: bool) -> Response:
     """Answer how it serves: 200, or 503 once it is about to end. No group is named: anybody may ask."""
     states = Counter(group.state.name.lower() for group in proxy.groups)
     body = {"status": "ending" if is_finishing else "ready", "version": __version__}
     return Response(
         503 if is_finishing else 200,
         JSON + _NO_STORE,
-        wire.encode({**body, "groups": dict(sorted(states.items())), "sessions": sessions}),
+        wire.encode({**body, "groups": dict(sorted(states.items())), **asdict(load)}),
     )

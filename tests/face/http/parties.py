@@ -173,7 +173,7 @@ class HttpClient:
 @contextlib.asynccontextmanager
 async def face_of(opener: Opener, **options: Any) -> AsyncIterator[HttpFace]:  # Any: of HttpOptions and of HttpFace
     """Run a face in front of a proxy with a group for each name in the opener's plan."""
-    own = {name: options.pop(name) for name in ("authenticate", "now") if name in options}
+    own = {name: options.pop(name) for name in ("authenticate", "now", "dispatcher") if name in options}
     proxy = Proxy(config_of(*(group_config(name) for name in opener.plan)), opener=opener)
     face = HttpFace(proxy, HttpOptions(**options), **own)
     try:
