@@ -17,7 +17,7 @@ from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.parked_calls import Channel
 from dynamic_mcp.session.modern_client import Origin
 from tests.face.http.parties import Reply
-from tests.fakes import Json
+from tests.fakes import FakeUpstream, Json, Opener
 
 VERSION = "2026-07-28"
 META = {
@@ -27,6 +27,18 @@ META = {
 }
 LISTEN = "subscriptions/listen"
 ACKNOWLEDGED = Frame(method="notifications/subscriptions/acknowledged", params=wire.EMPTY_OBJECT)
+
+
+def opener() -> Opener:
+    """Return a way to one upstream."""
+    return Opener(up=[FakeUpstream()])
+
+
+def code_of(reply: Reply) -> int:
+    """Return the code of the error that a request was answered with."""
+    code = reply.json["error"]["code"]
+    assert isinstance(code, int)
+    return code
 
 
 def modern(method: str, params: Json = None, id: Json = 1) -> dict[str, Json]:

@@ -7,13 +7,9 @@ import pytest
 from dynamic_mcp.face.http.core import HttpFace
 from dynamic_mcp.face.http.options import HttpOptions
 from dynamic_mcp.face.limits import FLOOD_BYTES, UNREAD_BYTES
-from tests.face.http.modern_parties import LISTEN, FakeDispatcher, ModernHttpClient, call_of, modern
+from tests.face.http.modern_parties import LISTEN, FakeDispatcher, ModernHttpClient, call_of, modern, opener
 from tests.face.http.parties import HttpClient, face_of
-from tests.fakes import FakeClock, FakeUpstream, Json, Opener
-
-
-def opener() -> Opener:
-    return Opener(up=[FakeUpstream()])
+from tests.fakes import FakeClock, Json
 
 
 async def test_an_answer_is_json_when_nothing_has_to_be_said_before_it() -> None:
