@@ -1,4 +1,4 @@
-"""What the server of conformance.py offers, in the protocol's own words."""
+"""What the servers of conformance.py and conformance_modern.py offer, in the protocol's own words."""
 
 from __future__ import annotations
 
@@ -58,6 +58,7 @@ CONTENT: dict[str, list[Json]] = {
         embedded("test://mixed-content-resource", '{"test":"data","value":123}', "application/json"),
     ],
     "json_schema_2020_12_tool": [text("taken")],
+    "test_extra_tool": [text("here")],
 }
 
 
@@ -113,7 +114,26 @@ TOOLS: list[Json] = [
     _tool("test_elicitation_sep1034_defaults", "Asks the user with default values of every type"),
     _tool("test_elicitation_sep1330_enums", "Asks the user to choose in every way"),
     _tool("json_schema_2020_12_tool", "Has a schema with much of JSON Schema 2020-12", SCHEMA_2020_12),
+    _tool("test_logging_tool", "Logs three messages while it runs"),
+    _tool("test_missing_capability", "Needs a client with a model"),
+    _tool("test_streaming_elicitation", "Asks the user for a name, in a stream"),
+    _tool("test_trigger_tool_change", "Changes the list of tools"),
+    _tool("test_trigger_prompt_change", "Changes the list of prompts"),
+    _tool("test_input_required_result_elicitation", "Asks the user for a name"),
+    _tool("test_input_required_result_sampling", "Asks the client's model for a capital"),
+    _tool("test_input_required_result_list_roots", "Asks for the client's roots"),
+    _tool("test_input_required_result_request_state", "Asks the user to confirm"),
+    _tool("test_input_required_result_tampered_state", "Asks the user to confirm"),
+    _tool("test_input_required_result_multiple_inputs", "Asks the user, the model and for the roots at once"),
+    _tool("test_input_required_result_multi_round", "Asks the user for a name, then for a color"),
+    _tool("test_input_required_result_capabilities", "Asks in every way that the client can answer"),
 ]
+# What the lists have besides, every other time that they are changed.
+EXTRA: dict[str, Json] = {
+    "tools": _tool("test_extra_tool", "Comes and goes"),
+    "prompts": {"name": "test_extra_prompt", "description": "Comes and goes"},
+    "resources": {"uri": "test://extra", "name": "extra", "mimeType": "text/plain"},
+}
 
 
 # --- questions -----------------------------------------------------------------------------------------
@@ -121,6 +141,11 @@ TOOLS: list[Json] = [
 
 def _form(properties: Json, required: tuple[str, ...] = ()) -> Json:
     return {"type": "object", "properties": properties, "required": list(required)}
+
+
+def form_with(field: str, kind: str = "string") -> Json:
+    """Return a form with one field, which must be filled in."""
+    return _form({field: {"type": kind}}, (field,))
 
 
 RESPONSE_FORM = _form({"response": {"type": "string", "description": "User's response"}}, ("response",))
@@ -200,6 +225,7 @@ PROMPTS: list[Json] = [
         "arguments": [_argument("resourceUri")],
     },
     {"name": "test_prompt_with_image", "description": "Has an image"},
+    {"name": "test_input_required_result_prompt", "description": "Asks the user for a context"},
 ]
 
 

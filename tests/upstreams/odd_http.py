@@ -19,7 +19,7 @@ TOOLS = ("echo", "fault", "hold", "ask")
 
 @dataclass(frozen=True)
 class Request:
-    """What came: the header names are lower case."""
+    """What came: the header names are lower case, and the values of a repeated header are in one, with commas."""
 
     method: str
     path: str
@@ -52,7 +52,10 @@ class Connection:
             raise ConnectionError
         head = (first + await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         method, path, _ = head[0].split(" ")
-        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:-2])}
+        headers: dict[str, str] = {}
+        for name, _, value in (line.partition(":") for line in head[1:-2]):
+            earlier = f"{headers[name.lower()]}, " if name.lower() in headers else ""
+            headers[name.lower()] = earlier + value.strip()
         body = await self._reader.readexactly(int(headers.get("content-length", 0)))
         return Request(method, path, headers, body)
 
