@@ -1,6 +1,7 @@
-"""What the official conformance suite wants to find in a server: `python conformance.py PORT`, or over stdio without.
+"""What the official conformance suites want to find in a server: `python conformance.py PORT`, or over stdio without.
 
-The names, texts and schemas are the ones that the suite's scenarios ask for. The server is the Python SDK's.
+The names, texts and schemas are the ones that the suites' scenarios ask for. The server is the Python SDK's without
+its modern half: it knows no revision after 2025-11-25, and asks in the middle of a call.
 """
 
 from __future__ import annotations
@@ -14,13 +15,20 @@ from typing import TYPE_CHECKING, Any
 import mcp.types as types
 import uvicorn
 from mcp.server.context import ServerRequestContext
-from mcp.server.lowlevel import Server
+from mcp.server.lowlevel import NotificationOptions, Server
+from mcp.server.models import InitializationOptions
+from mcp.server.runner import serve_loop
 from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
+from mcp.shared.exceptions import MCPError
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 if TYPE_CHECKING or __package__:
+    from . import conformance_asks as asks
     from . import conformance_offers as offers
 else:  # started by its path, as an upstream is
+    import conformance_asks as asks
     import conformance_offers as offers
 
 Json = Any  # a literal of the fixture, in the protocol's words
@@ -29,6 +37,8 @@ Tool = Callable[[Context, dict[str, Json]], Awaitable[list[Json]]]
 
 BETWEEN_MESSAGES_S = 0.05  # the suite asks for pauses, so that messages arrive one by one
 RETRY_MS = 500
+NEWEST = "2025-11-25"
+RESOURCE_NOT_FOUND = -32002  # MCP 2025-11-25, server/resources
 
 
 # --- tools ---------------------------------------------------------------------------------------------
@@ -63,40 +73,57 @@ async def drop_stream(context: Context, _arguments: dict[str, Json]) -> list[Jso
     return [offers.text("Reconnection test completed successfully")]
 
 
-async def sample(context: Context, arguments: dict[str, Json]) -> list[Json]:
-    words = types.SamplingMessage.model_validate({"role": "user", "content": offers.text(arguments["prompt"])})
-    said = await context.session.create_message([words], max_tokens=100, related_request_id=context.request_id)
-    block = said.content
-    return [offers.text(f"LLM response: {block.text if isinstance(block, types.TextContent) else block}")]
+async def repeat(_context: Context, arguments: dict[str, Json]) -> list[Json]:
+    return [offers.text(json.dumps(arguments, sort_keys=True))]
 
 
-async def elicit(context: Context, arguments: dict[str, Json]) -> list[Json]:
-    return await ask(context, arguments["message"], offers.RESPONSE_FORM, "User response")
+async def change_tools(context: Context, _arguments: dict[str, Json]) -> list[Json]:
+    _toggle("tools")
+    await context.session.send_tool_list_changed()
+    return [offers.text("the tools have changed")]
 
 
-async def elicit_defaults(context: Context, _arguments: dict[str, Json]) -> list[Json]:
-    return await ask(context, "Please review and update the form", offers.DEFAULTS_FORM, "Elicitation completed")
+async def change_prompts(context: Context, _arguments: dict[str, Json]) -> list[Json]:
+    _toggle("prompts")
+    await context.session.send_prompt_list_changed()
+    return [offers.text("the prompts have changed")]
 
 
-async def elicit_enums(context: Context, _arguments: dict[str, Json]) -> list[Json]:
-    return await ask(context, "Please select options", offers.ENUMS_FORM, "Elicitation completed")
+async def change_resources(context: Context, _arguments: dict[str, Json]) -> list[Json]:
+    _toggle("resources")
+    await context.session.send_resource_list_changed()
+    return [offers.text("the resources have changed")]
 
 
-async def ask(context: Context, message: str, form: Json, label: str) -> list[Json]:
-    said = await context.session.elicit_form(message, form, related_request_id=context.request_id)
-    return [offers.text(f"{label}: action={said.action}, content={json.dumps(said.content)}")]
+async def update_resource(context: Context, arguments: dict[str, Json]) -> list[Json]:
+    await context.session.send_resource_updated(arguments["uri"])
+    return [offers.text("the resource has changed")]
 
 
 TOOLS: dict[str, Tool] = {
     "test_tool_with_logging": log,
     "test_tool_with_progress": report_progress,
     "test_error_handling": fail,
+    "test_logging_tool": log,
     "test_reconnection": drop_stream,
-    "test_sampling": sample,
-    "test_elicitation": elicit,
-    "test_elicitation_sep1034_defaults": elicit_defaults,
-    "test_elicitation_sep1330_enums": elicit_enums,
+    "test_custom_headers": repeat,
+    "test_trigger_tool_change": change_tools,
+    "test_trigger_prompt_change": change_prompts,
+    "test_trigger_resource_change": change_resources,
+    "test_update_resource": update_resource,
+    **asks.TOOLS,
 }
+
+has_extra = dict.fromkeys(offers.EXTRA, False)
+
+
+def _toggle(kind: str) -> None:
+    has_extra[kind] = not has_extra[kind]
+
+
+def _extra(kind: str) -> list[Json]:
+    """Return what a list has besides, now."""
+    return [offers.EXTRA[kind]] if has_extra[kind] else []
 
 
 async def call_tool(context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
@@ -113,11 +140,11 @@ async def call_tool(context: Context, params: types.CallToolRequestParams) -> ty
 
 
 async def list_tools(_context: Context, _params: object) -> types.ListToolsResult:
-    return types.ListToolsResult.model_validate({"tools": offers.TOOLS})
+    return types.ListToolsResult.model_validate({"tools": [*offers.TOOLS, *_extra("tools")]})
 
 
 async def list_resources(_context: Context, _params: object) -> types.ListResourcesResult:
-    return types.ListResourcesResult.model_validate({"resources": offers.RESOURCES})
+    return types.ListResourcesResult.model_validate({"resources": [*offers.RESOURCES, *_extra("resources")]})
 
 
 async def list_templates(_context: Context, _params: object) -> types.ListResourceTemplatesResult:
@@ -125,14 +152,19 @@ async def list_templates(_context: Context, _params: object) -> types.ListResour
 
 
 async def read_resource(_context: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
-    return types.ReadResourceResult.model_validate({"contents": [offers.contents(str(params.uri))]})
+    if not offers.has_resource(params.uri):
+        raise MCPError(RESOURCE_NOT_FOUND, "Resource not found", {"uri": params.uri})
+    return types.ReadResourceResult.model_validate({"contents": [offers.contents(params.uri)]})
 
 
 async def list_prompts(_context: Context, _params: object) -> types.ListPromptsResult:
-    return types.ListPromptsResult.model_validate({"prompts": offers.PROMPTS})
+    return types.ListPromptsResult.model_validate({"prompts": [*offers.PROMPTS, *_extra("prompts")]})
 
 
-async def get_prompt(_context: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+async def get_prompt(context: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+    if params.name == "test_input_required_result_prompt":
+        message = {"role": "user", "content": offers.text(await asks.ask_for_context(context))}
+        return types.GetPromptResult.model_validate({"messages": [message]})
     return types.GetPromptResult.model_validate({"messages": offers.messages(params.name, params.arguments or {})})
 
 
@@ -163,7 +195,39 @@ class Events(EventStore):
         return stream
 
 
-server = Server(
+class LegacyServer(Server[Any]):
+    """A server that says that its lists change."""
+
+    def create_initialization_options(
+        self,
+        notification_options: NotificationOptions | None = None,
+        experimental_capabilities: dict[str, dict[str, Json]] | None = None,
+        extensions: dict[str, dict[str, Json]] | None = None,
+    ) -> InitializationOptions:
+        changes = notification_options or NotificationOptions(
+            prompts_changed=True, resources_changed=True, tools_changed=True
+        )
+        return super().create_initialization_options(changes, experimental_capabilities, extensions)
+
+
+class LegacyOnly:
+    """An app that refuses requests of modern revisions, as servers did that did not know them."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = dict(scope.get("headers", ()))
+        version = headers.get(b"mcp-protocol-version", b"").decode("latin-1")
+        if version > NEWEST:
+            error = {"code": -32600, "message": f"Bad Request: Unsupported protocol version: {version}"}
+            refusal = JSONResponse({"jsonrpc": "2.0", "id": "server-error", "error": error}, 400)
+            await refusal(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+
+server = LegacyServer(
     "conformance",
     version="1.0.0",
     on_list_tools=list_tools,
@@ -181,13 +245,13 @@ server = Server(
 
 
 async def serve_stdio() -> None:
-    async with stdio_server() as (read, write):
-        await server.run(read, write, server.create_initialization_options())
+    async with stdio_server() as (read, write), server.lifespan(server) as state:
+        await serve_loop(server, read, write, lifespan_state=state)
 
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
         app = server.streamable_http_app(event_store=Events(), retry_interval=RETRY_MS)
-        uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]), log_level="warning")
+        uvicorn.run(LegacyOnly(app), host="127.0.0.1", port=int(sys.argv[1]), log_level="warning")
     else:
         asyncio.run(serve_stdio())

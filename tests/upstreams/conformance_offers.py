@@ -90,6 +90,17 @@ SCHEMA_2020_12: Json = {
 }
 
 
+CUSTOM_HEADERS: Json = {
+    "type": "object",
+    "properties": {
+        "region": {"type": "string", "x-mcp-header": "Region"},
+        "priority": {"type": "integer", "x-mcp-header": "Priority"},
+        "dry_run": {"type": "boolean", "x-mcp-header": "Dry-Run"},
+        "query": {"type": "string"},
+    },
+}
+
+
 def _tool(name: str, description: str, schema: Json = NOTHING) -> Json:
     return {"name": name, "description": description, "inputSchema": schema}
 
@@ -119,6 +130,9 @@ TOOLS: list[Json] = [
     _tool("test_streaming_elicitation", "Asks the user for a name, in a stream"),
     _tool("test_trigger_tool_change", "Changes the list of tools"),
     _tool("test_trigger_prompt_change", "Changes the list of prompts"),
+    _tool("test_trigger_resource_change", "Changes the list of resources"),
+    _tool("test_update_resource", "Tells that a resource has changed", _one("uri")),
+    _tool("test_custom_headers", "Repeats its arguments, of which three are for headers", CUSTOM_HEADERS),
     _tool("test_input_required_result_elicitation", "Asks the user for a name"),
     _tool("test_input_required_result_sampling", "Asks the client's model for a capital"),
     _tool("test_input_required_result_list_roots", "Asks for the client's roots"),
@@ -195,6 +209,11 @@ RESOURCES: list[Json] = [
 TEMPLATES: list[Json] = [
     {"uriTemplate": "test://template/{id}/data", "name": "template", "mimeType": "application/json"}
 ]
+
+
+def has_resource(uri: str) -> bool:
+    """Tell whether there is such a resource."""
+    return uri.startswith("test://template/") or any(each["uri"] == uri for each in (*RESOURCES, EXTRA["resources"]))
 
 
 def contents(uri: str) -> Json:

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING or __package__:
-    from .modern_request import HEADER_MISMATCH, META, Json, Refusal
+    from .modern_request import HEADER_MISMATCH, META, Json, Refusal, name_versions
 else:  # started by its path, as an upstream is
-    from modern_request import HEADER_MISMATCH, META, Json, Refusal
+    from modern_request import HEADER_MISMATCH, META, Json, Refusal, name_versions
 
 _NAMED = {
     "tools/call": "name",
@@ -29,10 +29,10 @@ _PLAIN = re.compile(r"[\x20-\x7e\t]*", re.ASCII)
 _ENCODED = re.compile(r"=\?base64\?(.*)\?=", re.DOTALL)
 
 
-def check_version_header(headers: Mapping[str, str]) -> None:
+def check_version_header(headers: Mapping[str, str], message: Json) -> None:
     """Refuse a request that does not say its revision."""
     if not headers.get("mcp-protocol-version"):
-        raise _mismatch("there is no MCP-Protocol-Version")
+        raise _mismatch(f"there is no MCP-Protocol-Version{name_versions(message)}")
 
 
 def check_headers(headers: Mapping[str, str], message: Json, tools: Sequence[Json]) -> None:

@@ -31,12 +31,6 @@ def _tool(name: str, description: str, schema: Json = offers.NOTHING) -> Json:
     return {"name": name, "description": description, "inputSchema": schema}
 
 
-_CUSTOM_HEADERS = _schema(
-    region={"type": "string", "x-mcp-header": "Region"},
-    priority={"type": "integer", "x-mcp-header": "Priority"},
-    dry_run={"type": "boolean", "x-mcp-header": "Dry-Run"},
-    query={"type": "string"},
-)
 _NESTED_HEADER = _schema(
     target=_schema(tenant={"type": "string", "x-mcp-header": "Tenant"}, path={"type": "string"}),
     note={"type": "string"},
@@ -45,9 +39,6 @@ _SECONDS = _schema(seconds={"type": "number"}, label={"type": "string"})
 
 TOOLS: list[Json] = [
     *offers.TOOLS,
-    _tool("test_trigger_resource_change", "Changes the list of resources"),
-    _tool("test_update_resource", "Tells that a resource has changed", _schema(uri={"type": "string"})),
-    _tool("test_custom_headers", "Repeats its arguments, three of which are also in headers", _CUSTOM_HEADERS),
     _tool("test_nested_header", "Repeats its arguments, one of which is also in a header", _NESTED_HEADER),
     _tool("greet", "Says hello", _schema(name={"type": "string"})),
     _tool("slow_compute", "Takes some seconds", _SECONDS),
@@ -59,7 +50,6 @@ TOOLS: list[Json] = [
 ]
 GUARDED = "test://guarded"
 RESOURCES: list[Json] = [*offers.RESOURCES, {"uri": GUARDED, "name": "guarded", "mimeType": "text/plain"}]
-_KNOWN = {resource["uri"] for resource in RESOURCES}
 _CONTEXT = {"user_context": elicitation("What context should the prompt use?", offers.form_with("context"))}
 _PASSWORD = {"password": elicitation("What is the password?", offers.form_with("password"))}
 
@@ -69,7 +59,7 @@ async def read_resource(request: Request) -> Json:
     uri = request.params["uri"]
     if uri == GUARDED:
         ask(request, _PASSWORD, keeps_state=True)
-    elif uri not in _KNOWN and not uri.startswith("test://template/"):
+    elif not offers.has_resource(uri):
         raise Refusal(INVALID_PARAMS, "there is no such resource", {"uri": uri})
     return {"contents": [offers.contents(uri)], "ttlMs": 1000, "cacheScope": "private"}
 

@@ -179,7 +179,11 @@ def check_version(message: Json) -> None:
         raise Refusal(UNSUPPORTED_VERSION, f"only {VERSION} is served", data)
 
 
+def name_versions(message: Json) -> str:
+    """Return what an error says besides to a client that says `initialize`: the revisions that are served."""
+    return f"; this server speaks {VERSION} only" if message.get("method") == "initialize" else ""
+
+
 def _malformed(words: str, message: Json) -> Refusal:
-    """Return the error for a request that is malformed; who says `initialize` is told what is served."""
-    hint = f"; this server speaks {VERSION} only" if message.get("method") == "initialize" else ""
-    return Refusal(INVALID_PARAMS, words + hint, status=400)
+    """Return the error for a request whose `_meta` is not as it has to be."""
+    return Refusal(INVALID_PARAMS, words + name_versions(message), status=400)

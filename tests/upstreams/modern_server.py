@@ -144,7 +144,7 @@ class ModernServer:
         if "id" not in message:
             raise Refusal(INVALID_REQUEST, "there is no such notification")
         if headers is not None:
-            check_version_header(headers)
+            check_version_header(headers, message)
         check_meta(message)
         if headers is not None:
             check_headers(headers, message, modern_offers.TOOLS)
