@@ -48,7 +48,7 @@ class _Lines:
         self._send(answer)
 
     def _send(self, message: Json) -> None:
-        sys.stdout.buffer.write(json.dumps(message).encode() + b"\n")
+        sys.stdout.buffer.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
         sys.stdout.buffer.flush()
 
     async def end(self) -> None:
