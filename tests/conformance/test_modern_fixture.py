@@ -143,15 +143,19 @@ async def test_a_client_is_not_asked_what_it_cannot_answer(client: Client) -> No
     assert answer["error"]["data"] == {"requiredCapabilities": {"sampling": {}}}
 
 
-async def test_a_client_that_goes_away_cancels_its_listen(client: Client) -> None:
-    listen = await client.post("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
-    assert (await listen.next_event()) is not None
-    assert len(client.server.server.listens) == 1
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [("subscriptions/listen", {"notifications": {}}), ("tools/call", {"name": "test_wait"})],
+)
+async def test_a_client_that_goes_away_cancels_its_request(method: str, params: Json, client: Client) -> None:
+    response = await client.post(method, {**params, "_meta": {**META, "progressToken": 1}})
+    assert (await response.next_event()) is not None
+    assert [request.method for request in client.server.server.in_flight] == [method]
 
-    listen.abort()
+    response.abort()
 
     async with asyncio.timeout(10):
-        while client.server.server.listens:  # noqa: ASYNC110 - the server's own task notices
+        while client.server.server.in_flight:  # noqa: ASYNC110 - the server's own task notices
             await asyncio.sleep(0.01)
 
 

@@ -40,6 +40,7 @@ _SECONDS = _schema(seconds={"type": "number"}, label={"type": "string"})
 TOOLS: list[Json] = [
     *offers.TOOLS,
     _tool("test_nested_header", "Repeats its arguments, one of which is also in a header", _NESTED_HEADER),
+    _tool("test_wait", "Waits until it is cancelled"),
     _tool("greet", "Says hello", _schema(name={"type": "string"})),
     _tool("slow_compute", "Takes some seconds", _SECONDS),
     _tool("failing_job", "Fails in a task"),

@@ -76,6 +76,7 @@ class ModernServer:
 
     def __init__(self) -> None:
         self.listens: list[Listen] = []
+        self.in_flight: list[Request] = []
         self._has_extra = dict.fromkeys(_FILTERS, False)
         self._tasks = modern_tasks.Tasks(self._tell_of_task)
         self._handlers: dict[str, Callable[[Request], Awaitable[Json]]] = {
@@ -106,7 +107,11 @@ class ModernServer:
         try:
             self._check(message, headers)
             request = Request(message["id"], message["method"], message["params"], send, open_stream)
-            result = await self._handlers[request.method](request)
+            self.in_flight.append(request)
+            try:
+                result = await self._handlers[request.method](request)
+            finally:
+                self.in_flight.remove(request)
         except Refusal as refusal:
             return refusal.status, self._response(message, error=refusal.error)
         except NeedsInput as needs:

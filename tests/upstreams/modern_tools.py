@@ -68,6 +68,12 @@ async def wait_a_little(_request: Request, _host: Host) -> Json:
     return said("Reconnection test completed successfully")
 
 
+async def wait_to_be_cancelled(request: Request, _host: Host) -> Json:
+    request.report_progress(0, 1, "waiting")
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
 async def repeat(request: Request, _host: Host) -> Json:
     return said(json.dumps(request.arguments, sort_keys=True))
 
@@ -170,6 +176,7 @@ TOOLS: dict[str, Tool] = {
     "test_tool_with_progress": report_progress,
     "test_error_handling": fail,
     "test_reconnection": wait_a_little,
+    "test_wait": wait_to_be_cancelled,
     "test_sampling": sample,
     "test_elicitation": eliciting("", offers.RESPONSE_FORM, "User response"),
     "test_elicitation_sep1034_defaults": eliciting("Review the form", offers.DEFAULTS_FORM, "Elicitation completed"),
