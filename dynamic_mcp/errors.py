@@ -221,11 +221,20 @@ class ProtocolViolation(UpstreamError):
 
 
 class Refused(UpstreamError):
-    """The server answered one of our own requests with a JSON-RPC error; `is_unknown` if it lacks the method."""
+    """The server answered one of our own requests with a JSON-RPC error, whose code is `code`."""
 
-    def __init__(self, group: str, message: str, *, is_unknown: bool = False) -> None:
+    def __init__(self, group: str, message: str, *, code: int | None = None) -> None:
         super().__init__(group, message)
-        self.is_unknown = is_unknown
+        self.code = code
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether the server lacks the method."""
+        return self.code == METHOD_NOT_FOUND
+
+
+class Unanswered(UpstreamError):
+    """The server needs an answer of the client to go on, and the client gave none."""
 
 
 def closest(name: str, names: Iterable[str], *, most: int = 3, cutoff: float = 0.5) -> list[str]:

@@ -16,6 +16,7 @@ from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.upstream.any_link import AnyLink
 from dynamic_mcp.upstream.call import Caller
 from dynamic_mcp.upstream.handshake import ClientHello
 from dynamic_mcp.upstream.link import Link, Listener
@@ -45,7 +46,7 @@ class Ear:
     def receive_notification(self, frame: Frame, callers: Sequence[Caller] | None) -> None:
         self.frames.append(frame)
 
-    def link_lost(self, link: Link, error: LinkLost) -> None:
+    def link_lost(self, link: AnyLink, error: LinkLost) -> None:
         self.losses.append(error)
 
 

@@ -31,7 +31,7 @@ from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.session.legacy import Session
 from dynamic_mcp.session.server import Server
-from dynamic_mcp.upstream.handshake import ClientHello, ServerHello, greet
+from dynamic_mcp.upstream.handshake import ClientHello, Era, ServerHello, greet
 from dynamic_mcp.upstream.link import Link, Listener
 from tests.idle_loop import IdleLoop
 from tests.upstreams import full
@@ -181,7 +181,9 @@ class Opener:
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def __call__(self, config: GroupConfig, listener: Listener, hello: ClientHello) -> tuple[Link, ServerHello]:
+    async def __call__(
+        self, config: GroupConfig, listener: Listener, hello: ClientHello, *, lacks: Era | None = None
+    ) -> tuple[Link, ServerHello]:
         self.opened.append(config.name)
         await self.gate.wait()
         planned = self.plan[config.name]

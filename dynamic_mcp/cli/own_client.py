@@ -17,7 +17,6 @@ from dynamic_mcp.embeddings import SemanticIndex
 from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
-from dynamic_mcp.groups.instance import OpenLink
 from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
@@ -27,7 +26,7 @@ from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.session.command_messages import upstream_error
 from dynamic_mcp.session.legacy import Session
 from dynamic_mcp.system import paths
-from dynamic_mcp.upstream.open import open_link
+from dynamic_mcp.upstream.open import OpenLink, open_link
 from dynamic_mcp.upstream.process.child import terminate_all
 
 if TYPE_CHECKING:

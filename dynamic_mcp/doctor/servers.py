@@ -16,15 +16,15 @@ from dynamic_mcp.doctor.schemas import check_schemas
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.groups.catalog_store import StoredCatalog, changed_definitions
-from dynamic_mcp.groups.instance import OpenLink
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.observe import log_output
 from dynamic_mcp.proxy.client_group import ClientGroup
 from dynamic_mcp.system.clock import Clock, LoopClock
 from dynamic_mcp.system.shell import format_command
-from dynamic_mcp.upstream.handshake import ClientHello, ServerHello
-from dynamic_mcp.upstream.link import Link, Listener
-from dynamic_mcp.upstream.open import open_link
+from dynamic_mcp.upstream.any_link import AnyLink
+from dynamic_mcp.upstream.handshake import ClientHello, Era, ServerHello
+from dynamic_mcp.upstream.link import Listener
+from dynamic_mcp.upstream.open import OpenLink, open_link
 
 SLOW_S = 10.0
 STDERR_LINES = 20
@@ -46,11 +46,13 @@ class Doctor:
         self._opener = opener
         return self._open
 
-    async def _open(self, config: GroupConfig, listener: Listener, hello: ClientHello) -> tuple[Link, ServerHello]:
+    async def _open(
+        self, config: GroupConfig, listener: Listener, hello: ClientHello, *, lacks: Era | None = None
+    ) -> tuple[AnyLink, ServerHello]:
         """Open a link, and remember how long it took and what the server said in its handshake."""
         began = self._clock.now()
         try:
-            link, server_hello = await self._opener(config, listener, hello)
+            link, server_hello = await self._opener(config, listener, hello, lacks=lacks)
         finally:
             self._connect_s[config.name] = self._clock.now() - began
         self._server_hellos[config.name] = server_hello

@@ -10,6 +10,7 @@ from msgspec import Struct
 from dynamic_mcp.config.resolved import Share
 from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.groups.lifecycle import State
+from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.upstream.call import Caller
 from dynamic_mcp.upstream.handshake import ClientHello
@@ -155,5 +156,5 @@ def find_joinable(own: Hashable, instances: Mapping[Hashable, Running]) -> Hasha
 
 
 def hello_for(client: Client, share: Share) -> ClientHello:
-    """Return how an instance is greeted: as its client, or as ourselves if it is everybody's."""
-    return ClientHello() if share is Share.ALL else client.hello
+    """Return how an instance is greeted: as its client, or as ourselves, in the newest way, if it is everybody's."""
+    return ClientHello(MODERN) if share is Share.ALL else client.hello

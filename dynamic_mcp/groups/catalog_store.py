@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -23,6 +23,7 @@ from dynamic_mcp.groups.catalog_encoding import decode_catalog, encode_catalog
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.file_reader import read_bytes
+from dynamic_mcp.upstream.handshake import Era
 
 log = logging.getLogger(__name__)
 
@@ -30,18 +31,21 @@ FORM = 2
 MAX_FILE_BYTES = 64 << 20
 MAX_FILES = 500
 MAX_CHANGES = 100
+_ERAS: Mapping[str, Era] = {"legacy": "legacy", "modern": "modern"}
 
 
 class StoredCatalog(Struct, frozen=True):
     """A catalog from disk: when it was read from the upstream (seconds since 1970), and changed definitions.
 
-    `asks` tells that the upstream has asked a client something at least once.
+    `asks` tells that the upstream has asked a client something at least once; `lacks` is the era that it was found
+    not to speak.
     """
 
     catalog: Catalog
     read_at: float
     changes: tuple[str, ...] = ()
     asks: bool = False
+    lacks: Era | None = None
 
 
 class CatalogStore:
@@ -69,13 +73,15 @@ class CatalogStore:
         """Return how old a catalog is; one from the future is as good as new."""
         return max(0.0, self._now() - kept.read_at)
 
-    def save(self, config: GroupConfig, catalog: Catalog, *, asks: bool = False) -> list[str]:
+    def save(
+        self, config: GroupConfig, catalog: Catalog, *, asks: bool = False, lacks: Era | None = None
+    ) -> list[str]:
         """Keep a catalog; return the tools whose definition is another one than it was. Never raises OSError."""
         before = self.load(config)
         changed = changed_definitions(before.catalog, catalog) if before else []
         changes = [*(before.changes if before else ()), *(f"{self._now():.0f} {tool}" for tool in changed)]
         asks = asks or (before is not None and before.asks)
-        data = _encode(config.name, StoredCatalog(catalog, self._now(), tuple(changes[-MAX_CHANGES:]), asks))
+        data = _encode(config.name, StoredCatalog(catalog, self._now(), tuple(changes[-MAX_CHANGES:]), asks, lacks))
         if len(data) <= MAX_FILE_BYTES:
             try:
                 paths.write_private(self._file(config), data)
@@ -132,6 +138,7 @@ def _encode(group: str, stored: StoredCatalog) -> bytes:
             **encode_catalog(replace(stored.catalog, lists=whole)),
             "changes": stored.changes,
             "asks": stored.asks,
+            **({"lacks": stored.lacks} if stored.lacks else {}),
         }
     )
 
@@ -143,7 +150,9 @@ def _decode(data: bytes) -> StoredCatalog:
         raise ValueError("written by another version")
     changes = tuple(wire.text(change) or "" for change in wire.elements(members["changes"]))
     read_at, asks = float(bytes(members["read_at"])), bytes(members["asks"]) == b"true"
-    return StoredCatalog(decode_catalog(members), read_at, changes, asks)
+    return StoredCatalog(
+        decode_catalog(members), read_at, changes, asks, _ERAS.get(wire.text(members.get("lacks")) or "")
+    )
 
 
 def changed_definitions(before: Catalog, after: Catalog) -> list[str]:

@@ -14,7 +14,7 @@ from dynamic_mcp.config.resolved import GroupConfig, Share
 from dynamic_mcp.groups.audience import Client, User, audience_of, find_joinable, hello_for
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
-from dynamic_mcp.groups.instance import Instance, OpenLink
+from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.groups.live_catalog import ALL_LISTS, LiveCatalog
 from dynamic_mcp.groups.observer import Observer
@@ -22,7 +22,7 @@ from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.system.clock import Clock
 from dynamic_mcp.system.task_set import TaskSet
-from dynamic_mcp.upstream.open import open_link
+from dynamic_mcp.upstream.open import OpenLink, open_link
 
 log = logging.getLogger(__name__)
 

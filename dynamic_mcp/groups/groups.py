@@ -19,11 +19,10 @@ from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.groups.group import Group
-from dynamic_mcp.groups.instance import OpenLink
 from dynamic_mcp.groups.observer import Observer
 from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.upstream.mask import mask_of
-from dynamic_mcp.upstream.open import open_link
+from dynamic_mcp.upstream.open import OpenLink, open_link
 
 log = logging.getLogger(__name__)
 

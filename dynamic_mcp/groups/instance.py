@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import cast
 
@@ -29,10 +29,10 @@ from dynamic_mcp.groups.users import Users
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.system.clock import Clock, LoopClock, wait_for_event
 from dynamic_mcp.system.text import pluralize
+from dynamic_mcp.upstream.any_link import AnyLink
 from dynamic_mcp.upstream.call import Caller
-from dynamic_mcp.upstream.handshake import ClientHello, ServerHello, result_of
-from dynamic_mcp.upstream.link import Link, Listener
-from dynamic_mcp.upstream.open import open_link
+from dynamic_mcp.upstream.handshake import ClientHello, result_of
+from dynamic_mcp.upstream.open import OpenLink, open_link
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +40,6 @@ log = logging.getLogger(__name__)
 PING_S = 5.0
 # An idle link whose server waits for a person is looked at again after this.
 _LOOK_AGAIN_S = 1.0
-
-OpenLink = Callable[[GroupConfig, Listener, ClientHello], Awaitable[tuple[Link, ServerHello]]]
 
 
 class Instance:
@@ -72,7 +70,7 @@ class Instance:
         self._lifecycle = Lifecycle(config.name, Attempts(config.attempts, jitter), clock, self._changed)
         self._lifecycle.advice = hello.advice(config)
         self._catalog, self._reader = catalog, CatalogReader(catalog, clock)
-        self._link: Link | None = None
+        self._link: AnyLink | None = None
         self._supervisor: asyncio.Task[None] | None = None
         self._wake, self._attempt_over = asyncio.Event(), asyncio.Event()
         self._is_closing = self._wanted = False
@@ -231,7 +229,7 @@ class Instance:
                 await self._reader.wait()
         return await self.learn_catalog(client, kinds)
 
-    async def _wait_for_link(self, client: Client | None) -> Link:
+    async def _wait_for_link(self, client: Client | None) -> AnyLink:
         """Return the link, waiting for the attempt in flight or starting one, but not right after one that failed."""
         if not self.may_serve(client):
             raise self._lifecycle.gone()
@@ -272,7 +270,7 @@ class Instance:
             recipients = () if callers is None else self.users.recipients(callers)
             self._owner.receive_notification(self, frame, recipients)
 
-    def link_lost(self, link: Link, error: LinkLost | LoginNeeded) -> None:
+    def link_lost(self, link: AnyLink, error: LinkLost | LoginNeeded) -> None:
         """Learn that a link is over; the supervisor closes it."""
         if link is self._link:
             self._link = None
@@ -289,7 +287,7 @@ class Instance:
     # --- the supervisor --------------------------------------------------------------------------------
 
     async def _live(self) -> None:
-        link: Link | None = None
+        link: AnyLink | None = None
         try:
             while True:
                 await self._wait_until_wanted()
@@ -313,7 +311,7 @@ class Instance:
         while not self._wanted and self._clock.now() < wake_at and not self._lifecycle.is_logged_in():
             await self._sleep(min(wake_at - self._clock.now(), self._lifecycle.look_again_s()))
 
-    async def _connect(self) -> Link | None:
+    async def _connect(self) -> AnyLink | None:
         self._wanted = False
         self._reader.reset()
         self._lifecycle.enter(State.CONNECTING)
@@ -334,9 +332,9 @@ class Instance:
         self._end_attempt()
         return link
 
-    async def _open_and_learn(self) -> tuple[Link, Catalog]:
+    async def _open_and_learn(self) -> tuple[AnyLink, Catalog]:
         """Open a link and read the tools; the other lists are read once the group is in use."""
-        link, server = await self._open(self.config, self, self.hello)
+        link, server = await self._open(self.config, self, self.hello, lacks=self._catalog.lacks)
         try:
             said = self._catalog.note_hello(server)
             catalog = await self._reader.learn(partial(self._ask, link), said, is_declared=server.is_declared)
@@ -365,7 +363,7 @@ class Instance:
             else:
                 await self._sleep(min(reread_left_s, max(self.activity.idle_left_s(), _LOOK_AGAIN_S)))
 
-    async def _ask(self, link: Link, method: str, params: Mapping[str, Raw]) -> dict[str, Raw]:
+    async def _ask(self, link: AnyLink, method: str, params: Mapping[str, Raw]) -> dict[str, Raw]:
         answer = await link.request(method, params or None, timeout_s=self.config.timeouts.for_list(method))
         return result_of(answer, self.config, method)
 
@@ -382,7 +380,7 @@ class Instance:
         self._reader.settle()
         self._lifecycle.enter(State.COLD, "idle")
 
-    def _note_failure(self, error: DynamicMcpError, link: Link | None) -> None:
+    def _note_failure(self, error: DynamicMcpError, link: AnyLink | None) -> None:
         self.activity.note_failure(has_timed_out=isinstance(error, TimedOut))
         match error:
             case NotSent() if link is not None:

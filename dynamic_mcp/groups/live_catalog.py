@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from msgspec import Raw
 
@@ -17,7 +18,7 @@ from dynamic_mcp.config.resolved import GroupConfig
 from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.observe.log_output import group_logger
-from dynamic_mcp.upstream.handshake import ServerHello
+from dynamic_mcp.upstream.handshake import Era, ServerHello
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +31,7 @@ class LiveCatalog:
     """The catalog of a group through time; `known` is None until there is one.
 
     `wanted` are the lists that clients may be shown; the others are not read. `asks` tells that the upstream has
-    asked a client something.
+    asked a client something; `lacks` is the era that it was found not to speak.
     """
 
     def __init__(
@@ -40,8 +41,9 @@ class LiveCatalog:
         self.wanted = wanted
         self.known: Catalog | None = None
         self.asks = False
+        self.lacks: Era | None = None
         self._catalog_store = catalog_store
-        self._on_disk: tuple[Catalog | None, bool] = (None, False)
+        self._on_disk: tuple[Catalog | None, bool, Era | None] = (None, False, None)
         self._saving = asyncio.Lock()
         self._hello: Mapping[str, Raw] | None = None
         self._heard = asyncio.Event()
@@ -64,17 +66,20 @@ class LiveCatalog:
         if stored is None or self._catalog_store is None:
             return False
         self.asks |= stored.asks
+        is_fresh = self._catalog_store.age_s(stored) < MAX_AGE_S
+        self.lacks = stored.lacks if is_fresh else None  # it may have learnt another one
         if not stored.catalog.knows([ListKind.TOOLS] if ListKind.TOOLS in self.wanted else []):
             return False
         self.known = self._without_unwanted(stored.catalog)
-        self._on_disk = self.known, stored.asks
+        self._on_disk = self.known, stored.asks, stored.lacks
         self._hello = self.known.hello
-        return self._catalog_store.age_s(stored) < MAX_AGE_S
+        return is_fresh
 
     def note_hello(self, server: ServerHello) -> Catalog:
         """Note what the upstream of a new link says of itself; return the catalog that begins with it."""
         self._hello = {name: value for name, value in server.result.items() if name != "protocolVersion"}
         self._heard.set()
+        self.lacks = server.lacks
         return Catalog({}, server.capabilities, server.instructions, server.title, self._hello)
 
     async def learn_hello(self, connect: Callable[[], Awaitable[object]]) -> Mapping[str, Raw] | None:
@@ -115,7 +120,7 @@ class LiveCatalog:
 
     def is_unsaved(self) -> bool:
         """Tell whether something is known that is not on disk yet."""
-        return self._catalog_store is not None and (self.known, self.asks) != self._on_disk
+        return self._catalog_store is not None and (self.known, self.asks, self.lacks) != self._on_disk
 
     async def save(self) -> None:
         """Store the catalog on disk, and log which definitions have changed."""
@@ -123,9 +128,10 @@ class LiveCatalog:
             await self._save()
 
     async def _save(self) -> None:
-        catalog, asks = self._on_disk = self.known, self.asks
+        catalog, asks, lacks = self._on_disk = self.known, self.asks, self.lacks
         if self._catalog_store is not None and catalog is not None:
-            for tool in await asyncio.to_thread(self._catalog_store.save, self.config, catalog, asks=asks):
+            save = partial(self._catalog_store.save, self.config, catalog, asks=asks, lacks=lacks)
+            for tool in await asyncio.to_thread(save):
                 group_logger(log, self.config.name).warning(
                     "group %s: the definition of its tool `%s` has changed", self.config.name, tool
                 )

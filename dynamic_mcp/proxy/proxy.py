@@ -18,7 +18,7 @@ from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.groups import Groups
-from dynamic_mcp.groups.instance import Instance, OpenLink
+from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.mirrored_headers import HeaderParameters
@@ -47,7 +47,7 @@ from dynamic_mcp.proxy.transparent import Transparent
 from dynamic_mcp.proxy.view import GroupView, SingleView, View
 from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.upstream.handshake import OURSELVES
-from dynamic_mcp.upstream.open import open_link
+from dynamic_mcp.upstream.open import OpenLink, open_link
 
 log = logging.getLogger(__name__)
 

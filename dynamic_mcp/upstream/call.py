@@ -13,10 +13,11 @@ from dynamic_mcp.mcp.wire import ABSENT, Frame
 
 # A call whose upstream reports progress may take this many times its timeout, and no longer.
 PROGRESS_EXTENDS_TO = 60
-# MCP 2025-11-25, basic/utilities/cancellation: clients must not cancel it.
-_NOT_CANCELLABLE = "initialize"
+# MCP 2025-11-25, basic/utilities/cancellation: clients must not cancel the first. A server that answers it may not
+# know the second, and has nothing to cancel.
+_NOT_CANCELLABLE = frozenset(("initialize", "server/discover"))
 # Requests of the proxy's own that change nothing, besides the lists.
-_HARMLESS = frozenset(("initialize", "ping"))
+_HARMLESS = frozenset(("initialize", "ping", "server/discover", "subscriptions/listen"))
 
 
 class Caller(Protocol):
@@ -80,7 +81,7 @@ class Call:
 
     def is_cancellable(self) -> bool:
         """Tell whether the upstream may be told that nobody waits for the answer any more."""
-        return self.method != _NOT_CANCELLABLE
+        return self.method not in _NOT_CANCELLABLE
 
     def is_harmless(self) -> bool:
         """Tell whether the request only asks what the upstream has."""

@@ -36,8 +36,12 @@ _ERROR_BYTES = 1 << 16
 _ERROR_WITHIN_S = 2.0
 # Headers that the config may not set, because they differ between requests.
 _RESERVED_HEADERS = frozenset(
-    ["accept", "content-type", "content-length", "host", "last-event-id", "mcp-protocol-version", "mcp-session-id"]
+    (
+        *("accept", "content-type", "content-length", "host", "last-event-id"),
+        *("mcp-protocol-version", "mcp-session-id", "mcp-method", "mcp-name"),
+    )
 )
+_RESERVED_PREFIX = "mcp-param-"
 
 
 def _no_time() -> float:
@@ -253,7 +257,7 @@ def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
 
 def _static_headers(remote: Remote) -> Headers:
     """Return the headers of every request: the config's, except reserved ones, and basic auth from the URL."""
-    own = [(name, value.strip()) for name, value in remote.headers.items() if name.lower() not in _RESERVED_HEADERS]
+    own = [(name, value.strip()) for name, value in remote.headers.items() if not _is_reserved(name.lower())]
     names = {name.lower() for name, value in own if value}
     own = [(name, value) for name, value in own if value or name.lower() != "authorization"]
     own += _defaults(names, ("user-agent", f"dynamic-mcp/{__version__}"), ("accept-encoding", "gzip, deflate"))
@@ -262,6 +266,10 @@ def _static_headers(remote: Remote) -> Headers:
         pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
         own.append(("authorization", f"Basic {b64encode(pair).decode()}"))
     return tuple((name.encode(), value.encode()) for name, value in own)
+
+
+def _is_reserved(name: str) -> bool:
+    return name in _RESERVED_HEADERS or name.startswith(_RESERVED_PREFIX)
 
 
 def _defaults(names: Iterable[str], *defaults: tuple[str, str]) -> list[tuple[str, str]]:

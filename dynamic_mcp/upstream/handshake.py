@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from typing import Literal
 
 from msgspec import Raw, Struct, field
 
 from dynamic_mcp import __version__
 from dynamic_mcp.config.resolved import Broken, GroupConfig
-from dynamic_mcp.errors import METHOD_NOT_FOUND, ProtocolViolation, Refused
+from dynamic_mcp.errors import ProtocolViolation, Refused
 from dynamic_mcp.mcp import revisions, wire
 from dynamic_mcp.mcp.revisions import NEWEST, Revision
 from dynamic_mcp.observe.log_output import group_logger
@@ -17,6 +18,8 @@ from dynamic_mcp.upstream.link import Link
 from dynamic_mcp.upstream.mask import mask_of
 
 log = logging.getLogger(__name__)
+
+Era = Literal["legacy", "modern"]
 
 OURSELVES = Raw(wire.encode({"name": "dynamic-mcp", "version": __version__}))
 # Servers, by group and answer, whose version was complained of while this program runs.
@@ -57,9 +60,13 @@ class ClientHello(Struct, frozen=True):
 
 
 class ServerHello(Struct, frozen=True):
-    """What an upstream said of itself: the members of its `initialize` result, as bytes."""
+    """What an upstream said of itself: the members of its `initialize` result, as bytes.
+
+    A modern upstream says the same by `server/discover`. `lacks` is the era that it was found not to speak.
+    """
 
     result: dict[str, Raw]
+    lacks: Era | None = None
 
     @property
     def is_declared(self) -> bool:
@@ -91,14 +98,20 @@ class ServerHello(Struct, frozen=True):
         return wire.text(info.get("title")) or ""
 
 
+def lacking(era: Era | None, server: ServerHello) -> ServerHello:
+    """Return what an upstream said of itself, with the era that it was found not to speak."""
+    return server if era is None else ServerHello(server.result, era)
+
+
 async def greet(link: Link, hello: ClientHello, config: GroupConfig) -> ServerHello:
     """Initialize as the lifecycle of the MCP specification says.
 
     A server that answers with a revision of its own invention, or with none, is served as the closest older one.
     Raises UpstreamError.
     """
+    revision = NEWEST if hello.revision.is_stateless else hello.revision
     params = {
-        "protocolVersion": Raw(wire.encode(hello.revision.name)),
+        "protocolVersion": Raw(wire.encode(revision.name)),
         "capabilities": hello.capabilities,
         "clientInfo": hello.client_info,
     }
@@ -116,14 +129,19 @@ async def greet(link: Link, hello: ClientHello, config: GroupConfig) -> ServerHe
     return ServerHello(result)
 
 
+def error_code(answer: wire.Frame) -> int | None:
+    """Return the code of an error; None if there is none."""
+    code = wire.value(wire.member(answer.error, "code"))
+    return code if isinstance(code, int) else None
+
+
 def result_of(answer: wire.Frame, config: GroupConfig, what: str) -> dict[str, Raw]:
     """Return the members of a result that the proxy itself must read. Raises Refused and ProtocolViolation."""
     if len(answer.error):
         error = bytes(answer.error).decode("utf-8", "replace")
         if not isinstance(config.upstream, Broken):
             error = mask_of(config.upstream)(error)
-        is_unknown = bytes(wire.member(answer.error, "code")) == b"%d" % METHOD_NOT_FOUND
-        raise Refused(config.name, f"answered {what} with the error {error}", is_unknown=is_unknown)
+        raise Refused(config.name, f"answered {what} with the error {error}", code=error_code(answer))
     try:
         return wire.members(answer.result)
     except wire.Malformed:

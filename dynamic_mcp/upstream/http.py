@@ -17,21 +17,19 @@ import httpx2
 
 from dynamic_mcp.errors import DynamicMcpError, LinkLost, NotSent, ProtocolViolation
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.mcp.event_stream import Event, EventStream
-from dynamic_mcp.mcp.lines import Oversized, on_one_line
+from dynamic_mcp.mcp.event_stream import EventStream
 from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.system.clock import delays
+from dynamic_mcp.upstream.answer_reader import AnswerReader
 from dynamic_mcp.upstream.endpoint import Headers, HttpEndpoint
 from dynamic_mcp.upstream.link import Link
 from dynamic_mcp.upstream.notification_stream import NotificationStream
 from dynamic_mcp.upstream.outbox import Outbox
-from dynamic_mcp.upstream.responses import EVENTS, JSON, chunks, is_event_stream, media_type
+from dynamic_mcp.upstream.responses import EVENTS, JSON, is_event_stream
 
 log = logging.getLogger(__name__)
 
 SESSION = "mcp-session-id"
-# How long a stream may take to end after its answer; only then can its connection be reused.
-_END_WITHIN_S = 1.0
 _DELETE_WITHIN_S = 1.5
 # How often in a row a server may refuse to resume a stream, and the first delay before that if it does not name one.
 _MAX_FAILURES = 5
@@ -57,6 +55,7 @@ class HttpTransport:
         self._jitter = jitter
         self._link: Link
         self._outbox = Outbox(endpoint.group, self)
+        self._reader = AnswerReader(endpoint, max_message_bytes, self._learn_version)
         self._listener: asyncio.Task[None] | None = None
         self._session: Headers = ()
         self._version: Headers | None = None
@@ -64,7 +63,7 @@ class HttpTransport:
 
     def attach(self, link: Link) -> None:
         """Set the link that gets what the server sends."""
-        self._link = self._outbox.link = link
+        self._link = self._outbox.link = self._reader.link = link
 
     # --- Transport -------------------------------------------------------------------------------------
 
@@ -98,7 +97,7 @@ class HttpTransport:
         try:
             async with self._endpoint.exchange("POST", headers, body, left_s=left_s) as response:
                 await self._check_status(response, id, method)
-                await self._read_answer(response, id, stream)
+                await self._reader.read(response, id, stream)
         except NotSent:
             raise
         except LinkLost:
@@ -119,7 +118,7 @@ class HttpTransport:
 
     def start_listening(self) -> None:
         """Open the stream for notifications, and keep it open."""
-        take = partial(self._take, id=b"")
+        take = partial(self._reader.take, id=b"")
         stream = NotificationStream(self._endpoint, self._stream_headers, take, self._limit, jitter=self._jitter)
         self._listener = asyncio.create_task(self._listen(stream), name=f"listening to {self._endpoint.group}")
 
@@ -139,7 +138,7 @@ class HttpTransport:
             if self._is_session_lost:
                 raise self._session_error()
             if bytes(wire.member(content, "id")) == id and len(wire.member(content, "error")):
-                self._deliver(content, id)
+                self._reader.deliver(content, id)
                 return
         raise await self._endpoint.status_error(response, content)
 
@@ -163,45 +162,6 @@ class HttpTransport:
             )
         return session.encode()
 
-    async def _read_answer(self, response: httpx2.Response, id: bytes, stream: EventStream) -> None:
-        if not self._link.is_awaiting(id):
-            return  # the answer came with an error status
-        match media_type(response):
-            case "application/json":
-                body = await self._endpoint.read_body(response, self._limit)
-                if body.strip():
-                    self._deliver(body, id)
-                    self._check_answered(id, "sent JSON that does not answer the request")
-                self._check_answered(id, "sent an empty answer")
-            case "text/event-stream":
-                await self._read_stream(response, id, stream)
-            case kind:
-                content = await self._endpoint.read_beginning(response)
-                excerpt = self._endpoint.excerpt(content)
-                what = f"sent `{kind or 'no content type'}`, which is not an MCP message: {excerpt}"
-                self._check_answered(id, what if content else f"answered {response.status_code} with an empty body")
-
-    def _check_answered(self, id: bytes, what: str) -> None:
-        """Raise ProtocolViolation if a request has no answer yet; `what` the server did instead."""
-        if self._link.is_awaiting(id):
-            hint = "check the path in the `url`; the request may have run"
-            raise ProtocolViolation(self._endpoint.group, f"`{self._endpoint.host}` {what}", hint=hint)
-
-    async def _read_stream(self, response: httpx2.Response, id: bytes, stream: EventStream) -> None:
-        """Hand over events until the request is answered; then give the stream a moment to end on its own."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(None) as end, chunks(response) as parts:
-                async for part in parts:
-                    for event in stream.feed(part):
-                        self._take(event, id)
-                    if end.when() is None and not self._link.is_awaiting(id):
-                        end.reschedule(asyncio.get_running_loop().time() + _END_WITHIN_S)
-        rest = stream.take_rest()
-        if rest is not None:
-            with contextlib.suppress(wire.Malformed):  # it is only half a message
-                wire.parse(rest.data)
-                self._take(rest, id)
-
     async def _resume(self, id: bytes, stream: EventStream) -> None:
         """Resume a broken stream; the request is not sent again, because it may have run."""
         failures, delays_s = 0, delays(_RESUME_AFTER_S, 8.0, self._jitter)
@@ -222,7 +182,7 @@ class HttpTransport:
             async with self._endpoint.exchange("GET", headers, left_s=partial(self._link.left_s, id)) as response:
                 is_open = is_event_stream(response)
                 if is_open:
-                    await self._read_stream(response, id, stream)
+                    await self._reader.read_stream(response, id, stream)
         return is_open
 
     # --- shared ------------------------------------------------------------------------------------------
@@ -243,20 +203,9 @@ class HttpTransport:
                 "a bug: group %s: no longer listening", self._endpoint.group, extra={"group": self._endpoint.group}
             )
 
-    def _take(self, event: Event, id: bytes) -> None:
-        if event.name == "message":
-            self._deliver(event.data, id)
-
-    def _deliver(self, message: bytes, id: bytes) -> None:
-        """Give the link one message, as a single line."""
-        if not isinstance(message, Oversized):
-            if b"\n" in message or b"\r" in message:
-                message = on_one_line(message).strip()
-            if self._version is None and id:
-                self._learn_version(message)
-        self._link.receive(message, id)
-
     def _learn_version(self, message: bytes) -> None:
+        if self._version is not None:
+            return
         version = wire.text(wire.member(message, "result", "protocolVersion"))
         if version is not None and _VERSION.fullmatch(version):
             self._version = ((b"mcp-protocol-version", version.encode()),)

@@ -27,6 +27,7 @@ from dynamic_mcp.mcp.wire import ABSENT, Frame
 from dynamic_mcp.observe.log_output import STDOUT, group_logger
 from dynamic_mcp.system.bounded import BoundedDict
 from dynamic_mcp.upstream.alarm import Alarm
+from dynamic_mcp.upstream.any_link import AnyLink
 from dynamic_mcp.upstream.call import Call, Caller, Question, Transport
 
 log = logging.getLogger(__name__)
@@ -58,7 +59,7 @@ class Listener(Protocol):
         """
         ...
 
-    def link_lost(self, link: Link, error: LinkLost) -> None:
+    def link_lost(self, link: AnyLink, error: LinkLost) -> None:
         """Learn that a link is over."""
         ...
 
@@ -68,6 +69,8 @@ class Link:
 
     `mask` takes the secrets of the config out of what is shown of output that is not MCP.
     """
+
+    is_modern = has_streams = False
 
     def __init__(
         self,
@@ -82,7 +85,7 @@ class Link:
         self.dropped = 0
         self.loss: LinkLost | None = None
         self._transport = transport
-        self._listener = listener
+        self.listener = listener
         self._mask = mask
         self._loop = asyncio.get_running_loop()
         self._ids = itertools.count(1)
@@ -252,7 +255,7 @@ class Link:
         """Fail what is in flight at once, because the connection has ended."""
         if self.loss is None:
             self._end(error)
-            self._listener.link_lost(self, error)
+            self.listener.link_lost(self, error)
 
     def _end(self, error: LinkLost) -> None:
         if self.loss is not None:
@@ -276,7 +279,7 @@ class Link:
         elif frame.method == "notifications/cancelled":
             self._withdraw_question(frame)
         else:  # behind the answers that came before it, which take a turn of the loop
-            self._loop.call_soon(self._listener.receive_notification, frame, self._callers(for_id))
+            self._loop.call_soon(self.listener.receive_notification, frame, self._callers(for_id))
 
     def _take_answer(self, frame: Frame) -> None:
         call = self._calls.pop(bytes(frame.id), None)
@@ -284,9 +287,8 @@ class Link:
             self.dropped += 1
             self._logger.debug("group %s: dropped an unexpected answer (%d so far)", self.group, self.dropped)
         elif bool(len(frame.result)) == bool(len(frame.error)):
-            call.fail(
-                ProtocolViolation(self.group, f"answered {call.label} with neither or both of result and error")
-            )
+            why = f"answered {call.label} with neither or both of result and error"
+            call.fail(ProtocolViolation(self.group, why))
         else:
             call.future.set_result(frame)
             if call.is_task and len(wire.member(frame.result, "task", "taskId")):
@@ -330,7 +332,7 @@ class Link:
             self._reply(frame.id, wire.result_frame(b"{}"))
             return
         callers = self._callers(for_id) or []
-        caller = next(iter(callers), None) if for_id else self._listener.choose_caller(frame, callers)
+        caller = next(iter(callers), None) if for_id else self.listener.choose_caller(frame, callers)
         if caller is None:
             self._reply(frame.id, wire.error_frame(METHOD_NOT_FOUND, f"no client can be asked `{frame.method}`"))
             return
@@ -338,7 +340,7 @@ class Link:
         if key in self._questions:
             group_logger(log, self.group).debug("group %s: dropped a second request with the id %s", self.group, key)
             return
-        task = self._loop.create_task(self._pass_question_on(caller, self._listener.prepare_question(frame, caller)))
+        task = self._loop.create_task(self._pass_question_on(caller, self.listener.prepare_question(frame, caller)))
         self._questions[key] = Question(caller, task)
 
     def _callers(self, for_id: bytes) -> list[Caller] | None:
@@ -357,9 +359,8 @@ class Link:
 
     def _is_asking(self, caller: Caller | None) -> bool:
         """Tell whether the upstream waits for an answer of this caller's client."""
-        return caller is not None and any(
-            each.caller.recipient == caller.recipient for each in self._questions.values()
-        )
+        asked = (each.caller for each in self._questions.values())
+        return caller is not None and any(each.recipient == caller.recipient for each in asked)
 
     async def _pass_question_on(self, caller: Caller, frame: Frame) -> None:
         try:

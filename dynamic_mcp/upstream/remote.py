@@ -10,6 +10,8 @@ from dynamic_mcp.upstream.endpoint import HttpEndpoint
 from dynamic_mcp.upstream.http import HttpTransport
 from dynamic_mcp.upstream.link import Link, Listener
 from dynamic_mcp.upstream.mask import mask_of
+from dynamic_mcp.upstream.modern_headers import ToolHeaders
+from dynamic_mcp.upstream.modern_http import ModernHttpTransport
 from dynamic_mcp.upstream.sse import SseTransport
 
 TransportKind = Literal["http", "sse"]
@@ -26,11 +28,11 @@ async def connect(
     """Return a link over this transport, before the handshake. Raises UpstreamError and LoginNeeded."""
     connect_s = config.timeouts.connect_s
     mask = mask_of(remote)
-    # less than the whole timeout, to tell a server that cannot be reached from one that does not answer
-    endpoint = HttpEndpoint(config.name, remote, connect_s=0.9 * connect_s, authorization=authorization)
+    endpoint = _endpoint(config, remote, authorization)
     if kind == "http":
         http = HttpTransport(endpoint, config.max_message_bytes)
         link = Link(config.name, http, listener, mask)
+        link.has_streams = True
         http.attach(link)
         return link
     sse = SseTransport(endpoint, config.max_message_bytes)
@@ -42,3 +44,24 @@ async def connect(
         await link.close()
         raise
     return link
+
+
+def connect_modern(
+    config: GroupConfig,
+    remote: Remote,
+    *,
+    listener: Listener,
+    authorization: Authorization | None = None,
+) -> tuple[Link, ToolHeaders]:
+    """Return a link for modern requests, and what learns which headers they have. Raises Unreachable."""
+    transport = ModernHttpTransport(_endpoint(config, remote, authorization), config.max_message_bytes)
+    link = Link(config.name, transport, listener, mask_of(remote))
+    link.has_streams = True
+    transport.attach(link)
+    return link, transport.tool_headers
+
+
+def _endpoint(config: GroupConfig, remote: Remote, authorization: Authorization | None) -> HttpEndpoint:
+    # less than the whole timeout, to tell a server that cannot be reached from one that does not answer
+    connect_s = 0.9 * config.timeouts.connect_s
+    return HttpEndpoint(config.name, remote, connect_s=connect_s, authorization=authorization)

@@ -15,7 +15,7 @@ from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.workspaces import Workspaces
-from dynamic_mcp.upstream.handshake import ClientHello, ServerHello, greet
+from dynamic_mcp.upstream.handshake import ClientHello, Era, ServerHello, greet
 from dynamic_mcp.upstream.link import Link, Listener
 from tests.fakes import Client, FakeUpstream, Json, settled, text_of
 
@@ -47,7 +47,9 @@ class Starter:
         self.servers: list[Server] = []
         self.mute: set[str] = set()
 
-    async def __call__(self, config: GroupConfig, listener: Listener, hello: ClientHello) -> tuple[Link, ServerHello]:
+    async def __call__(
+        self, config: GroupConfig, listener: Listener, hello: ClientHello, *, lacks: Era | None = None
+    ) -> tuple[Link, ServerHello]:
         match config.upstream:
             case Program() as program:
                 server = Server(program)

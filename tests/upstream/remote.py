@@ -14,9 +14,10 @@ from dynamic_mcp.config.resolved import GroupConfig, Remote
 from dynamic_mcp.errors import LinkLost
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.upstream.any_link import AnyLink
 from dynamic_mcp.upstream.call import Caller
 from dynamic_mcp.upstream.handshake import ClientHello
-from dynamic_mcp.upstream.link import Link, Listener
+from dynamic_mcp.upstream.link import Listener
 from dynamic_mcp.upstream.open import open_link
 from tests.fake_parties import Ear
 from tests.fakes import BOUND_S, Json, group_config
@@ -32,7 +33,7 @@ def remote(
 @contextlib.asynccontextmanager
 async def open_remote(
     config: GroupConfig, *, listener: Listener | None = None, home: Caller | None = None
-) -> AsyncIterator[Link]:
+) -> AsyncIterator[AnyLink]:
     """Open a link and close it in the end."""
     link, _ = await open_link(config, listener or Ear(home), ClientHello())
     try:
@@ -53,7 +54,7 @@ class WaitingEar(Ear):
         super().receive_notification(frame, callers)
         self._frame_arrival.set()
 
-    def link_lost(self, link: Link, error: LinkLost) -> None:
+    def link_lost(self, link: AnyLink, error: LinkLost) -> None:
         super().link_lost(link, error)
         self._loss.set()
 
@@ -69,7 +70,7 @@ class WaitingEar(Ear):
 
 
 async def call(
-    link: Link, name: str, *, timeout_s: float = 5, caller: Caller | None = None, **arguments: Json
+    link: AnyLink, name: str, *, timeout_s: float = 5, caller: Caller | None = None, **arguments: Json
 ) -> Json:
     """Call a tool and return the answer."""
     params = {"name": Raw(wire.encode(name)), "arguments": Raw(wire.encode(arguments))}
@@ -77,7 +78,7 @@ async def call(
     return json.loads(bytes(frame.result)) if len(frame.result) else {"error": json.loads(bytes(frame.error))}
 
 
-async def text(link: Link, name: str, **arguments: Json) -> str:
+async def text(link: AnyLink, name: str, **arguments: Json) -> str:
     """Call a tool and return the text of its result."""
     content: str = (await call(link, name, **arguments))["content"][0]["text"]
     return content

@@ -1,0 +1,87 @@
+"""Reads what comes back for a POST, be it JSON or a stream of events, until the request is answered."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+import httpx2
+
+from dynamic_mcp.errors import ProtocolViolation
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.event_stream import Event, EventStream
+from dynamic_mcp.mcp.lines import Oversized, on_one_line
+from dynamic_mcp.upstream.endpoint import HttpEndpoint
+from dynamic_mcp.upstream.link import Link
+from dynamic_mcp.upstream.responses import chunks, media_type
+
+# How long a stream may take to end after its answer; only then can its connection be reused.
+_END_WITHIN_S = 1.0
+
+
+class AnswerReader:
+    """Hands over what a server sends, each message on a line of its own; set `link` before anything is read.
+
+    `learn` sees each message that comes in the answer to a request, before the link.
+    """
+
+    def __init__(self, endpoint: HttpEndpoint, limit: int, learn: Callable[[bytes], None] | None = None) -> None:
+        self._endpoint = endpoint
+        self._limit = limit
+        self._learn = learn
+        self.link: Link
+
+    async def read(self, response: httpx2.Response, id: bytes, stream: EventStream) -> None:
+        """Read the answer to a request. Raises ProtocolViolation for a body that is none."""
+        if not self.link.is_awaiting(id):
+            return  # the answer came with an error status
+        match media_type(response):
+            case "application/json":
+                body = await self._endpoint.read_body(response, self._limit)
+                if body.strip():
+                    self.deliver(body, id)
+                    self._check_answered(id, "sent JSON that does not answer the request")
+                self._check_answered(id, "sent an empty answer")
+            case "text/event-stream":
+                await self.read_stream(response, id, stream)
+            case kind:
+                content = await self._endpoint.read_beginning(response)
+                excerpt = self._endpoint.excerpt(content)
+                what = f"sent `{kind or 'no content type'}`, which is not an MCP message: {excerpt}"
+                self._check_answered(id, what if content else f"answered {response.status_code} with an empty body")
+
+    def _check_answered(self, id: bytes, what: str) -> None:
+        """Raise ProtocolViolation if a request has no answer yet; `what` the server did instead."""
+        if self.link.is_awaiting(id):
+            hint = "check the path in the `url`; the request may have run"
+            raise ProtocolViolation(self._endpoint.group, f"`{self._endpoint.host}` {what}", hint=hint)
+
+    async def read_stream(self, response: httpx2.Response, id: bytes, stream: EventStream) -> None:
+        """Hand over events until the request is answered; then give the stream a moment to end on its own."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(None) as end, chunks(response) as parts:
+                async for part in parts:
+                    for event in stream.feed(part):
+                        self.take(event, id)
+                    if end.when() is None and not self.link.is_awaiting(id):
+                        end.reschedule(asyncio.get_running_loop().time() + _END_WITHIN_S)
+        rest = stream.take_rest()
+        if rest is not None:
+            with contextlib.suppress(wire.Malformed):  # it is only half a message
+                wire.parse(rest.data)
+                self.take(rest, id)
+
+    def take(self, event: Event, id: bytes) -> None:
+        """Hand over an event of the stream of a request; of no request if `id` is empty."""
+        if event.name == "message":
+            self.deliver(event.data, id)
+
+    def deliver(self, message: bytes, id: bytes) -> None:
+        """Give the link one message, as a single line."""
+        if not isinstance(message, Oversized):
+            if b"\n" in message or b"\r" in message:
+                message = on_one_line(message).strip()
+            if self._learn is not None and id:
+                self._learn(message)
+        self.link.receive(message, id)

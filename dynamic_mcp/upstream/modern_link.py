@@ -1,0 +1,340 @@
+"""A link to a modern upstream, for clients of both eras: each request carries what the upstream must know.
+
+Modern clients get answers as they came. For the others, and for the proxy itself, they are what a legacy server
+would have answered: questions in an answer are put to the client, and the request is sent again with what it said,
+as the protocol defines it (MCP 2026-07-28, multi round-trip requests).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Protocol, cast
+
+from msgspec import Raw
+
+from dynamic_mcp.errors import (
+    HEADER_MISMATCH,
+    INVALID_PARAMS,
+    DynamicMcpError,
+    LinkLost,
+    NotSent,
+    ProtocolViolation,
+    TimedOut,
+)
+from dynamic_mcp.mcp import envelope, wire
+from dynamic_mcp.mcp.wire import ABSENT, Frame
+from dynamic_mcp.observe.log_output import group_logger
+from dynamic_mcp.system.clock import delays
+from dynamic_mcp.upstream.any_link import AnyLink
+from dynamic_mcp.upstream.call import PROGRESS_EXTENDS_TO, Caller
+from dynamic_mcp.upstream.handshake import ClientHello, ServerHello, error_code
+from dynamic_mcp.upstream.link import Link, Listener
+from dynamic_mcp.upstream.modern_headers import ToolHeaders
+from dynamic_mcp.upstream.modern_questions import MAY_ASK, ModernQuestions
+from dynamic_mcp.upstream.modern_stamp import Stamp
+from dynamic_mcp.upstream.modern_subscription import ModernSubscription
+
+log = logging.getLogger(__name__)
+
+# How often one call may be sent again with more input.
+MAX_ROUNDS = 10
+# The first delay before a request is sent again for which the upstream has asked nothing.
+_RETRY_AFTER_S, _LONGEST_RETRY_S = 0.05, 2.0
+# What legacy clients get of log messages that have named no level.
+_UNNAMED_LEVEL = "info"
+# What clients tell legacy upstreams, and modern ones do not know.
+_LEGACY_NOTIFICATIONS = frozenset(
+    (
+        "notifications/initialized",
+        "notifications/progress",
+        "notifications/cancelled",
+        "notifications/roots/list_changed",
+        "notifications/tasks/status",
+    )
+)
+_EMPTY = wire.result_frame(b"{}")
+_CANCELLED = b'"notifications/cancelled"'
+_HINTS = (envelope.TTL_MS, envelope.CACHE_SCOPE)
+
+
+class _Greeted(Protocol):
+    """A client that has said what it is."""
+
+    @property
+    def hello(self) -> ClientHello: ...
+
+
+class ModernLink:
+    """A link to an upstream that has answered `server/discover`; `link` carries its requests.
+
+    It listens to `link`, and passes on to `listener` what a legacy upstream would have said.
+    """
+
+    is_modern = True
+
+    def __init__(
+        self,
+        link: Link,
+        listener: Listener,
+        stamp: Stamp,
+        server: ServerHello,
+        *,
+        tool_headers: ToolHeaders | None = None,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self.group = link.group
+        self._logger = group_logger(log, link.group)
+        self._link = link
+        self._listener = listener
+        self._stamp = stamp
+        self._tool_headers = tool_headers
+        self._jitter = jitter
+        self._level = _UNNAMED_LEVEL if "logging" in server.capabilities else ""
+        self._questions = ModernQuestions(link.group, stamp.capabilities, listener.prepare_question)
+        self._subscription = ModernSubscription(link, stamp, server, self._pass_on, jitter=jitter)
+        link.listener = self
+
+    # --- as `Link` -------------------------------------------------------------------------------------
+
+    @property
+    def pid(self) -> int | None:
+        """The process of the upstream, if it is one that we started."""
+        return self._link.pid
+
+    @property
+    def loss(self) -> LinkLost | None:
+        """How the link ended; None while it has not."""
+        return self._link.loss
+
+    @property
+    def dropped(self) -> int:
+        """How many answers came that nobody waited for."""
+        return self._link.dropped
+
+    @property
+    def has_streams(self) -> bool:
+        """Whether what comes back says by its stream which request it belongs to."""
+        return self._link.has_streams
+
+    def start_listening(self) -> None:
+        """Listen for what changes at the upstream, from now on."""
+        self._subscription.start()
+
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Raw] | None = None,
+        *,
+        timeout_s: float,
+        caller: Caller | None = None,
+        label: str = "",
+    ) -> Frame:
+        """Send a request and return the answer, in the words of the caller's era.
+
+        Raises TimedOut, LinkLost, NotSent, ProtocolViolation and Unanswered.
+        """
+        if method in _REPLACED:
+            return await self._replace(method, params or {}, timeout_s)
+        if caller is not None and cast(_Greeted, caller.client).hello.revision.is_stateless:
+            return await self._send(method, params, timeout_s, caller, label, caller.log_level)
+        level = self._level if caller is not None else ""
+        began = asyncio.get_running_loop().time()
+        answer = await self._send(method, params, timeout_s, caller, label, level)
+        kind, answer = self._read(answer, method, label, is_own=caller is None)
+        if kind == envelope.COMPLETE:
+            return answer
+        if caller is None or method not in MAY_ASK:
+            raise ProtocolViolation(self.group, f"asks for input to answer {label or method}, for which it may not")
+        until = began + timeout_s * PROGRESS_EXTENDS_TO
+        return await self._drive(answer.result, method, params, timeout_s, caller, label or method, until)
+
+    async def is_alive(self, within_s: float) -> bool:
+        """Ask the upstream whether it answers at all."""
+        try:
+            await self._discover(within_s)
+        except (TimedOut, LinkLost):
+            return False
+        except DynamicMcpError as exc:
+            self._logger.debug("group %s: an odd answer to server/discover: %s", self.group, exc.message)
+        return True
+
+    def is_asking(self) -> bool:
+        """Tell whether the upstream waits for an answer of the client."""
+        return self._questions.are_open()
+
+    def notify(self, method: str, params: bytes | Raw = ABSENT) -> None:
+        """Send a notification that a modern upstream may know; a lost link takes none."""
+        if method not in _LEGACY_NOTIFICATIONS:
+            self._link.notify(method, params)
+
+    def forget(self, client: Hashable) -> None:
+        """Hold on to nothing of a client that has gone."""
+        self._link.forget(client)
+
+    async def close(self) -> None:
+        """End the link; requests in flight fail, and questions are withdrawn."""
+        self._questions.end()
+        await asyncio.shield(self._subscription.close())
+        await self._link.close()
+
+    # --- requests --------------------------------------------------------------------------------------
+
+    async def _send(
+        self,
+        method: str,
+        params: Mapping[str, Raw] | None,
+        timeout_s: float,
+        caller: Caller | None,
+        label: str,
+        level: str,
+    ) -> Frame:
+        stamped = self._stamp.params(params, level)
+        answer = await self._link.request(method, stamped, timeout_s=timeout_s, caller=caller, label=label)
+        if self._tool_headers is None:
+            return answer
+        if len(answer.error) and method == "tools/call" and error_code(answer) == HEADER_MISMATCH:
+            # refused by its headers, so it has not run
+            await self._learn_tools(timeout_s)
+            return await self._link.request(method, stamped, timeout_s=timeout_s, caller=caller, label=label)
+        if method == "tools/list":
+            self._tool_headers.learn(answer.result)
+        return answer
+
+    async def _learn_tools(self, timeout_s: float) -> None:
+        """Read the tools for the headers of their calls; the catalog reads them too."""
+        changed = Frame(method="notifications/tools/list_changed")
+        self._listener.receive_notification(changed, ())
+        assert self._tool_headers is not None
+        cursors, params = set[bytes](), dict[str, Raw]()
+        while True:
+            answer = await self._link.request("tools/list", self._stamp.params(params), timeout_s=timeout_s)
+            self._tool_headers.learn(answer.result)
+            cursor = wire.member(answer.result, "nextCursor")
+            if not len(cursor) or bytes(cursor) == b"null" or bytes(cursor) in cursors:
+                return
+            cursors.add(bytes(cursor))
+            params = {"cursor": cursor}
+
+    async def _drive(
+        self,
+        result: Raw,
+        method: str,
+        params: Mapping[str, Raw] | None,
+        timeout_s: float,
+        caller: Caller,
+        label: str,
+        until: float,
+    ) -> Frame:
+        """Give the upstream what it asks for until it answers; the client's time does not count as the upstream's."""
+        delays_s = delays(_RETRY_AFTER_S, _LONGEST_RETRY_S, self._jitter)
+        loop = asyncio.get_running_loop()
+        for _ in range(MAX_ROUNDS):
+            requests, state = wire.member(result, "inputRequests"), wire.member(result, "requestState")
+            more = {"requestState": state} if len(state) else {}
+            if len(requests):
+                more["inputResponses"] = await self._questions.ask(requests, caller, label=label, until=until)
+            elif len(state):
+                await asyncio.sleep(next(delays_s))
+            else:
+                raise ProtocolViolation(self.group, f"asks for input to answer {label}, and does not say for what")
+            left_s = min(timeout_s, until - loop.time())
+            if left_s <= 0:
+                raise TimedOut(self.group, f"{label} was not answered in time")
+            try:
+                answer = await self._send(method, {**(params or {}), **more}, left_s, caller, label, self._level)
+            except NotSent as exc:  # the first of the requests was sent
+                hint = f"{label} may have run; it was not sent again"
+                raise LinkLost(self.group, exc.reason, hint=hint) from exc
+            kind, answer = self._read(answer, method, label, is_own=False)
+            if kind == envelope.COMPLETE:
+                return answer
+            result = answer.result
+        raise ProtocolViolation(self.group, f"asked for input {MAX_ROUNDS + 1} times to answer {label}")
+
+    def _read(self, answer: Frame, method: str, label: str, *, is_own: bool) -> tuple[str, Frame]:
+        """Return the type of an answer, and the answer as a legacy server gives it if it is complete."""
+        if not len(answer.result):
+            return envelope.COMPLETE, answer
+        try:
+            members = wire.members(answer.result)
+        except wire.Malformed:
+            return envelope.COMPLETE, answer
+        kind = wire.text(members.pop(envelope.RESULT_TYPE, None)) or envelope.COMPLETE
+        if kind == envelope.INPUT_REQUIRED:
+            return kind, answer
+        if kind != envelope.COMPLETE:
+            what = f"answered {label or method} with a result of the type `{kind[:40]}`"
+            raise ProtocolViolation(self.group, f"{what}, which the client does not know")
+        meta = envelope.meta_of(members)
+        if meta.pop(envelope.SERVER_INFO, None) is not None:
+            members["_meta"] = Raw(wire.encode(meta))
+            if not meta:
+                del members["_meta"]
+        for hint in () if is_own else _HINTS:
+            members.pop(hint, None)
+        answer.result = Raw(wire.encode(members))
+        return kind, answer
+
+    # --- requests that modern upstreams do not know ----------------------------------------------------
+
+    async def _replace(self, method: str, params: Mapping[str, Raw], timeout_s: float) -> Frame:
+        match method:
+            case "ping":
+                answer = await self._discover(timeout_s)
+                return answer if len(answer.error) else _EMPTY
+            case "logging/setLevel":
+                self._level = wire.text(params.get("level")) or ""
+                return _EMPTY
+            case "resources/subscribe":
+                uri = wire.text(params.get("uri")) or ""
+                if await self._subscription.add(uri, timeout_s):
+                    return _EMPTY
+                return wire.error_frame(INVALID_PARAMS, f"the server does not report changes of `{uri}`")
+            case _:
+                await self._subscription.remove(wire.text(params.get("uri")) or "", timeout_s)
+                return _EMPTY
+
+    async def _discover(self, within_s: float) -> Frame:
+        return await self._link.request("server/discover", self._stamp.params(), timeout_s=within_s)
+
+    # --- Listener: what the plain link says ------------------------------------------------------------
+
+    def receive(self, line: bytes) -> None:
+        """Take one line of a transport that all messages share."""
+        if _CANCELLED in line:
+            try:
+                frame = wire.parse(line)
+            except wire.Malformed:
+                frame = Frame()
+            if frame.method == "notifications/cancelled":
+                self._subscription.end(bytes(wire.member(frame.params, "requestId")))
+                return
+        self._link.receive(line)
+
+    def prepare_question(self, frame: Frame, caller: Caller) -> Frame:
+        """Return a request of the upstream as it is; modern upstreams make none."""
+        return frame
+
+    def choose_caller(self, frame: Frame, callers: Sequence[Caller]) -> Caller | None:
+        """Return nobody: a modern upstream asks in its answers only."""
+        return None
+
+    def receive_notification(self, frame: Frame, callers: Sequence[Caller] | None) -> None:
+        """Take a notification that names no call."""
+        if not self._subscription.take(frame):
+            self._listener.receive_notification(frame, callers)
+
+    def link_lost(self, link: AnyLink, error: LinkLost) -> None:
+        """Learn that the plain link is over, and with it this one."""
+        self._questions.end()
+        self._listener.link_lost(self, error)
+
+    def _pass_on(self, frame: Frame) -> None:
+        """Pass on what the upstream has announced, as if a legacy server had."""
+        self._listener.receive_notification(frame, ())
+
+
+_REPLACED = frozenset(("ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"))

@@ -1,0 +1,59 @@
+"""What each request to a modern upstream says of its client, made once for a link: this is on the path of a call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Raw
+
+from dynamic_mcp.mcp import envelope, wire
+from dynamic_mcp.mcp.revisions import MODERN
+from dynamic_mcp.upstream.handshake import ClientHello
+
+# A task of a legacy client is none of a modern server, and no modern server hears that its roots have changed.
+_LEGACY_CAPABILITY = "tasks"
+_ROOTS = "roots"
+
+
+class Stamp:
+    """The envelope of one link's requests; `capabilities` are those of the client that the upstream is told."""
+
+    def __init__(self, hello: ClientHello) -> None:
+        self.capabilities = _capabilities(hello)
+        self._own = {
+            envelope.PROTOCOL_VERSION: Raw(wire.encode(MODERN.name)),
+            envelope.CLIENT_CAPABILITIES: Raw(wire.encode(self.capabilities)),
+            **({envelope.CLIENT_INFO: hello.client_info} if len(hello.client_info) else {}),
+        }
+        self._metas: dict[str, Raw] = {}
+
+    def params(self, params: Mapping[str, Raw] | None = None, level: str = "") -> dict[str, Raw]:
+        """Return params with the envelope in their `_meta`; `level` is that of the wanted log messages, if any."""
+        if params is None:
+            return {"_meta": self._meta(level)}
+        if "_meta" not in params:
+            return {**params, "_meta": self._meta(level)}
+        own = self._own if not level else {**self._own, envelope.LOG_LEVEL: Raw(wire.encode(level))}
+        meta = envelope.meta_of(params)
+        if envelope.LOG_LEVEL in meta:
+            del meta[envelope.LOG_LEVEL]  # a legacy client does not mean it
+        return {**params, "_meta": Raw(wire.encode({**meta, **own}))}
+
+    def _meta(self, level: str) -> Raw:
+        found = self._metas.get(level)
+        if found is None:
+            more = {envelope.LOG_LEVEL: level} if level else {}
+            found = self._metas[level] = Raw(wire.encode({**self._own, **more}))
+        return found
+
+
+def _capabilities(hello: ClientHello) -> dict[str, Raw]:
+    try:
+        declared = wire.members(hello.capabilities)
+    except wire.Malformed:
+        return {}
+    if not hello.revision.is_stateless:
+        declared.pop(_LEGACY_CAPABILITY, None)
+        if _ROOTS in declared:
+            declared[_ROOTS] = wire.EMPTY_OBJECT
+    return {name: value for name, value in declared.items() if bytes(value) != b"null"}

@@ -1,0 +1,62 @@
+"""A server over stdio whose era is odd: `python eras.py KIND LOG`; LOG gets a line for each message that comes.
+
+`silent` ignores methods that it does not know, `crash` ends at one, `slow` reads nothing for a while and is modern,
+`newer` speaks only a revision that nobody knows, `broken` refuses everything, `empty` answers `{}` to all else.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+KIND, LOG = sys.argv[1:]
+LEGACY = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {"tools": {}},
+    "serverInfo": {"name": KIND, "version": "1"},
+}
+MODERN = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
+TOOLS = {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}
+
+
+def say(id: object, **members: object) -> None:
+    print(json.dumps({"jsonrpc": "2.0", "id": id, **members}), flush=True)
+
+
+def answer(id: object, method: str) -> None:
+    refusal = {"code": -32601, "message": "no such method"}
+    newer = {"code": -32022, "message": "no", "data": {"supported": ["2099-01-01"], "requested": ""}}
+    match KIND, method:
+        case "newer", _:
+            say(id, error=newer)
+        case "broken", _:
+            say(id, error=refusal)
+        case "slow", "server/discover":
+            say(id, result=MODERN)
+        case "slow", "initialize":
+            say(id, error=refusal)
+        case _, "initialize":
+            say(id, result=LEGACY)
+        case _, "tools/list":
+            say(id, result=TOOLS)
+        case "silent", _:
+            pass
+        case "crash", _:
+            sys.exit(3)
+        case _:
+            say(id, result={})
+
+
+with Path(LOG).open("a", encoding="utf-8") as log:
+    log.write("start\n")
+    log.flush()
+    if KIND == "slow":
+        time.sleep(0.5)
+    for line in sys.stdin:
+        message = json.loads(line)
+        log.write(f"{message['method']}\n")
+        log.flush()
+        if "id" in message:
+            answer(message["id"], message["method"])
