@@ -110,7 +110,7 @@ class Lifecycle:
 
     def is_logged_in(self) -> bool:
         """Tell whether somebody has logged in since the group needed it."""
-        return self.state is State.NEEDS_LOGIN and isinstance(self.error, LoginNeeded) and self.error.is_done()
+        return self.state in DOWN and isinstance(self.error, LoginNeeded) and self.error.is_done()
 
     def next_pause_s(self) -> float:
         """Return how long to wait before the next attempt if nobody uses the group, and count it as used up.

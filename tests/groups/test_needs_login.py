@@ -67,6 +67,30 @@ async def test_a_call_right_after_the_login_does_not_wait_for_the_next_look() ->
     await group.close()
 
 
+async def test_the_call_after_a_login_that_a_call_needed_does_not_wait_for_the_next_attempt() -> None:
+    person, first, second = Person(), FakeUpstream(), FakeUpstream()
+    opener = Opener(up=[first, second])
+    group = LoneGroup(group_config(), Watcher(), opener=opener, clock=FakeClock())
+    group.begin()
+    await group.catalog()
+
+    def refuse(params: object) -> bytes:
+        first.link.fail_request(str(first.sent[-1]["id"]).encode(), person.needed())
+        return b"{}"
+
+    first.answers["tools/call"] = refuse
+    with pytest.raises(LoginNeeded):
+        await group.send("tools/call", {}, timeout_s=1)
+    await settled()
+
+    person.has_logged_in = True
+    second.answers["tools/call"] = lambda params: b"{}"
+
+    assert await group.send("tools/call", {}, timeout_s=1)
+    assert opener.opened == ["up", "up"]
+    await group.close()
+
+
 @pytest.mark.parametrize(("scope", "state"), [(None, State.WAITING), ("admin", State.READY)])
 async def test_a_call_that_is_refused_ends_the_link_only_if_no_call_can_do_without_the_login(
     scope: str | None, state: State
