@@ -130,7 +130,7 @@ async def _log_in(group: _RemoteGroup, *, is_explicit: bool, open_browser: bool,
     if not is_explicit and known is not None and known.token is not None and not ask_token:
         group.out.say(f"{group.name}: already logged in")
         return
-    if group.remote.oauth.is_client_credentials:
+    if not group.remote.oauth.needs_user:
         await group.bearer.get_header()
         group.out.say(f"{group.name}: logs in by itself, with the configured client")
         return
@@ -272,7 +272,7 @@ async def _row(group: _RemoteGroup) -> dict[str, str | None]:
         return {**row, "state": "authorized by the config"}
     login = await group.bearer.load_login()
     token = login.token if login else None
-    if group.remote.oauth.is_client_credentials:
+    if not group.remote.oauth.needs_user:
         state = "logs in by itself"
     elif token is None:
         state = "not logged in"

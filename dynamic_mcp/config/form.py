@@ -109,6 +109,16 @@ class Retry(Section, frozen=True):
     ] = None
 
 
+class IdentityProvider(Section, frozen=True):
+    """The identity provider of an organization, which decides who may use which server."""
+
+    token_endpoint: Annotated[Url, "The URL of its token endpoint, which is sent the `assertion`."]
+    client_id: Annotated[str, "The client ID at the identity provider."]
+    client_secret: Annotated[
+        str | None, "The client secret there, if it has one. Write `${VARIABLE}`, not the secret itself."
+    ] = None
+
+
 class OAuth(Section, frozen=True):
     """Login settings that cannot be discovered automatically."""
 
@@ -125,15 +135,28 @@ class OAuth(Section, frozen=True):
     ] = None
     issuer: Annotated[
         Url | None,
-        "The only authorization server that may receive the secret, if it is on another host.",
+        "The only authorization server that may receive the secret or the assertion, if it is on another host.",
     ] = None
     account: Annotated[
         str | None,
         "A label of your choice. Servers with the same `url` and different labels log in separately.",
     ] = None
     grant: Annotated[
-        Literal["authorization_code", "client_credentials"] | None,
-        "`client_credentials` logs in as the client itself, without a user. Default: authorization_code.",
+        Literal["authorization_code", "client_credentials", "jwt_bearer", "cross_app"] | None,
+        "How to log in: a user in a browser; without one, the client itself (`client_credentials`), whoever the"
+        " `assertion` is about (`jwt_bearer`), or the user that an identity provider knows (`cross_app`)."
+        " Default: authorization_code.",
+    ] = None
+    assertion: Annotated[
+        str | None,
+        "The JWT to log in with, for `cross_app` the user's ID token. Write `${VARIABLE}`, not the token itself.",
+    ] = None
+    assertion_file: Annotated[
+        str | None,
+        "The path of a file with the `assertion`, read each time that a token is requested, relative to this file.",
+    ] = None
+    identity_provider: Annotated[
+        IdentityProvider | None, "Where `cross_app` exchanges the `assertion` for a grant that the server accepts."
     ] = None
     private_key_file: Annotated[
         str | None,

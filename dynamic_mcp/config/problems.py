@@ -26,6 +26,7 @@ _SECTIONS: dict[str, type[Section]] = {
     "tools": form.Tools,
     "retry": form.Retry,
     "oauth": form.OAuth,
+    "identity_provider": form.IdentityProvider,
     "settings": form.Settings,
     "log": form.Log,
     "daemon": form.Daemon,

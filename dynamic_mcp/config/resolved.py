@@ -101,6 +101,18 @@ class Program(_Private, frozen=True):
     requested: frozenset[str] = frozenset()
 
 
+Grant = Literal["authorization_code", "client_credentials", "jwt_bearer", "cross_app"]
+
+
+class IdentityProvider(_Private, frozen=True):
+    """Where an assertion about a user is exchanged for a grant, and as which client."""
+
+    shown: ClassVar = ("client_id",)
+    token_endpoint: str
+    client_id: str
+    client_secret: str | None = None
+
+
 class OAuth(_Private, frozen=True):
     """What the config knows about logging in; the rest is found out."""
 
@@ -108,7 +120,9 @@ class OAuth(_Private, frozen=True):
         "client_id",
         "scopes",
         "redirect_port",
-        "is_client_credentials",
+        "grant",
+        "assertion_file",
+        "identity_provider",
         "private_key_file",
         "private_key_alg",
         "may_open_browser",
@@ -121,12 +135,20 @@ class OAuth(_Private, frozen=True):
     metadata_url: str | None = None
     issuer: str | None = None
     account: str | None = None
-    is_client_credentials: bool = False
+    grant: Grant = "authorization_code"
+    assertion: str | None = None
+    assertion_file: str | None = None
+    identity_provider: IdentityProvider | None = None
     private_key_file: str | None = None
     private_key_alg: str | None = None
     client_metadata_url: str | None = None
     may_open_browser: bool = True
     token_store: Literal["file", "keyring"] = "file"  # noqa: S105
+
+    @property
+    def needs_user(self) -> bool:
+        """Tell whether somebody must log in; if not, the proxy gets its tokens by itself."""
+        return self.grant == "authorization_code"
 
 
 class Remote(_Private, frozen=True):

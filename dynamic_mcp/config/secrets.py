@@ -43,6 +43,7 @@ _REFERENCE = re.compile(r"(?<!\$)\$\{")
 _DEFAULT = re.compile(r"(?<!\$)\$\{[A-Za-z_][A-Za-z0-9_]*:-([^{}]+)\}")
 _TRIVIAL = re.compile(r"\d{0,6}|true|false|null|none", re.IGNORECASE)
 _SHORTEST = 6
+_OAUTH_SECRETS = ("client_secret", "assertion")
 
 
 @dataclass(frozen=True)
@@ -78,8 +79,7 @@ def find_secrets(server: Mapping[str, object]) -> Iterator[Secret]:
             yield from _find_forms((field,), text, "token")
     for name, value in _strings(server.get("headers")):
         yield from _find_named(("headers", name), value, name, is_secret=_is_secret_header(name))
-    for name, value in _strings(server.get("oauth")):
-        yield from _find_named(("oauth", name), value, name, is_secret=name == "client_secret")
+    yield from _find_in_oauth(("oauth",), server.get("oauth"))
 
 
 def find_literals(server: Mapping[str, object]) -> Iterator[Secret]:
@@ -140,6 +140,13 @@ def _find_in_args(args: object) -> Iterator[Secret]:
         else:
             yield from _find_forms(path, text, "token")
         before = text
+
+
+def _find_in_oauth(at: Keys, section: object) -> Iterator[Secret]:
+    for name, value in _strings(section):
+        yield from _find_named((*at, name), value, name, is_secret=name in _OAUTH_SECRETS)
+    if isinstance(section, Mapping) and (provider := section.get("identity_provider")) is not None:
+        yield from _find_in_oauth((*at, "identity_provider"), provider)
 
 
 def _find_named(path: Keys, text: str, name: str, *, is_secret: bool, start: int = 0) -> Iterator[Secret]:

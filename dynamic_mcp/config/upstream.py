@@ -10,8 +10,9 @@ from pathlib import Path
 from msgspec import Struct
 
 from dynamic_mcp.config import environment, form, values
+from dynamic_mcp.config.grants import find_flaws
 from dynamic_mcp.config.keys import Keys, format_path
-from dynamic_mcp.config.resolved import Broken, Embeddings, OAuth, Program, Remote
+from dynamic_mcp.config.resolved import Broken, Embeddings, IdentityProvider, OAuth, Program, Remote
 from dynamic_mcp.config.substitute import expand
 from dynamic_mcp.config.workspace import WINDOW_VARIABLES
 
@@ -243,7 +244,10 @@ def _resolve_oauth(
         text = getattr(own, name)
         return None if text is None else texts.fill_url((*inside, name), text)
 
-    key = filled("private_key_file")
+    def path(name: str) -> str | None:
+        text = filled(name)
+        return None if text is None else str(resolve_path(text, surroundings))
+
     client_id = filled("client_id")
     if client_id is None:
         client_id = texts.fill_optional((*at, "oauth_client_id"), server.oauth_client_id)
@@ -258,14 +262,29 @@ def _resolve_oauth(
         metadata_url=url("metadata_url"),
         issuer=url("issuer"),
         account=filled("account"),
-        is_client_credentials=own.grant == "client_credentials",
-        private_key_file=None if key is None else str(resolve_path(key, surroundings)),
+        grant=own.grant or "authorization_code",
+        assertion=None if own.assertion is None else texts.fill_secret((*inside, "assertion"), own.assertion),
+        assertion_file=path("assertion_file"),
+        identity_provider=_resolve_identity_provider(inside, own.identity_provider, texts),
+        private_key_file=path("private_key_file"),
         private_key_alg=own.private_key_alg,
         client_metadata_url=url("client_metadata_url"),
         may_open_browser=settings.open_browser != "never",
         token_store=settings.token_store or "file",
     )
-    if oauth.is_client_credentials and not (oauth.client_id and (oauth.client_secret or oauth.private_key_file)):
-        needs = "`client_credentials` needs `client_id`, and `client_secret` or `private_key_file`"
-        texts.fail((*inside, "grant"), needs)
+    for key, message in find_flaws(oauth):
+        texts.fail((*inside, key), message)
     return oauth
+
+
+def _resolve_identity_provider(
+    at: Keys, own: form.IdentityProvider | None, texts: Substitution
+) -> IdentityProvider | None:
+    if own is None:
+        return None
+    inside = (*at, "identity_provider")
+    return IdentityProvider(
+        texts.fill_url((*inside, "token_endpoint"), own.token_endpoint),
+        texts.fill((*inside, "client_id"), own.client_id, is_required=True),
+        texts.fill_optional((*inside, "client_secret"), own.client_secret),
+    )

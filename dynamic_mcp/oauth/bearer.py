@@ -27,7 +27,6 @@ from dynamic_mcp.observe.log_output import group_logger
 
 if TYPE_CHECKING:
     from dynamic_mcp.oauth.discovery import DiscoveryResult
-    from dynamic_mcp.oauth.tokens import TokenEndpoint
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +76,7 @@ class Bearer:
         login = await self.load_login()
         token = login.token if login else None
         if token is None:
-            if not self.remote.oauth.is_client_credentials:
+            if self.remote.oauth.needs_user:
                 return None
             token = await self._share_renewal(None)
         elif token.is_due(self._now()) and self._is_renewable(login):
@@ -101,11 +100,11 @@ class Bearer:
         if is_step_up:
             return await self._step_up(login, wanted)
         if token is not None and self._is_renewable(login) and not self._is_fresh(token):
-            renewed = await self._share_renewal(token.access)
+            renewed = await self._share_renewal(token.access, is_rejected=True)
             if renewed is not None and _header(renewed) != challenge.authorization:
                 self._replacement = renewed.access
                 return True
-        if self.remote.oauth.is_client_credentials:
+        if not self.remote.oauth.needs_user:
             raise Unreachable(self.group, "rejects the token of the configured client (HTTP 401)")
         raise self.login_needed_error()
 
@@ -172,31 +171,32 @@ class Bearer:
 
     def _is_renewable(self, login: Login | None) -> bool:
         has_refresh = login is not None and login.token is not None and login.token.refresh is not None
-        return has_refresh or self.remote.oauth.is_client_credentials
+        return has_refresh or not self.remote.oauth.needs_user
 
     def _is_fresh(self, token: Token) -> bool:
         """Tell whether a token has just replaced a rejected one."""
         is_new = token.access == self._replacement and self._now() - token.obtained_at < FRESH_S
         return is_new and not token.is_expired(self._now())
 
-    async def _share_renewal(self, stale: str | None) -> Token | None:
+    async def _share_renewal(self, stale: str | None, *, is_rejected: bool = False) -> Token | None:
         """Start or join the renewal of a token, and wait for it; None if the token cannot be renewed."""
-        return await asyncio.shield(self._begin_renewal(stale))
+        return await asyncio.shield(self._begin_renewal(stale, is_rejected=is_rejected))
 
-    def _begin_renewal(self, stale: str | None) -> asyncio.Task[Token | None]:
+    def _begin_renewal(self, stale: str | None, *, is_rejected: bool = False) -> asyncio.Task[Token | None]:
         if self._renewal is None or self._renewal.done():
-            self._renewal = asyncio.create_task(self._renew(stale), name=f"login of {self.group}")
+            renewal = self._renew(stale, is_rejected=is_rejected)
+            self._renewal = asyncio.create_task(renewal, name=f"login of {self.group}")
             self._renewal.add_done_callback(_log_failure)
         return self._renewal
 
-    async def _renew(self, stale: str | None) -> Token | None:
+    async def _renew(self, stale: str | None, *, is_rejected: bool) -> Token | None:
         async with self._store.lock():
             login = await self.load_login()
             token = login.token if login else None
             if token is not None and token.access != stale and not token.is_expired(self._now()):
                 return token  # another task or process has renewed it
             try:
-                renewed = await self._fetch_login(login)
+                renewed = await self._fetch_login(login, is_rejected=is_rejected)
             except Unreachable:
                 self._retry_at = self._now() + RETRY_AFTER_S
                 raise
@@ -205,17 +205,20 @@ class Bearer:
             await self.save_login(renewed)
             return renewed.token
 
-    async def _fetch_login(self, login: Login | None) -> Login | None:
+    async def _fetch_login(self, login: Login | None, *, is_rejected: bool) -> Login | None:
         """Return the login with a new token; None if the server refuses one. Raises Unreachable."""
-        await asyncio.to_thread(importlib.import_module, "dynamic_mcp.oauth.tokens")
+        await asyncio.to_thread(importlib.import_module, "dynamic_mcp.oauth.grants")
+        from dynamic_mcp.oauth.grants import NoGrant, fetch_token
         from dynamic_mcp.oauth.tokens import TokenDenied, TokenEndpoint, TokenRequestFailed
 
-        login = await self._with_endpoints(login)
+        login = await self._with_endpoints(login, is_rejected=is_rejected)
         endpoint = TokenEndpoint(self.policy, login, self.remote.oauth)
         try:
-            return replace(login, token=await self._fetch_token(endpoint, login))
+            return replace(login, token=await fetch_token(endpoint, login, self.remote.oauth))
+        except NoGrant as exc:
+            raise Unreachable(self.group, f"cannot log in: {exc}") from exc
         except TokenDenied as exc:
-            if self.remote.oauth.is_client_credentials:
+            if not self.remote.oauth.needs_user:
                 raise self._unreachable_error(login, exc) from exc
             group_logger(log, self.group).warning(
                 "group %s: its login cannot be renewed: `%s` %s", self.group, login.token_endpoint, exc
@@ -225,19 +228,17 @@ class Bearer:
         except TokenRequestFailed as exc:
             raise self._unreachable_error(login, exc) from exc
 
-    async def _fetch_token(self, endpoint: TokenEndpoint, login: Login) -> Token:
-        if self.remote.oauth.is_client_credentials:
-            return await endpoint.fetch_client_token(login.wanted_scope)
-        assert login.token is not None
-        return await endpoint.refresh(login.token)
+    async def _with_endpoints(self, login: Login | None, *, is_rejected: bool) -> Login:
+        """Return a login with endpoints, which are missing from another program's login and from a client's first.
 
-    async def _with_endpoints(self, login: Login | None) -> Login:
-        """Return a login with endpoints, which are missing from another program's login and from a client's first."""
-        if login is not None and login.token_endpoint is not None and login.client is not None:
+        A client that logs in by itself looks for them again when the server rejects its token.
+        """
+        is_outdated = not self.remote.oauth.needs_user and (is_rejected or self._has_another_issuer(login))
+        if login is not None and login.token_endpoint is not None and login.client is not None and not is_outdated:
             return login
         target, client = await self._discover()
-        if login is not None and not is_same_host(target.issuer, self.remote.url):
-            raise self.login_needed_error()  # the refresh token may be from another authorization server
+        if login is not None:
+            self._check_issuer(login, target.issuer)
         return Login(
             self.remote.url,
             target.issuer,
@@ -248,6 +249,24 @@ class Bearer:
             login.token if login else None,
             union(target.scope, login.wanted_scope if login else None),
         )
+
+    def _has_another_issuer(self, login: Login | None) -> bool:
+        """Tell whether the config names another authorization server than the one of a login."""
+        configured, known = self.remote.oauth.issuer, login.issuer if login is not None else None
+        return configured is not None and known is not None and configured.rstrip("/") != known.rstrip("/")
+
+    def _check_issuer(self, login: Login, issuer: str) -> None:
+        """Keep what belongs to one authorization server from another. Raises LoginNeeded and Unreachable."""
+        if self.remote.oauth.needs_user:
+            if not is_same_host(issuer, self.remote.url):
+                raise self.login_needed_error()  # the refresh token may be from another authorization server
+        elif login.issuer not in (None, issuer) and self.remote.oauth.issuer is None:
+            raise Unreachable(
+                self.group,
+                f"names another authorization server than before, `{issuer}`; the configured client is one of"
+                f" `{login.issuer}`",
+                hint="if the client is registered there, too, set `oauth.issuer`",
+            )
 
     async def _discover(self) -> tuple[DiscoveryResult, Client]:
         """Discover where to get tokens, and as which client, without a user. Raises Unreachable."""
@@ -283,7 +302,7 @@ class Bearer:
                 return False
             self._step_ups.append(self._now())
             await self.save_login(replace(login, wanted_scope=scope))
-        if self.remote.oauth.is_client_credentials:
+        if not self.remote.oauth.needs_user:
             return await self._share_renewal(token.access) is not None
         raise self.login_needed_error(wanted.scope)
 

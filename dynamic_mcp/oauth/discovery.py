@@ -166,7 +166,7 @@ class Discovery:
         except ValidationError as exc:
             names = ", ".join(sorted({f"`{error['loc'][0]}`" for error in exc.errors() if error["loc"]}))
             raise LoginAborted(f"the metadata of {_quote(issuer)} is wrong or incomplete: {names}") from None
-        if not self._config.is_client_credentials and "S256" not in (metadata.code_challenge_methods_supported or ()):
+        if self._config.needs_user and "S256" not in (metadata.code_challenge_methods_supported or ()):
             raise LoginAborted(
                 f"{_quote(issuer)} does not say that it supports PKCE (S256), so a login there is not safe"
             )
@@ -186,7 +186,7 @@ class Discovery:
             return " ".join(self._config.scopes)
         if challenge.scope is None and (resource is None or resource.scopes_supported is None):
             return None  # the authorization server offers its scopes to all clients; this server does not need them
-        grants = ["client_credentials" if self._config.is_client_credentials else "refresh_token"]
+        grants = ["refresh_token"] if self._config.needs_user else []
         return get_client_metadata_scopes(challenge.scope, resource, metadata, grants) or None
 
     def _check_endpoints(self, document: Document, issuer: str) -> None:
@@ -194,7 +194,7 @@ class Discovery:
             url = document.get(name)
             if isinstance(url, str):
                 self._check_url(url, f"the `{name}` of {_quote(issuer)}")
-        if self._config.client_secret or self._config.private_key_file:
+        if self._config.client_secret or self._config.private_key_file or not self._config.needs_user:
             self._check_secret_recipient(issuer)
 
     def _check_secret_recipient(self, issuer: str) -> None:

@@ -71,7 +71,7 @@ class Logins:
     def begin(self, group: str, remote: Remote) -> PendingLogin | None:
         """Start a login in the background, or join the one in progress; None for a group that has no logins."""
         bearer = self._find(group, remote)
-        if bearer is None or bearer.remote.oauth.is_client_credentials:
+        if bearer is None or not bearer.remote.oauth.needs_user:
             return None
         pending = self._pending.get(bearer)
         if pending is None or pending.end.done():

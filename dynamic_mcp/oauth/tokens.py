@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -30,6 +31,9 @@ from dynamic_mcp.oauth.web import TIMEOUT_S, GuardedTransport, explain
 from dynamic_mcp.system.file_reader import read_bytes
 
 ASSERTION_S = 300
+_JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
+_ID_TOKEN, _ID_JAG = (f"urn:ietf:params:oauth:token-type:{name}" for name in ("id_token", "id-jag"))
 _TOKEN = re.compile(r"[\x21-\x7e]{1,65536}")
 _LONGEST_S = 10 * 365 * 24 * 3600.0
 _CURVES = {"P-256": "ES256", "P-384": "ES384", "P-521": "ES512"}
@@ -48,6 +52,14 @@ class TokenDenied(Exception):
 
 class TokenRequestFailed(Exception):
     """There was no usable answer; the message is the rest of a sentence that begins with the endpoint."""
+
+
+@dataclass(frozen=True)
+class Assertion:
+    """A JWT that an authorization server exchanges for a token, and the scope to request with it."""
+
+    value: str = field(repr=False)
+    scope: str | None
 
 
 class TokenEndpoint:
@@ -70,6 +82,29 @@ class TokenEndpoint:
         """Return a token for the client itself (RFC 6749, section 4.4). Raises TokenDenied and TokenRequestFailed."""
         params = {"scope": scope} if scope else {}
         return await self._fetch("client_credentials", **params, **self._resource())
+
+    async def exchange_assertion(self, assertion: str, scope: str | None) -> Token:
+        """Exchange an assertion for a token (RFC 7523, section 2.1). Raises TokenDenied and TokenRequestFailed."""
+        params = {"scope": scope} if scope else {}
+        return await self._fetch(_JWT_BEARER, assertion=assertion, **params, **self._resource())
+
+    async def exchange_id_token(self, id_token: str, audience: str, scope: str | None) -> Assertion:
+        """Exchange an ID token for an assertion that another authorization server, the audience, accepts.
+
+        This is a token exchange (RFC 8693), and the assertion an Identity Assertion JWT Authorization Grant (ID-JAG).
+        Raises TokenDenied and TokenRequestFailed.
+        """
+        params = {"scope": scope} if scope else {}
+        answer = await self._ask(
+            _EXCHANGE,
+            subject_token=id_token,
+            subject_token_type=_ID_TOKEN,
+            requested_token_type=_ID_JAG,
+            audience=audience,
+            **params,
+            **self._resource(),
+        )
+        return _parse_assertion(answer, scope)
 
     async def refresh(self, token: Token) -> Token:
         """Return a new token; the old refresh token may be invalid afterwards.
@@ -101,11 +136,14 @@ class TokenEndpoint:
         await self._request(revoke)
 
     async def _fetch(self, grant: str, **params: str) -> Token:
+        return _parse_token(await self._ask(grant, **params))
+
+    async def _ask(self, grant: str, **params: str) -> Answer:
         async def fetch(session: AsyncOAuth2Client) -> Answer:
             answer: Answer = await session.fetch_token(self._login.token_endpoint, grant_type=grant, **params)
             return answer
 
-        return _parse_token(await self._request(fetch))
+        return await self._request(fetch)
 
     async def _request(self, ask: Callable[[AsyncOAuth2Client], Awaitable[Answer]]) -> Answer:
         import asyncio
@@ -163,7 +201,7 @@ def _translate_errors() -> Iterator[None]:
 
 def _parse_token(answer: Answer, previous: Token | None = None) -> Token:
     access, refresh, scope = (answer.get(name) for name in ("access_token", "refresh_token", "scope"))
-    if not isinstance(access, str) or not _TOKEN.fullmatch(access):
+    if not isinstance(access, str) or not is_token(access):
         raise TokenRequestFailed("sent an answer without a token")
     token_type = answer.get("token_type", "bearer")
     if not isinstance(token_type, str) or token_type.lower() != "bearer":
@@ -175,6 +213,21 @@ def _parse_token(answer: Answer, previous: Token | None = None) -> Token:
     now = time.time()
     seconds = _parse_seconds(answer.get("expires_in"))
     return Token(access, now, None if seconds is None else now + seconds, refresh, scope)
+
+
+def _parse_assertion(answer: Answer, scope: str | None) -> Assertion:
+    """Return the assertion, and the scope that it is good for: the requested one unless the answer says otherwise."""
+    token, granted = answer.get("access_token"), answer.get("scope")
+    if not isinstance(token, str) or not is_token(token):
+        raise TokenRequestFailed("sent an answer without a token")
+    if answer.get("issued_token_type") != _ID_JAG:
+        raise TokenRequestFailed("sent a token of another type than the requested one")
+    return Assertion(token, granted if isinstance(granted, str) else scope)
+
+
+def is_token(text: str) -> bool:
+    """Tell whether a text can be a token: visible ASCII, and of a sensible length."""
+    return _TOKEN.fullmatch(text) is not None
 
 
 def _parse_seconds(value: object) -> float | None:

@@ -33,10 +33,15 @@ def _entry_of(upstream: Program | Remote) -> dict[str, object]:
     if isinstance(upstream, Program):
         return {"command": upstream.command, "args": upstream.args, "env": upstream.env}
     oauth = upstream.oauth
+    provider = oauth.identity_provider
     return {
         "url": upstream.url,
         "headers": upstream.headers,
-        "oauth": {"client_secret": oauth.client_secret} if oauth is not None else {},
+        "oauth": {
+            "client_secret": oauth.client_secret,
+            "assertion": oauth.assertion,
+            "identity_provider": {"client_secret": provider.client_secret} if provider is not None else None,
+        },
     }
 
 

@@ -29,6 +29,7 @@ _OBJECTS = [*_ENVIRONMENTS, {"A=B": "c"}, {"a b": "c"}, {"": "c"}]
 _VALUES: list[object] = [None, *_WORDS, *_NUMBERS, *_LISTS, *_OBJECTS]
 _NEEDED: dict[type[Struct], dict[str, object]] = {
     form.Embeddings: {"url": "http://h", "model": "m"},
+    form.IdentityProvider: {"token_endpoint": "http://h", "client_id": "x"},
     Tls: {"cert": "c.pem", "key": "k.pem"},
 }
 _NAMES = ["a", "x-a", "日本", "", " ", "n" * 64, "n" * 65, "a\u200b", "a\nb"]

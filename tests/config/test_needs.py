@@ -28,6 +28,13 @@ def find_variables(
         {"url": "https://${A}/mcp"},
         {"url": "https://a.example", "headers": {"Authorization": "Bearer ${A}"}},
         {"url": "https://a.example", "oauth": {"client_secret": "${A}"}},
+        {"url": "https://a.example", "oauth": {"assertion": "${A}"}},
+        {
+            "url": "https://a.example",
+            "oauth": {
+                "identity_provider": {"token_endpoint": "https://b", "client_id": "me", "client_secret": "${A}"}
+            },
+        },
         {"url": "https://a.example", "oauth_scopes": ["${A}"]},
     ],
 )

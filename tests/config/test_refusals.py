@@ -18,7 +18,8 @@ Refuse = Callable[..., ConfigError]
 
 FIELDS = (
     "type command args env env_file cwd inherit_env url headers oauth client_id scopes metadata_url redirect_port"
-    " issuer account grant private_key_file private_key_alg client_metadata_url open_browser token_store"
+    " issuer account grant assertion assertion_file identity_provider token_endpoint private_key_file private_key_alg"
+    " client_metadata_url open_browser token_store"
     " oauth_client_id enabled features tools timeout connect idle_timeout concurrency retry attempts include"
     " settings daemon linger http listen path tls cert allowed_origins trusted_proxies max_sessions x-a bogus"
 )
@@ -148,6 +149,14 @@ def test_a_value_of_the_wrong_form_is_named_with_what_it_must_be(
         (server(command="x", retry={"delay": 1}), "mcpServers.git.retry.delay", "are `attempts`"),
         (server(url="http://h", oauth={"scope": []}), "mcpServers.git.oauth.scope", "did you mean `scopes`?"),
         (
+            server(
+                url="http://h",
+                oauth={"identity_provider": {"token_endpoint": "https://h", "client_id": "me", "id": "me"}},
+            ),
+            "mcpServers.git.oauth.identity_provider.id",
+            "the fields here are `token_endpoint`, `client_id`, `client_secret`",
+        ),
+        (
             server(url="http://h", command="x"),
             "mcpServers.git.command",
             "either `command`, if it is a program, or `url`",
@@ -271,6 +280,8 @@ def test_all_problems_are_told_at_once(refuse: Refuse, tmp_path: Path) -> None:
         server(url="htp://h/mcp?key=SECRET"),
         server(url="htp://me:SECRET@h/mcp#SECRET"),
         server(url="http://h", oauth={"client_secret": ["SECRET"]}),
+        server(url="http://h", oauth={"assertion": ["SECRET"]}),
+        server(url="http://h", oauth={"identity_provider": {"client_secret": ["SECRET"]}}),
         server(command="x", type="SECRET"),
     ],
 )

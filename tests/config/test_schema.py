@@ -81,6 +81,7 @@ def test_every_field_is_described_for_an_editor() -> None:
         remote(headers={"x-key": "k"}, oauth_client_id="x", oauth_scopes=["y"]),
         remote(oauth={"redirect_port": 65535, "scopes": []}),
         remote(oauth={"grant": "client_credentials", "client_id": "a", "private_key_file": "k.pem"}),
+        remote(oauth={"identity_provider": {"token_endpoint": "https://h", "client_id": "a"}}),
         {"mcpServers": {}, "settings": {"open_browser": "never", "token_store": "keyring"}},
         *(settings(daemon=form) for form in (True, False, None)),
         *(settings(daemon={"linger": form, "x-a": 1}) for form in (None, 0)),

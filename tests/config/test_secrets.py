@@ -17,7 +17,12 @@ def test_a_secret_is_found_in_each_field_in_the_order_of_the_fields() -> None:
         args=["serve", TOKEN, "--token", "hunter23", "--password=hunter24", "/srv/data"],
         command=f"server {TOKEN}",
         headers={"X-Signature": "hunter25", "X-Team": "blue"},
-        oauth={"client_secret": "hunter26", "client_id": "me"},
+        oauth={
+            "client_secret": "hunter26",
+            "client_id": "me",
+            "assertion": "hunter27",
+            "identity_provider": {"client_id": "me", "client_secret": "hunter28"},
+        },
     ) == [
         ("env", "API_KEY", "hunter22"),
         ("env", "MODE", TOKEN),
@@ -27,6 +32,8 @@ def test_a_secret_is_found_in_each_field_in_the_order_of_the_fields() -> None:
         ("command", f"{TOKEN}"),
         ("headers", "X-Signature", "hunter25"),
         ("oauth", "client_secret", "hunter26"),
+        ("oauth", "assertion", "hunter27"),
+        ("oauth", "identity_provider", "client_secret", "hunter28"),
     ]
 
 

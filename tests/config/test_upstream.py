@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 
 from dynamic_mcp.config.read import read
-from dynamic_mcp.config.resolved import Broken, Config, GroupConfig, OAuth, Program, Remote
+from dynamic_mcp.config.resolved import Broken, Config, GroupConfig, IdentityProvider, OAuth, Program, Remote
 
 ReadConfig = Callable[..., Config]
 
@@ -109,7 +109,7 @@ def test_variables_are_filled_in_wherever_a_remote_server_is_described(read_conf
             metadata_url="https://aa/meta",
             issuer="https://aa",
             account="aa4",
-            is_client_credentials=True,
+            grant="client_credentials",
             private_key_file="/aa.pem",
             private_key_alg="ES256",
             client_metadata_url="https://aa/client",
@@ -151,6 +151,67 @@ def test_client_credentials_without_a_client_and_its_secret_fail_the_group(
     made = one(config).upstream
     assert isinstance(made, Broken)
     assert "mcpServers.a.oauth.grant" in made.reason
+
+
+PROVIDER = {"token_endpoint": "https://idp.test/${A}", "client_id": "${A}1", "client_secret": "${A}2"}
+
+
+def test_an_assertion_and_an_identity_provider_are_filled_in_and_a_file_is_found_beside_the_config(
+    read_config: ReadConfig, tmp_path: Path
+) -> None:
+    oauth = {"grant": "cross_app", "client_id": "me", "identity_provider": PROVIDER}
+    servers = {
+        "a": {"url": "http://h", "oauth": {**oauth, "assertion": "${A}3"}},
+        "b": {"url": "http://h", "oauth": {**oauth, "assertion_file": "${A}.jwt"}},
+    }
+
+    config = read_config({"mcpServers": servers}, A="aa")
+
+    provider = IdentityProvider("https://idp.test/aa", "aa1", "aa2")
+    here = [each.upstream.oauth for each in config.groups if isinstance(each.upstream, Remote)]
+    assert [each.identity_provider for each in here] == [provider, provider]
+    assert [each.assertion for each in here] == ["aa3", None]
+    assert [each.assertion_file for each in here] == [None, str(tmp_path / "aa.jwt")]
+    assert {each.grant for each in here} == {"cross_app"}
+
+
+@pytest.mark.parametrize(
+    ("oauth", "where"),
+    [
+        ({"grant": "jwt_bearer", "client_id": "me"}, "grant"),
+        ({"grant": "jwt_bearer", "assertion": "a"}, "grant"),
+        ({"grant": "cross_app", "client_id": "me", "assertion": "a"}, "grant"),
+        ({"grant": "cross_app", "client_id": "me", "identity_provider": PROVIDER}, "grant"),
+        ({"grant": "cross_app", "assertion": "a", "identity_provider": PROVIDER}, "grant"),
+        ({"grant": "jwt_bearer", "client_id": "me", "assertion": "a", "assertion_file": "b"}, "assertion_file"),
+        ({"grant": "jwt_bearer", "client_id": "me", "assertion": "${UNSET}"}, "assertion"),
+        ({"grant": "jwt_bearer", "client_id": "me", "assertion": "a\nb"}, "assertion"),
+        (
+            {"grant": "jwt_bearer", "client_id": "me", "assertion": "a", "identity_provider": PROVIDER},
+            "identity_provider",
+        ),
+        ({"assertion": "a"}, "assertion"),
+        ({"assertion_file": "a"}, "assertion_file"),
+        ({"identity_provider": PROVIDER}, "identity_provider"),
+        (
+            {
+                "grant": "cross_app",
+                "client_id": "me",
+                "assertion": "a",
+                "identity_provider": {**PROVIDER, "token_endpoint": "https://${UNSET}/"},
+            },
+            "identity_provider.token_endpoint",
+        ),
+    ],
+)
+def test_what_a_grant_lacks_or_does_not_use_fails_the_group_with_its_place(
+    read_config: ReadConfig, oauth: dict[str, object], where: str
+) -> None:
+    config = read_config({"mcpServers": {"a": {"url": "http://h", "oauth": oauth}}}, A="aa")
+
+    made = one(config).upstream
+    assert isinstance(made, Broken)
+    assert made.reason.startswith(f"mcpServers.a.oauth.{where}: ")
 
 
 def test_a_variable_that_is_not_set_is_a_warning_with_its_place(read_config: ReadConfig) -> None:

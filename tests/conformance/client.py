@@ -1,7 +1,8 @@
-"""The conformance suite's idea of a client: `client.py URL` uses the server there through the whole proxy.
+"""The conformance suites' idea of a client: `client.py URL` uses the server there through the whole proxy.
 
-The suite names the scenario and its facts by MCP_CONFORMANCE_SCENARIO and MCP_CONFORMANCE_CONTEXT. Where a
-person is to log in, the link is followed as a browser would follow it with a person who agrees.
+The suite names the scenario, its facts and the revision by MCP_CONFORMANCE_SCENARIO, MCP_CONFORMANCE_CONTEXT and
+MCP_CONFORMANCE_PROTOCOL_VERSION. Where a person is to log in, the link is followed as a browser would follow it with
+a person who agrees.
 """
 
 from __future__ import annotations
@@ -11,23 +12,29 @@ import json
 import os
 import sys
 import tempfile
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-import httpx2
-
-from tests.program import Program, running, text_of
+from tests.conformance.peers import Peer, connected
+from tests.program import running, text_of
 
 Json = Any  # whatever JSON the suite writes down
-CAN = {"elicitation": {"form": {"applyDefaults": True}, "url": {}}, "roots": {}, "sampling": {}}
-ARGUMENTS = {"add_numbers": {"a": 5, "b": 3}}
+Driver = Callable[[Peer, Json], Awaitable[bool]]
+ARGUMENTS = {"add_numbers": {"a": 5, "b": 3}, "valid_tool": {"region": "eu"}}
 DOCUMENT = "https://conformance-test.local/client-metadata.json"
 NOBODY = {"BROWSER": "", "DISPLAY": "", "WAYLAND_DISPLAY": "", "SSH_CONNECTION": "here"}
-CALLED_AT_MOST = 3
 
 
 def config(url: str, scenario: str, context: Json, folder: Path) -> Json:
     """Return what a person would write into the config, given these facts."""
+    server = {"url": url, "oauth": _oauth(scenario, context, folder)}
+    if scenario == "http-custom-headers":
+        server["validate"] = "off"  # the suite has null sent for a boolean
+    return {"mcpServers": {"up": server}, "settings": {"retry": {"attempts": 1}}}
+
+
+def _oauth(scenario: str, context: Json, folder: Path) -> Json:
     oauth: dict[str, Json] = {}
     for name in ("client_id", "client_secret"):
         if name in context:
@@ -38,61 +45,88 @@ def config(url: str, scenario: str, context: Json, folder: Path) -> Json:
         file = folder / "key.pem"
         file.write_text(context["private_key_pem"])
         oauth |= {"private_key_file": str(file), "private_key_alg": context["signing_algorithm"]}
+    if "idp_id_token" in context:
+        provider = {"token_endpoint": context["idp_token_endpoint"], "client_id": context["idp_client_id"]}
+        oauth |= {"grant": "cross_app", "assertion": context["idp_id_token"], "identity_provider": provider}
+    if "valid_jwt" in context:
+        oauth |= {"grant": "jwt_bearer", "assertion": context["valid_jwt"]}
     if "cimd" in scenario:
         oauth["client_metadata_url"] = DOCUMENT
-    return {"mcpServers": {"up": {"url": url, "oauth": oauth}}, "settings": {"retry": {"attempts": 1}}}
+    return oauth
 
 
-async def agree(program: Program) -> None:
-    """Answer every question of the proxy as a person does who agrees with everything."""
-    answered = 0
-    while True:
-        asked = program.heard("elicitation/create")[answered:]
-        for question in asked:
-            params = question["params"]
-            if params.get("mode") == "url":
-                async with httpx2.AsyncClient(follow_redirects=True) as browser:
-                    await browser.get(params["url"])
-                program.reply(question, {"action": "accept"})
-            else:
-                fields = params["requestedSchema"]["properties"]
-                content = {name: field["default"] for name, field in fields.items() if "default" in field}
-                program.reply(question, {"action": "accept", "content": content})
-        answered += len(asked)
-        await program.hears("elicitation/create", answered + 1)
+# --- drivers: each tells whether all went well -------------------------------------------------------------
 
 
-async def use(program: Program) -> bool:
-    """Call every tool that the server has, and tell whether all went well."""
-    await program.initialize(capabilities=CAN)
-    arguments = {"name": "get_dynamic_tools", "arguments": {"group": "up"}}
-    listed = (await program.request("tools/call", arguments))["result"]
-    if listed.get("isError"):
-        print(text_of(listed), file=sys.stderr)
-        return False
-    went_well = True
-    for tool in json.loads(text_of(listed))["tools"]:
-        result = await program.call("up", tool["name"], ARGUMENTS.get(tool["name"], {}))
-        if result.get("isError"):
-            print(text_of(result), file=sys.stderr)
-            went_well = False
+async def call_tools(peer: Peer, context: Json) -> bool:
+    """Call every tool that the server has."""
+    tools = await _list_tools(peer)
+    return tools is not None and all([await _call(peer, name, ARGUMENTS.get(name, {})) for name in tools])
+
+
+async def list_tools(peer: Peer, context: Json) -> bool:
+    """List the tools, and call none."""
+    return await _list_tools(peer) is not None
+
+
+async def call_as_told(peer: Peer, context: Json) -> bool:
+    """Call the tools that the suite names with its arguments."""
+    calls = context["toolCalls"]
+    return await list_tools(peer, context) and all(
+        [await _call(peer, each["name"], each["arguments"]) for each in calls]
+    )
+
+
+async def use_everything(peer: Peer, context: Json) -> bool:
+    """Call every tool, read every resource and get every prompt."""
+    went_well = await call_tools(peer, context)
+    for resource in (await peer.ask("resources/list"))["result"]["resources"]:
+        went_well &= "result" in await peer.ask("resources/read", {"uri": resource["uri"]})
+    for prompt in (await peer.ask("prompts/list"))["result"]["prompts"]:
+        went_well &= "result" in await peer.ask("prompts/get", {"name": prompt["name"]})
     return went_well
+
+
+# All other scenarios want the tools to be called.
+DRIVERS: dict[str, Driver] = {
+    "http-standard-headers": use_everything,
+    "http-custom-headers": call_as_told,
+    "json-schema-ref-no-deref": list_tools,
+}
+
+
+async def _list_tools(peer: Peer) -> list[str] | None:
+    """Return the names of the server's tools; None if they cannot be listed."""
+    listed = await _use(peer, "get_dynamic_tools", {"group": "up"})
+    return None if listed is None else [tool["name"] for tool in json.loads(text_of(listed))["tools"]]
+
+
+async def _call(peer: Peer, tool: str, arguments: Json) -> bool:
+    return await _use(peer, "call_dynamic_tool", {"group": "up", "name": tool, "args": arguments}) is not None
+
+
+async def _use(peer: Peer, own_tool: str, arguments: Json) -> Json:
+    """Return the result of one of our own tools; None, with the reason on stderr, if it did not work."""
+    answer = await peer.ask("tools/call", {"name": own_tool, "arguments": arguments})
+    result = answer.get("result")
+    if result is None or result.get("isError"):
+        print(answer if result is None else text_of(result), file=sys.stderr)
+        return None
+    return result
 
 
 async def main(url: str) -> bool:
     scenario = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
     context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
+    version = os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION") or "2025-11-25"
+    drive = DRIVERS.get(scenario, call_tools)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         file = folder / "dynamic-mcp.json"
         file.write_text(json.dumps(config(url, scenario, context, folder)))
         own = {"XDG_STATE_HOME": f"{name}/state", "XDG_CACHE_HOME": f"{name}/cache", **NOBODY}
-        async with running(str(file), env=own) as program:
-            person = asyncio.create_task(agree(program))
-            try:
-                went_well = await use(program)
-            finally:
-                person.cancel()
+        async with running(str(file), env=own) as program, connected(program, version) as peer:
+            went_well = await drive(peer, context)
         print(await program.stderr(), file=sys.stderr)
     return went_well
 

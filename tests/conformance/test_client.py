@@ -1,7 +1,7 @@
-"""The official conformance suite's client scenarios, through the whole proxy.
+"""The official conformance suites' client scenarios, through the whole proxy.
 
-They need npm's `@modelcontextprotocol/conformance` in the node_modules that DYNAMIC_MCP_TEST_CONFORMANCE names, and
-the Node 24 that DYNAMIC_MCP_TEST_NODE names. The list of expected failures can only shrink.
+They need npm's `@modelcontextprotocol/conformance` in the node_modules that DYNAMIC_MCP_TEST_CONFORMANCE (0.1) and
+DYNAMIC_MCP_TEST_CONFORMANCE_ALPHA (0.2) name, and the Node 24 that DYNAMIC_MCP_TEST_NODE names.
 """
 
 from __future__ import annotations
@@ -12,20 +12,14 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
-from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parents[2]
-MODULES = Path(os.environ.get("DYNAMIC_MCP_TEST_CONFORMANCE", "nowhere"))
 NODE = Path(os.environ.get("DYNAMIC_MCP_TEST_NODE", "nowhere"))
-SUITE = MODULES / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
-EXPECTED: list[str] = YAML(typ="safe").load(Path(__file__).with_name("expected-failures.yml").read_text())["client"]
-SCENARIOS = [
-    "initialize",
-    "tools_call",
-    "elicitation-sep1034-client-defaults",
-    "sse-retry",
+
+_AUTH = [
     "auth/metadata-default",
     "auth/metadata-var1",
     "auth/metadata-var2",
@@ -40,6 +34,9 @@ SCENARIOS = [
     "auth/token-endpoint-auth-post",
     "auth/token-endpoint-auth-none",
     "auth/pre-registration",
+]
+_LEGACY = ["initialize", "tools_call", "elicitation-sep1034-client-defaults", "sse-retry", *_AUTH]
+_FIRST = [
     "auth/2025-03-26-oauth-metadata-backcompat",
     "auth/2025-03-26-oauth-endpoint-fallback",
     "auth/resource-mismatch",
@@ -49,45 +46,85 @@ SCENARIOS = [
     "auth/client-credentials-basic",
     "auth/cross-app-access-complete-flow",
 ]
-
-pytestmark = pytest.mark.skipif(
-    not (SUITE.is_file() and NODE.is_file()),
-    reason="DYNAMIC_MCP_TEST_CONFORMANCE names no node_modules, or DYNAMIC_MCP_TEST_NODE no Node",
-)
-
-
-def marked() -> Iterator[object]:
-    for name in SCENARIOS:
-        marks = [pytest.mark.xfail(strict=True, reason="an expected failure")] if name in EXPECTED else []
-        yield pytest.param(name, marks=marks, id=name)
+_EXTENSIONS = [
+    "auth/client-credentials-jwt",
+    "auth/client-credentials-basic",
+    "auth/enterprise-managed-authorization",
+    "auth/wif-jwt-bearer",
+]
+# Extensions that this program does not have: tokens that are bound to a key (RFC 9449).
+_WITHOUT = {"auth/dpop", "auth/dpop-nonce"}
 
 
-async def suite(*args: str) -> tuple[int, str]:
-    """Run the suite and return its exit code and its words."""
-    process = await asyncio.create_subprocess_exec(
-        *(str(NODE), str(SUITE), *args),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        cwd=ROOT,
-    )
-    output, _ = await asyncio.wait_for(process.communicate(), 110)
-    assert process.returncode is not None
-    return process.returncode, output.decode()
+class Suite(NamedTuple):
+    """A version of the suite: where npm has put it, the options that choose a revision, and what of it is run."""
+
+    variable: str
+    options: tuple[str, ...]
+    scenarios: list[str]
+
+    @property
+    def script(self) -> Path:
+        """The suite's program."""
+        modules = Path(os.environ.get(self.variable, "nowhere"))
+        return modules / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
+
+    async def run(self, *args: str) -> tuple[int, str]:
+        """Run the suite and return its exit code and its words."""
+        self._require()
+        process = await asyncio.create_subprocess_exec(
+            *(str(NODE), str(self.script), *args),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            cwd=ROOT,
+        )
+        output, _ = await asyncio.wait_for(process.communicate(), 110)
+        assert process.returncode is not None
+        return process.returncode, output.decode()
+
+    def _require(self) -> None:
+        if not (self.script.is_file() and NODE.is_file()):
+            pytest.skip(f"{self.variable} names no node_modules, or DYNAMIC_MCP_TEST_NODE no Node")
 
 
-@pytest.mark.parametrize("scenario", list(marked()))
-async def test_a_scenario_passes_through_the_whole_proxy(scenario: str, tmp_path: Path) -> None:
+_ALPHA = "DYNAMIC_MCP_TEST_CONFORMANCE_ALPHA"
+SUITES = {
+    "0.1": Suite("DYNAMIC_MCP_TEST_CONFORMANCE", (), [*_LEGACY, *_FIRST]),
+    "0.2 at 2025-11-25": Suite(_ALPHA, ("--spec-version", "2025-11-25"), _LEGACY),
+    "0.2 extensions": Suite(_ALPHA, (), _EXTENSIONS),
+}
+
+
+def _all() -> Iterator[object]:
+    for version, suite in SUITES.items():
+        for scenario in suite.scenarios:
+            yield pytest.param(suite, scenario, id=f"{version} {scenario}")
+
+
+@pytest.mark.parametrize(("suite", "scenario"), list(_all()))
+async def test_a_scenario_passes_through_the_whole_proxy(suite: Suite, scenario: str, tmp_path: Path) -> None:
     command = f"{sys.executable} -m tests.conformance.client"
-    run = ("client", "--command", command, "--scenario", scenario, "--timeout", "90000", "-o", str(tmp_path))
+    run = ("--command", command, "--scenario", scenario, "--timeout", "90000", "-o", str(tmp_path))
 
-    code, words = await suite(*run)
+    code, words = await suite.run("client", *run, *suite.options)
 
     assert code == 0, words
     assert re.search(r"Passed: [1-9]", words), words
 
 
-async def test_all_scenarios_of_the_suite_are_run() -> None:
-    _, words = await suite("list", "--client")
+async def test_all_scenarios_of_the_first_suite_are_run() -> None:
+    suite = SUITES["0.1"]
+    _, words = await suite.run("list", "--client")
 
-    assert set(re.findall(r"^  - (\S+)", words, re.MULTILINE)) == set(SCENARIOS)
-    assert set(EXPECTED) <= set(SCENARIOS)
+    assert set(re.findall(r"^  - (\S+)", words, re.MULTILINE)) == set(suite.scenarios)
+
+
+@pytest.mark.parametrize("version", [version for version in SUITES if " at " in version])
+async def test_all_scenarios_that_a_revision_requires_are_run(version: str) -> None:
+    suite = SUITES[version]
+    _, words = await suite.run("list", "--requirements", suite.options[1])
+    required, _, rest = words.partition("Client scenarios")[2].partition("Run and reported")
+
+    assert re.findall(r"^  - (\S+)", required, re.MULTILINE) == suite.scenarios
+    extensions = re.findall(r"^    - (auth/\S+) \[client\]", rest, re.MULTILINE)
+    assert set(extensions) == {*_EXTENSIONS, *_WITHOUT}

@@ -15,7 +15,7 @@ from tests.upstreams.auth_server import AuthServer
 async def test_client_credentials_need_nobody(server: AuthServer, tmp_path: Path) -> None:
     server.clients["robot"] = {"client_secret": "s"}
     config = remote(
-        server.mcp_url, client_id="robot", client_secret="s", is_client_credentials=True, scopes=("tools",)
+        server.mcp_url, client_id="robot", client_secret="s", grant="client_credentials", scopes=("tools",)
     )
     credentials = bearer(config, tmp_path)
 
@@ -37,7 +37,7 @@ async def test_a_private_key_signs_for_the_issuer(server: AuthServer, tmp_path: 
     key = RSAKey.generate_key(2048) if kind == "rsa" else ECKey.generate_key("P-256")
     (tmp_path / "key.pem").write_bytes(key.as_pem(private=True))
     config = remote(
-        server.mcp_url, client_id="robot", private_key_file=str(tmp_path / "key.pem"), is_client_credentials=True
+        server.mcp_url, client_id="robot", private_key_file=str(tmp_path / "key.pem"), grant="client_credentials"
     )
 
     assert await bearer(config, tmp_path / "logins").get_header() is not None
@@ -58,7 +58,7 @@ async def test_a_key_that_cannot_be_read_is_named(server: AuthServer, tmp_path: 
     file = tmp_path / "key.pem"
     if content is not None:
         file.write_text(content)
-    config = remote(server.mcp_url, client_id="robot", private_key_file=str(file), is_client_credentials=True)
+    config = remote(server.mcp_url, client_id="robot", private_key_file=str(file), grant="client_credentials")
 
     with pytest.raises(Unreachable, match=r"key\.pem"):
         await bearer(config, tmp_path / "logins").get_header()
@@ -72,7 +72,7 @@ async def test_the_secret_goes_to_no_other_host_unless_the_config_names_it(
     server.manners.prm = {"authorization_servers": [elsewhere]}
     server.manners.metadata = {"issuer": elsewhere}
     server.clients["robot"] = {"client_secret": "s"}
-    facts: dict[str, Any] = {"client_id": "robot", "client_secret": "s", "is_client_credentials": True}
+    facts: dict[str, Any] = {"client_id": "robot", "client_secret": "s", "grant": "client_credentials"}
 
     with pytest.raises(Unreachable, match=r"oauth\.issuer"):
         await bearer(remote(server.mcp_url, **facts), tmp_path).get_header()

@@ -238,7 +238,7 @@ async def test_a_refused_registration_raises_no_client(server: AuthServer, statu
 
 async def test_a_scope_loop_ends(server: AuthServer, tmp_path: Path) -> None:
     server.clients["robot"] = {"client_secret": "s"}
-    config = remote(server.mcp_url, client_id="robot", client_secret="s", is_client_credentials=True)
+    config = remote(server.mcp_url, client_id="robot", client_secret="s", grant="client_credentials")
     credentials = bearer(config, tmp_path)
     tries = 0
     for n in range(20):

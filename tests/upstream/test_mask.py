@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dynamic_mcp.config.resolved import Program, Remote
+from dynamic_mcp.config.resolved import IdentityProvider, OAuth, Program, Remote
 from dynamic_mcp.upstream.mask import mask_of
 
 
@@ -146,3 +146,11 @@ def test_a_token_in_a_command_is_masked() -> None:
     assert (
         mask_of(upstream)(f"the command `server {token}` was not found") == "the command `server ***` was not found"
     )
+
+
+def test_every_secret_of_a_login_is_masked() -> None:
+    provider = IdentityProvider("https://idp.test/token", "me", "hunter24")
+    oauth = OAuth(client_secret="hunter22", assertion="hunter23", identity_provider=provider)
+    server = Remote(kind=None, url="https://h.test", headers={}, oauth=oauth)
+
+    assert mask_of(server)("hunter22 hunter23 hunter24 https://idp.test") == "*** *** *** https://idp.test"

@@ -83,6 +83,7 @@ class AuthServer:
         self.manners = manners or Manners()
         self.requests: list[Request] = []
         self.clients: dict[str, dict[str, Json]] = {}
+        self.assertions: set[str] = set()  # those that are exchanged for tokens
         self.port = 0
         self._codes: dict[str, tuple[Grant, dict[str, str]]] = {}
         self._access: dict[str, tuple[Grant, float | None, str]] = {}
@@ -244,6 +245,12 @@ class AuthServer:
             case "refresh_token":
                 return self._refresh(form)
             case "client_credentials":
+                grant = Grant(client, self.manners.granted or form.get("scope", ""))
+                self._grants.append(grant)
+                return Answer(200, self._tokens(grant, with_refresh=False))
+            case "urn:ietf:params:oauth:grant-type:jwt-bearer":
+                if form.get("assertion") not in self.assertions:
+                    return Answer(400, {"error": "invalid_grant"})
                 grant = Grant(client, self.manners.granted or form.get("scope", ""))
                 self._grants.append(grant)
                 return Answer(200, self._tokens(grant, with_refresh=False))
