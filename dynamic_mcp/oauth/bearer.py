@@ -295,7 +295,7 @@ class Bearer:
         token = login.token if login else None
         if login is None or token is None or wanted.scope is None or covers(token.scope, wanted.scope):
             return False
-        scope = union(token.scope, login.wanted_scope, wanted.scope)
+        scope = union(token.scope, login.requested_scope, login.wanted_scope, wanted.scope)
         if not covers(login.wanted_scope, scope):
             self._step_ups = [at for at in self._step_ups if self._now() - at < STEP_UPS_S]
             if len(self._step_ups) >= MAX_STEP_UPS:

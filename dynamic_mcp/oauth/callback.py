@@ -131,7 +131,8 @@ class Callback:
             return _page(400, "Refused", "This login is over.")
         self._response.set_result(response)
         if response.error is not None:
-            return _page(400, "Not logged in", f"The server said `{response.error[:100]}`. {_DONE}")
+            # not what it says: only the login knows which server this must be from (RFC 9207, section 2.4)
+            return _page(400, "Not logged in", f"The login was refused; dynamic-mcp says why. {_DONE}")
         return _page(200, "Almost done", f"dynamic-mcp is finishing the login. {_DONE}")
 
 

@@ -45,8 +45,8 @@ class Token:
 class Login:
     """The login to one server.
 
-    A login without an issuer has a token that was pasted, or taken from another program. `wanted_scope` is what the
-    server has asked for since the login.
+    A login without an issuer has a token that was pasted, or taken from another program. `requested_scope` is what
+    was asked for at the login, and `wanted_scope` what the server has asked for since.
     """
 
     server: str
@@ -57,6 +57,7 @@ class Login:
     client: Client | None = None
     token: Token | None = None
     wanted_scope: str | None = None
+    requested_scope: str | None = None
     is_in_keyring: bool = False
 
 

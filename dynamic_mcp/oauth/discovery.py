@@ -59,6 +59,14 @@ class DiscoveryResult:
         return None if url is None else str(url)
 
 
+@dataclass(frozen=True)
+class _Resource:
+    """The metadata of the server, and its identifier as the metadata spells it, which is sent as it is (RFC 8707)."""
+
+    identifier: str
+    metadata: ProtectedResourceMetadata
+
+
 class Discovery:
     """The discovery for one server."""
 
@@ -81,9 +89,7 @@ class Discovery:
 
     # --- the resource (RFC 9728) -----------------------------------------------------------------------
 
-    async def _fetch_resource_metadata(
-        self, challenge: BearerChallenge
-    ) -> tuple[ProtectedResourceMetadata | None, list[str]]:
+    async def _fetch_resource_metadata(self, challenge: BearerChallenge) -> tuple[_Resource | None, list[str]]:
         for url in build_protected_resource_metadata_discovery_urls(challenge.resource_metadata, self._url):
             document = await self._fetch_document(url)
             if document is None:
@@ -95,9 +101,10 @@ class Discovery:
                 metadata = ProtectedResourceMetadata.model_validate(document)
             except ValidationError:
                 continue
-            self._check_resource(str(document["resource"]), url)
+            identifier = str(document["resource"])
+            self._check_resource(identifier, url)
             assert isinstance(issuers, list)
-            return metadata, [str(each) for each in issuers]
+            return _Resource(identifier, metadata), [str(each) for each in issuers]
         return None, []
 
     def _check_resource(self, resource: str, where: str) -> None:
@@ -130,7 +137,10 @@ class Discovery:
         document = await self._fetch_document(url)
         if document is None:
             raise LoginAborted(f"there is no metadata at the config's `metadata_url`, {_quote(url)}")
-        return self._build_result(document, str(document.get("issuer")), None, challenge)
+        issuer = str(document.get("issuer"))
+        if self._config.issuer is not None and not issuers_match(issuer, self._config.issuer):
+            raise LoginAborted(f"{_quote(url)} is about {_quote(issuer)}, but the config has a different `issuer`")
+        return self._build_result(document, issuer, None, challenge)
 
     async def _assume_server(self, challenge: BearerChallenge) -> DiscoveryResult:
         """Treat the server as its own authorization server, with metadata at its root or the default endpoints."""
@@ -155,7 +165,7 @@ class Discovery:
         self,
         document: Document,
         issuer: str,
-        resource: ProtectedResourceMetadata | None,
+        resource: _Resource | None,
         challenge: BearerChallenge,
         *,
         is_assumed: bool = False,
@@ -173,8 +183,8 @@ class Discovery:
         return DiscoveryResult(
             server=self._url,
             issuer=issuer,
-            resource=str(resource.resource) if resource else resource_url_from_server_url(self._url),
-            scope=self._scope(challenge, resource, metadata),
+            resource=resource.identifier if resource else resource_url_from_server_url(self._url),
+            scope=self._scope(challenge, resource.metadata if resource else None, metadata),
             metadata=metadata,
             is_assumed=is_assumed,
         )

@@ -118,7 +118,7 @@ class Attempt:
         if scope is not None and not covers(scope, token.scope):
             more = " ".join(sorted(set((token.scope or "").split()) - set(scope.split())))
             self.warnings.append(f"the server granted more than was asked for: {printable(more)}")
-        return replace(login, token=replace(token, scope=token.scope or scope))
+        return replace(login, token=replace(token, scope=token.scope or scope), requested_scope=scope)
 
     def _check_issuer(self, response: AuthorizationResponse) -> None:
         """Compare the issuer (RFC 9207). Raises LoginAborted, which shows nothing from a wrong issuer."""

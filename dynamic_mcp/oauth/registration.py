@@ -37,11 +37,25 @@ async def obtain_client(
     """Return the client to log in as; registers one if necessary. Raises LoginAborted and NoClient."""
     configured = _configured_client(target, config)
     if configured is not None:
+        _check_issuer(configured, target, config, known)
         return configured
     client = known.client if known is not None and known.issuer == target.issuer else None
     if client is not None and client.source == "registered" and client.redirect_uri == redirect_uri:
         return client
     return await _register(target, redirect_uri, web)
+
+
+def _check_issuer(client: Client, target: DiscoveryResult, config: OAuth, known: Login | None) -> None:
+    """Use the config's client only at the authorization server where it was used first. Raises LoginAborted.
+
+    A client metadata document is the same everywhere (MCP 2026-07-28, Authorization Server Binding).
+    """
+    before = known.issuer if known is not None and known.client is not None else None
+    if client.source == "config" and config.issuer is None and before not in (None, target.issuer):
+        raise LoginAborted(
+            f"the server names another authorization server than before, `{target.issuer}`; the configured client is"
+            f" one of `{before}`; if it is registered there, too, set `oauth.issuer`"
+        )
 
 
 def _configured_client(target: DiscoveryResult, config: OAuth) -> Client | None:

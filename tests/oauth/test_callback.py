@@ -74,11 +74,11 @@ async def test_a_replay_is_refused(callback: Callback) -> None:
     assert (await callback.wait_for_response()).code == "c"
 
 
-async def test_an_error_is_shown_escaped_and_runs_nothing(callback: Callback) -> None:
+async def test_an_error_of_whoever_it_is_from_is_not_shown(callback: Callback) -> None:
     page = await get(callback, error="<script>alert(1)</script>", state=STATE)
 
-    assert "<script>" not in page.text
-    assert "&lt;script&gt;" in page.text
+    assert "alert" not in page.text
+    assert "refused" in page.text
     assert "default-src 'none'" in page.headers["content-security-policy"]
     assert page.headers["referrer-policy"] == "no-referrer"
     assert (await callback.wait_for_response()).error == "<script>alert(1)</script>"

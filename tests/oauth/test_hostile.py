@@ -7,15 +7,17 @@ import contextlib
 import json
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
+from dynamic_mcp.errors import LoginNeeded
 from dynamic_mcp.oauth.address_policy import AddressPolicy, ForbiddenUrl
 from dynamic_mcp.oauth.challenges import BearerChallenge
 from dynamic_mcp.oauth.login import LoginAborted, NoClient, begin_login
 from tests.oauth.parts import bearer, refusal, remote, store_login
-from tests.oauth.visits import abort_reason, log_in, read_all
-from tests.upstreams.auth_server import Answer, AuthServer
+from tests.oauth.visits import abort_reason, browse, fetch_challenge, log_in, read_all
+from tests.upstreams.auth_server import Answer, AuthServer, Request
 
 
 @pytest.mark.parametrize(
@@ -164,18 +166,56 @@ async def test_metadata_of_another_issuer_stops_the_login(server: AuthServer) ->
     assert "another issuer" in await abort_reason(remote(server.mcp_url))
 
 
-@pytest.mark.parametrize("iss", ["https://evil.example.com", None])
-async def test_a_response_of_another_issuer_is_not_exchanged_and_its_text_is_not_shown(
-    server: AuthServer, iss: str | None
+@pytest.mark.parametrize("is_advertised", [True, None])
+@pytest.mark.parametrize("suffix", ["/", "/.", ":80", None])
+async def test_a_response_of_another_issuer_is_not_exchanged(
+    server: AuthServer, is_advertised: bool | None, suffix: str | None
 ) -> None:
-    server.manners.iss = iss
-    config = remote(server.mcp_url)
+    server.manners.metadata = {"authorization_response_iss_parameter_supported": is_advertised}
+    server.manners.iss = "https://evil.example.com" if suffix is None else server.url + suffix
 
     with pytest.raises(LoginAborted) as raised:
-        await log_in(config)
+        await log_in(remote(server.mcp_url))
 
     assert "evil" not in str(raised.value)
     assert server.requests_to("/token") == []
+
+
+async def test_a_response_without_the_issuer_that_was_promised_is_not_exchanged(server: AuthServer) -> None:
+    server.manners.iss = None
+
+    with pytest.raises(LoginAborted, match="does not name"):
+        await log_in(remote(server.mcp_url))
+    assert server.requests_to("/token") == []
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+async def test_a_response_of_a_server_that_does_not_promise_its_issuer_is_exchanged(
+    server: AuthServer, is_named: bool
+) -> None:
+    server.manners.metadata = {"authorization_response_iss_parameter_supported": None}
+    server.manners.iss = server.url if is_named else None
+
+    login, _ = await log_in(remote(server.mcp_url))
+
+    assert login.token is not None
+
+
+@pytest.mark.parametrize("iss", ["https://evil.example.com", ""])
+async def test_an_error_is_shown_only_if_it_is_from_the_issuer_that_was_asked(server: AuthServer, iss: str) -> None:
+    def refuse(request: Request) -> Answer:
+        back = {"error": "evil_words", "state": request.query["state"], "iss": iss or server.url}
+        return Answer(302, headers={"Location": f"{request.query['redirect_uri']}?{urlencode(back)}"})
+
+    server.manners.overrides["/authorize"] = refuse
+    config = remote(server.mcp_url)
+    async with begin_login(config, AddressPolicy(config.url), await fetch_challenge(config), None) as attempt:
+        page = await browse(attempt.url)
+        with pytest.raises(LoginAborted) as raised:
+            await attempt.finish()
+
+    assert "evil" not in page.text
+    assert ("evil_words" in str(raised.value)) == (iss == "")
 
 
 @pytest.mark.parametrize(
@@ -251,9 +291,24 @@ async def test_a_scope_loop_ends(server: AuthServer, tmp_path: Path) -> None:
     assert len(server.requests_to("/token")) == 4
 
 
-async def test_a_step_up_asks_for_the_old_scopes_and_the_new_ones(server: AuthServer, tmp_path: Path) -> None:
-    from dynamic_mcp.errors import LoginNeeded
+async def test_a_step_up_asks_again_for_what_was_requested_and_not_granted(
+    server: AuthServer, tmp_path: Path
+) -> None:
+    config = remote(server.mcp_url, scopes=("tools", "more"))
+    server.manners.granted = "tools"
+    login, _ = await log_in(config)
+    store = store_login(tmp_path, config, login)
+    credentials = bearer(config, tmp_path)
+    says = 'Bearer error="insufficient_scope", scope="admin"'
+    with pytest.raises(LoginNeeded):
+        await credentials.handle_challenge(refusal(await credentials.get_header(), says, status=403))
 
+    await log_in(remote(server.mcp_url), store.load())
+
+    assert set(server.requests_to("/authorize")[-1].query["scope"].split()) == {"tools", "more", "admin"}
+
+
+async def test_a_step_up_asks_for_the_old_scopes_and_the_new_ones(server: AuthServer, tmp_path: Path) -> None:
     config = remote(server.mcp_url)
     login, _ = await log_in(config)
     store = store_login(tmp_path, config, login)
@@ -269,4 +324,5 @@ async def test_a_step_up_asks_for_the_old_scopes_and_the_new_ones(server: AuthSe
 
     assert again.token is not None
     assert again.token.scope == "tools admin"
+    assert again.requested_scope == "tools admin"
     assert json.dumps(again.wanted_scope) == "null"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 import httpx2
 import pytest
+from msgspec.structs import replace
 
 from dynamic_mcp.oauth.address_policy import AddressPolicy
 from dynamic_mcp.oauth.callback import UnexpectedResponse
@@ -128,6 +130,14 @@ async def test_a_server_of_2025_03_may_name_an_issuer_of_its_own_origin_and_no_o
     assert "another issuer" in await abort_reason(remote(server.mcp_url))
 
 
+async def test_metadata_at_the_configs_url_must_be_of_the_configs_issuer(server: AuthServer) -> None:
+    url = f"{server.url}/.well-known/oauth-authorization-server"
+
+    reason = await abort_reason(remote(server.mcp_url, metadata_url=url, issuer="https://as.example.com"))
+
+    assert "a different `issuer`" in reason
+
+
 async def test_the_configs_metadata_url_is_used_where_the_server_names_none(server: AuthServer) -> None:
     server.manners.challenges = False
     server.remove("/.well-known/oauth-protected-resource/mcp")
@@ -221,6 +231,58 @@ async def test_another_authorization_server_gets_another_registration_and_no_old
         assert not any(old.client.secret.encode() in request.body for request in other.requests)
         assert old.token is not None
         assert not any((old.token.refresh or "").encode() in request.body for request in other.requests)
+
+
+async def test_the_configs_client_is_used_at_no_other_authorization_server_than_before(server: AuthServer) -> None:
+    config = remote(server.mcp_url, client_id="me", redirect_port=await free_port())
+    client = {"redirect_uris": [f"http://127.0.0.1:{config.oauth.redirect_port}/callback"]}
+    server.clients["me"] = client
+    old, _ = await log_in(config)
+    async with AuthServer() as other:
+        other.clients["me"] = client
+        server.manners.prm = {"authorization_servers": [other.url]}
+        with pytest.raises(LoginAborted, match=f"another authorization server.*{other.url}.*oauth.issuer"):
+            await log_in(config, old)
+        assert other.requests_to("/authorize") == []
+
+        login, _ = await log_in(replace(config, oauth=replace(config.oauth, issuer=other.url)), old)
+        assert login.issuer == other.url
+
+
+async def test_a_client_metadata_document_is_used_at_every_authorization_server(server: AuthServer) -> None:
+    document, port = "https://example.com/client.json", await free_port()
+    config = remote(server.mcp_url, client_metadata_url=document, redirect_port=port)
+    server.manners.metadata = {"client_id_metadata_document_supported": True}
+    server.clients[document] = {"redirect_uris": [f"http://127.0.0.1:{port}/callback"]}
+    old, _ = await log_in(config)
+    async with AuthServer(server.manners) as other:
+        other.clients = server.clients
+        server.manners.prm = {"authorization_servers": [other.url]}
+
+        login, _ = await log_in(config, old)
+
+        assert login.issuer == other.url
+        assert login.client == old.client
+
+
+async def test_a_client_registers_as_a_native_application_that_renews_its_tokens(server: AuthServer) -> None:
+    await log_in(remote(server.mcp_url))
+
+    (asked,) = server.requests_to("/register")
+    registered = json.loads(asked.body)
+    assert registered["application_type"] == "native"
+    assert set(registered["grant_types"]) == {"authorization_code", "refresh_token"}
+
+
+@pytest.mark.parametrize("path", ["", "/", "/mcp", "/mcp?"])
+async def test_the_resource_is_sent_as_the_metadata_spells_it(server: AuthServer, path: str) -> None:
+    spelled = f"http://127.0.0.1:{server.port}{path}"
+    server.manners.prm = {"resource": spelled}
+
+    await log_in(remote(server.mcp_url))
+
+    sent = [*server.requests_to("/authorize"), *server.requests_to("/token")]
+    assert [parameters(request)["resource"] for request in sent] == [spelled, spelled]
 
 
 @pytest.mark.parametrize(
