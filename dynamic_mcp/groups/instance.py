@@ -109,6 +109,10 @@ class Instance:
         """Return how long the lists that are missing have been asked of the upstream; 0 while they are not."""
         return self._reader.wanted_for_s() if self.state in (State.CONNECTING, State.READY) else 0.0
 
+    async def is_modern(self, client: Client) -> bool:
+        """Tell which era the instance's link speaks, connecting if need be. Raises UpstreamError."""
+        return (await self._wait_for_link(client)).is_modern
+
     # --- use -------------------------------------------------------------------------------------------
 
     def start(self, *, wanted: bool = False) -> None:

@@ -14,6 +14,7 @@ from msgspec import Raw, Struct
 from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.request import Request
+from dynamic_mcp.proxy.request_state import StateRefused
 from dynamic_mcp.proxy.turns import Turns
 from dynamic_mcp.proxy.view import GroupView
 
@@ -74,10 +75,20 @@ class Pipeline:
             caller=message.request,
             label=message.label,
         )
-        is_modern = message.request.revision.is_stateless
-        if is_modern and self._turns.are_needed(message.group, message.method):
+        if not message.request.revision.is_stateless:
+            return send()
+        if "requestState" in (message.params or {}):
+            return self._send_retry(message, send)
+        if self._turns.are_needed(message.group, message.method):
             return self._turns.run(message.request, message.group, message.timeout_s, send)
         return send()
+
+    async def _send_retry(self, message: UpstreamRequest, send: Callable[[], Awaitable[Frame]]) -> Frame:
+        """Send a retry to the upstream that it is for. Raises StateRefused if that has given no such state."""
+        instance = message.instance or message.group.group.instance_for(message.request.client)
+        if not await instance.is_modern(message.request.client):
+            raise StateRefused("invalid")
+        return await send()
 
 
 def _call(middleware: Middleware, following: Next, message: UpstreamRequest) -> Awaitable[Frame]:

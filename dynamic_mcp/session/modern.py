@@ -32,7 +32,7 @@ from dynamic_mcp.proxy.request_state import StateRefused, is_ours
 from dynamic_mcp.proxy.subscriptions import LEVELS
 from dynamic_mcp.session.answers import to_answer
 from dynamic_mcp.session.listening import Listening
-from dynamic_mcp.session.modern_answers import to_modern
+from dynamic_mcp.session.modern_answers import refuse_state, to_modern
 from dynamic_mcp.session.modern_call import MAY_ASK, ModernCall, binding_of
 from dynamic_mcp.session.modern_client import ModernClient, ModernClients, Origin, complete_info
 from dynamic_mcp.session.modern_subscriptions import ModernSubscriptions
@@ -100,7 +100,7 @@ class ModernDispatcher:
         except wire.Malformed as exc:
             channel.answer(wire.error_frame(INVALID_PARAMS, str(exc)))
         except StateRefused as exc:
-            channel.answer(wire.error_frame(INVALID_PARAMS, str(exc), {"reason": exc.reason}))
+            channel.answer(refuse_state(exc))
         except Refused as exc:
             channel.answer(exc.answer)
         return None
@@ -186,6 +186,8 @@ class ModernDispatcher:
                 answer = await answer_with_elicitations(request, server.answer)
         except wire.Malformed as exc:
             answer = wire.error_frame(INVALID_PARAMS, str(exc))
+        except StateRefused as exc:
+            answer = refuse_state(exc)
         except DynamicMcpError as exc:
             answer = _to_error(frame.method, exc)
         except Exception:
