@@ -55,7 +55,9 @@ class ModernClient:
         """Send a message, or a line as it is."""
         self.session.receive(message if isinstance(message, bytes) else json.dumps(message).encode())
 
-    def begin(self, method: str, params: Mapping[str, Json] | None = None, **meta: Json) -> int:
+    def begin(
+        self, method: str, params: Mapping[str, Json] | None = None, meta: Mapping[str, Json] | None = None
+    ) -> int:
         """Send a request; returns its id. `meta` has more members of `_meta`, which `None` takes out."""
         id = next(self._ids)
         own = {
@@ -63,7 +65,7 @@ class ModernClient:
             f"{PREFIX}clientInfo": self.info,
             f"{PREFIX}clientCapabilities": self.capabilities,
         }
-        whole = {**own, **(params or {}).get("_meta", {}), **meta}
+        whole = {**own, **(params or {}).get("_meta", {}), **(meta or {})}
         body = {**(params or {}), "_meta": {name: value for name, value in whole.items() if value is not None}}
         self.send({"jsonrpc": "2.0", "id": id, "method": method, "params": body})
         return id
@@ -77,9 +79,11 @@ class ModernClient:
                         return message
                 await self._arrived.wait()
 
-    async def request(self, method: str, params: Mapping[str, Json] | None = None, **meta: Json) -> dict[str, Json]:
+    async def request(
+        self, method: str, params: Mapping[str, Json] | None = None, meta: Mapping[str, Json] | None = None
+    ) -> dict[str, Json]:
         """Send a request and return its answer."""
-        return await self.answer_to(self.begin(method, params, **meta))
+        return await self.answer_to(self.begin(method, params, meta))
 
     async def call(self, group: str, name: str, args: Json = None, **params: Json) -> dict[str, Json]:
         """Call a tool through `call_dynamic_tool` and return the answer."""

@@ -150,9 +150,7 @@ class ModernDispatcher:
         )
         if call.log_level:
             self._server.want_level(client, call.log_level)
-        call.start(
-            self._listen(call, call_frame, channel) if frame.method == _LISTEN else self._answer(call, call_frame)
-        )
+        call.start(self._answer(call, call_frame, channel))
         return call
 
     def _find_client(self, origin: Origin, sender: Envelope) -> ModernClient:
@@ -175,15 +173,10 @@ class ModernDispatcher:
         call.resume(responses, channel)
         return call
 
-    async def _answer(self, call: ModernCall, frame: Frame) -> Frame:
+    async def _answer(self, call: ModernCall, frame: Frame, channel: Channel) -> Frame:
         """Return the answer to a request as its client gets it."""
-        client, server = call.client, self._server
         try:
-            if frame.method == _DISCOVER:
-                answer = await server.discover(client)
-            else:
-                request = Request(frame.method, frame.params, client, server.view_for(client), call)
-                answer = await answer_with_elicitations(request, server.answer)
+            answer = await self._serve(call, frame, channel)
         except wire.Malformed as exc:
             answer = wire.error_frame(INVALID_PARAMS, str(exc))
         except StateRefused as exc:
@@ -193,19 +186,27 @@ class ModernDispatcher:
         except Exception:
             log.exception("a bug: answering %s failed", frame.method)
             answer = wire.error_frame(INTERNAL_ERROR, "internal error of dynamic-mcp; its log says more")
-        return self._to_modern(client, frame.method, answer)
+        return self._to_modern(call.client, frame.method, answer)
+
+    async def _serve(self, call: ModernCall, frame: Frame, channel: Channel) -> Frame:
+        client, server = call.client, self._server
+        if frame.method == _LISTEN:
+            return await self._listen(call, frame, channel)
+        if frame.method == _DISCOVER:
+            return await server.discover(client)
+        request = Request(frame.method, frame.params, client, server.view_for(client), call)
+        return await answer_with_elicitations(request, server.answer)
 
     def _to_modern(self, client: ModernClient, method: str, answer: Frame) -> Frame:
         return to_modern(answer, method, self._server.server_info(client), self._server.cache_hint(client, method))
 
     async def _listen(self, call: ModernCall, frame: Frame, channel: Channel) -> Frame:
         """Serve a stream of notifications until one side ends it."""
-        client = call.client
-        listening = Listening(frame.id, channel)
-        try:
-            wanted = wire.members(wire.member(frame.params, "notifications"))
-        except wire.Malformed:
-            return wire.error_frame(INVALID_PARAMS, "`notifications`, the kinds to listen for, is missing")
+        client, listening = call.client, Listening(frame.id, channel)
+        filter_at = wire.member(frame.params, "notifications")
+        if bytes(filter_at)[:1] != b"{":
+            raise wire.Malformed("`notifications`, the kinds to listen for, is missing")
+        wanted = wire.members(filter_at)
         client.listenings.add(listening)
         try:
             async with self._subscriptions.subscribed(client, call, wanted) as honoured:

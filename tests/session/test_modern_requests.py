@@ -38,7 +38,7 @@ async def test_a_client_that_said_initialize_stays_a_legacy_client_whatever_it_p
 
 async def test_a_revision_that_is_not_spoken_is_refused_with_those_that_are_and_decides_nothing() -> None:
     async with modern_client_of(Opener(a=[FakeUpstream()])) as client:
-        refused = await client.request("server/discover", **{f"{PREFIX}protocolVersion": "2031-01-01"})
+        refused = await client.request("server/discover", meta={f"{PREFIX}protocolVersion": "2031-01-01"})
         hello = {"protocolVersion": NEWEST.name, "capabilities": {}, "clientInfo": INFO}
         client.send({"jsonrpc": "2.0", "id": "i", "method": "initialize", "params": hello})
         greeted = await client.answer_to("i")
@@ -53,14 +53,14 @@ async def test_a_revision_that_is_not_spoken_is_refused_with_those_that_are_and_
 async def test_a_request_that_does_not_say_what_it_must_is_refused(missing: str) -> None:
     async with modern_client_of(Opener(a=[FakeUpstream()])) as client:
         await client.request("tools/list")
-        refused = await client.request("tools/list", **{PREFIX + missing: None})
+        refused = await client.request("tools/list", meta={PREFIX + missing: None})
     assert refused["error"]["code"] == INVALID
     assert missing in refused["error"]["message"]
 
 
 async def test_a_client_need_not_say_its_name() -> None:
     async with modern_client_of(Opener(a=[FakeUpstream()])) as client:
-        listed = await client.request("tools/list", **{f"{PREFIX}clientInfo": None})
+        listed = await client.request("tools/list", meta={f"{PREFIX}clientInfo": None})
     assert listed["result"]["tools"]
 
 
@@ -198,7 +198,7 @@ async def test_a_server_is_told_the_most_verbose_level_that_a_request_asks_for()
 
 async def test_a_level_that_does_not_exist_is_refused() -> None:
     async with modern_client_of(Opener(a=[FullUpstream()])) as client:
-        answer = await client.request("tools/list", **{f"{PREFIX}logLevel": "loud"})
+        answer = await client.request("tools/list", meta={f"{PREFIX}logLevel": "loud"})
     assert answer["error"]["code"] == INVALID
 
 
