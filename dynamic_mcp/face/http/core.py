@@ -82,7 +82,8 @@ class HttpFace:
         self._modern = ModernRequests(answering, proxy, options, self._now)
 
     def __repr__(self) -> str:
-        return f"<HttpFace {len(self._sessions)} sessions{', finishing' if self.is_finishing else ''}>"
+        load = f"{len(self._sessions)} sessions, {self._modern.in_flight} modern requests"
+        return f"<HttpFace {load}{', finishing' if self.is_finishing else ''}>"
 
     def configure(self, options: HttpOptions) -> None:
         """Serve with other options from now on; the sessions that there are go on."""

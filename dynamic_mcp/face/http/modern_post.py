@@ -90,6 +90,7 @@ class ModernPost:
         "_is_beginning",
         "_is_over",
         "_is_stream",
+        "_reason",
         "_requests",
         "_written_at",
         "head",
@@ -119,6 +120,7 @@ class ModernPost:
         self._call: Call | None = None
         self._id: Raw = wire.NULL
         self._began_at = self._written_at = 0.0
+        self._reason = ""  # why it was cancelled, which may happen while it begins
         self._is_beginning = self._is_stream = self._is_over = False
 
     def __repr__(self) -> str:
@@ -162,7 +164,7 @@ class ModernPost:
         self._is_beginning = False
         self._call = call
         if self._is_over:
-            self._cancel("the client does not read")
+            self._cancel(self._reason)
         elif frame.method == _LISTEN and not self._is_stream:
             self._open_stream(_ALIVE)
 
@@ -220,8 +222,8 @@ class ModernPost:
         self._requests.end(self)
 
     def _cancel(self, reason: str) -> None:
-        call, self._call = self._call, None
-        if call is not None:
+        call, self._call, self._reason = self._call, None, reason
+        if call is not None and reason:
             call.cancel(reason)
 
     # --- to the client ---------------------------------------------------------------------------------

@@ -83,7 +83,7 @@ async def test_a_session_whose_initialize_fails_does_not_begin() -> None:
 
         assert "error" in failed.json
         assert "mcp-session-id" not in failed.headers
-        assert repr(face) == "<HttpFace 0 sessions>"
+        assert repr(face) == "<HttpFace 0 sessions, 0 modern requests>"
 
 
 async def test_a_session_whose_id_reaches_nobody_ends() -> None:
@@ -92,7 +92,7 @@ async def test_a_session_whose_id_reaches_nobody_ends() -> None:
         gone.cut()
         await settled()
 
-        assert repr(face) == "<HttpFace 0 sessions>"
+        assert repr(face) == "<HttpFace 0 sessions, 0 modern requests>"
 
 
 async def test_what_an_upstream_says_after_the_end_of_a_session_is_dropped(caplog: pytest.LogCaptureFixture) -> None:
@@ -266,7 +266,7 @@ async def test_nothing_of_a_session_stays_after_its_end() -> None:
         client.send("DELETE")
         await settled()
 
-        assert repr(face) == "<HttpFace 0 sessions>"
+        assert repr(face) == "<HttpFace 0 sessions, 0 modern requests>"
         assert {id(each) for each in _sessions()} <= before
 
 

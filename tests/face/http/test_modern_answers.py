@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from dynamic_mcp.face.http.core import HttpFace
 from dynamic_mcp.face.http.options import HttpOptions
 from dynamic_mcp.face.limits import FLOOD_BYTES, UNREAD_BYTES
-from tests.face.http.modern_parties import LISTEN, FakeDispatcher, ModernHttpClient, call_of, modern, opener
+from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.proxy.parked_calls import Channel
+from dynamic_mcp.session.modern_client import Origin
+from tests.face.http.modern_parties import (
+    LISTEN,
+    FakeDispatcher,
+    FakeModernCall,
+    ModernHttpClient,
+    call_of,
+    modern,
+    opener,
+)
 from tests.face.http.parties import HttpClient, face_of
 from tests.fakes import FakeClock, Json
 
@@ -182,6 +195,28 @@ async def test_a_client_that_does_not_read_loses_its_connection_and_its_request_
         assert (reply.is_aborted, reply.messages) == (True, [])
         assert len(dispatcher.call.reasons) == 1
         assert ready(face)["modern_requests"] == 0
+
+
+class _Talkative(FakeDispatcher):
+    """Says something while a request begins."""
+
+    def begin(self, frame: Frame, channel: Channel, origin: Origin) -> FakeModernCall | None:
+        call = super().begin(frame, channel, origin)
+        for _ in range(2):
+            self.call.say("notifications/tools/list_changed")
+        return call
+
+
+async def test_a_request_of_a_client_that_does_not_read_is_cancelled_even_while_it_begins() -> None:
+    dispatcher = _Talkative()
+    async with face_of(opener(), dispatcher=dispatcher) as face:
+        message = modern(LISTEN)
+        reply = ModernHttpClient(face).begin(message)
+        reply.unread = UNREAD_BYTES + 1
+        assert reply.receiver is not None
+        reply.receiver.receive_body(json.dumps(message).encode())
+
+        assert (reply.is_aborted, len(dispatcher.call.reasons)) == (True, 1)
 
 
 # --- how much, and the end -----------------------------------------------------------------------------
