@@ -17,6 +17,9 @@ from dynamic_mcp.proxy.view import GroupView
 # In `_meta` of a request that is no other use case: the group that it is for.
 GROUP = "dynamic-mcp/group"
 
+# For one request: a server may want a login, and then one with more scope, or at another authorization server.
+MAX_LOGINS = 2
+
 UseCase = Callable[[Request], Awaitable[Frame]]
 
 
@@ -39,16 +42,20 @@ class Router:
 
     async def answer(self, request: Request) -> Frame:
         """Answer a request; one that was refused for want of a login is repeated after it."""
-        use_case = self._use_cases.get(request.method, self._otherwise)
-        try:
-            answer = await use_case(request)
-        except LoginNeeded as exc:
-            if not await self._logins.offer(request, exc.group):
-                raise
-            answer = await use_case(request)
+        answer = await self._answer_after_logins(request)
         if len(answer.error):
             self._elicitations.note_error(request.client, answer.error)
         return answer
+
+    async def _answer_after_logins(self, request: Request) -> Frame:
+        use_case = self._use_cases.get(request.method, self._otherwise)
+        for _ in range(MAX_LOGINS):
+            try:
+                return await use_case(request)
+            except LoginNeeded as exc:
+                if not await self._logins.offer(request, exc.group):
+                    raise
+        return await use_case(request)
 
     async def _pass_on(self, request: Request) -> Frame:
         """Pass on a request that the protocol does not know."""

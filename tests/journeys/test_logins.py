@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
+from tests.conformance.peers import MODERN, connected
 from tests.program import Program, running, started, text_of
 from tests.upstreams.auth_server import AuthServer
 
@@ -129,6 +130,39 @@ async def test_a_client_that_takes_links_is_offered_one_and_the_call_goes_on(
         assert json.loads(text_of(await call)) == {"n": 2}
         over = await program.hears("notifications/elicitation/complete")
         assert over["params"]["elicitationId"] == asked["params"]["elicitationId"]
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+async def test_a_call_goes_on_after_a_login_and_another_one_for_more_scope(
+    server: AuthServer, tmp_path: Path, version: str
+) -> None:
+    server.manners.scope_of_calls = "admin"
+    call = {"name": "call_dynamic_tool", "arguments": {"group": "guarded", "name": "echo", "args": {"n": 2}}}
+    async with (
+        running(str(config(tmp_path, server.mcp_url)), env=NOBODY) as program,
+        connected(program, version) as peer,
+    ):
+        answer = await peer.ask("tools/call", call)
+
+    assert json.loads(text_of(answer["result"])) == {"n": 2}
+    asked = [set(request.query["scope"].split()) for request in server.requests_to("/authorize")]
+    assert asked == [{"tools"}, {"tools", "admin"}]
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+async def test_a_server_that_rejects_every_token_asks_for_no_more_than_two_logins(
+    server: AuthServer, tmp_path: Path, version: str
+) -> None:
+    server.manners.refuses_all_tokens = True
+    call = {"name": "call_dynamic_tool", "arguments": {"group": "guarded", "name": "echo", "args": {}}}
+    async with (
+        running(str(config(tmp_path, server.mcp_url)), env=NOBODY) as program,
+        connected(program, version) as peer,
+    ):
+        answer = await peer.ask("tools/call", call)
+
+    assert answer["result"]["isError"]
+    assert len(server.requests_to("/authorize")) == 2
 
 
 async def test_a_client_that_declines_gets_the_command_and_is_not_asked_again(

@@ -62,6 +62,7 @@ class Manners:
 
     expires_in: float | None = 3600
     scope: str = "tools"  # what the MCP server needs
+    scope_of_calls: str = ""  # what it needs for calls, if that is something else
     scopes_supported: list[str] | None = None
     rotates: bool = True
     registers: bool = True
@@ -317,8 +318,10 @@ class AuthServer:
             where = f'resource_metadata="{self.url}/.well-known/oauth-protected-resource/mcp"'
             says = f'Bearer {where}, scope="{self.manners.scope}"' if self.manners.challenges else "Bearer"
             return Answer(401, {"error": "invalid_token"}, {"WWW-Authenticate": says})
-        if not set(self.manners.scope.split()) <= set(scope.split()):
-            says = f'Bearer error="insufficient_scope", scope="{self.manners.scope}"'
+        is_call = b'"tools/call"' in request.body
+        needed = self.manners.scope_of_calls if is_call and self.manners.scope_of_calls else self.manners.scope
+        if not set(needed.split()) <= set(scope.split()):
+            says = f'Bearer error="insufficient_scope", scope="{needed}"'
             return Answer(403, {"error": "insufficient_scope"}, {"WWW-Authenticate": says})
         return _mcp_answer(request)
 
