@@ -74,6 +74,7 @@ class Manners:
     overrides: dict[str, Callable[[Request], Answer]] = field(default_factory=dict)  # by path
     refuses_all_tokens: bool = False
     is_open: bool = False  # the MCP server asks for no token
+    is_modern_only: bool = False  # it knows no `initialize`, which comes before the token
     token_delay_s: float = 0.0
 
 
@@ -309,6 +310,8 @@ class AuthServer:
     # --- the MCP server --------------------------------------------------------------------------------
 
     def _mcp(self, request: Request) -> Answer:
+        if self.manners.is_modern_only and "mcp-method" not in request.headers:
+            return Answer(400, {"jsonrpc": "2.0", "id": None, "error": {"code": -32020, "message": "no Mcp-Method"}})
         if self.manners.is_open:
             return _mcp_answer(request)
         kind, _, token = request.headers.get("authorization", "").partition(" ")

@@ -1,0 +1,55 @@
+"""A server of either era is asked whether it wants a login, and how."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dynamic_mcp.oauth.probe import probe
+from tests.oauth.parts import remote
+from tests.upstreams.auth_server import Answer, AuthServer
+
+
+@pytest.mark.parametrize("is_modern_only", [True, False])
+async def test_a_server_that_wants_a_login_says_how(server: AuthServer, is_modern_only: bool) -> None:
+    server.manners.is_modern_only = is_modern_only
+
+    outcome = await probe(remote(server.mcp_url))
+
+    assert (outcome.status, outcome.challenge.scope) == (401, "tools")
+    assert not outcome.is_open()
+
+
+@pytest.mark.parametrize("is_modern_only", [True, False])
+async def test_a_server_without_logins_is_open(server: AuthServer, is_modern_only: bool) -> None:
+    server.manners.is_modern_only, server.manners.is_open = is_modern_only, True
+
+    assert (await probe(remote(server.mcp_url))).is_open()
+
+
+@pytest.mark.parametrize("is_modern_only", [True, False])
+async def test_a_token_is_tried(server: AuthServer, is_modern_only: bool) -> None:
+    server.manners.is_modern_only = is_modern_only
+    token = server.issue()["access_token"]
+
+    assert (await probe(remote(server.mcp_url), token)).is_open()
+    assert (await probe(remote(server.mcp_url), "another")).status == 401
+
+
+async def test_a_modern_request_says_who_asks_and_in_which_revision(server: AuthServer) -> None:
+    server.manners.is_modern_only = True
+
+    await probe(remote(server.mcp_url))
+
+    asked = server.requests_to("/mcp")[-1]
+    meta = json.loads(asked.body)["params"]["_meta"]
+    assert asked.headers["mcp-protocol-version"] == meta["io.modelcontextprotocol/protocolVersion"] == "2026-07-28"
+    assert meta["io.modelcontextprotocol/clientInfo"]["name"] == "dynamic-mcp"
+    assert meta["io.modelcontextprotocol/clientCapabilities"] == {}
+
+
+async def test_a_server_that_knows_neither_is_reported_by_its_first_answer(server: AuthServer) -> None:
+    server.manners.overrides["/mcp"] = lambda request: Answer(404 if "mcp-method" in request.headers else 400)
+
+    assert (await probe(remote(server.mcp_url))).status == 400
