@@ -1,8 +1,9 @@
 """The official conformance suites' server scenarios, through the whole program over HTTP.
 
 They need npm's `@modelcontextprotocol/conformance` in the node_modules that DYNAMIC_MCP_TEST_CONFORMANCE (0.1) and
-DYNAMIC_MCP_TEST_CONFORMANCE_ALPHA (0.2) name, and the Node 24 that DYNAMIC_MCP_TEST_NODE names. The server behind the
-program is `tests/upstreams/conformance.py`. The list of expected failures can only shrink.
+DYNAMIC_MCP_TEST_CONFORMANCE_ALPHA (0.2) name, and the Node 24 that DYNAMIC_MCP_TEST_NODE names. A suite is a client
+of one era, legacy or modern, and so is the server behind the program: all four combinations are run. The lists of
+expected failures can only shrink.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ from tests.http_program import serving_http
 from tests.journeys.remote_server import free_port, listening
 from tests.program import UPSTREAMS, Json
 
-HERE = Path(__file__).parent
 NODE = Path(os.environ.get("DYNAMIC_MCP_TEST_NODE", "nowhere"))
-FIXTURE = (sys.executable, str(UPSTREAMS / "conformance.py"))
-EXPECTED = set(YAML(typ="safe").load((HERE / "expected-failures-grouped.yml").read_text())["server"])
+FIXTURES = {"legacy": UPSTREAMS / "conformance.py", "modern": UPSTREAMS / "conformance_modern.py"}
+EXPECTED: dict[str, list[str] | None] = YAML(typ="safe").load(
+    Path(__file__).with_name("expected-failures-server.yml").read_text()
+)
 PROBLEMS = {"FAILURE", "WARNING"}
 
 
@@ -45,7 +47,7 @@ class Suite(NamedTuple):
         return modules / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
 
     async def run(self, url: str, folder: Path) -> dict[str, list[Json]]:
-        """Run the scenarios against this server, and return each with the checks that it did not pass."""
+        """Run the scenarios against this server, and return the checks that it did not pass, by scenario."""
         results = folder / "results"
         process = await asyncio.create_subprocess_exec(
             *(str(NODE), str(self.script), "server", "--url", url, *self.selection, "-o", str(results)),
@@ -56,7 +58,8 @@ class Suite(NamedTuple):
         print(output.decode())
         found = {_scenario(file): json.loads(file.read_text()) for file in results.glob("server-*/checks.json")}
         assert len(found) == self.scenarios
-        return {name: [each for each in checks if each["status"] in PROBLEMS] for name, checks in found.items()}
+        problems = {name: [each for each in checks if each["status"] in PROBLEMS] for name, checks in found.items()}
+        return {name: checks for name, checks in problems.items() if checks}
 
 
 def _scenario(file: Path) -> str:
@@ -64,50 +67,74 @@ def _scenario(file: Path) -> str:
     return re.sub(r"^server-(.*)-\d{4}-\d\d-\d\dT.*$", r"\1", file.parent.name)
 
 
-def _failed(found: dict[str, list[Json]]) -> set[str]:
-    """Return the scenarios that count as failed."""
-    return {name for name, checks in found.items() if any(each["status"] == "FAILURE" for each in checks)}
-
-
+# What runs, by the era of the client: the alpha also runs what a revision does not require, such as its extensions.
 SUITES = {
-    "0.1": Suite("DYNAMIC_MCP_TEST_CONFORMANCE", ("--suite", "all"), 32),
-    "0.2": Suite("DYNAMIC_MCP_TEST_CONFORMANCE_ALPHA", ("--requirements", "2025-11-25"), 33),
+    "legacy-0.1": Suite("DYNAMIC_MCP_TEST_CONFORMANCE", ("--suite", "all"), 32),
+    "legacy-0.2": Suite("DYNAMIC_MCP_TEST_CONFORMANCE_ALPHA", ("--requirements", "2025-11-25"), 33),
+    "modern-0.2": Suite("DYNAMIC_MCP_TEST_CONFORMANCE_ALPHA", ("--requirements", "2026-07-28"), 50),
 }
 
 
-@pytest.fixture(params=list(SUITES))
-def suite(request: pytest.FixtureRequest) -> Suite:
-    """Each version of the suite that is there."""
-    found = SUITES[request.param]
+def _suite(name: str) -> Suite:
+    found = SUITES[name]
     if not (found.script.is_file() and NODE.is_file()):
         pytest.skip(f"{found.variable} names no node_modules, or DYNAMIC_MCP_TEST_NODE no Node")
     return found
 
 
+def _era(suite: str) -> str:
+    return suite.partition("-")[0]
+
+
 @contextlib.asynccontextmanager
-async def _upstream(transport: str) -> AsyncIterator[Json]:
-    """Hand out the config of the suite's server, which listens where it is over HTTP."""
+async def _upstream(era: str, transport: str) -> AsyncIterator[Json]:
+    """Hand out the config of the suites' server of an era, which listens where it is over HTTP."""
+    command = (sys.executable, str(FIXTURES[era]))
     if transport == "stdio":
-        yield {"command": FIXTURE[0], "args": [*FIXTURE[1:]]}
+        yield {"command": command[0], "args": [*command[1:]]}
         return
     port = free_port()
-    async with listening(*FIXTURE, str(port), port=port):
+    async with listening(*command, str(port), port=port):
         yield {"url": f"http://127.0.0.1:{port}/mcp"}
 
 
-async def test_the_suite_finds_nothing_in_its_server_itself(suite: Suite, tmp_path: Path) -> None:
-    async with _upstream("http") as upstream:
+@pytest.mark.parametrize("name", SUITES)
+async def test_the_suite_finds_nothing_in_its_server_itself(name: str, tmp_path: Path) -> None:
+    suite = _suite(name)
+    async with _upstream(_era(name), "http") as upstream:
         assert _failed(await suite.run(upstream["url"], tmp_path)) == set()
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
-async def test_a_group_alone_is_without_fault(suite: Suite, transport: str, tmp_path: Path) -> None:
-    async with _upstream(transport) as upstream, serving_http(tmp_path, {"up": upstream}) as program:
+@pytest.mark.parametrize("name", SUITES)
+async def test_a_group_alone_is_without_fault_where_client_and_server_are_of_one_era(
+    name: str, transport: str, tmp_path: Path
+) -> None:
+    suite = _suite(name)
+    async with _upstream(_era(name), transport) as upstream, serving_http(tmp_path, {"up": upstream}) as program:
+        assert await suite.run(program.url_of("up"), tmp_path) == {}
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize("name", SUITES)
+async def test_a_group_alone_bridges_the_eras_but_for_what_one_of_them_does_not_have(
+    name: str, transport: str, tmp_path: Path
+) -> None:
+    suite, client = _suite(name), _era(name)
+    server = next(era for era in FIXTURES if era != client)
+    async with _upstream(server, transport) as upstream, serving_http(tmp_path, {"up": upstream}) as program:
         found = await suite.run(program.url_of("up"), tmp_path)
 
-    assert {name: checks for name, checks in found.items() if checks} == {}
+    assert set(found) == set(EXPECTED[f"{client}-client-{server}-server"] or ())
 
 
-async def test_all_groups_together_are_conformant_but_for_what_they_do_not_list(suite: Suite, tmp_path: Path) -> None:
-    async with _upstream("stdio") as upstream, serving_http(tmp_path, {"up": upstream}) as program:
-        assert _failed(await suite.run(program.url, tmp_path)) == EXPECTED
+@pytest.mark.parametrize("name", SUITES)
+async def test_all_groups_together_are_conformant_but_for_what_they_do_not_list(name: str, tmp_path: Path) -> None:
+    suite, era = _suite(name), _era(name)
+    async with _upstream(era, "stdio") as upstream, serving_http(tmp_path, {"up": upstream}) as program:
+        assert _failed(await suite.run(program.url, tmp_path)) == set(EXPECTED[f"{era}-grouped"] or ())
+
+
+def _failed(found: dict[str, list[Json]]) -> set[str]:
+    """Return the scenarios that count as failed, as a warning does not."""
+    return {name for name, checks in found.items() if any(each["status"] == "FAILURE" for each in checks)}
