@@ -15,7 +15,7 @@ from msgspec import Raw
 
 from dynamic_mcp.groups.audience import Principal
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.request_state import StateRefused, StateSeal, Ticket
+from dynamic_mcp.proxy.request_state import StateRefused, StateSeal, Ticket, load_cipher
 
 # How many calls may wait, and how long each. Then it is cancelled upstream.
 MAX_OF_ONE_PRINCIPAL = 16
@@ -67,6 +67,12 @@ class ParkedCalls:
     def __len__(self) -> int:
         return len(self._calls)
 
+    async def prepare(self) -> None:
+        """Get ready to let a call wait, without holding up others."""
+        if self._seal is None:
+            await asyncio.to_thread(load_cipher)
+            self._seal = self._seal or StateSeal()
+
     def has_room(self, principal: Principal) -> bool:
         """Tell whether one more call of a principal may wait."""
         own = sum(call.principal == principal for call, _, _ in self._calls.values())
@@ -74,13 +80,12 @@ class ParkedCalls:
 
     def park(self, call: Parked, binding: bytes, *, number: int | None, round_number: int) -> tuple[int, str]:
         """Let a call wait; returns its number, which it keeps from round to round, and the state for its client."""
-        if self._seal is None:
-            self._seal = StateSeal()
+        seal = self._seal = self._seal or StateSeal()
         number = next(self._numbers) if number is None else number
         ticket = Ticket(number, round_number)
         timer = asyncio.get_running_loop().call_later(self._parked_for_s, self._expire, number)
         self._calls[number] = call, ticket, timer
-        return number, self._seal.seal(ticket, binding)
+        return number, seal.seal(ticket, binding)
 
     def claim(self, state: str, binding: bytes) -> Parked:
         """Return the call that goes on, which waits no longer. Raises StateRefused."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from hashlib import sha256
+from importlib import import_module
 
 import msgspec
 
@@ -43,6 +44,11 @@ class Ticket(msgspec.Struct, frozen=True, array_like=True):
 
     call: int
     round: int
+
+
+def load_cipher() -> None:
+    """Import what seals, which takes a while."""
+    import_module("cryptography.hazmat.primitives.ciphers.aead")
 
 
 class StateSeal:

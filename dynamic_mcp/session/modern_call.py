@@ -127,6 +127,7 @@ class ModernCall:
         refusal = self._refusal(frame)
         if refusal is not None:
             return refusal
+        await self._parked.prepare()
         self._asked += 1
         key = f"{frame.method.partition('/')[0]}-{self._asked}"
         question = self._questions[key] = _Question(frame, self._loop.create_future())

@@ -307,6 +307,20 @@ def test_a_variables_file_fills_in_what_the_config_names_and_gives_programs_noth
     assert config.env_files == (tmp_path / "own.env",)
 
 
+def test_roots_are_uris_or_directories_beside_the_config(read_config: ReadConfig, tmp_path: Path) -> None:
+    roots = ["file:///srv", "work", "${HOME}/x", "https://example.com/"]
+    config = read_config({"mcpServers": {}, "settings": {"roots": roots}}, HOME="/h")
+    assert config.roots == ("file:///srv", (tmp_path / "work").as_uri(), "file:///h/x", "https://example.com/")
+    assert read_config({"mcpServers": {}, "settings": {"roots": "."}}).roots == (tmp_path.as_uri(),)
+    assert read_config({"mcpServers": {}}).roots == ()
+
+
+def test_a_root_without_a_value_is_a_warning(read_config: ReadConfig) -> None:
+    config = read_config({"mcpServers": {}, "settings": {"roots": ["${NOWHERE}/x"]}})
+    assert "settings.roots" in config.warnings[0]
+    assert "NOWHERE" in config.warnings[0]
+
+
 def test_a_variables_file_that_is_not_there_is_a_warning(read_config: ReadConfig) -> None:
     config = read_config({"mcpServers": {"a": {"command": "x"}}, "settings": {"variables_file": "none.env"}})
     assert "settings.variables_file: cannot read" in config.warnings[0]
