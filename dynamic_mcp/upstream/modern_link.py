@@ -310,7 +310,8 @@ class ModernLink:
             except wire.Malformed:
                 frame = Frame()
             if frame.method == "notifications/cancelled":
-                self._subscription.end(bytes(wire.member(frame.params, "requestId")))
+                id = bytes(wire.member(frame.params, "requestId"))
+                asyncio.get_running_loop().call_soon(self._subscription.end, id)  # after what came before it
                 return
         self._link.receive(line)
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from msgspec import Raw
 from msgspec.structs import replace
 
-from dynamic_mcp.errors import DynamicMcpError, HttpError, LoginNeeded, ProtocolViolation, Refused, TimedOut
+from dynamic_mcp.errors import DynamicMcpError, HttpError, LinkLost, LoginNeeded, ProtocolViolation, Refused, TimedOut
 from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.observe.log_output import group_logger
@@ -119,8 +119,8 @@ class ModernSubscription:
 
     def end(self, id: bytes) -> None:
         """Take the end of a stream that the upstream cancels."""
-        if self._current is not None and id == self._current.id:
-            self._current.request.cancel()
+        if self._opening is not None or (self._current is not None and id == self._current.id):
+            self._link.fail_request(id, LinkLost(self._link.group, "the server ended the subscription"))
 
     def _acknowledge(self, id: bytes, params: Raw) -> None:
         stream, before = self._opening, self._current
@@ -133,6 +133,7 @@ class ModernSubscription:
         )
         stream.acknowledged.set()
         self._current = stream
+        self._tasks.create(self._watch(stream), name=f"listening to {self._link.group}")
         if before is not None:
             before.request.cancel("replaced by another subscription")
 
@@ -188,8 +189,10 @@ class ModernSubscription:
         """Wait for the end of a stream, and open another one unless it was replaced."""
         try:
             await asyncio.wait([stream.request])
-        finally:
+        except asyncio.CancelledError:
             stream.request.cancel()
+            await asyncio.wait([stream.request])  # it tells the upstream
+            raise
         if self._current is not stream or self._is_closed:
             return
         self._current = None
