@@ -11,11 +11,12 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from dynamic_mcp.errors import DynamicMcpError, Refused
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.mcp.mirrored_headers import HeaderParameters, find_mirrored
+from dynamic_mcp.mcp.envelope import CACHE_SCOPE, TTL_MS
+from dynamic_mcp.mcp.mirrored_headers import HeaderParameters, InvalidAnnotation, find_mirrored
 from dynamic_mcp.system.bounded import BoundedDict
 from dynamic_mcp.system.text import one_line
 from dynamic_mcp.tools.schema import InputSchema
@@ -55,17 +56,39 @@ CHANGED_BY = {
 }
 
 
+class ListHint(Struct, frozen=True):
+    """What a modern upstream says of a list to caches: seconds that it is fresh, and whether it is one client's only.
+
+    `read_at` is the time of the clock when it was asked for.
+    """
+
+    ttl_s: float
+    is_private: bool
+    read_at: float
+
+
+class ListRules(Struct, frozen=True):
+    """How the lists of a link are read: whether they have hints, and tools whose parameters become headers."""
+
+    has_hints: bool = False
+    mirrors_headers: bool = False
+
+
+LEGACY_RULES = ListRules()
+
+
 @dataclass(frozen=True)
 class Listing:
     """One list, all pages of it: entries by key, and the result's other members. `complaints` is what was wrong.
 
-    `is_unknown`: the upstream does not know this list, though it has the capability.
+    `is_unknown`: the upstream does not know this list, though it has the capability. `hint` is of modern upstreams.
     """
 
     entries: Mapping[str, Raw] = field(default_factory=dict)
     rest: Mapping[str, Raw] = field(default_factory=dict)
     complaints: tuple[str, ...] = field(default=(), compare=False)
     is_unknown: bool = False
+    hint: ListHint | None = field(default=None, compare=False)
 
 
 UNKNOWN = Listing(is_unknown=True)
@@ -138,23 +161,27 @@ class Catalog:
         return one_line(self.title) or one_line(_first_sentence(self.instructions))
 
 
-async def read_or_keep(ask: Ask, kind: ListKind, known: Catalog) -> tuple[Listing, bool]:
+async def read_or_keep(
+    ask: Ask, kind: ListKind, known: Catalog, *, rules: ListRules = LEGACY_RULES, now: float = 0.0
+) -> tuple[Listing, bool]:
     """Read a list, and tell whether it could be read; one that cannot stays what it was, and says so."""
     try:
-        return await read_list(ask, kind), True
+        return await read_list(ask, kind, rules=rules, now=now), True
     except DynamicMcpError as exc:
         if isinstance(exc, Refused) and exc.is_unknown:
             return UNKNOWN, True  # many servers with resources have no templates
         complaint = f"{kind.method} could not be read: {exc.message}"
-        return replace(known.lists.get(kind, Listing()), complaints=(complaint,)), False
+        before = known.lists.get(kind, Listing())
+        hint = before.hint and ListHint(before.hint.ttl_s, before.hint.is_private, now)  # it is not asked for at once
+        return replace(before, complaints=(complaint,), hint=hint), False
 
 
-async def read_list(ask: Ask, kind: ListKind) -> Listing:
+async def read_list(ask: Ask, kind: ListKind, *, rules: ListRules = LEGACY_RULES, now: float = 0.0) -> Listing:
     """Read all pages of a list, with what was wrong with it.
 
     `ask` sends one request and returns its result's members; what it raises passes.
     """
-    found, rest, complaints = await _all_pages(ask, kind)
+    found, rest, complaints, hints = await _all_pages(ask, kind, rules)
     entries: dict[str, Raw] = {}
     for entry in found:
         key = _key(entry, kind)
@@ -162,16 +189,46 @@ async def read_list(ask: Ask, kind: ListKind) -> Listing:
             complaints.append(f"a {kind.noun} without a {kind.key} was left out")
         elif key in entries:
             complaints.append(f"a second {kind.noun} with the {kind.key} `{key}` was left out")
+        elif rules.mirrors_headers and kind is ListKind.TOOLS and (fault := _fault_in_headers(entry)):
+            complaints.append(f"the tool `{key}` was left out: {fault}")
         else:
             entries[key] = entry
-    return Listing(entries, rest, tuple(complaints))
+    return Listing(entries, rest, tuple(complaints), hint=_combine(hints, now))
 
 
-async def _all_pages(ask: Ask, kind: ListKind) -> tuple[list[Raw], dict[str, Raw], list[str]]:
-    """Fetch a list within bounds on pages and bytes; a cursor that comes again ends it."""
+def _fault_in_headers(tool: Raw) -> str:
+    """Say why a tool cannot be called over HTTP; empty if it can (MCP 2026-07-28, streamable HTTP)."""
+    try:
+        HeaderParameters.of(wire.member(tool, "inputSchema"))
+    except InvalidAnnotation as exc:
+        return str(exc)
+    return ""
+
+
+def _combine(hints: list[tuple[Raw, Raw]], now: float) -> ListHint | None:
+    """Return the hint for all pages of a list: the shortest time, and private if any page is."""
+    if not any(len(ttl) for ttl, _ in hints):
+        return None
+    ttl_ms = min(_milliseconds(ttl) for ttl, _ in hints)
+    return ListHint(ttl_ms / 1000, any(wire.text(scope) != "public" for _, scope in hints), now)
+
+
+def _milliseconds(ttl: Raw) -> float:
+    value = wire.value(ttl) if len(ttl) else 0
+    return max(0.0, value) if isinstance(value, int | float) else 0.0
+
+
+async def _all_pages(
+    ask: Ask, kind: ListKind, rules: ListRules
+) -> tuple[list[Raw], dict[str, Raw], list[str], list[tuple[Raw, Raw]]]:
+    """Fetch a list within bounds on pages and bytes; a cursor that comes again ends it.
+
+    Returns its entries, the other members, complaints, and the hint of each page as it came.
+    """
     entries: list[Raw] = []
     rest: dict[str, Raw] = {}
     complaints: list[str] = []
+    hints: list[tuple[Raw, Raw]] = []
     seen, size = set[bytes](), 0
     params: dict[str, Raw] = {}
     while len(seen) < MAX_PAGES and size <= MAX_BYTES:
@@ -182,15 +239,17 @@ async def _all_pages(ask: Ask, kind: ListKind) -> tuple[list[Raw], dict[str, Raw
             entries += wire.elements(page.pop(kind.member, wire.EMPTY_ARRAY))
         except wire.Malformed:
             complaints.append(f"`{kind.member}` in the answer to {kind.method} is not a list")
+        if rules.has_hints:
+            hints.append((page.pop(TTL_MS, wire.ABSENT), page.pop(CACHE_SCOPE, wire.ABSENT)))
         rest |= page
         if cursor == b"null":
-            return entries, rest, complaints
+            return entries, rest, complaints, hints
         if cursor in seen:
             break
         seen.add(cursor)
         params = {"cursor": Raw(cursor)}
     complaints.append(f"{kind.method} does not end: stopped after {len(seen)} pages and {size} bytes")
-    return entries, rest, complaints
+    return entries, rest, complaints, hints
 
 
 def _key(entry: Raw, kind: ListKind) -> str | None:

@@ -11,7 +11,16 @@ import math
 from collections.abc import Callable, Iterable
 
 from dynamic_mcp.errors import Refused
-from dynamic_mcp.groups.catalog import UNKNOWN, Ask, Catalog, Listing, ListKind, read_list, read_or_keep
+from dynamic_mcp.groups.catalog import (
+    LEGACY_RULES,
+    UNKNOWN,
+    Ask,
+    Catalog,
+    Listing,
+    ListKind,
+    read_list,
+    read_or_keep,
+)
 from dynamic_mcp.groups.live_catalog import LiveCatalog
 from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.system.clock import Clock
@@ -25,7 +34,10 @@ RETRY_S = 30.0
 
 
 class CatalogReader:
-    """What one link still has to read: lists that are `stale`, and lists that could not be read."""
+    """What one link still has to read: lists that are `stale`, and lists that could not be read.
+
+    `rules` are those of the link.
+    """
 
     def __init__(self, catalog: LiveCatalog, clock: Clock) -> None:
         self._catalog = catalog
@@ -35,6 +47,7 @@ class CatalogReader:
         self._failed: frozenset[ListKind] = frozenset()
         self._read_at = self._wanted_at = -math.inf
         self._settled = asyncio.Event()
+        self.rules = LEGACY_RULES
 
     # --- for everybody ---------------------------------------------------------------------------------
 
@@ -77,7 +90,7 @@ class CatalogReader:
         lists = {kind: Listing() for kind in ListKind if kind not in readable}
         if ListKind.TOOLS in readable:
             try:
-                lists[ListKind.TOOLS] = await read_list(ask, ListKind.TOOLS)
+                lists[ListKind.TOOLS] = await read_list(ask, ListKind.TOOLS, rules=self.rules, now=self._clock.now())
             except Refused as exc:
                 if is_declared or not exc.is_unknown:
                     raise
@@ -118,7 +131,8 @@ class CatalogReader:
 
     async def _read_one(self, ask: Ask, kind: ListKind, on_change: Callable[[], None]) -> None:
         assert self._catalog.known is not None
-        listing, is_read = await read_or_keep(ask, kind, self._catalog.known)
+        now = self._clock.now()
+        listing, is_read = await read_or_keep(ask, kind, self._catalog.known, rules=self.rules, now=now)
         if not is_read:
             self._failed |= {kind}
         self._log_complaints(listing)

@@ -59,7 +59,7 @@ class Group:
         self._clock = clock
         self._jitter = jitter
         self._find_current = find_current
-        self._catalog = LiveCatalog(config, catalog_store, lists)
+        self._catalog = LiveCatalog(config, catalog_store, lists, clock)
         self._instance_of: dict[Client, Instance] = {}
         self._is_started = self._is_fresh = self._is_retired = self._is_closed = False
         self._ended_calls = self._ended_failures = 0
@@ -187,7 +187,7 @@ class Group:
         """Return what the group offers, connecting to learn it only if need be. Raises UpstreamError."""
         if (successor := self.successor_for(client)) is not None:
             return await successor.learn_catalog(client, kinds)
-        if self.known is not None and self._catalog.knows(kinds):
+        if self.known is not None and self._catalog.knows(kinds) and not self._catalog.expired(kinds):
             return self.known
         return await self.instance_for(client).learn_catalog(client, kinds)
 

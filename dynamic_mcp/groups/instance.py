@@ -19,7 +19,7 @@ from dynamic_mcp.config.resolved import GroupConfig
 from dynamic_mcp.errors import DynamicMcpError, LinkLost, LoginNeeded, NotSent, TimedOut, Unreachable
 from dynamic_mcp.groups.activity import Activity
 from dynamic_mcp.groups.audience import Client, User
-from dynamic_mcp.groups.catalog import CHANGED_BY, Catalog, ListKind
+from dynamic_mcp.groups.catalog import CHANGED_BY, Catalog, ListKind, ListRules
 from dynamic_mcp.groups.catalog_reader import CatalogReader
 from dynamic_mcp.groups.lifecycle import Lifecycle, State
 from dynamic_mcp.groups.live_catalog import LiveCatalog
@@ -64,8 +64,7 @@ class Instance:
         clock = clock or LoopClock()
         self.activity = Activity(config, clock)
         self.users = Users(clock)
-        self._owner = owner
-        self._changed = partial(owner.instance_changed, self)
+        self._owner, self._changed = owner, partial(owner.instance_changed, self)
         self._open, self._clock, self._jitter = opener, clock, jitter
         self._lifecycle = Lifecycle(config.name, Attempts(config.attempts, jitter), clock, self._changed)
         self._lifecycle.advice = hello.advice(config)
@@ -209,6 +208,8 @@ class Instance:
 
     async def learn_catalog(self, client: Client, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
         """Return what the group offers, connecting to learn it only if need be. Raises UpstreamError."""
+        if self._link is not None and (expired := self._catalog.expired(kinds)):
+            return await self.reread(client, expired)
         while self._catalog.known is None or not self._catalog.knows(kinds):
             if self._link is not None:
                 if not self._reader.is_due(kinds):  # another instance has had this to read
@@ -341,6 +342,7 @@ class Instance:
         link, server = await self._open(self.config, self, self.hello, lacks=self._catalog.lacks)
         try:
             said = self._catalog.note_hello(server)
+            self._reader.rules = ListRules(link.is_modern, link.is_modern and link.has_streams)
             catalog = await self._reader.learn(partial(self._ask, link), said, is_declared=server.is_declared)
             if link.loss is not None:
                 raise link.loss

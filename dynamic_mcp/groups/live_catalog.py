@@ -15,15 +15,18 @@ from functools import partial
 from msgspec import Raw
 
 from dynamic_mcp.config.resolved import GroupConfig
-from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
+from dynamic_mcp.groups.catalog import Catalog, ListHint, Listing, ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.observe.log_output import group_logger
+from dynamic_mcp.system.clock import Clock, LoopClock
 from dynamic_mcp.upstream.handshake import Era, ServerHello
 
 log = logging.getLogger(__name__)
 
 # A catalog on disk that is older is read again in the background.
 MAX_AGE_S = 7 * 24 * 3600.0
+# However short a list is fresh, it is not read more often than this.
+SHORTEST_TTL_S = 1.0
 ALL_LISTS = frozenset(ListKind)
 
 
@@ -35,7 +38,11 @@ class LiveCatalog:
     """
 
     def __init__(
-        self, config: GroupConfig, catalog_store: CatalogStore | None, wanted: frozenset[ListKind] = ALL_LISTS
+        self,
+        config: GroupConfig,
+        catalog_store: CatalogStore | None,
+        wanted: frozenset[ListKind] = ALL_LISTS,
+        clock: Clock | None = None,
     ) -> None:
         self.config = config
         self.wanted = wanted
@@ -43,6 +50,7 @@ class LiveCatalog:
         self.asks = False
         self.lacks: Era | None = None
         self._catalog_store = catalog_store
+        self._clock = clock or LoopClock()
         self._on_disk: tuple[Catalog | None, bool, Era | None] = (None, False, None)
         self._saving = asyncio.Lock()
         self._hello: Mapping[str, Raw] | None = None
@@ -51,6 +59,17 @@ class LiveCatalog:
     def knows(self, kinds: Iterable[ListKind]) -> bool:
         """Tell whether these lists are known."""
         return self.known is not None and self.known.knows(kinds)
+
+    def expired(self, kinds: Iterable[ListKind]) -> frozenset[ListKind]:
+        """Return those of these lists that are no longer fresh, and whose upstream does not report changes."""
+        lists = self.known.lists if self.known is not None else {}
+        return frozenset(kind for kind in kinds if (listing := lists.get(kind)) and self._has_expired(kind, listing))
+
+    def _has_expired(self, kind: ListKind, listing: Listing) -> bool:
+        hint = listing.hint
+        if hint is None or self._clock.now() < hint.read_at + max(hint.ttl_s, SHORTEST_TTL_S):
+            return False
+        return self.known is not None and not self.known.may(kind.capability, "listChanged")
 
     def complaint(self, kinds: Iterable[ListKind]) -> str | None:
         """Say what is missing from these lists; None when they are not known."""
@@ -149,10 +168,16 @@ class LiveCatalog:
             for kind, listing in catalog.lists.items()
             if kind in before and before[kind] is not listing and _is_same(before[kind], listing)
         }
+        same = {kind: _with_hint(listing, catalog.lists[kind].hint) for kind, listing in same.items()}
         return catalog.with_lists(same) if same else catalog
 
 
 _NONE = Listing()
+
+
+def _with_hint(listing: Listing, hint: ListHint | None) -> Listing:
+    """Return a list that has not changed with its newest hint; its entries stay the same object."""
+    return listing if listing.hint == hint else replace(listing, hint=hint)
 
 
 def _is_same(before: Listing, after: Listing) -> bool:
