@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from dynamic_mcp.groups.catalog import ListKind
+from dynamic_mcp.groups.catalog import ListHint, ListKind
 from dynamic_mcp.mcp import envelope
-from dynamic_mcp.proxy.view import SingleView, View
+from dynamic_mcp.proxy.view import GroupView, SingleView, View
 
 # Changes are announced to those who listen; others hear of them after this.
 _LISTS_FOR_MS = 10_000
@@ -28,10 +28,11 @@ class CacheHint(Struct, frozen=True):
 _READ = CacheHint(0, is_private=True)
 
 
-def cache_hint(view: View, method: str, *, is_private: bool) -> CacheHint | None:
+def cache_hint(view: View, method: str, now: float, *, is_private: bool) -> CacheHint | None:
     """Return the hint for a result of a method; None where the method has none.
 
-    A list from which something is missing is stale at once. `is_private`: views differ between clients.
+    A list from which something is missing is stale at once, and none is fresh for longer than what modern servers say
+    of their part of it. `is_private`: views differ between clients.
     """
     if method == "server/discover":
         return CacheHint(_LISTS_FOR_MS, is_private=is_private)
@@ -41,6 +42,24 @@ def cache_hint(view: View, method: str, *, is_private: bool) -> CacheHint | None
     if kind is None:
         return None
     # our own tools are always there
-    is_of_groups = isinstance(view, SingleView) or kind is not ListKind.TOOLS
-    is_incomplete = is_of_groups and any(group.complaint([kind]) for group in view.offering(kind.capability))
-    return CacheHint(0 if is_incomplete else _LISTS_FOR_MS, is_private=is_private)
+    if kind is ListKind.TOOLS and not isinstance(view, SingleView):
+        return CacheHint(_LISTS_FOR_MS, is_private=is_private)
+    groups = view.offering(kind.capability)
+    hints = {group: hint for group in groups if (hint := _hint_of(group, kind)) is not None}
+    left_ms = [int(1000 * _left_s(group, kind, hint, now)) for group, hint in hints.items()]
+    is_incomplete = any(group.complaint([kind]) for group in groups)
+    return CacheHint(
+        0 if is_incomplete else min([_LISTS_FOR_MS, *left_ms]),
+        is_private=is_private or any(hint.is_private for hint in hints.values()),
+    )
+
+
+def _hint_of(group: GroupView, kind: ListKind) -> ListHint | None:
+    listing = group.known.lists.get(kind) if group.known else None
+    return listing.hint if listing else None
+
+
+def _left_s(group: GroupView, kind: ListKind, hint: ListHint, now: float) -> float:
+    """Return how long a list is fresh; one whose changes are announced is fresh until then."""
+    is_announced = group.known is not None and group.known.may(kind.capability, "listChanged")
+    return hint.ttl_s if is_announced else max(0.0, hint.read_at + hint.ttl_s - now)

@@ -45,6 +45,7 @@ from dynamic_mcp.proxy.tasks import Tasks
 from dynamic_mcp.proxy.tools import Tools
 from dynamic_mcp.proxy.transparent import Transparent
 from dynamic_mcp.proxy.view import GroupView, SingleView, View
+from dynamic_mcp.system.clock import LoopClock
 from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.upstream.handshake import OURSELVES
 from dynamic_mcp.upstream.open import OpenLink, open_link
@@ -93,6 +94,7 @@ class Proxy:
             pipeline, self._tasks, resources, self._subscriptions, self._logins, self._elicitations
         )
         self.parked_calls = ParkedCalls()
+        self._clock = LoopClock()
         self._background = TaskSet()
 
     @property
@@ -279,7 +281,8 @@ class Proxy:
 
     def cache_hint(self, client: Client, method: str) -> CacheHint | None:
         """Return how long a client may keep the result of a method; None where that is not said."""
-        return cache_hint(self.view_for(client), method, is_private=client.workspace is not None)
+        is_private = client.workspace is not None
+        return cache_hint(self.view_for(client), method, self._clock.now(), is_private=is_private)
 
     def may_announce(self, client: Client, method: str) -> bool:
         """Tell whether a client may be sent a notification of this method that no request has caused."""
