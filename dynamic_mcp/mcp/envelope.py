@@ -20,6 +20,8 @@ SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
 # What holds for one hop, and is written anew for the next.
 _PER_HOP = frozenset((PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES, LOG_LEVEL))
 
+# The requests that may be answered `input_required` (basic/patterns/mrtr).
+MAY_ASK = frozenset(("tools/call", "prompts/get", "resources/read"))
 COMPLETE = "complete"
 INPUT_REQUIRED = "input_required"
 # Members of a result that only modern clients know.

@@ -16,6 +16,7 @@ from dynamic_mcp.config.resolved import Remote
 from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.envelope import MAY_ASK
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.oauth.logins import Logins, PendingLogin
 from dynamic_mcp.observe.log_output import group_logger
@@ -58,6 +59,8 @@ class LoginOffers:
     async def offer(self, request: Request, group: str) -> bool:
         """Offer a login to the client, and wait until it is done; tell whether it is."""
         key = (request.client, group)
+        if request.revision.is_stateless and request.method not in MAY_ASK:
+            return False
         if self._logins is None or not _takes_links(request.client) or key in self._declined:
             return False
         if key not in self._asking:

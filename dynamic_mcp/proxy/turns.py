@@ -13,12 +13,10 @@ from weakref import WeakValueDictionary
 from dynamic_mcp.config.resolved import Remote
 from dynamic_mcp.errors import Busy
 from dynamic_mcp.groups.audience import Principal
+from dynamic_mcp.mcp.envelope import MAY_ASK
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.view import GroupView
-
-# What a server may ask in the middle of, for a modern client.
-_MAY_ASK = frozenset(("tools/call", "prompts/get", "resources/read"))
 
 
 class Turns:
@@ -29,7 +27,7 @@ class Turns:
 
     def are_needed(self, group: GroupView, method: str) -> bool:
         """Tell whether a request of a modern client has to wait for its turn."""
-        return method in _MAY_ASK and group.group.asks and not _says_whom(group)
+        return method in MAY_ASK and group.group.asks and not _says_whom(group)
 
     async def run(
         self, request: Request, group: GroupView, timeout_s: float, send: Callable[[], Awaitable[Frame]]

@@ -82,6 +82,8 @@ class Session:
     request to the client.
     """
 
+    log_level = ""  # the client sets its level once for all
+
     __slots__ = (
         "__weakref__",
         "_batches",
@@ -154,11 +156,6 @@ class Session:
     def recipient(self) -> Session:
         """The client, which gets what is said without a request."""
         return self
-
-    @property
-    def log_level(self) -> str:
-        """Nothing: the client has set its level once for all."""
-        return ""
 
     # --- from the client -------------------------------------------------------------------------------
 

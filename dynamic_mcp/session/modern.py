@@ -33,7 +33,7 @@ from dynamic_mcp.proxy.subscriptions import LEVELS
 from dynamic_mcp.session.answers import to_answer
 from dynamic_mcp.session.listening import Listening
 from dynamic_mcp.session.modern_answers import refuse_state, to_modern
-from dynamic_mcp.session.modern_call import MAY_ASK, ModernCall, binding_of
+from dynamic_mcp.session.modern_call import ModernCall, binding_of
 from dynamic_mcp.session.modern_client import ModernClient, ModernClients, Origin, complete_info
 from dynamic_mcp.session.modern_subscriptions import ModernSubscriptions
 from dynamic_mcp.session.server import ModernServer
@@ -137,7 +137,7 @@ class ModernDispatcher:
         client = self._find_client(origin, sender)
         plain = envelope.without_envelope(params, meta)
         plain.pop("task", None)  # of legacy servers, whose tasks a modern client cannot ask about
-        state = wire.text(plain.get("requestState")) if frame.method in MAY_ASK else None
+        state = wire.text(plain.get("requestState")) if frame.method in envelope.MAY_ASK else None
         if state is not None and is_ours(state):
             return self._resume(client, frame.method, plain, state, channel)
         call_frame = Frame(method=frame.method, params=Raw(wire.encode(plain)), id=frame.id)

@@ -7,11 +7,11 @@ come together are one round, and there may be several rounds.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from hashlib import sha256
 
-import msgspec
 from msgspec import Raw
 
 from dynamic_mcp.errors import INTERNAL_ERROR, METHOD_NOT_FOUND
@@ -25,12 +25,12 @@ from dynamic_mcp.session.modern_client import ModernClient
 
 log = logging.getLogger(__name__)
 
-# The requests that may be answered `input_required` (MCP 2026-07-28, basic/patterns/mrtr).
-MAY_ASK = frozenset(("tools/call", "prompts/get", "resources/read"))
 # What only a retry carries.
 RETRY_MEMBERS = frozenset(("requestState", "inputResponses"))
 # Questions that come within this time of the first go to the client together.
 _GATHER_S = 0.02
+# What no modern client knows, although a request may cause it.
+_RETIRED = frozenset(("notifications/elicitation/complete", "notifications/tasks/status"))
 # What a modern client must have declared to be asked this.
 _NEEDS = {
     "elicitation/create": "elicitation",
@@ -117,7 +117,7 @@ class ModernCall:
 
     def notify(self, frame: Frame) -> None:
         """Send what the request causes, while somebody waits for its answer."""
-        if self._channel is None:
+        if self._channel is None or frame.method in _RETIRED:
             return
         if frame.method != "notifications/message" or self._wants(frame):
             self._channel.notify(frame)
@@ -144,7 +144,7 @@ class ModernCall:
     def _refusal(self, frame: Frame) -> Frame | None:
         if self.client.is_closed or self._task.done():
             return gone()
-        if self.method not in MAY_ASK:
+        if self.method not in envelope.MAY_ASK:
             why = f"a client of this revision cannot be asked anything while `{self.method}` is answered"
             return wire.error_frame(METHOD_NOT_FOUND, why)
         need = _NEEDS.get(frame.method)
@@ -222,6 +222,8 @@ class ModernCall:
 
     def _close(self) -> None:
         self.client.calls_in_flight.discard(self)
+        for each in self._open_questions().values():
+            each.future.set_result(gone())
         if self._number is not None:
             self._parked.remove(self._number)
         if self._gathering is not None:
@@ -232,9 +234,9 @@ class ModernCall:
 def binding_of(principal: Principal, method: str, params: Raw) -> bytes:
     """Return a digest of who makes a request, and of all that makes it this request: retries have the same."""
     members = {name: value for name, value in _members(params).items() if name not in {*RETRY_MEMBERS, "_meta"}}
-    content = {name: wire.value(value) for name, value in members.items()}
-    canonical = msgspec.json.encode([principal.issuer, principal.subject, method, content], order="deterministic")
-    return sha256(canonical).digest()
+    content = {name: wire.value(value) or bytes(value).decode() for name, value in members.items()}
+    whole = [principal.issuer, principal.subject, method, content]
+    return sha256(json.dumps(whole, sort_keys=True).encode()).digest()
 
 
 def _members(params: Raw) -> dict[str, Raw]:
