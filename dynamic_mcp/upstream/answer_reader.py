@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from typing import Protocol
 
 import httpx2
 
@@ -13,11 +14,22 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.event_stream import Event, EventStream
 from dynamic_mcp.mcp.lines import Oversized, on_one_line
 from dynamic_mcp.upstream.endpoint import HttpEndpoint
-from dynamic_mcp.upstream.link import Link
 from dynamic_mcp.upstream.responses import chunks, media_type
 
 # How long a stream may take to end after its answer; only then can its connection be reused.
 _END_WITHIN_S = 1.0
+
+
+class Receiver(Protocol):
+    """What takes messages: a link, or what stands before it."""
+
+    def is_awaiting(self, id: bytes) -> bool:
+        """Tell whether a request still waits for its answer."""
+        ...
+
+    def receive(self, line: bytes, for_id: bytes | None = None) -> None:
+        """Take one message, and the id of the request in whose answer it came."""
+        ...
 
 
 class AnswerReader:
@@ -30,7 +42,7 @@ class AnswerReader:
         self._endpoint = endpoint
         self._limit = limit
         self._learn = learn
-        self.link: Link
+        self.link: Receiver
 
     async def read(self, response: httpx2.Response, id: bytes, stream: EventStream) -> None:
         """Read the answer to a request. Raises ProtocolViolation for a body that is none."""

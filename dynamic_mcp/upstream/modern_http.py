@@ -31,6 +31,7 @@ _HEADERS: Headers = (
     (b"accept", f"{JSON}, {EVENTS}".encode()),
     (b"mcp-protocol-version", MODERN.name.encode()),
 )
+_METHOD = b'"method"'
 # Their bodies explain nothing that the credentials do not.
 _ABOUT_CREDENTIALS = frozenset((401, 403))
 
@@ -44,13 +45,14 @@ class ModernHttpTransport:
         self._logger = group_logger(log, endpoint.group)
         self._limit = max_message_bytes
         self._reader = AnswerReader(endpoint, max_message_bytes)
+        self._reader.link = self
         self._link: Link
         self._requests: dict[bytes, asyncio.Task[None]] = {}
         self._is_closed = False
 
     def attach(self, link: Link) -> None:
         """Set the link that gets what the server sends."""
-        self._link = self._reader.link = link
+        self._link = link
 
     def send(self, line: bytes) -> None:
         """Post one message, or end the request that it cancels. Raises NotSent if the link is ending."""
@@ -78,6 +80,21 @@ class ModernHttpTransport:
                 await asyncio.wait(tasks)
         finally:
             await self._endpoint.close()
+
+    # --- Receiver --------------------------------------------------------------------------------------
+
+    def is_awaiting(self, id: bytes) -> bool:
+        """Tell whether a request still waits for its answer."""
+        return self._link.is_awaiting(id)
+
+    def receive(self, line: bytes, for_id: bytes | None = None) -> None:
+        """Take one message; modern servers ask nothing in a stream, and whatever they ask there is dropped."""
+        if _METHOD in line and _is_request(line):
+            self._logger.debug("group %s: dropped a request, which modern servers do not make", self._endpoint.group)
+        else:
+            self._link.receive(line, for_id)
+
+    # --- requests --------------------------------------------------------------------------------------
 
     def _cancel(self, id: bytes) -> None:
         if id in self._requests:
@@ -125,3 +142,11 @@ class ModernHttpTransport:
         if method != "tools/call":
             return headers
         return headers + self.tool_headers.headers(name, wire.member(frame.params, "arguments"))
+
+
+def _is_request(line: bytes) -> bool:
+    try:
+        frame = wire.parse(line)
+    except wire.Malformed:
+        return False  # the link says what is wrong with it
+    return bool(frame.method) and len(frame.id) > 0

@@ -138,6 +138,13 @@ async def result(request: asyncio.Task[Frame]) -> Json:
     return json.loads(bytes(frame.result if len(frame.result) else frame.error))
 
 
+async def until(condition: Callable[[], object]) -> None:
+    """Wait for something of which nobody is told."""
+    async with asyncio.timeout(BOUND_S):
+        while not condition():  # noqa: ASYNC110 - there is no event
+            await asyncio.sleep(0.005)
+
+
 def meta_of(message: Json) -> Json:
     """Return the `_meta` of a message."""
     return message["params"]["_meta"]

@@ -13,7 +13,7 @@ from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.upstream.modern_link import ModernLink
 from tests.fake_parties import Ear
 from tests.fakes import BOUND_S, Json, settled
-from tests.upstream.modern import PREFIX, ModernUpstream, complete, meta_of, modern_link_to
+from tests.upstream.modern import PREFIX, ModernUpstream, complete, meta_of, modern_link_to, until
 
 LISTEN = "subscriptions/listen"
 CHANGING = {"tools": {"listChanged": True}, "prompts": {}, "resources": {"listChanged": True, "subscribe": True}}
@@ -34,10 +34,7 @@ def _cancelled(upstream: ModernUpstream) -> list[int]:
 
 
 async def _heard(ear: Ear, times: int) -> list[tuple[str, bytes]]:
-    async with asyncio.timeout(BOUND_S):
-        while len(ear.frames) < times:
-            await settled()
-            await asyncio.sleep(0.01)  # the delay before another attempt is real time
+    await until(lambda: len(ear.frames) >= times)
     return [(frame.method, bytes(frame.params)) for frame in ear.frames]
 
 
