@@ -55,7 +55,6 @@ _LEGACY_NOTIFICATIONS = frozenset(
         "notifications/tasks/status",
     )
 )
-_EMPTY = wire.result_frame(b"{}")
 _CANCELLED = b'"notifications/cancelled"'
 _HINTS = (envelope.TTL_MS, envelope.CACHE_SCOPE)
 
@@ -197,7 +196,11 @@ class ModernLink:
             return answer
         if len(answer.error) and method == "tools/call" and error_code(answer) == HEADER_MISMATCH:
             # refused by its headers, so it has not run
-            await self._learn_tools(timeout_s)
+            try:
+                await self._learn_tools(timeout_s)
+            except DynamicMcpError as exc:
+                self._logger.debug("group %s: the tools cannot be read: %s", self.group, exc.message)
+                return answer
             return await self._link.request(method, stamped, timeout_s=timeout_s, caller=caller, label=label)
         if method == "tools/list":
             self._tool_headers.learn(answer.result)
@@ -284,18 +287,18 @@ class ModernLink:
         match method:
             case "ping":
                 answer = await self._discover(timeout_s)
-                return answer if len(answer.error) else _EMPTY
+                return answer if len(answer.error) else wire.result_frame(b"{}")
             case "logging/setLevel":
                 self._level = wire.text(params.get("level")) or ""
-                return _EMPTY
+                return wire.result_frame(b"{}")
             case "resources/subscribe":
                 uri = wire.text(params.get("uri")) or ""
                 if await self._subscription.add(uri, timeout_s):
-                    return _EMPTY
+                    return wire.result_frame(b"{}")
                 return wire.error_frame(INVALID_PARAMS, f"the server does not report changes of `{uri}`")
             case _:
                 await self._subscription.remove(wire.text(params.get("uri")) or "", timeout_s)
-                return _EMPTY
+                return wire.result_frame(b"{}")
 
     async def _discover(self, within_s: float) -> Frame:
         return await self._link.request("server/discover", self._stamp.params(), timeout_s=within_s)

@@ -8,11 +8,14 @@ from msgspec import Raw
 
 from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.revisions import MODERN
+from dynamic_mcp.system.bounded import BoundedDict
 from dynamic_mcp.upstream.handshake import ClientHello
 
 # A task of a legacy client is none of a modern server, and no modern server hears that its roots have changed.
 _LEGACY_CAPABILITY = "tasks"
 _ROOTS = "roots"
+# There are fewer, but clients may make some up.
+_MAX_LEVELS = 16
 
 
 class Stamp:
@@ -25,7 +28,7 @@ class Stamp:
             envelope.CLIENT_CAPABILITIES: Raw(wire.encode(self.capabilities)),
             **({envelope.CLIENT_INFO: hello.client_info} if len(hello.client_info) else {}),
         }
-        self._metas: dict[str, Raw] = {}
+        self._metas: BoundedDict[str, Raw] = BoundedDict(_MAX_LEVELS)
 
     def params(self, params: Mapping[str, Raw] | None = None, level: str = "") -> dict[str, Raw]:
         """Return params with the envelope in their `_meta`; `level` is that of the wanted log messages, if any."""

@@ -11,7 +11,7 @@ from msgspec import Raw
 
 from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.upstream.handshake import ClientHello
+from dynamic_mcp.upstream.handshake import ClientHello, ServerHello
 from dynamic_mcp.upstream.link import Link, Listener
 from dynamic_mcp.upstream.modern_handshake import discover
 from dynamic_mcp.upstream.modern_link import ModernLink
@@ -51,6 +51,7 @@ class ModernUpstream(FakeUpstream):
     def __init__(self, capabilities: Json = None, **answers: Json) -> None:
         super().__init__()
         self.modern: ModernLink | None = None
+        self.has_streams = False
         self.answers = {
             "server/discover": discovered(capabilities),
             "tools/list": complete(tools=[], ttlMs=0, cacheScope="private"),
@@ -74,20 +75,25 @@ class ModernUpstream(FakeUpstream):
 
 
 async def modern_link_to(
-    upstream: ModernUpstream,
-    *,
-    listener: Listener | None = None,
-    hello: ClientHello = LEGACY_HELLO,
+    upstream: ModernUpstream, *, listener: Listener | None = None, hello: ClientHello = LEGACY_HELLO
 ) -> ModernLink:
     """Return a link to an upstream that has said what it is."""
-    listener = listener or Ear()
+    link, _ = await open_modern(upstream, listener or Ear(), hello)
+    return link
+
+
+async def open_modern(
+    upstream: ModernUpstream, listener: Listener, hello: ClientHello
+) -> tuple[ModernLink, ServerHello]:
+    """Open a link, and return what the upstream says of itself too."""
     upstream.link = Link("up", upstream, listener)
+    upstream.link.has_streams = upstream.has_streams
     stamp = Stamp(hello)
     server = await discover(upstream.link, stamp, group_config(), BOUND_S)
     assert server is not None
     upstream.modern = ModernLink(upstream.link, listener, stamp, server, jitter=lambda: 0.5)
     upstream.modern.start_listening()
-    return upstream.modern
+    return upstream.modern, server
 
 
 def legacy_caller() -> FakeCaller:
