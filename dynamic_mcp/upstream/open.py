@@ -26,6 +26,7 @@ from dynamic_mcp.errors import (
 from dynamic_mcp.oauth.authorization import Authorization
 from dynamic_mcp.oauth.logins import Logins
 from dynamic_mcp.upstream.any_link import AnyLink
+from dynamic_mcp.upstream.extensions import declare_login
 from dynamic_mcp.upstream.handshake import ClientHello, Era, ServerHello, greet, lacking
 from dynamic_mcp.upstream.link import Link, Listener
 from dynamic_mcp.upstream.mask import mask_of
@@ -85,6 +86,7 @@ async def open_link(
             return await _greet_program(config, program, listener, hello, lacks)
         case Remote() as remote:
             authorization = logins.authorization(config.name, remote) if logins is not None else None
+            hello = declare_login(hello, remote.oauth)
             far = _RemoteServer(config, remote, listener, hello, authorization)
             return await (far.open_modern_first(lacks) if is_modern_first else far.open_legacy_first(lacks))
         case Broken(reason=reason):

@@ -342,6 +342,22 @@ async def test_client_credentials_need_no_person(server: AuthServer, tmp_path: P
         server.expire()
         assert await works(program)
 
+    hello = json.loads(server.requests_to("/mcp")[0].body)
+    assert "io.modelcontextprotocol/oauth-client-credentials" in hello["params"]["capabilities"]["extensions"]
+
+
+async def test_an_assertion_in_a_file_needs_no_person_and_status_tells_so(server: AuthServer, tmp_path: Path) -> None:
+    server.clients["robot"], server.assertions = {}, {"jwt-1"}
+    (tmp_path / "token.jwt").write_text("jwt-1\n")
+    oauth = {"client_id": "robot", "grant": "jwt_bearer", "assertion_file": "token.jwt", "scopes": ["tools"]}
+    file = config(tmp_path, server.mcp_url, oauth=oauth)
+    async with running(str(file), env=NOBODY) as program:
+        await program.initialize()
+        assert await works(program)
+
+    code, out, _ = await auth("status", "guarded", "-c", str(file), "--json")
+    assert (code, json.loads(out)[0]["state"]) == (0, "logs in by itself")
+
 
 # --- the commands ----------------------------------------------------------------------------------------
 
