@@ -1,4 +1,4 @@
-"""What takes the place of the handshake with a modern upstream: it is asked once what it is (`server/discover`).
+"""What takes the place of the handshake with a modern upstream: it is asked what it is (`server/discover`).
 
 MCP 2026-07-28, versioning, backward compatibility: what a server answers shows its era.
 """
@@ -18,6 +18,7 @@ from dynamic_mcp.errors import (
 )
 from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.revisions import LEGACY, MODERN
+from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.upstream.handshake import ServerHello, error_code, result_of
 from dynamic_mcp.upstream.link import Link
 from dynamic_mcp.upstream.modern_stamp import Stamp
@@ -37,7 +38,7 @@ async def discover(link: Link, stamp: Stamp, config: GroupConfig, within_s: floa
     LoginNeeded where its era remains unknown.
     """
     try:
-        answer = await link.request("server/discover", stamp.params(), timeout_s=within_s)
+        answer = await _ask(link, stamp, within_s)
     except HttpError as exc:
         if exc.status >= 500 or exc.status in _INCONCLUSIVE:
             raise
@@ -66,10 +67,21 @@ async def discover(link: Link, stamp: Stamp, config: GroupConfig, within_s: floa
     return ServerHello({"protocolVersion": Raw(wire.encode(MODERN.name)), **said})
 
 
+async def _ask(link: Link, stamp: Stamp, within_s: float) -> Frame:
+    """Ask once more if the upstream refuses our revision and names it as one that it speaks."""
+    answer = await link.request("server/discover", stamp.params(), timeout_s=within_s)
+    supported = wire.member(answer.error, "data", "supported")
+    if error_code(answer) != UNSUPPORTED_VERSION or MODERN.name not in _versions(supported):
+        return answer
+    return await link.request("server/discover", stamp.params(), timeout_s=within_s)
+
+
 def _check_versions(versions: Raw, config: GroupConfig) -> None:
     """Return if an upstream without our modern revision speaks a legacy one. Raises Refused."""
     names = _versions(versions)
     if not any(revision.name in names for revision in LEGACY):
+        if MODERN.name in names:
+            raise Refused(config.name, f"refuses `{MODERN.name}`, which it says it speaks", code=UNSUPPORTED_VERSION)
         shown = ", ".join(f"`{name[:40]}`" for name in names[:5]) or "no version that it names"
         raise Refused(config.name, f"speaks {shown}, and the proxy does not", code=UNSUPPORTED_VERSION)
 
