@@ -22,6 +22,8 @@ from dynamic_mcp.upstream.stdio import StdioTransport
 
 # How long a program may take to show its era before it is greeted as a legacy one too.
 PROBE_S = 1.5
+# How long a server may take over HTTP, and after it has refused to be greeted: it is there, and starts nothing.
+_ANSWER_WITHIN_S = 10.0
 
 Opened = tuple[AnyLink, ServerHello]
 Start = Callable[[], Awaitable[tuple[Link, StdioTransport]]]
@@ -113,7 +115,7 @@ async def open_refusing(
     """Open a modern link to a program that has refused to be greeted; None if it is not modern either."""
     stamp = Stamp(hello)
     try:
-        server = await discover(link, stamp, config, config.timeouts.connect_s)
+        server = await discover(link, stamp, config, min(_ANSWER_WITHIN_S, config.timeouts.connect_s / 2))
     except DynamicMcpError:
         return None  # how it refused says more
     if server is None:
@@ -134,7 +136,7 @@ async def open_remote(
     link, tool_headers = connect_modern(config, remote, listener=listener, authorization=authorization)
     stamp = Stamp(hello)
     try:
-        server = await discover(link, stamp, config, config.timeouts.connect_s)
+        server = await discover(link, stamp, config, min(_ANSWER_WITHIN_S, config.timeouts.connect_s / 2))
     except BaseException:
         await asyncio.shield(link.close())
         raise

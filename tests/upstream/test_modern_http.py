@@ -10,19 +10,23 @@ from collections.abc import AsyncIterator
 import pytest
 from msgspec import Raw
 
-from dynamic_mcp.config.resolved import GroupConfig
-from dynamic_mcp.errors import HttpError, LinkLost, NotSent, ProtocolViolation
+from dynamic_mcp.config.resolved import GroupConfig, Remote
+from dynamic_mcp.errors import HttpError, LinkLost, LoginNeeded, NotSent, ProtocolViolation, UpstreamError
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.revisions import MODERN
+from dynamic_mcp.oauth.authorization import Challenge
 from dynamic_mcp.upstream.any_link import AnyLink
 from dynamic_mcp.upstream.handshake import ClientHello
 from dynamic_mcp.upstream.link import Listener
+from dynamic_mcp.upstream.modern_handshake import discover
+from dynamic_mcp.upstream.modern_stamp import Stamp
 from dynamic_mcp.upstream.open import open_link
+from dynamic_mcp.upstream.remote import connect_modern
 from tests.fake_parties import Ear, FakeCaller
 from tests.fakes import BOUND_S, Json, settled
-from tests.upstream.modern import LEGACY_HELLO, Client, complete, legacy_caller, modern_caller, until
+from tests.upstream.modern import LEGACY_HELLO, Client, complete, discovered, legacy_caller, modern_caller, until
 from tests.upstream.remote import WaitingEar, call, remote, text
-from tests.upstream.scripted_http import ScriptedHttp, with_body, with_error, with_result
+from tests.upstream.scripted_http import Respond, ScriptedHttp, with_body, with_error, with_result
 from tests.upstreams.conformance_modern import ModernHttp
 from tests.upstreams.odd_http import Connection, Request, message_event
 
@@ -269,6 +273,53 @@ async def test_a_server_that_is_gone_has_run_nothing() -> None:
             await call(link, "t")
 
 
+# --- credentials -----------------------------------------------------------------------------------------
+
+
+class _Tokens:
+    """Credentials that are handed out one after another, until a login is needed."""
+
+    def __init__(self, *tokens: str) -> None:
+        self._tokens = list(tokens)
+
+    async def get_header(self) -> str | None:
+        return f"Bearer {self._tokens[0]}"
+
+    async def handle_challenge(self, challenge: Challenge) -> bool:
+        del self._tokens[0]
+        if not self._tokens:
+            raise LoginNeeded("far", "dynamic-mcp login far")
+        return True
+
+
+async def _authorized(request: Request, to: Connection) -> None:
+    if request.headers.get("authorization") == "Bearer good":
+        await with_result(discovered())(request, to)
+    else:
+        await with_error(401, {"code": -32000, "message": "who are you?"})(request, to)
+
+
+async def _discover(far: ScriptedHttp, tokens: _Tokens) -> object:
+    config = remote(far.url)
+    assert isinstance(config.upstream, Remote)
+    link, _ = connect_modern(config, config.upstream, listener=Ear(), authorization=tokens)
+    try:
+        return await discover(link, Stamp(LEGACY_HELLO), config, BOUND_S)
+    finally:
+        await link.close()
+
+
+async def test_credentials_are_renewed_when_a_modern_server_asks_for_others() -> None:
+    async with ScriptedHttp(**{"server/discover": _authorized}) as far:
+        assert await _discover(far, _Tokens("stale", "good")) is not None
+
+
+async def test_a_modern_server_that_wants_a_login_is_not_taken_for_a_legacy_one() -> None:
+    async with ScriptedHttp(**{"server/discover": _authorized}) as far:
+        with pytest.raises(LoginNeeded):
+            await _discover(far, _Tokens("stale"))
+
+
 # --- which era? ------------------------------------------------------------------------------------------
 
 
@@ -286,7 +337,7 @@ async def test_a_server_that_is_gone_has_run_nothing() -> None:
         with_result({"supportedVersions": ["2025-11-25", "2025-06-18"], "capabilities": {}}),
     ],
 )
-async def test_whatever_a_legacy_server_answers_shows_its_era(respond: object) -> None:
+async def test_whatever_a_legacy_server_answers_shows_its_era(respond: Respond) -> None:
     greeting = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {}}
     accepted = with_body(202, b"")
     async with ScriptedHttp(
@@ -294,7 +345,7 @@ async def test_whatever_a_legacy_server_answers_shows_its_era(respond: object) -
             "server/discover": respond,
             "initialize": with_result(greeting),
             "notifications/initialized": accepted,
-        }  # type: ignore[arg-type]
+        }
     ) as far:
         link, server = await open_link(remote(far.url), Ear(), ClientHello(MODERN))
         await link.close()
@@ -316,10 +367,9 @@ async def test_whatever_a_legacy_server_answers_shows_its_era(respond: object) -
         with_body(503, b""),
     ],
 )
-async def test_what_only_a_modern_server_answers_or_any_may_is_the_error(respond: object) -> None:
-    async with ScriptedHttp(**{"server/discover": respond}) as far:  # type: ignore[arg-type]
-        with pytest.raises((HttpError, Exception)) as raised:
+async def test_what_only_a_modern_server_answers_or_any_may_is_the_error(respond: Respond) -> None:
+    async with ScriptedHttp(**{"server/discover": respond}) as far:
+        with pytest.raises(UpstreamError):
             await open_link(remote(far.url), Ear(), ClientHello(MODERN))
 
-        assert raised.type.__module__ == "dynamic_mcp.errors"
         assert [request.message["method"] for request in far.requests] == ["server/discover"]
