@@ -140,8 +140,8 @@ async def ask_what_is_possible(request: Request, _host: Host) -> Json:
 
 
 async def need_sampling(request: Request, _host: Host) -> Json:
-    request.require("sampling")
-    return said("the client has a model")
+    answers = ask(request, {"capital_question": sampling("What is the capital of France?")})
+    return said(words_of(answers["capital_question"]))
 
 
 # --- changes -------------------------------------------------------------------------------------------
