@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import cast
 
 from msgspec import Raw
 
@@ -19,9 +18,10 @@ from dynamic_mcp.config.resolved import GroupConfig
 from dynamic_mcp.errors import DynamicMcpError, LinkLost, LoginNeeded, NotSent, TimedOut, Unreachable
 from dynamic_mcp.groups.activity import Activity
 from dynamic_mcp.groups.audience import Client, User
-from dynamic_mcp.groups.catalog import CHANGED_BY, Catalog, ListKind, ListRules
+from dynamic_mcp.groups.catalog import Catalog, ListKind, ListRules
 from dynamic_mcp.groups.catalog_reader import CatalogReader
 from dynamic_mcp.groups.lifecycle import Lifecycle, State
+from dynamic_mcp.groups.link_events import LinkEvents
 from dynamic_mcp.groups.live_catalog import LiveCatalog
 from dynamic_mcp.groups.owner import Owner
 from dynamic_mcp.groups.retry import Attempts
@@ -30,7 +30,6 @@ from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.system.clock import Clock, LoopClock, wait_for_event
 from dynamic_mcp.system.text import pluralize
 from dynamic_mcp.upstream.any_link import AnyLink
-from dynamic_mcp.upstream.call import Caller
 from dynamic_mcp.upstream.handshake import ClientHello, result_of
 from dynamic_mcp.upstream.open import OpenLink, open_link
 
@@ -69,9 +68,10 @@ class Instance:
         self._lifecycle = Lifecycle(config.name, Attempts(config.attempts, jitter), clock, self._changed)
         self._lifecycle.advice = hello.advice(config)
         self._catalog, self._reader = catalog, CatalogReader(catalog, clock)
+        self._wake, self._attempt_over = asyncio.Event(), asyncio.Event()
+        self._events = LinkEvents(self, owner, mark_stale=self._mark_stale, wake=self._wake.set)
         self._link: AnyLink | None = None
         self._supervisor: asyncio.Task[None] | None = None
-        self._wake, self._attempt_over = asyncio.Event(), asyncio.Event()
         self._is_closing = self._wanted = False
 
     def __repr__(self) -> str:
@@ -254,26 +254,7 @@ class Instance:
             raise self._lifecycle.failure()
         return self._link
 
-    # --- Listener: what the link says ------------------------------------------------------------------
-
-    def prepare_question(self, frame: Frame, caller: Caller) -> Frame:
-        """Return a request of the upstream as its client is asked it."""
-        return self._owner.prepare_question(self, frame, cast(User, caller))
-
-    def choose_caller(self, frame: Frame, callers: Sequence[Caller]) -> Caller | None:
-        """Return who answers a request of the upstream; nobody where it could be meant for several clients."""
-        user = self._owner.choose_user(self, frame, self.users.choose(callers))
-        self._owner.learn_asking(None if user is None else user.client)
-        self._wake.set()  # there may be something to store
-        return user
-
-    def receive_notification(self, frame: Frame, callers: Sequence[Caller] | None) -> None:
-        """Take a notification that names no call."""
-        if frame.method in CHANGED_BY:
-            self._mark_stale(CHANGED_BY[frame.method])
-        else:
-            recipients = () if callers is None else self.users.recipients(callers)
-            self._owner.receive_notification(self, frame, recipients)
+    # --- what the link says ----------------------------------------------------------------------------
 
     def link_lost(self, link: AnyLink, error: LinkLost | LoginNeeded) -> None:
         """Learn that a link is over; the supervisor closes it."""
@@ -339,7 +320,7 @@ class Instance:
 
     async def _open_and_learn(self) -> tuple[AnyLink, Catalog]:
         """Open a link and read the tools; the other lists are read once the group is in use."""
-        link, server = await self._open(self.config, self, self.hello, lacks=self._catalog.lacks)
+        link, server = await self._open(self.config, self._events, self.hello, lacks=self._catalog.lacks)
         try:
             said = self._catalog.note_hello(server)
             self._reader.rules = ListRules(link.is_modern, link.is_modern and link.has_streams)
