@@ -19,6 +19,7 @@ from dynamic_mcp.errors import (
     UNSUPPORTED_VERSION,
     DynamicMcpError,
     HttpError,
+    LoginNeeded,
     Refused,
     TimedOut,
     Unreachable,
@@ -187,6 +188,8 @@ class _RemoteServer:
                 raise
             try:
                 opened = await self._discover()
+            except LoginNeeded:
+                raise  # a modern server may refuse the handshake before it looks at the token
             except DynamicMcpError:
                 opened = None
             if opened is None:

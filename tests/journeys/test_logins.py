@@ -100,6 +100,21 @@ async def test_without_a_browser_the_reason_holds_the_command_and_nothing_waits(
     assert server.requests_to("/register") == []
 
 
+@pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+async def test_a_login_to_a_modern_server_that_refuses_a_handshake_before_it_looks_at_the_token_is_offered(
+    server: AuthServer, tmp_path: Path, version: str
+) -> None:
+    server.manners.is_modern_only = True
+    call = {"name": "call_dynamic_tool", "arguments": {"group": "guarded", "name": "echo", "args": {}}}
+    async with (
+        running(str(config(tmp_path, server.mcp_url)), env=NOBODY) as program,
+        connected(program, version) as peer,
+    ):
+        await peer.ask("tools/call", call)
+
+    assert len(server.requests_to("/authorize")) == 1
+
+
 @pytest.mark.parametrize("open_browser", ["auto", "never"])
 async def test_the_config_decides_whether_a_browser_may_open(
     server: AuthServer, tmp_path: Path, open_browser: str
