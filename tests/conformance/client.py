@@ -1,8 +1,8 @@
-"""The conformance suites' idea of a client: `client.py URL` uses the server there through the whole proxy.
+"""The conformance suites' idea of a client: `client.py [REVISION] URL` uses the server there through the whole proxy.
 
 The suite names the scenario, its facts and the revision by MCP_CONFORMANCE_SCENARIO, MCP_CONFORMANCE_CONTEXT and
-MCP_CONFORMANCE_PROTOCOL_VERSION. Where a person is to log in, the link is followed as a browser would follow it with
-a person who agrees.
+MCP_CONFORMANCE_PROTOCOL_VERSION; with REVISION, the proxy's client speaks another one. Where a person is to log in,
+the link is followed as a browser would follow it with a person who agrees.
 """
 
 from __future__ import annotations
@@ -115,10 +115,10 @@ async def _use(peer: Peer, own_tool: str, arguments: Json) -> Json:
     return result
 
 
-async def main(url: str) -> bool:
+async def main(url: str, version: str = "") -> bool:
     scenario = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
     context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
-    version = os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION") or "2025-11-25"
+    version = version or os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION") or "2025-11-25"
     drive = DRIVERS.get(scenario, call_tools)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -132,4 +132,4 @@ async def main(url: str) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(0 if asyncio.run(main(sys.argv[1])) else 1)
+    sys.exit(0 if asyncio.run(main(sys.argv[-1], *sys.argv[1:-1])) else 1)

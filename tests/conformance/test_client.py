@@ -16,6 +16,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.conformance.peers import MODERN
+
 ROOT = Path(__file__).parents[2]
 NODE = Path(os.environ.get("DYNAMIC_MCP_TEST_NODE", "nowhere"))
 
@@ -52,16 +54,43 @@ _EXTENSIONS = [
     "auth/enterprise-managed-authorization",
     "auth/wif-jwt-bearer",
 ]
+_MODERN = [
+    "tools_call",
+    "request-metadata",
+    *_AUTH,
+    "auth/resource-mismatch",
+    "auth/offline-access-scope",
+    "auth/offline-access-not-supported",
+    "auth/authorization-server-migration",
+    "auth/iss-supported",
+    "auth/iss-not-advertised",
+    "auth/iss-supported-missing",
+    "auth/iss-wrong-issuer",
+    "auth/iss-unexpected",
+    "auth/iss-normalized",
+    "auth/metadata-issuer-mismatch",
+    "sep-2322-client-request-state",
+    "http-standard-headers",
+    "http-custom-headers",
+    "http-invalid-tool-headers",
+    "json-schema-ref-no-deref",
+]
+# Scenarios whose servers are modern and take `initialize` nevertheless, so a legacy client's link is legacy there.
+_GREETED = {"request-metadata", "http-standard-headers", "http-custom-headers"}
 # Extensions that this program does not have: tokens that are bound to a key (RFC 9449).
 _WITHOUT = {"auth/dpop", "auth/dpop-nonce"}
 
 
 class Suite(NamedTuple):
-    """A version of the suite: where npm has put it, the options that choose a revision, and what of it is run."""
+    """A version of the suite: where npm has put it, the options that choose a revision, and what of it is run.
+
+    `client` is the revision of the proxy's client where that is another one.
+    """
 
     variable: str
     options: tuple[str, ...]
     scenarios: list[str]
+    client: str = ""
 
     @property
     def script(self) -> Path:
@@ -91,19 +120,26 @@ _ALPHA = "DYNAMIC_MCP_TEST_CONFORMANCE_ALPHA"
 SUITES = {
     "0.1": Suite("DYNAMIC_MCP_TEST_CONFORMANCE", (), [*_LEGACY, *_FIRST]),
     "0.2 at 2025-11-25": Suite(_ALPHA, ("--spec-version", "2025-11-25"), _LEGACY),
+    "0.2 at 2026-07-28": Suite(_ALPHA, ("--spec-version", MODERN), _MODERN),
     "0.2 extensions": Suite(_ALPHA, (), _EXTENSIONS),
+}
+ACROSS = {
+    "a modern client of legacy servers": SUITES["0.2 at 2025-11-25"]._replace(client=MODERN),
+    "a legacy client of modern servers": SUITES["0.2 at 2026-07-28"]._replace(
+        client="2025-11-25", scenarios=[each for each in _MODERN if each not in _GREETED]
+    ),
 }
 
 
 def _all() -> Iterator[object]:
-    for version, suite in SUITES.items():
+    for version, suite in (SUITES | ACROSS).items():
         for scenario in suite.scenarios:
             yield pytest.param(suite, scenario, id=f"{version} {scenario}")
 
 
 @pytest.mark.parametrize(("suite", "scenario"), list(_all()))
 async def test_a_scenario_passes_through_the_whole_proxy(suite: Suite, scenario: str, tmp_path: Path) -> None:
-    command = f"{sys.executable} -m tests.conformance.client"
+    command = f"{sys.executable} -m tests.conformance.client {suite.client}".rstrip()
     run = ("--command", command, "--scenario", scenario, "--timeout", "90000", "-o", str(tmp_path))
 
     code, words = await suite.run("client", *run, *suite.options)
