@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Raw
 
@@ -22,19 +23,25 @@ _UPDATED = "notifications/resources/updated"
 
 
 class Listening:
-    """A stream of notifications. `id` is that of the request; it tells the streams of one client apart."""
+    """A stream of notifications. `id` is that of the request; it tells the streams of one client apart.
+
+    `uris` are the resources that it is for.
+    """
 
     def __init__(self, id: Raw, channel: Channel) -> None:
         self.ended = asyncio.Event()
+        self.uris: frozenset[str] = frozenset()
         self._id = id
         self._channel = channel
         self._methods: frozenset[str] = frozenset()
 
-    def acknowledge(self, honoured: dict[str, object]) -> None:
-        """Tell the client what it will hear; nothing goes out before this."""
+    def acknowledge(self, lists: Mapping[str, bool], uris: Sequence[str]) -> None:
+        """Tell the client which lists and resources it will hear of; nothing goes out before this."""
+        honoured: dict[str, object] = {**lists, RESOURCES: uris} if uris else {**lists}
         self._channel.notify(Frame(method=ACKNOWLEDGED, params=self._mark({"notifications": honoured})))
-        methods = {method for name, method in LISTS.items() if honoured.get(name)}
-        self._methods = frozenset(methods | ({_UPDATED} if honoured.get(RESOURCES) else set()))
+        methods = {method for name, method in LISTS.items() if lists.get(name)}
+        self._methods = frozenset(methods | ({_UPDATED} if uris else set()))
+        self.uris = frozenset(uris)
 
     def notify(self, frame: Frame) -> None:
         """Send a notification, if it is of a kind that this stream is for."""
@@ -53,3 +60,15 @@ class Listening:
 
     def _mark(self, members: dict[str, object]) -> Raw:
         return Raw(wire.encode({"_meta": {envelope.SUBSCRIPTION_ID: self._id}, **members}))
+
+
+def streams_for(frame: Frame, streams: Iterable[Listening]) -> list[Listening]:
+    """Return the streams of a client that a notification may go to.
+
+    An updated resource goes to those that are for it; a part of one, which none names, to all that are for resources.
+    """
+    everyone = [*streams]
+    if frame.method != _UPDATED:
+        return everyone
+    uri = wire.text(wire.member(frame.params, "uri"))
+    return [each for each in everyone if uri in each.uris] or everyone

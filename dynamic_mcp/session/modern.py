@@ -209,8 +209,8 @@ class ModernDispatcher:
         wanted = wire.members(filter_at)
         client.listenings.add(listening)
         try:
-            async with self._subscriptions.subscribed(client, call, wanted) as honoured:
-                listening.acknowledge(honoured)
+            async with self._subscriptions.subscribed(client, call, wanted) as (lists, uris):
+                listening.acknowledge(lists, uris)
                 await listening.ended.wait()
         finally:
             client.listenings.discard(listening)

@@ -16,11 +16,11 @@ from dynamic_mcp.errors import METHOD_NOT_FOUND
 from dynamic_mcp.groups.audience import Principal, Transport
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.session.listening import Listening, streams_for
 from dynamic_mcp.session.server import ModernServer
 from dynamic_mcp.upstream.handshake import ClientHello
 
 if TYPE_CHECKING:
-    from dynamic_mcp.session.listening import Listening
     from dynamic_mcp.session.modern_call import ModernCall
 
 
@@ -80,7 +80,7 @@ class ModernClient:
 
     def notify(self, frame: Frame) -> None:
         """Send a notification that no request has caused to those who listen for its kind."""
-        for listening in [*self.listenings]:
+        for listening in streams_for(frame, self.listenings):
             listening.notify(frame)
 
     async def ask(self, frame: Frame, on_status: Callable[[Frame], None]) -> Frame:

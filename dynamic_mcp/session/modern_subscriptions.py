@@ -36,19 +36,22 @@ class ModernSubscriptions:
     @contextlib.asynccontextmanager
     async def subscribed(
         self, client: ModernClient, call: ModernCall, wanted: Mapping[str, Raw]
-    ) -> AsyncIterator[dict[str, object]]:
-        """Yield what of a filter is honoured, and give the subscriptions back afterwards. Raises Malformed."""
+    ) -> AsyncIterator[tuple[dict[str, bool], list[str]]]:
+        """Yield the lists and resources of a filter that are honoured, and give them back afterwards.
+
+        Raises Malformed.
+        """
         uris = _uris(wanted)
         self._wanted.update((client, uri) for uri in uris)
         try:
             found = await asyncio.gather(*(self._subscribe(client, call, uri) for uri in uris))
             own = [uri for uri, is_subscribed in zip(uris, found, strict=True) if is_subscribed]
-            honoured: dict[str, object] = {
+            lists = {
                 name: True
                 for name, method in LISTS.items()
                 if bytes(wanted.get(name, b"")) == b"true" and self._server.may_announce(client, method)
             }
-            yield {**honoured, RESOURCES: own} if own else honoured
+            yield lists, own
         finally:
             self._give_back(client, uris)
 

@@ -66,6 +66,36 @@ async def test_an_updated_resource_is_announced_on_each_stream_that_listens_for_
     assert len(upstream.heard("resources/subscribe")) == 1
 
 
+async def test_a_stream_that_listens_for_another_resource_hears_nothing_of_an_update() -> None:
+    async with modern_client_of(Opener(a=[FullUpstream()])) as client:
+        await client.call("a", "plain")
+        text = listen(client, resourceSubscriptions=["full://text"])
+        blob = listen(client, resourceSubscriptions=["full://blob"])
+        await client.hears(ACKNOWLEDGED, 2)
+        await client.call("a", "update", {"uri": "full://text"})
+        await client.call("a", "update", {"uri": "full://blob"})
+        await client.hears(UPDATED, 2)
+        await settled()
+        heard = client.heard(UPDATED)
+    assert list(zip(ids(heard), [each["params"]["uri"] for each in heard], strict=True)) == [
+        (text, "full://text"),
+        (blob, "full://blob"),
+    ]
+
+
+async def test_a_part_of_a_resource_that_was_updated_is_announced_on_every_stream_for_resources() -> None:
+    async with modern_client_of(Opener(a=[FullUpstream()])) as client:
+        await client.call("a", "plain")
+        both = [listen(client, resourceSubscriptions=[uri]) for uri in ("full://text", "full://blob")]
+        listen(client, toolsListChanged=True)
+        await client.hears(ACKNOWLEDGED, 3)
+        await client.call("a", "update", {"uri": "full://text#2"})
+        await client.hears(UPDATED, 2)
+        await settled()
+        heard = client.heard(UPDATED)
+    assert sorted(ids(heard)) == both
+
+
 async def test_a_stream_that_is_cancelled_ends_and_the_last_one_unsubscribes() -> None:
     upstream = FullUpstream()
     async with modern_client_of(Opener(a=[upstream])) as client:
