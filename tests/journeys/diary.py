@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import subprocess
+from collections.abc import AsyncIterator
 from typing import Any
 
 from mcp import Client, StdioServerParameters
@@ -31,6 +33,7 @@ from mcp.types import (
 )
 from pydantic import FileUrl
 
+from dynamic_mcp.mcp.revisions import MODERN
 from tests.program import BOUND_S, Json, full
 
 TEXT_OF_B = "dynamic-mcp://b/full%3A%2F%2Ftext"
@@ -110,10 +113,12 @@ class Person:
         if isinstance(message, ResourceUpdatedNotification):
             self.updated.put_nowait(message.params.uri)
 
-    def client(self, server: Transport | StdioServerParameters | str) -> Client:
+    def client(self, server: Transport | StdioServerParameters | str, mode: str = "auto") -> Client:
         """Return a client of the server, in front of which this person sits."""
         return Client(
             server,
+            mode=mode,
+            log_level="debug",
             elicitation_callback=self.elicit,
             sampling_callback=self.sample,
             list_roots_callback=self.list_roots,
@@ -123,6 +128,11 @@ class Person:
 
     async def report(self, progress: float, total: float | None, message: str | None) -> None:
         self.progress.put_nowait(progress)
+
+
+def is_modern(client: Client) -> bool:
+    """Tell whether a client speaks a revision without sessions."""
+    return client.protocol_version == MODERN.name
 
 
 async def call(client: Client, group: str, name: str, **args: Json) -> CallToolResult:
@@ -145,7 +155,8 @@ async def write_diary(client: Client, person: Person) -> Json:
     plain = await call(client, "b", "plain")
     elicited = await asyncio.gather(*(ask_through(client, group, "elicit") for group in ("a", "b")))
     sampled, roots = await ask_through(client, "b", "sample"), await ask_through(client, "a", "roots")
-    await client.set_logging_level("debug")
+    if not is_modern(client):
+        await client.set_logging_level("debug")
     await call(client, "a", "log", level="error", logger="http")
     log = await person.logged.get()
     return {
@@ -174,16 +185,27 @@ async def _progress(client: Client, person: Person) -> list[float]:
     return [first, second]
 
 
+@contextlib.asynccontextmanager
+async def _subscribed(client: Client, uri: str) -> AsyncIterator[None]:
+    """Hear of a resource's updates, in the way of the client's revision."""
+    if is_modern(client):
+        async with client.listen(resource_subscriptions=[uri]):
+            yield
+    else:
+        await client.subscribe_resource(uri)
+        yield
+        await client.unsubscribe_resource(uri)
+
+
 async def _resources_and_prompts(client: Client, person: Person) -> Json:
     uris = [resource.uri for resource in (await client.list_resources()).resources]
     read: list[Any] = [
         (await client.read_resource(uri)).contents[0] for uri in ("full://text", TEXT_OF_B, "full://blob")
     ]
     templates = (await client.list_resource_templates()).resource_templates
-    await client.subscribe_resource(TEXT_OF_B)
-    await call(client, "b", "update", uri="full://text")
-    updated = await person.updated.get()
-    await client.unsubscribe_resource(TEXT_OF_B)
+    async with _subscribed(client, TEXT_OF_B):
+        await call(client, "b", "update", uri="full://text")
+        updated = await person.updated.get()
     prompts = [prompt.name for prompt in (await client.list_prompts()).prompts]
     prompt = await client.get_prompt("a__greet", {"city": "Köln"})
     completed = await client.complete(PromptReference(name="b__greet"), {"name": "city", "value": "K"})

@@ -50,7 +50,7 @@ def config(tmp_path: Path) -> Path:
 
 
 @asynccontextmanager
-async def client_of(person: Person, config: Path) -> AsyncIterator[Client]:
+async def client_of(person: Person, config: Path, mode: str = "auto") -> AsyncIterator[Client]:
     """Connect the SDK's client to the proxy."""
     passed = ("PATH", "PYTHONPATH", "HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME")
     environment = {name: os.environ[name] for name in passed if name in os.environ}
@@ -58,16 +58,17 @@ async def client_of(person: Person, config: Path) -> AsyncIterator[Client]:
     server = StdioServerParameters(command=command, args=args, env=environment)
     async with (
         asyncio.timeout(BOUND_S),
-        person.client(server) as client,
+        person.client(server, mode) as client,
     ):
         yield client
 
 
-async def test_the_python_sdk_uses_all_that_two_servers_offer(config: Path) -> None:
+@pytest.mark.parametrize(("mode", "revision"), [("auto", "2026-07-28"), ("legacy", "2025-11-25")])
+async def test_the_python_sdk_uses_all_that_two_servers_offer(config: Path, mode: str, revision: str) -> None:
     person = Person()
-    async with client_of(person, config) as client:
+    async with client_of(person, config, mode) as client:
         assert await write_diary(client, person) == DIARY
-        assert client.protocol_version == "2025-11-25"
+        assert client.protocol_version == revision
 
 
 async def test_the_python_sdk_uses_all_that_everything_offers(tmp_path: Path) -> None:

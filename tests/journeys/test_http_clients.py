@@ -53,10 +53,18 @@ async def one(tmp_path: Path) -> AsyncIterator[HttpProgram]:
 async def test_the_python_sdk_uses_all_that_two_servers_offer(program: HttpProgram) -> None:
     person = Person()
     async with asyncio.timeout(BOUND_S):
-        async with person.client(program.url) as client:
+        async with person.client(program.url, "legacy") as client:
             assert await write_diary(client, person) == DIARY
             assert client.protocol_version == "2025-11-25"
             assert await program.count_sessions() == 1
+        assert await program.count_sessions() == 0
+
+
+async def test_the_python_sdk_uses_all_of_it_without_a_session(program: HttpProgram) -> None:
+    person = Person()
+    async with asyncio.timeout(BOUND_S), person.client(program.url) as client:
+        assert await write_diary(client, person) == DIARY
+        assert client.protocol_version == "2026-07-28"
         assert await program.count_sessions() == 0
 
 
@@ -73,7 +81,11 @@ async def test_the_python_sdk_hears_of_a_list_that_has_changed(one: HttpProgram)
         if isinstance(message, ToolListChangedNotification):
             changed.set()
 
-    async with asyncio.timeout(BOUND_S), Client(one.url_of("a"), message_handler=hear) as client:
+    async with (
+        asyncio.timeout(BOUND_S),
+        Client(one.url_of("a"), message_handler=hear) as client,
+        client.listen(tools_list_changed=True),
+    ):
         await client.call_tool("add", {"list": "tools", "entry": NEW_TOOL})
         while "new" not in [tool.name for tool in (await client.list_tools()).tools]:
             await changed.wait()
@@ -95,7 +107,7 @@ async def test_the_python_sdk_gets_what_it_missed_while_its_connections_were_cut
     async with (
         asyncio.timeout(BOUND_S),
         relayed(one.origin) as origin,
-        Client(f"{origin}/mcp/a") as client,
+        Client(f"{origin}/mcp/a", mode="legacy") as client,
         httpx2.AsyncClient() as somebody,
     ):
         waiting = asyncio.create_task(client.call_tool("wait", {"key": "k"}, progress_callback=person.report))

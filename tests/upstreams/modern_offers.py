@@ -35,12 +35,15 @@ _NESTED_HEADER = _schema(
     target=_schema(tenant={"type": "string", "x-mcp-header": "Tenant"}, path={"type": "string"}),
     note={"type": "string"},
 )
+_KEY = _schema(key={"type": "string"})
 _SECONDS = _schema(seconds={"type": "number"}, label={"type": "string"})
 
 TOOLS: list[Json] = [
     *offers.TOOLS,
     _tool("test_nested_header", "Repeats its arguments, one of which is also in a header", _NESTED_HEADER),
-    _tool("test_wait", "Waits until it is cancelled"),
+    _tool("test_wait", "Waits until it is cancelled", _KEY),
+    _tool("test_cancelled", "Tells whether a wait was cancelled", _KEY),
+    _tool("test_add_prompt", "Adds a prompt", _schema(name={"type": "string"})),
     _tool("greet", "Says hello", _schema(name={"type": "string"})),
     _tool("slow_compute", "Takes some seconds", _SECONDS),
     _tool("failing_job", "Fails in a task"),

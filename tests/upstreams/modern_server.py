@@ -77,6 +77,8 @@ class ModernServer:
     def __init__(self) -> None:
         self.listens: list[Listen] = []
         self.in_flight: list[Request] = []
+        self.cancelled: set[str] = set()
+        self._added: dict[str, list[Json]] = {kind: [] for kind in _FILTERS}
         self._has_extra = dict.fromkeys(_FILTERS, False)
         self._tasks = modern_tasks.Tasks(self._tell_of_task)
         self._handlers: dict[str, Callable[[Request], Awaitable[Json]]] = {
@@ -134,6 +136,14 @@ class ModernServer:
     def toggle(self, kind: str) -> None:
         """Add an entry to a list, or take it away again, and tell who listens."""
         self._has_extra[kind] = not self._has_extra[kind]
+        self._tell_of_change(kind)
+
+    def add_prompt(self, name: str) -> None:
+        """Add a prompt, and tell who listens."""
+        self._added["prompts"].append({"name": name})
+        self._tell_of_change("prompts")
+
+    def _tell_of_change(self, kind: str) -> None:
         for listen in self.listens:
             if listen.wanted.get(_FILTERS[kind]):
                 listen.notify(f"notifications/{kind}/list_changed", {})
@@ -173,7 +183,11 @@ class ModernServer:
             if request.params.get("cursor") is not None:
                 raise Refusal(INVALID_PARAMS, "there is one page only")
             extra = [conformance_offers.EXTRA[kind]] if self._has_extra.get(kind) else []
-            return {member: [*entries, *extra], "ttlMs": LIST_TTL_MS, "cacheScope": "public"}
+            return {
+                member: [*entries, *extra, *self._added.get(kind, ())],
+                "ttlMs": LIST_TTL_MS,
+                "cacheScope": "public",
+            }
 
         return list_entries
 

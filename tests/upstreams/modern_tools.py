@@ -23,10 +23,16 @@ BETWEEN_MESSAGES_S = 0.05  # the suite asks for pauses, so that messages arrive 
 
 
 class Host(Protocol):
-    """The server, as its tools change it."""
+    """The server, as its tools change it. `cancelled` has the keys of the waits that were cancelled."""
+
+    cancelled: set[str]
 
     def toggle(self, kind: str) -> None:
         """Add an entry to a list, or take it away again."""
+        ...
+
+    def add_prompt(self, name: str) -> None:
+        """Add an entry to the list of prompts for good."""
         ...
 
     def update(self, uri: str) -> None:
@@ -68,10 +74,17 @@ async def wait_a_little(_request: Request, _host: Host) -> Json:
     return said("Reconnection test completed successfully")
 
 
-async def wait_to_be_cancelled(request: Request, _host: Host) -> Json:
+async def wait_to_be_cancelled(request: Request, host: Host) -> Json:
     request.report_progress(0, 1, "waiting")
-    await asyncio.Event().wait()
+    try:
+        await asyncio.Event().wait()
+    finally:
+        host.cancelled.add(str(request.arguments.get("key")))
     raise AssertionError
+
+
+async def tell_cancelled(request: Request, host: Host) -> Json:
+    return said("it was cancelled" if request.arguments.get("key") in host.cancelled else "it waits")
 
 
 async def repeat(request: Request, _host: Host) -> Json:
@@ -157,6 +170,11 @@ async def change_prompts(_request: Request, host: Host) -> Json:
     return said("the prompts have changed")
 
 
+async def add_prompt(request: Request, host: Host) -> Json:
+    host.add_prompt(request.arguments["name"])
+    return said("there is one more prompt")
+
+
 async def change_resources(_request: Request, host: Host) -> Json:
     host.toggle("resources")
     return said("the resources have changed")
@@ -177,6 +195,7 @@ TOOLS: dict[str, Tool] = {
     "test_error_handling": fail,
     "test_reconnection": wait_a_little,
     "test_wait": wait_to_be_cancelled,
+    "test_cancelled": tell_cancelled,
     "test_sampling": sample,
     "test_elicitation": eliciting("", offers.RESPONSE_FORM, "User response"),
     "test_elicitation_sep1034_defaults": eliciting("Review the form", offers.DEFAULTS_FORM, "Elicitation completed"),
@@ -186,6 +205,7 @@ TOOLS: dict[str, Tool] = {
     "test_trigger_tool_change": change_tools,
     "test_trigger_prompt_change": change_prompts,
     "test_trigger_resource_change": change_resources,
+    "test_add_prompt": add_prompt,
     "test_update_resource": update_resource,
     "test_custom_headers": repeat,
     "test_nested_header": repeat,
