@@ -1,10 +1,12 @@
 """Load for a server of MCP over HTTP: sessions that call, each over a connection of its own, and are timed.
 
-    python -m tests.benchmarks.http_load --port PORT [--sessions 32] [--seconds 2] [--every 0] [--streams]
+    python -m tests.benchmarks.http_load --port PORT [--sessions 32] [--seconds 2] [--every 0]
+                                          [--modern] [--streams]
 
 Each session has one call in flight. Every call has a text of its own, and an answer without it is an error. It
-prints one JSON object. With `--streams` the sessions only open a stream each; it says when they are there and when
-they listen, waits for a line of its input each time, and says in the end how many still listen.
+prints one JSON object. With `--modern` the callers are clients of MCP 2026-07-28, which have no sessions. With
+`--streams` the sessions only open a stream each; it says when they are there and when they listen, waits for a line
+of its input each time, and says in the end how many still listen.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import random
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import uvloop
@@ -27,6 +29,11 @@ from tests.benchmarks.driver import Json
 TEXT = "%T"
 ECHO = json.dumps({"name": "echo", "arguments": {"text": TEXT}})
 VERSION = "2025-11-25"
+MODERN_VERSION = "2026-07-28"
+_ENVELOPE = {
+    "io.modelcontextprotocol/protocolVersion": MODERN_VERSION,
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
 _HELLO = {"protocolVersion": VERSION, "capabilities": {}, "clientInfo": {"name": "load", "version": "1"}}
 _OPENS_WITHIN_S = 60.0
 # Sessions that begin at once.
@@ -151,14 +158,17 @@ class CallingSession(asyncio.Protocol):
     # --- what it says ----------------------------------------------------------------------------------
 
     def _post(self, body: bytes) -> None:
-        session = f"Mcp-Session-Id: {self.id}\r\nMcp-Protocol-Version: {VERSION}\r\n" if self.id else ""
         head = (
-            f"POST {self._target.path} HTTP/1.1\r\nHost: 127.0.0.1:{self._target.port}\r\n{session}"
+            f"POST {self._target.path} HTTP/1.1\r\nHost: 127.0.0.1:{self._target.port}\r\n{self._fields()}"
             "Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\n"
             f"Content-Length: {len(body)}\r\n\r\n"
         )
         if self._transport is not None:
             self._transport.write(head.encode() + body)
+
+    def _fields(self) -> str:
+        """Return the headers that say which session and revision a message is of."""
+        return f"Mcp-Session-Id: {self.id}\r\nMcp-Protocol-Version: {VERSION}\r\n" if self.id else ""
 
     def _call(self) -> None:
         if self._is_stopped:
@@ -202,6 +212,26 @@ class CallingSession(asyncio.Protocol):
             self._call()
 
 
+class ModernClient(CallingSession):
+    """A client that has no session, and says with each call who it is."""
+
+    def __init__(self, name: str, target: Target, timings: Timings, every_s: float = 0.0) -> None:
+        meta = {**_ENVELOPE, "io.modelcontextprotocol/clientInfo": {"name": "load", "version": "1"}}
+        params = f'{target.params[:-1]},"_meta":{json.dumps(meta)}}}'
+        super().__init__(name, replace(target, params=params), timings, every_s)
+        self._name_of_tool = json.loads(target.params)["name"]
+
+    async def open(self) -> None:
+        """Connect: there is nothing to begin."""
+        await self._connect()
+        self.begun.set_result(None)
+
+    def _fields(self) -> str:
+        return (
+            f"Mcp-Protocol-Version: {MODERN_VERSION}\r\nMcp-Method: tools/call\r\nMcp-Name: {self._name_of_tool}\r\n"
+        )
+
+
 def _is_whole(data: bytes) -> bool:
     """Tell whether these are the bytes of a whole answer; one that ends with its connection is not known to be."""
     end = data.find(b"\r\n\r\n")
@@ -230,11 +260,18 @@ async def open_all(sessions: Sequence[CallingSession]) -> None:
 
 
 async def measure(
-    target: Target, sessions: int, seconds: float, *, warm_s: float = 0.5, every_s: float = 0.0
+    target: Target,
+    sessions: int,
+    seconds: float,
+    *,
+    warm_s: float = 0.5,
+    every_s: float = 0.0,
+    is_modern: bool = False,
 ) -> Timings:
-    """Let so many sessions call for so many seconds, after a warm-up."""
+    """Let so many sessions, or modern clients, call for so many seconds, after a warm-up."""
     timings = Timings()
-    callers = [CallingSession(f"t{number}", target, timings, every_s) for number in range(sessions)]
+    kind = ModernClient if is_modern else CallingSession
+    callers = [kind(f"t{number}", target, timings, every_s) for number in range(sessions)]
     await open_all(callers)
     for caller in callers:
         caller.start()
@@ -312,13 +349,15 @@ def main() -> None:
     options.add_argument("--sessions", type=int, default=32)
     options.add_argument("--seconds", type=float, default=2.0)
     options.add_argument("--every", type=float, default=0.0, help="the seconds from a call of a session to its next")
+    options.add_argument("--modern", action="store_true")
     options.add_argument("--streams", action="store_true")
     chosen = options.parse_args()
     target = Target(chosen.port, chosen.path, chosen.params)
     if chosen.streams:
         uvloop.run(hold_streams(target, chosen.sessions))
         return
-    timings = uvloop.run(measure(target, chosen.sessions, chosen.seconds, every_s=chosen.every))
+    calling = measure(target, chosen.sessions, chosen.seconds, every_s=chosen.every, is_modern=chosen.modern)
+    timings = uvloop.run(calling)
     print(json.dumps(timings.figures()))
 
 
