@@ -13,7 +13,7 @@ from dynamic_mcp.config.resolved import GroupConfig, Remote
 from dynamic_mcp.errors import DynamicMcpError, LinkLost
 from dynamic_mcp.oauth.authorization import Authorization
 from dynamic_mcp.upstream.any_link import AnyLink
-from dynamic_mcp.upstream.handshake import ClientHello, ServerHello, greet, lacking
+from dynamic_mcp.upstream.handshake import ClientHello, Era, ServerHello, greet, lacking
 from dynamic_mcp.upstream.link import Link, Listener
 from dynamic_mcp.upstream.modern_handshake import discover
 from dynamic_mcp.upstream.modern_link import ModernLink
@@ -29,14 +29,16 @@ Opened = tuple[AnyLink, ServerHello]
 Start = Callable[[], Awaitable[tuple[Link, StdioTransport]]]
 
 
-async def open_program(config: GroupConfig, listener: Listener, hello: ClientHello, start: Start) -> Opened:
+async def open_program(
+    config: GroupConfig, listener: Listener, hello: ClientHello, start: Start, *, lacks: Era | None = None
+) -> Opened:
     """Start a program and open a modern link, or a legacy one to a program that shows no sign of being modern.
 
     One that ends when it is asked what it is starts again. Raises UpstreamError.
     """
     link, transport = await start()
     try:
-        opened = await _find_out(config, listener, hello, link, transport)
+        opened = await _find_out(config, listener, hello, link, transport, lacks)
     except BaseException:
         await asyncio.shield(link.close())
         raise
@@ -57,24 +59,32 @@ async def greet_or_close(link: Link, config: GroupConfig, hello: ClientHello) ->
 
 
 async def _find_out(
-    config: GroupConfig, listener: Listener, hello: ClientHello, link: Link, transport: StdioTransport
+    config: GroupConfig,
+    listener: Listener,
+    hello: ClientHello,
+    link: Link,
+    transport: StdioTransport,
+    lacks: Era | None,
 ) -> Opened | None:
-    """Ask a program what it is, and greet it if it does not say so in time; what succeeds first decides.
+    """Ask a program what it is, and greet it if it does not say so in time.
 
+    One that has been greeted is legacy from then on, whatever it says of itself: it may serve one era at a time.
     Returns None if the program has ended.
     """
     stamp = Stamp(hello)
     probe = asyncio.create_task(discover(link, stamp, config, config.timeouts.connect_s))
     greeting: asyncio.Task[ServerHello] | None = None
     try:
-        await asyncio.wait([probe], timeout=min(PROBE_S, config.timeouts.connect_s / 2))
+        probe_s = min(PROBE_S, config.timeouts.connect_s / 2)
+        await asyncio.wait([probe], timeout=None if lacks == "legacy" else probe_s)
         if not _has_failed(probe) and _result_of(probe) is None:  # it is legacy, or slow
             greeting = asyncio.create_task(greet(link, hello, config))
-            await _wait_for_either(probe, greeting)
-        if (server := _result_of(probe)) is not None:
+            await _wait_for_greeting(greeting, probe, probe_s)
+        server = _result_of(probe)
+        if greeting is not None and greeting.done() and not _has_failed(greeting):
+            return link, lacking("modern" if server is None else None, greeting.result())
+        if server is not None:
             return _modern(ModernLink(link, listener, stamp, server), server, transport)
-        if greeting is not None and not _has_failed(greeting):
-            return link, lacking("modern", greeting.result())
         error = (greeting or probe).exception()
         assert error is not None, "one of the two succeeds or fails"
         if isinstance(error, LinkLost):
@@ -87,11 +97,14 @@ async def _find_out(
                 task.cancel()
 
 
-async def _wait_for_either(probe: asyncio.Task[ServerHello | None], greeting: asyncio.Task[ServerHello]) -> None:
-    """Wait until one of the two has succeeded, or both are over."""
-    pending: set[asyncio.Task[Any]] = {probe, greeting}  # Any: tasks of different results
-    while pending and _result_of(probe) is None and (not greeting.done() or _has_failed(greeting)):
-        _, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+async def _wait_for_greeting(
+    greeting: asyncio.Task[ServerHello], probe: asyncio.Task[ServerHello | None], within_s: float
+) -> None:
+    """Wait until a program has answered the greeting; one that is modern may ignore it, or refuse it first."""
+    await asyncio.wait((greeting, probe), return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait([greeting], timeout=None if _result_of(probe) is None else within_s)
+    if _has_failed(greeting):
+        await asyncio.wait([probe])
 
 
 def _has_failed(task: asyncio.Task[Any]) -> bool:  # Any: as above

@@ -81,7 +81,7 @@ async def open_link(
             from dynamic_mcp.upstream import modern_open
 
             start = partial(_start, config, program, listener)
-            link, server = await modern_open.open_program(config, listener, hello, start)
+            link, server = await modern_open.open_program(config, listener, hello, start, lacks=lacks)
             return link, lacking(server.lacks or lacks, server)
         case Program() as program:
             return await _greet_program(config, program, listener, hello, lacks)

@@ -115,13 +115,29 @@ async def test_a_server_that_is_known_to_be_modern_only_is_not_greeted() -> None
         assert not far.received("initialize")
 
 
-async def test_a_program_that_starts_slowly_is_asked_in_both_ways_and_what_succeeds_decides(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "is_modern"),
+    [("slow", True), ("slow-deaf", True), ("slow-both", False)],
+    ids=["refuses", "ignores", "greets"],
+)
+async def test_a_program_that_starts_slowly_is_asked_in_both_ways_and_is_legacy_if_it_greets(
+    kind: str, is_modern: bool, tmp_path: Path
+) -> None:
     log = tmp_path / "log"
 
-    async with opened(program(UPSTREAMS / "eras.py", "slow", log, connect_s=0.6), NEW) as (link, server):
-        assert (link.is_modern, server.lacks) == (True, None)
+    async with opened(program(UPSTREAMS / "eras.py", kind, log, connect_s=0.6), NEW) as (link, server):
+        assert (link.is_modern, server.lacks) == (is_modern, None)
 
     assert log.read_text().split()[:3] == ["start", "server/discover", "initialize"]
+
+
+async def test_a_slow_program_that_is_known_to_be_modern_only_is_not_greeted(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+
+    async with opened(program(UPSTREAMS / "eras.py", "slow", log, connect_s=1.9), NEW, "legacy") as (link, _):
+        assert link.is_modern
+
+    assert log.read_text().split() == ["start", "server/discover"]
 
 
 @pytest.mark.parametrize("hello", [OLD, NEW], ids=["old", "new"])

@@ -1,6 +1,7 @@
 """A server over stdio whose era is odd: `python eras.py KIND LOG`; LOG gets a line for each message that comes.
 
-`silent` ignores methods that it does not know, `crash` ends at one, `slow` reads nothing for a while and is modern,
+`silent` ignores methods that it does not know, `crash` ends at one. Those that begin with `slow` read nothing for a
+while: `slow` is modern, `slow-deaf` too and ignores what it does not know, `slow-both` is legacy once it is greeted.
 `newer` speaks only a revision that nobody knows, `broken` refuses everything, `empty` answers `{}` to all else.
 """
 
@@ -33,10 +34,12 @@ def answer(id: object, method: str) -> None:
             say(id, error=newer)
         case "broken", _:
             say(id, error=refusal)
-        case "slow", "server/discover":
+        case (("slow" | "slow-both" | "slow-deaf"), "server/discover"):
             say(id, result=MODERN)
         case "slow", "initialize":
             say(id, error=refusal)
+        case "slow-deaf", "initialize":
+            pass
         case _, "initialize":
             say(id, result=LEGACY)
         case _, "tools/list":
@@ -52,7 +55,7 @@ def answer(id: object, method: str) -> None:
 with Path(LOG).open("a", encoding="utf-8") as log:
     log.write("start\n")
     log.flush()
-    if KIND == "slow":
+    if KIND.startswith("slow"):
         time.sleep(0.5)
     for line in sys.stdin:
         message = json.loads(line)
