@@ -91,6 +91,7 @@ class ModernLink:
         self._stamp = stamp
         self._tool_headers = tool_headers
         self._jitter = jitter
+        self._closing: asyncio.Task[None] | None = None
         self._level = _UNNAMED_LEVEL if "logging" in server.capabilities else ""
         self._questions = ModernQuestions(link.group, stamp.capabilities, listener.prepare_question)
         self._subscription = ModernSubscription(link, stamp, server, self._pass_on, jitter=jitter)
@@ -174,10 +175,20 @@ class ModernLink:
         self._link.forget(client)
 
     async def close(self) -> None:
-        """End the link; requests in flight fail, and questions are withdrawn."""
+        """End the link; requests in flight fail, and questions are withdrawn.
+
+        It ends once and to the end, also if whoever waits for it is cancelled or closes it again.
+        """
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
         self._questions.end()
-        await asyncio.shield(self._subscription.close())
-        await self._link.close()
+        try:
+            await self._subscription.close()
+        finally:
+            await self._link.close()
 
     # --- requests --------------------------------------------------------------------------------------
 

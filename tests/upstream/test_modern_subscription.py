@@ -204,6 +204,21 @@ async def test_a_subscription_that_the_upstream_ends_at_once_is_not_opened_again
     assert (len(upstream.heard(LISTEN)), ear.frames) == (1, [])
 
 
+async def test_a_link_is_closed_to_the_end_though_whoever_waits_is_cancelled() -> None:
+    upstream = ModernUpstream(CHANGING)
+    link = await modern_link_to(upstream)
+    upstream.acknowledge(await upstream.hears(LISTEN))
+    await settled()
+
+    closing = asyncio.create_task(link.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await settled()
+
+    assert closing.cancelled()
+    assert upstream.closed
+
+
 async def test_a_link_that_closes_ends_its_subscription() -> None:
     upstream = ModernUpstream(CHANGING)
     link = await modern_link_to(upstream)
