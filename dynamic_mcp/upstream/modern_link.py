@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from typing import Protocol, cast
 
 from msgspec import Raw
@@ -18,13 +18,17 @@ from msgspec import Raw
 from dynamic_mcp.errors import (
     HEADER_MISMATCH,
     INVALID_PARAMS,
+    UNSUPPORTED_VERSION,
     DynamicMcpError,
+    HttpError,
     LinkLost,
     NotSent,
     ProtocolViolation,
+    Refused,
     TimedOut,
 )
 from dynamic_mcp.mcp import envelope, wire
+from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.mcp.wire import ABSENT, Frame
 from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.system.clock import delays
@@ -56,6 +60,8 @@ _LEGACY_NOTIFICATIONS = frozenset(
     )
 )
 _CANCELLED = b'"notifications/cancelled"'
+# Statuses that a legacy server answers to a request of no session.
+_MAYBE_LEGACY = frozenset((400, 404, 405, 410))
 _HINTS = (envelope.TTL_MS, envelope.CACHE_SCOPE)
 
 
@@ -69,7 +75,8 @@ class _Greeted(Protocol):
 class ModernLink:
     """A link to an upstream that has answered `server/discover`; `link` carries its requests.
 
-    It listens to `link`, and passes on to `listener` what a legacy upstream would have said.
+    It listens to `link`, and passes on to `listener` what a legacy upstream would have said. `tool_headers` are those
+    of HTTP, and `is_still_modern` asks a server there whether another one has taken its place.
     """
 
     is_modern = True
@@ -82,6 +89,7 @@ class ModernLink:
         server: ServerHello,
         *,
         tool_headers: ToolHeaders | None = None,
+        is_still_modern: Callable[[], Awaitable[bool]] | None = None,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self.group = link.group
@@ -90,6 +98,7 @@ class ModernLink:
         self._listener = listener
         self._stamp = stamp
         self._tool_headers = tool_headers
+        self._is_still_modern = is_still_modern
         self._jitter = jitter
         self._closing: asyncio.Task[None] | None = None
         self._level = _UNNAMED_LEVEL if "logging" in server.capabilities else ""
@@ -202,9 +211,16 @@ class ModernLink:
         level: str,
     ) -> Frame:
         stamped = self._stamp.params(params, level)
-        answer = await self._link.request(method, stamped, timeout_s=timeout_s, caller=caller, label=label)
+        try:
+            answer = await self._link.request(method, stamped, timeout_s=timeout_s, caller=caller, label=label)
+        except HttpError as exc:
+            if exc.status in _MAYBE_LEGACY:
+                await self._check_era()
+            raise
         if self._tool_headers is None:
             return answer
+        if len(answer.error) and error_code(answer) == UNSUPPORTED_VERSION:
+            await self._check_era()
         if len(answer.error) and method == "tools/call" and error_code(answer) == HEADER_MISMATCH:
             # refused by its headers, so it has not run
             try:
@@ -216,6 +232,17 @@ class ModernLink:
         if method == "tools/list":
             self._tool_headers.learn(answer.result)
         return answer
+
+    async def _check_era(self) -> None:
+        """End the link if the server has become one of another era, so that the next one finds out anew."""
+        try:
+            is_modern = self._is_still_modern is None or await self._is_still_modern()
+        except Refused:
+            is_modern = False
+        except DynamicMcpError:
+            return  # nothing is known
+        if not is_modern:
+            self._link.lose(LinkLost(self.group, f"the server speaks {MODERN.name} no longer"))
 
     async def _learn_tools(self, timeout_s: float) -> None:
         """Read the tools for the headers of their calls; the catalog reads them too."""

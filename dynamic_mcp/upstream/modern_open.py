@@ -156,4 +156,9 @@ async def open_remote(
     if server is None:
         await link.close()
         return None
-    return _modern(ModernLink(link, listener, stamp, server, tool_headers=tool_headers), server, None)
+
+    async def is_still_modern() -> bool:
+        return await discover(link, stamp, config, _ANSWER_WITHIN_S) is not None
+
+    modern = ModernLink(link, listener, stamp, server, tool_headers=tool_headers, is_still_modern=is_still_modern)
+    return _modern(modern, server, None)

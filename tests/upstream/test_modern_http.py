@@ -10,21 +10,15 @@ from collections.abc import AsyncIterator
 import pytest
 from msgspec import Raw
 
-from dynamic_mcp.config.resolved import GroupConfig, Remote
-from dynamic_mcp.errors import HttpError, LinkLost, LoginNeeded, NotSent, ProtocolViolation, UpstreamError
+from dynamic_mcp.config.resolved import GroupConfig
+from dynamic_mcp.errors import HttpError, LinkLost, NotSent, ProtocolViolation
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.mcp.revisions import MODERN
-from dynamic_mcp.oauth.authorization import Challenge
 from dynamic_mcp.upstream.any_link import AnyLink
-from dynamic_mcp.upstream.handshake import ClientHello
 from dynamic_mcp.upstream.link import Listener
-from dynamic_mcp.upstream.modern_handshake import discover
-from dynamic_mcp.upstream.modern_stamp import Stamp
 from dynamic_mcp.upstream.open import open_link
-from dynamic_mcp.upstream.remote import connect_modern
 from tests.fake_parties import Ear, FakeCaller
 from tests.fakes import BOUND_S, Json, settled
-from tests.upstream.modern import LEGACY_HELLO, Client, complete, discovered, legacy_caller, modern_caller, until
+from tests.upstream.modern import LEGACY_HELLO, Client, complete, legacy_caller, modern_caller, until
 from tests.upstream.remote import WaitingEar, call, remote, text
 from tests.upstream.scripted_http import Respond, ScriptedHttp, with_body, with_error, with_result
 from tests.upstreams.conformance_modern import ModernHttp
@@ -273,103 +267,37 @@ async def test_a_server_that_is_gone_has_run_nothing() -> None:
             await call(link, "t")
 
 
-# --- credentials -----------------------------------------------------------------------------------------
+@pytest.mark.parametrize("gone", [with_body(404, b""), with_error(400, {"code": -32000, "message": "no session"})])
+async def test_a_link_whose_server_has_become_a_legacy_one_ends(gone: Respond) -> None:
+    async with ScriptedHttp() as far, modern_link(remote(far.url)) as link:
+        far.answers.update({"tools/call": with_body(404, b""), "server/discover": gone})
+
+        with pytest.raises(HttpError, match="404"):
+            await call(link, "t")
+
+        assert link.loss is not None
+        assert "no longer" in link.loss.reason
 
 
-class _Tokens:
-    """Credentials that are handed out one after another, until a login is needed."""
+async def test_a_link_whose_server_stays_modern_goes_on_after_an_odd_status() -> None:
+    async with ScriptedHttp(**{"tools/call": with_body(404, b"")}) as far, modern_link(remote(far.url)) as link:
+        with pytest.raises(HttpError, match="404"):
+            await call(link, "t")
 
-    def __init__(self, *tokens: str) -> None:
-        self._tokens = list(tokens)
-
-    async def get_header(self) -> str | None:
-        return f"Bearer {self._tokens[0]}"
-
-    async def handle_challenge(self, challenge: Challenge) -> bool:
-        del self._tokens[0]
-        if not self._tokens:
-            raise LoginNeeded("far", "dynamic-mcp login far")
-        return True
+        assert link.loss is None
+        assert len(far.received("server/discover")) == 2
 
 
-async def _authorized(request: Request, to: Connection) -> None:
-    if request.headers.get("authorization") == "Bearer good":
-        await with_result(discovered())(request, to)
-    else:
-        await with_error(401, {"code": -32000, "message": "who are you?"})(request, to)
+async def test_a_subscription_over_http_outlives_its_server() -> None:
+    async with ModernHttp() as far:
+        ear = WaitingEar()
+        async with modern_link(remote(far.url), ear) as link:
+            await until(lambda: far.server.listens)
+            await far.__aexit__()
 
+            async with ModernHttp(far.port) as again:
+                await until(lambda: again.server.listens)
+                await ear.wait_for_frame()
 
-async def _discover(far: ScriptedHttp, tokens: _Tokens) -> object:
-    config = remote(far.url)
-    assert isinstance(config.upstream, Remote)
-    link, _ = connect_modern(config, config.upstream, listener=Ear(), authorization=tokens)
-    try:
-        return await discover(link, Stamp(LEGACY_HELLO), config, BOUND_S)
-    finally:
-        await link.close()
-
-
-async def test_credentials_are_renewed_when_a_modern_server_asks_for_others() -> None:
-    async with ScriptedHttp(**{"server/discover": _authorized}) as far:
-        assert await _discover(far, _Tokens("stale", "good")) is not None
-
-
-async def test_a_modern_server_that_wants_a_login_is_not_taken_for_a_legacy_one() -> None:
-    async with ScriptedHttp(**{"server/discover": _authorized}) as far:
-        with pytest.raises(LoginNeeded):
-            await _discover(far, _Tokens("stale"))
-
-
-# --- which era? ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "respond",
-    [
-        with_body(400, b"Bad Request: no session"),
-        with_body(404, b""),
-        with_body(405, b""),
-        with_body(200, b"<html>", "text/html"),
-        with_result({}),
-        with_error(400, {"code": -32000, "message": "no session"}, id=None),
-        with_error(200, {"code": -32601, "message": "no such method"}),
-        with_error(400, {"code": -32022, "message": "m", "data": {"supported": ["2025-11-25"]}}),
-        with_result({"supportedVersions": ["2025-11-25", "2025-06-18"], "capabilities": {}}),
-    ],
-)
-async def test_whatever_a_legacy_server_answers_shows_its_era(respond: Respond) -> None:
-    greeting = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {}}
-    accepted = with_body(202, b"")
-    async with ScriptedHttp(
-        **{
-            "server/discover": respond,
-            "initialize": with_result(greeting),
-            "notifications/initialized": accepted,
-        }
-    ) as far:
-        link, server = await open_link(remote(far.url), Ear(), ClientHello(MODERN))
-        await link.close()
-
-        assert (link.is_modern, server.lacks) == (False, "modern")
-
-
-@pytest.mark.parametrize(
-    "respond",
-    [
-        with_error(400, {"code": -32020, "message": "bad headers"}),
-        with_error(400, {"code": -32021, "message": "needs more"}),
-        with_error(400, {"code": -32022, "message": "m", "data": {"supported": ["2099-01-01"]}}),
-        with_result({"supportedVersions": ["2099-01-01"], "capabilities": {}}),
-        with_body(401, b""),
-        with_body(403, b""),
-        with_body(429, b""),
-        with_body(500, b""),
-        with_body(503, b""),
-    ],
-)
-async def test_what_only_a_modern_server_answers_or_any_may_is_the_error(respond: Respond) -> None:
-    async with ScriptedHttp(**{"server/discover": respond}) as far:
-        with pytest.raises(UpstreamError):
-            await open_link(remote(far.url), Ear(), ClientHello(MODERN))
-
-        assert [request.message["method"] for request in far.requests] == ["server/discover"]
+                assert link.loss is None
+                assert "notifications/tools/list_changed" in [frame.method for frame in ear.frames]
