@@ -44,6 +44,33 @@ def test_what_is_kept_comes_back_byte_for_byte(tmp_path: Path) -> None:
     assert bytes(kept.catalog.tools["t"]) == bytes(TOOL)
 
 
+def test_what_a_server_lacks_is_kept_with_its_catalog_and_given_up_when_it_is_known_to_lack_nothing(
+    tmp_path: Path,
+) -> None:
+    catalog_store = CatalogStore(tmp_path)
+
+    catalog_store.save(group_config(), FULL, lacks="modern")
+    kept = catalog_store.load(group_config())
+    catalog_store.save(group_config(), FULL)
+    after = catalog_store.load(group_config())
+
+    assert kept is not None
+    assert after is not None
+    assert (kept.lacks, after.lacks) == ("modern", None)
+
+
+def test_an_era_that_nobody_knows_is_none(tmp_path: Path) -> None:
+    catalog_store = CatalogStore(tmp_path)
+    catalog_store.save(group_config(), FULL, lacks="modern")
+    [file] = tmp_path.iterdir()
+
+    file.write_bytes(file.read_bytes().replace(b'"lacks":"modern"', b'"lacks":"baroque"'))
+    kept = catalog_store.load(group_config())
+
+    assert kept is not None
+    assert (kept.lacks, kept.catalog) == (None, FULL)
+
+
 def test_another_config_does_not_meet_it(tmp_path: Path) -> None:
     catalog_store = CatalogStore(tmp_path)
     catalog_store.save(group_config(), FULL)
