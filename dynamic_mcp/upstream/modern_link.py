@@ -60,6 +60,8 @@ _LEGACY_NOTIFICATIONS = frozenset(
     )
 )
 _CANCELLED = b'"notifications/cancelled"'
+# Longer lines are not searched for it.
+_LONGEST_CANCELLATION = 4096
 # Statuses that a legacy server answers to a request of no session.
 _MAYBE_LEGACY = frozenset((400, 404, 405, 410))
 _HINTS = (envelope.TTL_MS, envelope.CACHE_SCOPE)
@@ -345,7 +347,7 @@ class ModernLink:
 
     def receive(self, line: bytes) -> None:
         """Take one line of a transport that all messages share."""
-        if _CANCELLED in line:
+        if len(line) <= _LONGEST_CANCELLATION and _CANCELLED in line:
             try:
                 frame = wire.parse(line)
             except wire.Malformed:
