@@ -77,6 +77,7 @@ class FakeCaller:
         return self
 
     log_level = ""
+    is_parked = False
 
     def has_room(self, frame: Frame) -> bool:
         return True

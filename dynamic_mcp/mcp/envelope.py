@@ -22,6 +22,8 @@ _PER_HOP = frozenset((PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES, LOG_LE
 
 # The requests that may be answered `input_required` (basic/patterns/mrtr).
 MAY_ASK = frozenset(("tools/call", "prompts/get", "resources/read"))
+# What only the retry of a request carries that was answered so.
+RETRY_MEMBERS = frozenset(("requestState", "inputResponses"))
 COMPLETE = "complete"
 INPUT_REQUIRED = "input_required"
 # Members of a result that only modern clients know.

@@ -31,6 +31,8 @@ REVISIONS = (
 LEGACY = tuple(revision for revision in REVISIONS if not revision.is_stateless)
 OLDEST, NEWEST = LEGACY[0], LEGACY[-1]
 MODERN = REVISIONS[-1]
+# The names of all, as clients are told them: the newest first.
+SUPPORTED = tuple(revision.name for revision in reversed(REVISIONS))
 _BY_NAME = {revision.name: revision for revision in REVISIONS}
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 

@@ -9,6 +9,7 @@ from msgspec import Raw, Struct, structs
 
 from dynamic_mcp.errors import (
     INVALID_PARAMS,
+    MISSING_CAPABILITY,
     URL_ELICITATION_REQUIRED,
     InvalidArguments,
     NotFound,
@@ -31,6 +32,8 @@ from dynamic_mcp.tools.schema import InputSchema
 # In `_meta` of a result: what was done to the arguments so that they fit.
 REPAIRED = "dynamic-mcp/repaired"
 
+# Errors of upstreams that are more than words for the model: the client itself must act on them.
+_FOR_CLIENTS = frozenset((str(URL_ELICITATION_REQUIRED), str(MISSING_CAPABILITY)))
 _BRACE = ord("{")
 _HINTS = ("readOnlyHint", "destructiveHint")
 _ANYTHING = InputSchema(EMPTY_OBJECT)
@@ -139,6 +142,8 @@ class Calls:
             instance=instance,
         )
         if len(answer.error):
+            if request.revision.is_stateless and not envelope.RETRY_MEMBERS.isdisjoint(params):
+                return answer  # of a retry: the client has to act on it
             answer = _to_result(answer, group, call.name)
             if len(answer.error):
                 return answer
@@ -281,7 +286,7 @@ def _to_result(answer: Frame, group: GroupView, name: str) -> Frame:
     except wire.Malformed:
         error = {"message": answer.error}
     code = bytes(error.get("code", wire.NULL)).decode()
-    if code == str(URL_ELICITATION_REQUIRED):
+    if code in _FOR_CLIENTS:
         return answer
     message = wire.text(error.get("message")) or bytes(error.get("message", wire.NULL)).decode()
     lines = [f"`{name}` of group `{group.name}` answered with error {code}: {message}"]

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, structs
 
 from dynamic_mcp.groups.instance import Instance
+from dynamic_mcp.mcp.envelope import RETRY_MEMBERS
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.request_state import StateRefused
@@ -66,29 +67,36 @@ class Pipeline:
         return (self._first or self._send)(message)
 
     def _send(self, message: UpstreamRequest) -> Awaitable[Frame]:
-        target = message.group.group if message.instance is None else message.instance
-        send = partial(
-            target.request,
-            message.method,
-            message.params,
-            timeout_s=message.timeout_s,
-            caller=message.request,
-            label=message.label,
-        )
-        if not message.request.revision.is_stateless:
-            return send()
-        if "requestState" in (message.params or {}):
-            return self._send_retry(message, send)
-        if self._turns.are_needed(message.group, message.method):
-            return self._turns.run(message.request, message.group, message.timeout_s, send)
-        return send()
+        params = message.params
+        if message.request.revision.is_stateless:
+            if params is not None and not RETRY_MEMBERS.isdisjoint(params):
+                return self._send_retry(message)
+            if self._turns.are_needed(message.group, message.method):
+                return self._send_in_turn(message)
+        return _request(message, params, message.request)
 
-    async def _send_retry(self, message: UpstreamRequest, send: Callable[[], Awaitable[Frame]]) -> Frame:
+    async def _send_retry(self, message: UpstreamRequest) -> Frame:
         """Send a retry to the upstream that it is for. Raises StateRefused if that has given no such state."""
-        instance = message.instance or message.group.group.instance_for(message.request.client)
-        if not await instance.is_modern(message.request.client):
+        params = message.params or {}
+        if await _instance(message).is_modern(message.request.client):
+            return await _request(message, params, message.request)
+        if "requestState" in params:
             raise StateRefused("invalid")
-        return await send()
+        plain = {name: value for name, value in params.items() if name not in RETRY_MEMBERS}
+        return await self._send(structs.replace(message, params=plain))
+
+    def _send_in_turn(self, message: UpstreamRequest) -> Awaitable[Frame]:
+        send = partial(_request, message, message.params)
+        return self._turns.run(message.request, message.group, _instance(message), message.timeout_s, send)
+
+
+def _request(message: UpstreamRequest, params: Mapping[str, Raw] | None, caller: Request) -> Awaitable[Frame]:
+    target = message.group.group if message.instance is None else message.instance
+    return target.request(message.method, params, timeout_s=message.timeout_s, caller=caller, label=message.label)
+
+
+def _instance(message: UpstreamRequest) -> Instance:
+    return message.instance or message.group.group.instance_for(message.request.client)
 
 
 def _call(middleware: Middleware, following: Next, message: UpstreamRequest) -> Awaitable[Frame]:

@@ -22,6 +22,7 @@ from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.mirrored_headers import HeaderParameters
+from dynamic_mcp.mcp.revisions import SUPPORTED
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.oauth.logins import Logins
 from dynamic_mcp.proxy import transparent
@@ -270,7 +271,7 @@ class Proxy:
         else:
             said = await self._transparent.greet(client, self.view_for)
         described = {name: value for name, value in said.items() if name not in ("protocolVersion", "serverInfo")}
-        return wire.result_frame({"supportedVersions": [client.hello.revision.name], **described})
+        return wire.result_frame({"supportedVersions": SUPPORTED, **described})
 
     def server_info(self, client: Client) -> Raw:
         """Return the name and version of the server that a client sees."""

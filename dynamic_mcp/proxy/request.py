@@ -42,6 +42,11 @@ class Request(Struct, frozen=True, gc=False):
         return (self.channel or self.client).log_level
 
     @property
+    def is_parked(self) -> bool:
+        """Whether the request goes on without its client, which is to come back."""
+        return (self.channel or self.client).is_parked
+
+    @property
     def revision(self) -> Revision:
         """The revision of the protocol that the client speaks."""
         return self.client.hello.revision

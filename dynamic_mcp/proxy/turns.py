@@ -1,52 +1,113 @@
-"""Calls of modern clients to a server that asks: one at a time for each principal.
+"""Calls of modern clients to a server that asks: one at a time for each instance.
 
 Over stdio nothing says whose call a question belongs to. A modern client has no session that could answer for all of
-its calls, so a question is only answered while one call is in flight.
+its calls, so a question is only answered while one call is running. A call whose client thinks gives its turn up, and
+takes the next one to go on.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from weakref import WeakValueDictionary
+from collections.abc import Awaitable, Callable, Hashable
+from weakref import WeakKeyDictionary
+
+from msgspec import structs
 
 from dynamic_mcp.config.resolved import Remote
 from dynamic_mcp.errors import Busy
-from dynamic_mcp.groups.audience import Principal
+from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.mcp.envelope import MAY_ASK
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.view import GroupView
+from dynamic_mcp.upstream.call import Caller
 
 
 class Turns:
     """The calls that wait for each other."""
 
     def __init__(self) -> None:
-        self._locks: WeakValueDictionary[tuple[str, Principal], asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakKeyDictionary[Instance, asyncio.Lock] = WeakKeyDictionary()
 
     def are_needed(self, group: GroupView, method: str) -> bool:
         """Tell whether a request of a modern client has to wait for its turn."""
         return method in MAY_ASK and group.group.asks and not _says_whom(group)
 
     async def run(
-        self, request: Request, group: GroupView, timeout_s: float, send: Callable[[], Awaitable[Frame]]
+        self,
+        request: Request,
+        group: GroupView,
+        instance: Instance,
+        timeout_s: float,
+        send: Callable[[Request], Awaitable[Frame]],
     ) -> Frame:
         """Send a request when the calls before it are done. Raises Busy if that takes longer than its timeout."""
-        key = (group.name, request.principal)
-        lock = self._locks.get(key)
-        if lock is None:
-            lock = self._locks[key] = asyncio.Lock()
+        turn = Turn(self._locks.setdefault(instance, asyncio.Lock()), request.channel or request.client)
         try:
             async with asyncio.timeout(timeout_s):
-                await lock.acquire()
+                await turn.take()
         except TimeoutError:
-            why = f"another call has been in progress for {timeout_s:g} s; it may wait for an answer of its client"
-            raise Busy(group.name, why) from None
+            raise Busy(group.name, f"another call has been in progress for {timeout_s:g} s") from None
         try:
-            return await send()
+            return await send(structs.replace(request, channel=turn))
         finally:
-            lock.release()
+            turn.give_up()
+
+
+class Turn:
+    """The caller of a request that has its turn, but for the time in which its client is asked."""
+
+    def __init__(self, lock: asyncio.Lock, caller: Caller) -> None:
+        self._lock = lock
+        self._caller = caller
+        self._taking = asyncio.Lock()
+        self._is_held = False
+
+    async def take(self) -> None:
+        """Wait for the calls that run now; a turn that is held stays so."""
+        async with self._taking:  # two questions that are answered at once need one turn
+            if not self._is_held:
+                await self._lock.acquire()
+                self._is_held = True
+
+    def give_up(self) -> None:
+        """Let the next call run."""
+        if self._is_held:
+            self._is_held = False
+            self._lock.release()
+
+    # --- Caller ----------------------------------------------------------------------------------------
+
+    @property
+    def client(self) -> Hashable:
+        """The client behind the request."""
+        return self._caller.client
+
+    @property
+    def recipient(self) -> Hashable:
+        """Who gets what is said without a request."""
+        return self._caller.recipient
+
+    @property
+    def log_level(self) -> str:
+        """The level of the log messages that the request asks for."""
+        return self._caller.log_level
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether the call waits for its client to come back."""
+        return self._caller.is_parked
+
+    def notify(self, frame: Frame) -> None:
+        """Send the client a notification."""
+        self._caller.notify(frame)
+
+    async def ask(self, frame: Frame, on_status: Callable[[Frame], None]) -> Frame:
+        """Ask the client, without a turn until it has answered."""
+        self.give_up()
+        answer = await self._caller.ask(frame, on_status)
+        await self.take()
+        return answer
 
 
 def _says_whom(group: GroupView) -> bool:

@@ -83,6 +83,7 @@ class Session:
     """
 
     log_level = ""  # the client sets its level once for all
+    is_parked = False
 
     __slots__ = (
         "__weakref__",

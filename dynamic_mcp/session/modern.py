@@ -24,7 +24,7 @@ from dynamic_mcp.errors import (
 )
 from dynamic_mcp.mcp import envelope, revisions, wire
 from dynamic_mcp.mcp.envelope import Envelope
-from dynamic_mcp.mcp.revisions import MODERN, REVISIONS
+from dynamic_mcp.mcp.revisions import MODERN, SUPPORTED
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.parked_calls import Channel
 from dynamic_mcp.proxy.request import Request
@@ -114,7 +114,7 @@ class ModernDispatcher:
         for client in self._clients:
             for listening in [*client.listenings]:
                 listening.close()
-        calls = [call for client in self._clients for call in client.calls_in_flight]
+        calls = [call for client in self._clients for call in client.calls_in_flight if not call.is_parked]
         if calls:
             await asyncio.gather(*(call.wait(within_s) for call in calls))
         for call in [call for client in self._clients for call in client.calls_in_flight]:
@@ -227,13 +227,13 @@ def _check_frame(frame: Frame) -> None:
 def _read_sender(method: str, meta: Mapping[str, Raw]) -> Envelope:
     """Return what a request says of its sender. Raises Refused."""
     sender = envelope.read_envelope(meta)
+    if sender is None and method == "initialize":
+        raise unsupported("", f"this client speaks MCP {MODERN.name}, which has no `initialize`")
     if sender is None:
         raise Refused(INVALID_PARAMS, f"`{envelope.PROTOCOL_VERSION}` is missing from `_meta`")
     revision = revisions.find(sender.version)
     if revision is None or not revision.is_stateless:
         raise unsupported(sender.version)
-    if method == "initialize":
-        raise unsupported("", f"`initialize` is not part of MCP {MODERN.name}, which this client has spoken before")
     if bytes(sender.capabilities)[:1] != b"{":
         raise Refused(INVALID_PARAMS, f"`{envelope.CLIENT_CAPABILITIES}` is missing from `_meta`, or is no object")
     if len(sender.log_level) and wire.text(sender.log_level) not in LEVELS:
@@ -243,7 +243,7 @@ def _read_sender(method: str, meta: Mapping[str, Raw]) -> Envelope:
 
 def unsupported(version: str, why: str = "") -> Refused:
     """Return the refusal of a revision that is not spoken."""
-    data: dict[str, object] = {"supported": [revision.name for revision in reversed(REVISIONS)]}
+    data: dict[str, object] = {"supported": SUPPORTED}
     if version:
         data["requested"] = version[:100]
     return Refused(UNSUPPORTED_VERSION, why or f"MCP `{version[:100]}` is not spoken here", data)

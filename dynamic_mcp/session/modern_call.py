@@ -14,7 +14,7 @@ from hashlib import sha256
 
 from msgspec import Raw
 
-from dynamic_mcp.errors import INTERNAL_ERROR, METHOD_NOT_FOUND
+from dynamic_mcp.errors import INTERNAL_ERROR, METHOD_NOT_FOUND, MISSING_CAPABILITY
 from dynamic_mcp.groups.audience import Principal
 from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.wire import Frame
@@ -25,8 +25,6 @@ from dynamic_mcp.session.modern_client import ModernClient
 
 log = logging.getLogger(__name__)
 
-# What only a retry carries.
-RETRY_MEMBERS = frozenset(("requestState", "inputResponses"))
 # Questions that come within this time of the first go to the client together.
 _GATHER_S = 0.02
 # What no modern client knows, although a request may cause it.
@@ -64,6 +62,7 @@ class ModernCall:
         self._parked = parked
         self._task: asyncio.Task[Frame]
         self._questions: dict[str, _Question] = {}
+        self._undeclared: dict[str, object] = {}
         self._asked = 0
         self._number: int | None = None
         self._round = 0
@@ -78,6 +77,11 @@ class ModernCall:
     def principal(self) -> Principal:
         """Who has made the call."""
         return self.client.principal
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether the call waits for its client to come back."""
+        return self._channel is None
 
     @property
     def recipient(self) -> ModernCall:
@@ -149,6 +153,8 @@ class ModernCall:
             return wire.error_frame(METHOD_NOT_FOUND, why)
         need = _NEEDS.get(frame.method)
         if need is None or not len(wire.member(self.client.hello.capabilities, need)):
+            if need is not None:
+                self._undeclared[need] = {}
             return wire.error_frame(METHOD_NOT_FOUND, f"the client does not support `{frame.method}`")
         return None
 
@@ -209,10 +215,14 @@ class ModernCall:
     def _finish(self, task: asyncio.Task[Frame]) -> None:
         if task.cancelled():
             self._close()
-        elif self._channel is None:
-            self._outcome = task.result()  # for the client, when it comes back
+            return
+        answer = task.result()
+        if self._undeclared and _has_failed(answer):
+            answer = _name_undeclared(answer, self._undeclared)
+        if self._channel is None:
+            self._outcome = answer  # for the client, when it comes back
         else:
-            self._answer(task.result())
+            self._answer(answer)
 
     def _answer(self, frame: Frame) -> None:
         channel, self._channel = self._channel, None
@@ -233,7 +243,9 @@ class ModernCall:
 
 def binding_of(principal: Principal, method: str, params: Raw) -> bytes:
     """Return a digest of who makes a request, and of all that makes it this request: retries have the same."""
-    members = {name: value for name, value in _members(params).items() if name not in {*RETRY_MEMBERS, "_meta"}}
+    members = {
+        name: value for name, value in _members(params).items() if name not in {*envelope.RETRY_MEMBERS, "_meta"}
+    }
     content = {name: wire.value(value) or bytes(value).decode() for name, value in members.items()}
     whole = [principal.issuer, principal.subject, method, content]
     return sha256(json.dumps(whole, sort_keys=True).encode()).digest()
@@ -258,6 +270,18 @@ def _to_input_request(frame: Frame) -> dict[str, Raw | str]:
 
 def _without(members: Mapping[str, Raw], name: str) -> dict[str, Raw]:
     return {each: value for each, value in members.items() if each != name}
+
+
+def _has_failed(answer: Frame) -> bool:
+    return len(answer.error) > 0 or bytes(wire.member(answer.result, "isError")) == b"true"
+
+
+def _name_undeclared(answer: Frame, undeclared: Mapping[str, object]) -> Frame:
+    """Return the answer to a call that failed after it had asked for what its client does not declare."""
+    names = " and ".join(f"`{name}`" for name in undeclared)
+    why = f"the server needs a client with the capability {names}"
+    original = {"error": answer.error} if len(answer.error) else {"result": answer.result}
+    return wire.error_frame(MISSING_CAPABILITY, why, {"requiredCapabilities": undeclared, **original})
 
 
 def _is_object(data: Raw) -> bool:

@@ -39,6 +39,7 @@ class ModernClient:
     is_greeted = True
     is_command = False
     log_level = ""
+    is_parked = False
 
     def __init__(
         self, server: ModernServer, origin: Origin, hello: ClientHello, *, since: float, used_at: float

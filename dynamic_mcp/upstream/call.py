@@ -38,6 +38,11 @@ class Caller(Protocol):
         """The level of the log messages that this request asks for; empty if it says nothing of them."""
         ...
 
+    @property
+    def is_parked(self) -> bool:
+        """Whether the request goes on without its client, which was asked something and is to come back."""
+        ...
+
     def notify(self, frame: Frame) -> None:
         """Send the client a notification."""
         ...

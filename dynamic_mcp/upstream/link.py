@@ -346,7 +346,7 @@ class Link:
     def _callers(self, for_id: bytes) -> list[Caller] | None:
         """Return whose calls a message may be about: that of its stream, else the latest of each recipient.
 
-        None if it came in the stream of a call that is over.
+        Parked calls count where no other does. None if it came in the stream of a call that is over.
         """
         if for_id:
             call = self._calls.get(for_id)
@@ -355,7 +355,7 @@ class Link:
         for call in reversed(self._calls.values()):
             if call.caller is not None:
                 latest.setdefault(call.caller.recipient, call.caller)
-        return list(latest.values())
+        return [each for each in latest.values() if not each.is_parked] or list(latest.values())
 
     def _is_asking(self, caller: Caller | None) -> bool:
         """Tell whether the upstream waits for an answer of this caller's client."""

@@ -167,7 +167,7 @@ async def refused_states(client: ModernClient, upstream: FakeUpstream, state: st
     return error
 
 
-@pytest.mark.parametrize("at", [12, 20, 30, 45, -1])
+@pytest.mark.parametrize("at", [12, 20, 30, 45, -1, -2, -3])
 async def test_a_state_that_was_tampered_with_is_refused(at: int) -> None:
     upstream = FullUpstream()
     async with modern_client_of(Opener(a=[upstream])) as client:
@@ -278,13 +278,73 @@ async def test_a_question_that_could_be_about_two_calls_is_refused_and_from_then
         for id in both:
             await client.answer_to(id)
 
-        asked = await client.call("a", "elicit")
+        running = client.begin_call("a", "wait", {"key": "z"})
+        await upstream.hears("tools/call", 3)
         waiting = client.begin_call("a", "plain")
         await settled()
         assert len(upstream.heard("tools/call")) == 3
-        await client.call("a", "elicit", **retry_of(asked, FORM))
+        upstream.server.answer_text(upstream.server.held["z"], "done")
+        await client.answer_to(running)
         await client.answer_to(waiting)
     assert len(upstream.heard("tools/call")) == 4
+
+
+async def test_a_call_whose_client_thinks_holds_up_no_other_and_goes_on_when_that_is_done() -> None:
+    upstream = FullUpstream()
+    async with modern_client_of(Opener(a=[upstream])) as client:
+        first = await client.call("a", "elicit", {"key": "1"})
+        await client.call("a", "elicit", {"key": "1"}, **retry_of(first, FORM))  # from now on calls take turns
+        asked = await client.call("a", "elicit", {"key": "2"})
+        assert text_of((await client.call("a", "plain"))["result"])
+        running = client.begin_call("a", "wait", {"key": "z"})
+        await upstream.hears("tools/call", 4)
+        back = client.begin_call("a", "elicit", {"key": "2"}, **retry_of(asked, FORM))
+        await settled()
+        assert len(upstream.heard("an answer")) == 1
+        upstream.server.answer_text(upstream.server.held["z"], "done")
+        await client.answer_to(running)
+        answered = await client.answer_to(back)
+    assert json.loads(text_of(answered["result"]))["result"] == FORM
+
+
+async def test_three_answers_at_once_take_one_turn() -> None:
+    upstream = FullUpstream()
+    async with modern_client_of(Opener(a=[upstream])) as client:
+        first = await client.call("a", "elicit")
+        await client.call("a", "elicit", **retry_of(first, FORM))
+        id = client.begin_call("a", "wait", {"key": "k"})
+        await upstream.hears("tools/call", 2)
+        heard: list[bytes] = []
+        for _ in range(3):
+            upstream.server.ask("roots/list", b"{}", heard.append)
+        asked = await client.answer_to(id)
+        running = client.begin_call("a", "wait", {"key": "z"})
+        await upstream.hears("tools/call", 3)
+        back = client.begin_call("a", "wait", {"key": "k"}, **retry_of(asked, {"roots": []}))
+        await settled()
+        upstream.server.answer_text(upstream.server.held["z"], "done")
+        await client.answer_to(running)
+        await upstream.hears("an answer", 4)
+        upstream.server.answer_text(upstream.server.held["k"], "done")
+        await client.answer_to(back)
+    assert len(heard) == 3
+
+
+async def test_a_call_that_fails_for_want_of_a_capability_says_which() -> None:
+    upstream = FullUpstream()
+    async with modern_client_of(Opener(a=[upstream])) as whole:
+        client = ModernClient(whole.server, capabilities={})
+        id = client.begin_call("a", "wait", {"key": "k"})
+        await upstream.hears("tools/call")
+        refused = asyncio.get_running_loop().create_future()
+        upstream.server.ask("elicitation/create", offers.ELICIT, refused.set_result, key=b'"1"')
+        await refused
+        held = upstream.server.held["k"]
+        upstream.say(b'{"jsonrpc":"2.0","id":%s,"error":{"code":-32000,"message":"no"}}' % held.id)
+        error = (await client.answer_to(id))["error"]
+    assert error["code"] == -32021
+    assert error["data"]["requiredCapabilities"] == {"elicitation": {}}
+    assert "no" in text_of(error["data"]["result"])
 
 
 async def test_roots_outside_of_a_call_come_from_the_config() -> None:

@@ -19,7 +19,7 @@ from dynamic_mcp.face.http.options import HttpOptions
 from dynamic_mcp.face.http.responses import RETRY_AFTER, Headers, refusal, with_headers
 from dynamic_mcp.groups.audience import Principal
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.mcp.revisions import LEGACY, REVISIONS
+from dynamic_mcp.mcp.revisions import LEGACY, REVISIONS, SUPPORTED
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.parked_calls import Channel
 from dynamic_mcp.session.modern_client import Origin
@@ -28,7 +28,6 @@ _LEGACY = frozenset(revision.name.encode() for revision in LEGACY)
 _MODERN = frozenset(revision.name.encode() for revision in REVISIONS if revision.is_stateless)
 # How much of a name that nobody knows is repeated.
 _SHOWN = 100
-_SUPPORTED = [revision.name for revision in reversed(REVISIONS)]
 
 
 def is_legacy(head: RequestHead) -> bool:
@@ -183,6 +182,6 @@ class _UnknownVersion:
 def refuse_version(version: bytes, id: Raw = wire.NULL) -> Response:
     """Return the refusal of a revision that is not spoken here."""
     name = version[:_SHOWN].decode("utf-8", "replace")
-    why = f"`MCP-Protocol-Version: {ascii(name)[1:-1]}` is not spoken here; these are: {', '.join(_SUPPORTED)}"
-    data = {"supported": _SUPPORTED, "requested": name}
+    why = f"`MCP-Protocol-Version: {ascii(name)[1:-1]}` is not spoken here; these are: {', '.join(SUPPORTED)}"
+    data = {"supported": SUPPORTED, "requested": name}
     return refusal(400, why, code=UNSUPPORTED_VERSION, id=id, data=data)

@@ -43,6 +43,9 @@ class Post:
 
     needs_client = False
 
+    log_level = ""  # the client sets its level once for all
+    is_parked = False
+
     __slots__ = (
         "_began_at",
         "_cors",
@@ -207,11 +210,6 @@ class Post:
     def recipient(self) -> Session:
         """The client, which gets what is said without a request."""
         return self.client
-
-    @property
-    def log_level(self) -> str:
-        """Nothing: the client has set its level once for all."""
-        return ""
 
     def notify(self, frame: Frame) -> None:
         """Send the client a notification over the stream that answers its request."""

@@ -123,7 +123,8 @@ def sent(draw: st.DrawFn) -> bytes:
 @example(encode(call_of("echo")) + encode(call_of("echo"), b"Mcp-Name: other\r\n"))
 def test_what_runs_is_what_another_program_reads_from_the_headers_and_from_the_body(run: Run, data: bytes) -> None:
     outcome = run([data], True)
-    heard, _ = h11_hears(data)
+    # an empty line before a request is skipped, as RFC 9112 (section 2.2) says, but not by h11
+    heard, _ = h11_hears(re.sub(rb"(?:\r\n)+(?=POST /mcp HTTP/1\.1\r\n)", b"", data))
     readings = Counter[tuple[str, str]]()
     for request in heard:
         fields = dict(request.headers)
