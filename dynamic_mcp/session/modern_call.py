@@ -7,6 +7,7 @@ come together are one round, and there may be several rounds.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -214,6 +215,9 @@ class ModernCall:
 
     def _finish(self, task: asyncio.Task[Frame]) -> None:
         if task.cancelled():
+            # a cancelled task keeps its error, and with it all that its frames refer to, until somebody takes it
+            with contextlib.suppress(asyncio.CancelledError):
+                task.result()
             self._close()
             return
         answer = task.result()

@@ -32,6 +32,7 @@ class Plan:
     `must_log` and `must_update` where every log line and every update must come, since all know whose it is.
     `private` are groups with an instance for each session: where there are some, only these ask, and refuse nothing.
     Of `cancels_late` calls are cancelled only once they have arrived: nothing orders two requests of HTTP.
+    `leaves_calls` where sessions end with calls in flight, and `leaves_questions` where also with one that is asked.
     """
 
     seed: int
@@ -47,6 +48,8 @@ class Plan:
     patience_s: float = 6.0
     private: tuple[str, ...] = ()
     cancels_late: tuple[str, ...] = ()
+    leaves_calls: bool = True
+    leaves_questions: bool = True
 
 
 class Run:
@@ -288,10 +291,13 @@ class Life:
 
     async def _leave_behind(self, group: str) -> None:
         """Leave calls, a question, a task and a subscription in flight."""
-        client = self._client
-        held = self._with_token("left", may_be_left=True)
-        await self._reach_upstream(held, client.begin(held, "tools/call", client.call_params(held, group, "hold")))
-        if "ask" in self._run.plan.does and self._choose.random() < 0.5:
+        client, plan = self._client, self._run.plan
+        if plan.leaves_calls:
+            held = self._with_token("left", may_be_left=True)
+            await self._reach_upstream(
+                held, client.begin(held, "tools/call", client.call_params(held, group, "hold"))
+            )
+        if plan.leaves_questions and "ask" in plan.does and self._choose.random() < 0.5:
             client.may_answer = lambda: False
             asking = client.operation("left asking", may_be_refused=True, may_be_left=True)
             params = client.call_params(asking, group, "ask", method=QUESTIONS[0])

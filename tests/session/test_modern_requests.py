@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 
 from dynamic_mcp.errors import NotFound, ResourceNotFound
@@ -221,3 +224,19 @@ async def test_clients_that_say_the_same_share_a_server_and_others_do_not() -> N
         for each in (client, twin, other):
             await each.call("a", "plain")
     assert len(opener.opened) == 2
+
+
+@pytest.mark.parametrize("tool", ["wait", "elicit"])
+async def test_a_client_that_goes_in_the_middle_of_a_call_is_forgotten(tool: str) -> None:
+    upstream = FullUpstream()
+    async with modern_client_of(Opener(a=[upstream])) as whole:
+        client = ModernClient(whole.server)
+        client.begin_call("a", tool, {"key": "k"})
+        await upstream.hears("tools/call")
+        await client.session.finish(0)
+        client.session.close()
+        session = weakref.ref(client.session)
+        del client
+        await settled()
+        gc.collect()
+        assert session() is None
