@@ -46,6 +46,19 @@ class Envelope(Struct, frozen=True):
     log_level: Raw = wire.ABSENT
 
 
+class RequestMembers(Struct, frozen=True):
+    """The members of a request's params, and of their `_meta`."""
+
+    params: dict[str, Raw]
+    meta: dict[str, Raw]
+
+    @classmethod
+    def of(cls, frame: wire.Frame) -> RequestMembers:
+        """Split the params of a request. Raises Malformed."""
+        params = wire.members(frame.params) if len(frame.params) else {}
+        return cls(params, meta_of(params))
+
+
 def read_envelope(meta: Mapping[str, Raw]) -> Envelope | None:
     """Return what the `_meta` of a request says of its sender; None for a legacy request."""
     version = meta.get(PROTOCOL_VERSION)

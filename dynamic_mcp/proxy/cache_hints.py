@@ -11,6 +11,8 @@ from dynamic_mcp.proxy.view import GroupView, SingleView, View
 # Changes are announced to those who listen; others hear of them after this.
 _LISTS_FOR_MS = 10_000
 _KINDS = {kind.method: kind for kind in ListKind}
+# The methods whose results may be kept.
+CACHEABLE = frozenset((*_KINDS, "server/discover", "resources/read"))
 
 
 class CacheHint(Struct, frozen=True):

@@ -26,7 +26,7 @@ from dynamic_mcp.mcp.revisions import SUPPORTED
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.oauth.logins import Logins
 from dynamic_mcp.proxy import transparent
-from dynamic_mcp.proxy.cache_hints import CacheHint, cache_hint
+from dynamic_mcp.proxy.cache_hints import CACHEABLE, CacheHint, cache_hint
 from dynamic_mcp.proxy.capabilities import capabilities
 from dynamic_mcp.proxy.completion import Completion
 from dynamic_mcp.proxy.elicitations import COMPLETE, Elicitations
@@ -282,6 +282,8 @@ class Proxy:
 
     def cache_hint(self, client: Client, method: str) -> CacheHint | None:
         """Return how long a client may keep the result of a method; None where that is not said."""
+        if method not in CACHEABLE:
+            return None
         is_private = client.workspace is not None
         return cache_hint(self.view_for(client), method, self._clock.now(), is_private=is_private)
 

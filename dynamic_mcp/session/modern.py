@@ -23,7 +23,7 @@ from dynamic_mcp.errors import (
     Interrupted,
 )
 from dynamic_mcp.mcp import envelope, revisions, wire
-from dynamic_mcp.mcp.envelope import Envelope
+from dynamic_mcp.mcp.envelope import Envelope, RequestMembers
 from dynamic_mcp.mcp.revisions import MODERN, SUPPORTED
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.parked_calls import Channel
@@ -34,11 +34,10 @@ from dynamic_mcp.session.answers import to_answer
 from dynamic_mcp.session.listening import Listening
 from dynamic_mcp.session.modern_answers import refuse_state, to_modern
 from dynamic_mcp.session.modern_call import ModernCall, binding_of
-from dynamic_mcp.session.modern_client import ModernClient, ModernClients, Origin, complete_info
+from dynamic_mcp.session.modern_client import ModernClient, ModernClients, Origin
 from dynamic_mcp.session.modern_subscriptions import ModernSubscriptions
 from dynamic_mcp.session.server import ModernServer
 from dynamic_mcp.session.url_elicitations import answer_with_elicitations
-from dynamic_mcp.upstream.handshake import OURSELVES, ClientHello
 
 log = logging.getLogger(__name__)
 
@@ -79,24 +78,26 @@ class ModernDispatcher:
         *,
         max_in_flight: int = MAX_IN_FLIGHT,
         max_clients: int = MAX_CLIENTS,
-        unused_for_s: float = _UNUSED_FOR_S,
         now: Callable[[], float] | None = None,
     ) -> None:
-        self.max_in_flight = max_in_flight
+        self._max_in_flight = max_in_flight
+        self._unused_for_s = _UNUSED_FOR_S
         self._server = server
-        self._unused_for_s = unused_for_s
         self._now = now or asyncio.get_running_loop().time
         self._clients = ModernClients(server, max_clients=max_clients, now=self._now, wall_clock=time.time)
         self._subscriptions = ModernSubscriptions(server)
 
-    def __len__(self) -> int:
-        """Return how many clients there are."""
+    @property
+    def clients(self) -> int:
+        """How many clients there are."""
         return len(self._clients)
 
-    def begin(self, frame: Frame, channel: Channel, origin: Origin) -> ModernCall | None:
-        """Start to answer a request. None: it is answered already."""
+    def begin(
+        self, frame: Frame, channel: Channel, origin: Origin, members: RequestMembers | None = None
+    ) -> ModernCall | None:
+        """Start to answer a request, whose params may be split already. None: it is answered already."""
         try:
-            return self._begin(frame, channel, origin)
+            return self._begin(frame, channel, origin, members or RequestMembers.of(frame))
         except wire.Malformed as exc:
             channel.answer(wire.error_frame(INVALID_PARAMS, str(exc)))
         except StateRefused as exc:
@@ -104,6 +105,12 @@ class ModernDispatcher:
         except Refused as exc:
             channel.answer(exc.answer)
         return None
+
+    def configure(self, *, max_in_flight: int, max_clients: int, unused_for_s: float) -> None:
+        """Go on with other bounds: requests of a client, clients, and seconds that an unused one is remembered."""
+        self._max_in_flight = max_in_flight
+        self._clients.max_clients = max_clients
+        self._unused_for_s = unused_for_s
 
     def tick(self) -> None:
         """Forget the clients that nobody uses any more."""
@@ -126,10 +133,9 @@ class ModernDispatcher:
 
     # --- a request -------------------------------------------------------------------------------------
 
-    def _begin(self, frame: Frame, channel: Channel, origin: Origin) -> ModernCall:
+    def _begin(self, frame: Frame, channel: Channel, origin: Origin, members: RequestMembers) -> ModernCall:
         _check_frame(frame)
-        params = wire.members(frame.params) if len(frame.params) else {}
-        meta = envelope.meta_of(params)
+        params, meta = members.params, members.meta
         sender = _read_sender(frame.method, meta)
         if frame.method in _REMOVED:
             why = f"method not found: `{frame.method}` is not part of MCP {MODERN.name}"
@@ -154,12 +160,11 @@ class ModernDispatcher:
         return call
 
     def _find_client(self, origin: Origin, sender: Envelope) -> ModernClient:
-        info = complete_info(sender.client_info, OURSELVES)
-        client = self._clients.find(origin, ClientHello(MODERN, sender.capabilities, info))
+        client = self._clients.find(origin, sender)
         if client is None:
             raise Refused(INTERNAL_ERROR, "too many clients are in use: no more are served; try again later")
-        if len(client.calls_in_flight) >= self.max_in_flight:
-            raise Refused(INTERNAL_ERROR, f"{self.max_in_flight} requests are in flight: no more are accepted")
+        if len(client.calls_in_flight) >= self._max_in_flight:
+            raise Refused(INTERNAL_ERROR, f"{self._max_in_flight} requests are in flight: no more are accepted")
         return client
 
     def _resume(

@@ -15,10 +15,12 @@ from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.errors import METHOD_NOT_FOUND
 from dynamic_mcp.groups.audience import Principal, Transport
 from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.envelope import Envelope
+from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.session.listening import Listening, streams_for
 from dynamic_mcp.session.server import ModernServer
-from dynamic_mcp.upstream.handshake import ClientHello
+from dynamic_mcp.upstream.handshake import OURSELVES, ClientHello
 
 if TYPE_CHECKING:
     from dynamic_mcp.session.modern_call import ModernCall
@@ -113,7 +115,7 @@ class ModernClients:
         wall_clock: Callable[[], float],
     ) -> None:
         self._server = server
-        self._max_clients = max_clients
+        self.max_clients = max_clients
         self._now = now
         self._wall_clock = wall_clock
         self._clients: dict[Hashable, ModernClient] = {}
@@ -124,13 +126,14 @@ class ModernClients:
     def __len__(self) -> int:
         return len(self._clients)
 
-    def find(self, origin: Origin, hello: ClientHello) -> ModernClient | None:
+    def find(self, origin: Origin, sender: Envelope) -> ModernClient | None:
         """Return the client of a request; a new one where there is none. None: there are too many."""
-        key = (origin, hello.identity)
+        key = (origin, bytes(sender.client_info), bytes(sender.capabilities))
         client = self._clients.get(key)
         if client is None:
-            if len(self._clients) >= self._max_clients and not self._drop_idlest():
+            if len(self._clients) >= self.max_clients and not self._drop_idlest():
                 return None
+            hello = ClientHello(MODERN, sender.capabilities, _complete_info(sender.client_info))
             client = ModernClient(self._server, origin, hello, since=self._wall_clock(), used_at=self._now())
             self._clients[key] = client
             self._server.admit(client)
@@ -159,7 +162,7 @@ class ModernClients:
         client.close()
 
 
-def complete_info(info: Raw, otherwise: Raw) -> Raw:
-    """Return who a client says it is, or `otherwise` where it says less than servers insist on."""
+def _complete_info(info: Raw) -> Raw:
+    """Return who a client says it is, or who we are where it says less than servers insist on."""
     complete = all(wire.text(wire.member(info, name)) for name in ("name", "version"))
-    return info if complete else otherwise
+    return info if complete else OURSELVES

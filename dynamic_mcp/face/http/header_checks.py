@@ -12,6 +12,7 @@ from msgspec import Raw
 
 from dynamic_mcp.face.http.exchange import RequestHead
 from dynamic_mcp.mcp import envelope, wire
+from dynamic_mcp.mcp.envelope import RequestMembers
 from dynamic_mcp.mcp.mirrored_headers import NAMED_BY, PREFIX, HeaderParameters, decode_value
 from dynamic_mcp.mcp.wire import Frame
 
@@ -29,7 +30,7 @@ class Tools(Protocol):
         ...
 
 
-def find_mismatch(head: RequestHead, frame: Frame, tools: Tools, only: str | None) -> str:
+def find_mismatch(head: RequestHead, frame: Frame, members: RequestMembers, tools: Tools, only: str | None) -> str:
     """Say where the headers of a request differ from its body; empty if they agree.
 
     A body that has no version says nothing that could differ; it is refused for that.
@@ -42,11 +43,8 @@ def find_mismatch(head: RequestHead, frame: Frame, tools: Tools, only: str | Non
         return "the header `Mcp-Method` is missing"
     if method != frame.method.encode() or not method.isascii():
         return "the header `Mcp-Method` names another method than the body"
-    try:
-        params = wire.members(frame.params) if len(frame.params) else {}
-    except wire.Malformed:
-        return ""
-    version = envelope.meta_of(params).get(envelope.PROTOCOL_VERSION)
+    params = members.params
+    version = members.meta.get(envelope.PROTOCOL_VERSION)
     if version is not None and (wire.text(version) or "").encode() != headers[VERSION]:
         return "the header `MCP-Protocol-Version` names another revision than `_meta`"
     return _compare_name(headers, frame.method, params) or _compare_arguments(headers, frame, params, tools, only)

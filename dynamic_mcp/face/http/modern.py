@@ -19,6 +19,7 @@ from dynamic_mcp.face.http.options import HttpOptions
 from dynamic_mcp.face.http.responses import RETRY_AFTER, Headers, refusal, with_headers
 from dynamic_mcp.groups.audience import Principal
 from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.envelope import RequestMembers
 from dynamic_mcp.mcp.revisions import LEGACY, REVISIONS, SUPPORTED
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.parked_calls import Channel
@@ -44,14 +45,19 @@ def is_modern(head: RequestHead) -> bool:
 class Dispatcher(Protocol):
     """Whoever answers requests of modern clients."""
 
-    max_in_flight: int
-
-    def __len__(self) -> int:
-        """Return how many clients there are."""
+    @property
+    def clients(self) -> int:
+        """How many clients there are."""
         ...
 
-    def begin(self, frame: Frame, channel: Channel, origin: Origin) -> Call | None:
-        """Start to answer a request. None: it is answered already."""
+    def configure(self, *, max_in_flight: int, max_clients: int, unused_for_s: float) -> None:
+        """Go on with other bounds: requests of a client, clients, and seconds that an unused one is remembered."""
+        ...
+
+    def begin(
+        self, frame: Frame, channel: Channel, origin: Origin, members: RequestMembers | None = None
+    ) -> Call | None:
+        """Start to answer a request, whose params may be split already. None: it is answered already."""
         ...
 
     def tick(self) -> None:
@@ -84,7 +90,7 @@ class ModernRequests:
     @property
     def clients(self) -> int:
         """How many clients are known."""
-        return len(self._dispatcher)
+        return self._dispatcher.clients
 
     @property
     def in_flight(self) -> int:
@@ -94,7 +100,11 @@ class ModernRequests:
     def configure(self, options: HttpOptions) -> None:
         """Take requests with other options from now on."""
         self._options = options
-        self._dispatcher.max_in_flight = options.max_in_flight
+        self._dispatcher.configure(
+            max_in_flight=options.max_in_flight,
+            max_clients=options.max_sessions,
+            unused_for_s=options.session_timeout_s,
+        )
 
     def receive(
         self, head: RequestHead, exchange: Exchange, *, principal: Principal, only: str | None, cors: Headers
@@ -130,13 +140,17 @@ class ModernRequests:
         id = id_for_answer(frame)
         if self._is_finishing:
             return refusal(503, "the server is about to end", RETRY_AFTER, code=INTERNAL_ERROR, id=id)
-        why = find_mismatch(post.head, frame, self._tools, post.only)
+        try:
+            members = post.members = RequestMembers.of(frame)
+        except wire.Malformed:  # it is refused for that
+            return None
+        why = find_mismatch(post.head, frame, members, self._tools, post.only)
         return refusal(400, why, code=HEADER_MISMATCH, id=id) if why else None
 
     def begin(self, post: ModernPost, frame: Frame) -> Call | None:
         """Start to answer a request. None: it is answered already."""
         self._in_flight.add(post)
-        return self._dispatcher.begin(frame, post, Origin(post.principal, "http", only=post.only))
+        return self._dispatcher.begin(frame, post, Origin(post.principal, "http", only=post.only), post.members)
 
     def end(self, post: ModernPost) -> None:
         """Take it that nothing more comes of a request."""

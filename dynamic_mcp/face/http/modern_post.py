@@ -26,6 +26,7 @@ from dynamic_mcp.face.http.messages import id_for_answer, parse_message
 from dynamic_mcp.face.http.responses import ACCEPTED, EVENTS, JSON, RETRY_AFTER, Headers, refusal, with_headers
 from dynamic_mcp.groups.audience import Principal
 from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.envelope import RequestMembers
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.session.legacy import MAY_BE_MISSED
 
@@ -95,6 +96,7 @@ class ModernPost:
         "_written_at",
         "head",
         "max_body_bytes",
+        "members",
         "only",
         "principal",
     )
@@ -117,6 +119,7 @@ class ModernPost:
         self._requests = requests
         self._exchange = exchange
         self._cors = cors
+        self.members: RequestMembers | None = None
         self._call: Call | None = None
         self._id: Raw = wire.NULL
         self._began_at = self._written_at = 0.0

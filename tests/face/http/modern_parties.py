@@ -12,6 +12,7 @@ from dynamic_mcp.face.http.core import HttpFace
 from dynamic_mcp.face.http.exchange import RequestHead
 from dynamic_mcp.face.http.rules import join_fields
 from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.envelope import RequestMembers
 from dynamic_mcp.mcp.mirrored_headers import NAMED_BY, encode_value
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.parked_calls import Channel
@@ -136,15 +137,23 @@ class FakeDispatcher:
         self.ticks = 0
         self.is_closed = False
 
-    def __len__(self) -> int:
+    @property
+    def clients(self) -> int:
+        """How many clients there are."""
         return len({call.origin for call in self.calls})
+
+    def configure(self, *, max_in_flight: int, max_clients: int, unused_for_s: float) -> None:
+        """Note how many requests a client may have in flight."""
+        self.max_in_flight = max_in_flight
 
     @property
     def call(self) -> FakeModernCall:
         """The latest request."""
         return self.calls[-1]
 
-    def begin(self, frame: Frame, channel: Channel, origin: Origin) -> FakeModernCall | None:
+    def begin(
+        self, frame: Frame, channel: Channel, origin: Origin, members: RequestMembers | None = None
+    ) -> FakeModernCall | None:
         """Keep a request, or refuse it."""
         call = FakeModernCall(frame, channel, origin)
         if self.refuses_with:

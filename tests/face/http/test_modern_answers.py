@@ -9,6 +9,7 @@ import pytest
 from dynamic_mcp.face.http.core import HttpFace
 from dynamic_mcp.face.http.options import HttpOptions
 from dynamic_mcp.face.limits import FLOOD_BYTES, UNREAD_BYTES
+from dynamic_mcp.mcp.envelope import RequestMembers
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.parked_calls import Channel
 from dynamic_mcp.session.modern_client import Origin
@@ -200,8 +201,10 @@ async def test_a_client_that_does_not_read_loses_its_connection_and_its_request_
 class _Talkative(FakeDispatcher):
     """Says something while a request begins."""
 
-    def begin(self, frame: Frame, channel: Channel, origin: Origin) -> FakeModernCall | None:
-        call = super().begin(frame, channel, origin)
+    def begin(
+        self, frame: Frame, channel: Channel, origin: Origin, members: RequestMembers | None = None
+    ) -> FakeModernCall | None:
+        call = super().begin(frame, channel, origin, members)
         for _ in range(2):
             self.call.say("notifications/tools/list_changed")
         return call
