@@ -13,7 +13,7 @@ from functools import partial
 from msgspec import Raw, Struct
 
 from dynamic_mcp.errors import DynamicMcpError, Interrupted
-from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.session.answers import to_answer
 from dynamic_mcp.session.server import LineSession
@@ -178,4 +178,7 @@ def _refuse(line: bytes) -> bytes:
     if not (frame.method and len(frame.id)):
         return b""
     id = frame.id if wire.is_request_id(frame.id) else Raw(b"null")
-    return wire.answer_line(id, to_answer(frame, Interrupted(frame.method)))
+    answer = to_answer(frame, Interrupted(frame.method))
+    if len(answer.result) and len(wire.member(frame.params, "_meta", envelope.PROTOCOL_VERSION)):
+        answer = Frame(result=wire.with_member(answer.result, envelope.COMPLETE, envelope.RESULT_TYPE))
+    return wire.answer_line(id, answer)

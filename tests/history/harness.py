@@ -281,6 +281,7 @@ class MemoryUpstream(FakeUpstream):
         self.server = NonceServer(group, self._write)
         self._history = history
         self._has_streams = has_streams
+        self._is_turning = False
 
     def send(self, line: bytes) -> None:
         self._history.get(self.name, line)
@@ -292,13 +293,17 @@ class MemoryUpstream(FakeUpstream):
 
     def receive(self, line: bytes) -> None:
         """Give a line to the server, and let it run while it has something to do."""
-        was_busy = self.server.is_busy
-        asyncio.get_running_loop().call_soon(self.server.receive, line)
-        if not was_busy:
+        asyncio.get_running_loop().call_soon(self._take, line)
+
+    def _take(self, line: bytes) -> None:
+        self.server.receive(line)
+        if not self._is_turning:
+            self._is_turning = True
             asyncio.get_running_loop().call_soon(self._turn)
 
     def _turn(self) -> None:
-        if self.server.is_busy and not self.closed:
+        self._is_turning = self.server.is_busy and not self.closed
+        if self._is_turning:
             self.server.turn()
             asyncio.get_running_loop().call_soon(self._turn)
 
