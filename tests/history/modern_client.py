@@ -27,7 +27,7 @@ _MAY_ASK = ("tools/call", "prompts/get", "resources/read")
 class Wire(Protocol):
     """What carries modern messages. Answers and notifications go to `ModernTalk.hear`."""
 
-    def send(self, message: Json) -> None:
+    def send_message(self, message: Json) -> None:
         """Send a request, whose id is new."""
         ...
 
@@ -51,8 +51,8 @@ class _Request:
 class ModernTalk:
     """One client. `fail` is told what only this side sees: a question or a message that belongs to another call."""
 
-    def __init__(self, wire: Callable[[ModernTalk], Wire], take: Send, fail: Callable[[Rule, str], None]) -> None:
-        self._wire = wire(self)
+    def __init__(self, wire: Wire, take: Send, fail: Callable[[Rule, str], None]) -> None:
+        self._wire = wire
         self._take = take
         self._fail = fail
         self._ids = itertools.count(1)
@@ -108,7 +108,9 @@ class ModernTalk:
     def _say(self, method: str, params: Json) -> str:
         wire_id = f"m{next(self._ids)}"
         meta = {**params.get("_meta", {}), **self._who}
-        self._wire.send({"jsonrpc": "2.0", "id": wire_id, "method": method, "params": {**params, "_meta": meta}})
+        self._wire.send_message(
+            {"jsonrpc": "2.0", "id": wire_id, "method": method, "params": {**params, "_meta": meta}}
+        )
         return wire_id
 
     def _begin(self, message: Json) -> None:
@@ -180,15 +182,40 @@ class ModernTalk:
 # --- lines -------------------------------------------------------------------------------------------------
 
 
+# Takes a line for a client, and returns which lines which clients get instead; they are numbered as they come.
+BreakLine = Callable[[int, bytes], list[tuple[int, bytes]]]
+
+
+def as_it_is(number: int, line: bytes) -> list[tuple[int, bytes]]:
+    """Break nothing."""
+    return [(number, line)]
+
+
 class ModernShared:
     """One proxy for all sessions, each of which is a modern client at the other end of lines."""
 
-    def __init__(self, proxy: Proxy) -> None:
+    def __init__(self, proxy: Proxy, break_line: BreakLine = as_it_is) -> None:
         self.violations: list[Violation] = []
         self._proxy = proxy
+        self._break_line = break_line
+        self._talks: list[ModernTalk | None] = []
 
     async def open(self, take: Send) -> Line:
-        return _ModernLine(self._proxy, take, self._fail)
+        number = len(self._talks)
+        line = _ModernLine(self, self._proxy, number, lambda talk: ModernTalk(talk, take, self._fail))
+        self._talks.append(line.talk)
+        return line
+
+    def pass_on(self, number: int, line: bytes) -> None:
+        """Give a line of the proxy to the client that it is for."""
+        for to, each in self._break_line(number, line):
+            talk = self._talks[to]
+            if talk is not None:
+                talk.hear(parse(each))
+
+    def forget(self, number: int) -> None:
+        """Take it that a client has gone."""
+        self._talks[number] = None
 
     async def close(self) -> None:
         """The proxy is somebody else's."""
@@ -198,29 +225,33 @@ class ModernShared:
 
 
 class _ModernLine:
-    def __init__(self, proxy: Proxy, take: Send, fail: Callable[[Rule, str], None]) -> None:
-        self._proxy = proxy
-        self._session: StreamSession | None = StreamSession(self._hear, proxy)
-        self._talk = ModernTalk(lambda talk: self, take, fail)
+    """What a client has of its session, and the wire of its talk."""
 
-    def send(self, message: Json) -> None:
-        """Take a line of the client, or a message that it is said in."""
-        if isinstance(message, bytes):
-            self._talk.send(message)
-        elif self._session is not None:
+    def __init__(
+        self, host: ModernShared, proxy: Proxy, number: int, make_talk: Callable[[_ModernLine], ModernTalk]
+    ) -> None:
+        self.talk = make_talk(self)
+        self._host = host
+        self._proxy = proxy
+        self._number = number
+        self._session: StreamSession | None = StreamSession(lambda line: host.pass_on(number, line), proxy)
+
+    def send(self, line: bytes) -> None:
+        self.talk.send(line)
+
+    def send_message(self, message: Json) -> None:
+        if self._session is not None:
             self._session.receive(json.dumps(message).encode())
 
     def cancel(self, id: str) -> None:
-        self.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}})
+        self.send_message({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}})
 
     async def close(self) -> list[weakref.ref[object]]:
         session, self._session = self._session, None
         assert session is not None
         await disconnect(self._proxy, session)
+        self._host.forget(self._number)
         return [weakref.ref(session)]
-
-    def _hear(self, line: bytes) -> None:
-        self._talk.hear(parse(line))
 
 
 class Mixed:

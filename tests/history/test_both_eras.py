@@ -1,14 +1,19 @@
-"""Modern clients beside legacy ones on one proxy, which are asked in the middle of calls: nothing crosses."""
+"""Modern clients beside legacy ones on one proxy, which are asked in the middle of calls: nothing crosses.
+
+The last tests break something, and want the checker to see it.
+"""
 
 from __future__ import annotations
+
+import json
 
 import pytest
 
 from dynamic_mcp.proxy.proxy import Proxy
-from tests.history.checker import show
+from tests.history.checker import Rule, Violation, show
 from tests.history.harness import MemoryUpstream, Shared, group, memory_proxy, remote
-from tests.history.modern_client import Mixed, ModernShared
-from tests.history.record import History
+from tests.history.modern_client import BreakLine, Mixed, ModernShared, as_it_is
+from tests.history.record import History, Json, parse
 from tests.history.workload import Plan, Run
 
 SEEDS = (1, 2, 3)
@@ -27,13 +32,17 @@ def _proxy(history: History, *, share: str = "", has_streams: bool = False) -> P
     return memory_proxy(make, *(group(name, upstream, share=share) for name in GROUPS), instances=60)
 
 
-async def _check(plan: Plan, history: History, proxy: Proxy) -> None:
-    modern = ModernShared(proxy)
+async def _judge(plan: Plan, history: History, proxy: Proxy, *, break_line: BreakLine = as_it_is) -> list[Violation]:
+    modern = ModernShared(proxy, break_line)
     host = Mixed(Shared(proxy), modern)
     try:
-        wrong = await Run(plan, history).judge(host) + modern.violations
+        return await Run(plan, history).judge(host) + modern.violations
     finally:
         await host.close()
+
+
+async def _check(plan: Plan, history: History, proxy: Proxy) -> None:
+    wrong = await _judge(plan, history, proxy)
     assert not wrong, show(wrong, history.events, plan.seed)
 
 
@@ -56,3 +65,71 @@ async def test_what_comes_in_the_stream_of_a_call_belongs_to_that_call(seed: int
     history = History()
     plan = Plan(seed, GROUPS, does=DOES, may_refuse=False, must_log=True, must_update=True)
     await _check(plan, history, _proxy(history, has_streams=True))
+
+
+# --- what is broken ----------------------------------------------------------------------------------------
+
+BROKEN = Plan(7, GROUPS, slots=6, does=DOES, may_refuse=False, must_log=True, patience_s=1.0)
+
+
+def _is(line: bytes, marker: bytes) -> bool:
+    return marker in line and b"notifications/" not in line
+
+
+def _swap_questions() -> BreakLine:
+    """Give every other `input_required` the questions of the one before, whosever that was."""
+    kept: list[Json] = []
+
+    def break_line(number: int, line: bytes) -> list[tuple[int, bytes]]:
+        if not _is(line, b'"input_required"'):
+            return [(number, line)]
+        message = parse(line)
+        kept.append(message["result"]["inputRequests"])
+        message["result"]["inputRequests"] = kept[-2] if len(kept) > 1 else kept[-1]
+        return [(number, json.dumps(message).encode())]
+
+    return break_line
+
+
+def _to_another(marker: bytes) -> BreakLine:
+    """Send such lines to the modern client that got a line last among the others."""
+    latest: list[int] = []
+
+    def break_line(number: int, line: bytes) -> list[tuple[int, bytes]]:
+        others = [each for each in latest if each != number]
+        latest[:] = [*others, number]
+        return [(others[-1] if others and marker in line else number, line)]
+
+    return break_line
+
+
+def _lose(marker: bytes) -> BreakLine:
+    """Lose such lines."""
+
+    def break_line(number: int, line: bytes) -> list[tuple[int, bytes]]:
+        return [] if marker in line else [(number, line)]
+
+    return break_line
+
+
+BREAKAGES = {
+    "questions of another call": (_swap_questions(), Rule.FOREIGN),
+    "progress to another client": (_to_another(b"notifications/progress"), Rule.FOREIGN),
+    "log messages to another client": (_to_another(b"notifications/message"), Rule.FOREIGN),
+    "answers that ask are lost": (_lose(b'"input_required"'), Rule.UNANSWERED),
+    "log messages are lost": (_lose(b"notifications/message"), Rule.LOST_LOG),
+}
+
+
+@pytest.mark.parametrize("broken", BREAKAGES)
+async def test_what_is_broken_for_modern_clients_is_reported(broken: str) -> None:
+    break_line, rule = BREAKAGES[broken]
+    history = History()
+    wrong = await _judge(BROKEN, history, _proxy(history, has_streams=True), break_line=break_line)
+    assert rule in {violation.rule for violation in wrong}
+
+
+async def test_what_is_not_broken_is_not_reported() -> None:
+    history = History()
+    wrong = await _judge(BROKEN, history, _proxy(history, has_streams=True))
+    assert not wrong, show(wrong, history.events, BROKEN.seed)
