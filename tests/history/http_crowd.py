@@ -121,7 +121,7 @@ class HttpCrowd:
 async def crowded_program(
     folder: Path,
     history: History,
-    others: Mapping[str, Program] | None = None,
+    others: Mapping[str, Program | str] | None = None,
     *,
     tools_timeout: str = TOOLS_TIMEOUT,
     **http: Json,
