@@ -171,7 +171,7 @@ class ModernDispatcher:
         self, client: ModernClient, method: str, params: Mapping[str, Raw], state: str, channel: Channel
     ) -> ModernCall:
         """Go on with a parked call. Raises StateRefused and Malformed."""
-        binding = binding_of(client.principal, method, Raw(wire.encode(params)))
+        binding = binding_of(client, method, Raw(wire.encode(params)))
         responses = wire.members(params.get("inputResponses", wire.EMPTY_OBJECT))
         call = self._server.parked_calls.claim(state, binding)
         assert isinstance(call, ModernCall)

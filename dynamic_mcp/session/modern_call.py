@@ -180,7 +180,7 @@ class ModernCall:
 
     def binding(self, params: Raw) -> bytes:
         """Return what a state of this call is bound to, if these are its params."""
-        return binding_of(self.principal, self.method, params)
+        return binding_of(self.client, self.method, params)
 
     def _open_questions(self) -> dict[str, _Question]:
         return {key: each for key, each in self._questions.items() if not each.future.done()}
@@ -245,13 +245,13 @@ class ModernCall:
             self._gathering = None
 
 
-def binding_of(principal: Principal, method: str, params: Raw) -> bytes:
+def binding_of(client: ModernClient, method: str, params: Raw) -> bytes:
     """Return a digest of who makes a request, and of all that makes it this request: retries have the same."""
     members = {
         name: value for name, value in _members(params).items() if name not in {*envelope.RETRY_MEMBERS, "_meta"}
     }
     content = {name: wire.value(value) or bytes(value).decode() for name, value in members.items()}
-    whole = [principal.issuer, principal.subject, method, content]
+    whole = [client.principal.issuer, client.principal.subject, client.only, method, content]
     return sha256(json.dumps(whole, sort_keys=True).encode()).digest()
 
 

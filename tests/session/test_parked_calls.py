@@ -228,6 +228,13 @@ async def test_a_state_is_for_its_principal_alone() -> None:
     assert json.loads(text_of(answered["result"]))["result"] == FORM
 
 
+async def test_a_state_of_all_groups_together_is_none_of_one_group_alone() -> None:
+    upstream = FullUpstream()
+    async with modern_client_of(Opener(a=[upstream])) as client:
+        asked = await client.call("a", "elicit")
+        await refused_states(ModernClient(client.server, only="a"), upstream, asked["result"]["requestState"])
+
+
 async def test_a_state_of_a_process_that_has_ended_says_so() -> None:
     async with modern_client_of(Opener(a=[FullUpstream()])) as before:
         state = (await before.call("a", "elicit"))["result"]["requestState"]
