@@ -153,6 +153,7 @@ async def ask_through(client: Client, group: str, tool: str) -> Json:
 async def write_diary(client: Client, person: Person) -> Json:
     shown = await client.call_tool("get_dynamic_tools", {"group": "a"})
     plain = await call(client, "b", "plain")
+    progress = await _progress(client, person)  # before a server asks: then a modern client's calls to it take turns
     elicited = await asyncio.gather(*(ask_through(client, group, "elicit") for group in ("a", "b")))
     sampled, roots = await ask_through(client, "b", "sample"), await ask_through(client, "a", "roots")
     if not is_modern(client):
@@ -164,7 +165,7 @@ async def write_diary(client: Client, person: Person) -> Json:
         "shown": [tool["name"] for tool in json.loads(first_text(shown))["tools"]][:3],
         "content": [block.type for block in plain.content],
         "structured": plain.structured_content,
-        "progress": await _progress(client, person),
+        "progress": progress,
         "elicited": {group: each["content"]["answer"] for group, each in zip("ab", elicited, strict=True)},
         "sampled": sampled["content"]["text"],
         "roots": roots["roots"][0]["uri"],

@@ -117,7 +117,7 @@ async def test_the_typescript_sdk_uses_all_that_two_servers_offer(config: Path, 
 
 async def test_two_clients_at_once_get_what_is_theirs_and_nothing_else(config: Path, typescript: list[str]) -> None:
     person = Person("python ")
-    async with client_of(person, config) as client:
+    async with client_of(person, config, "legacy") as client:
         ours, theirs = await asyncio.gather(
             write_diary(client, person),
             diary_printed_by(*typescript, TYPESCRIPT_CLIENT, *window_command(str(config)), person="typescript "),

@@ -176,7 +176,7 @@ async def test_clients_at_once_get_what_is_theirs_and_nothing_else(
 ) -> None:
     person = Person("python ")
     client = str(HERE / "typescript_client.mjs")
-    async with asyncio.timeout(BOUND_S), person.client(program.url) as ours:
+    async with asyncio.timeout(BOUND_S), person.client(program.url, "legacy") as ours:
         written, printed, over_older = await asyncio.gather(
             write_diary(ours, person),
             diary_printed_by(*typescript, client, program.url, person="typescript "),
