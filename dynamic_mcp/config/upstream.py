@@ -251,13 +251,10 @@ def _resolve_oauth(
     client_id = filled("client_id")
     if client_id is None:
         client_id = texts.fill_optional((*at, "oauth_client_id"), server.oauth_client_id)
-    scopes_at, scopes = (*inside, "scopes"), own.scopes
-    if scopes is None:
-        scopes_at, scopes = (*at, "oauth_scopes"), server.oauth_scopes
     oauth = OAuth(
         client_id=client_id,
         client_secret=filled("client_secret"),
-        scopes=tuple(texts.fill((*scopes_at, i), scope) for i, scope in enumerate(scopes or ())),
+        scopes=_resolve_scopes(at, server, own, texts),
         redirect_port=own.redirect_port,
         metadata_url=url("metadata_url"),
         issuer=url("issuer"),
@@ -275,6 +272,13 @@ def _resolve_oauth(
     for key, message in find_flaws(oauth):
         texts.fail((*inside, key), message)
     return oauth
+
+
+def _resolve_scopes(at: Keys, server: form.Remote, own: form.OAuth, texts: Substitution) -> tuple[str, ...]:
+    scopes_at, scopes = (*at, "oauth", "scopes"), own.scopes
+    if scopes is None:
+        scopes_at, scopes = (*at, "oauth_scopes"), server.oauth_scopes
+    return tuple(texts.fill((*scopes_at, i), scope) for i, scope in enumerate(scopes or ()))
 
 
 def _resolve_identity_provider(
