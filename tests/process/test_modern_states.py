@@ -153,6 +153,5 @@ async def test_a_state_of_a_modern_server_is_that_servers_to_judge(tmp_path: Pat
         elsewhere = await other.call(tool, {"x": 1}, **retry)
         answered = await client.call(tool, **retry)
     for each, why in ((refused, "requestState was changed"), (elsewhere, "requestState is of another request")):
-        assert each["result"]["isError"] is True
-        assert why in text_of(each["result"])
+        assert (each["error"]["code"], each["error"]["message"]) == (-32602, why)
     assert text_of(answered["result"]).startswith("state-ok")
