@@ -22,6 +22,9 @@ from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.view import GroupView
 from dynamic_mcp.upstream.call import Caller
 
+# What a call asks within this time of its first question is certainly its own; then the next call may run.
+_QUESTIONS_WITHIN_S = 0.05
+
 
 class Turns:
     """The calls that wait for each other."""
@@ -55,13 +58,15 @@ class Turns:
 
 
 class Turn:
-    """The caller of a request that has its turn, but for the time in which its client is asked."""
+    """The caller of a request that has its turn, but for the time in which its client thinks."""
 
     def __init__(self, lock: asyncio.Lock, caller: Caller) -> None:
         self._lock = lock
         self._caller = caller
+        self._loop = asyncio.get_running_loop()
         self._taking = asyncio.Lock()
         self._is_held = False
+        self._asked = 0
 
     async def take(self) -> None:
         """Wait for the calls that run now; a turn that is held stays so."""
@@ -95,19 +100,28 @@ class Turn:
 
     @property
     def is_parked(self) -> bool:
-        """Whether the call waits for its client to come back."""
-        return self._caller.is_parked
+        """Whether the call waits for its client, while others have their turns."""
+        return not self._is_held
 
     def notify(self, frame: Frame) -> None:
         """Send the client a notification."""
         self._caller.notify(frame)
 
     async def ask(self, frame: Frame, on_status: Callable[[Frame], None]) -> Frame:
-        """Ask the client, without a turn until it has answered."""
-        self.give_up()
-        answer = await self._caller.ask(frame, on_status)
+        """Ask the client, and give the turn up until it has answered."""
+        self._asked += 1
+        timer = self._loop.call_later(_QUESTIONS_WITHIN_S, self._give_up_while_asked)
+        try:
+            answer = await self._caller.ask(frame, on_status)
+        finally:
+            self._asked -= 1
+            timer.cancel()
         await self.take()
         return answer
+
+    def _give_up_while_asked(self) -> None:
+        if self._asked:
+            self.give_up()
 
 
 def _says_whom(group: GroupView) -> bool:

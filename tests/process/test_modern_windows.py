@@ -83,9 +83,9 @@ async def test_two_windows_at_once_are_each_asked_in_the_middle_of_their_own_cal
     async with modern_windows(file, "one", "two") as windows, windows_of(file, 1, capabilities=CAN_ALL) as (legacy,):
         await windows[0].asked()  # from here on it is known that this server asks
         legacy.answers["elicitation/create"] = b'{"action":"accept","content":{"answer":"three"}}'
-        answers = [await asyncio.gather(*(each.asked() for each in windows)) for _ in range(3)]
+        answers = await asyncio.gather(*(each.asked() for _ in range(5) for each in windows))
         asked = json.loads(text_of(await legacy.call("a", "elicit")))
-    assert answers == [["one", "two"]] * 3
+    assert answers == ["one", "two"] * 5
     assert asked["result"]["content"]["answer"] == "three"
 
 

@@ -314,6 +314,20 @@ async def test_a_call_whose_client_thinks_holds_up_no_other_and_goes_on_when_tha
     assert json.loads(text_of(answered["result"]))["result"] == FORM
 
 
+async def test_two_calls_that_ask_at_once_are_asked_one_after_another_and_both_answered() -> None:
+    upstream = FullUpstream()
+    async with modern_client_of(Opener(a=[upstream])) as client:
+        first = await client.call("a", "elicit")
+        await client.call("a", "elicit", **retry_of(first, FORM))  # from now on calls take turns
+        both = [client.begin_call("a", "elicit", {"key": key}) for key in ("first-key", "second-key")]
+        asked = [await client.answer_to(id) for id in both]
+        for key, each in zip(("first-key", "second-key"), asked, strict=True):
+            (question,) = each["result"]["inputRequests"].values()
+            assert key in json.dumps(question)
+            answered = await client.call("a", "elicit", {"key": key}, **retry_of(each, FORM))
+            assert json.loads(text_of(answered["result"]))["result"] == FORM
+
+
 async def test_three_answers_at_once_take_one_turn() -> None:
     upstream = FullUpstream()
     async with modern_client_of(Opener(a=[upstream])) as client:
