@@ -65,10 +65,12 @@ class Listening:
 def streams_for(frame: Frame, streams: Iterable[Listening]) -> list[Listening]:
     """Return the streams of a client that a notification may go to.
 
-    An updated resource goes to those that are for it; a part of one, which none names, to all that are for resources.
+    An updated resource goes to those that are for it, else to those that are for what it is a part of by its URI,
+    else to all that are for resources.
     """
     everyone = [*streams]
     if frame.method != _UPDATED:
         return everyone
-    uri = wire.text(wire.member(frame.params, "uri"))
-    return [each for each in everyone if uri in each.uris] or everyone
+    uri = wire.text(wire.member(frame.params, "uri")) or ""
+    exact = [each for each in everyone if uri in each.uris]
+    return exact or [each for each in everyone if any(map(uri.startswith, each.uris))] or everyone

@@ -83,19 +83,6 @@ async def test_a_stream_that_listens_for_another_resource_hears_nothing_of_an_up
     ]
 
 
-async def test_a_part_of_a_resource_that_was_updated_is_announced_on_every_stream_for_resources() -> None:
-    async with modern_client_of(Opener(a=[FullUpstream()])) as client:
-        await client.call("a", "plain")
-        both = [listen(client, resourceSubscriptions=[uri]) for uri in ("full://text", "full://blob")]
-        listen(client, toolsListChanged=True)
-        await client.hears(ACKNOWLEDGED, 3)
-        await client.call("a", "update", {"uri": "full://text#2"})
-        await client.hears(UPDATED, 2)
-        await settled()
-        heard = client.heard(UPDATED)
-    assert sorted(ids(heard)) == both
-
-
 async def test_a_stream_that_is_cancelled_ends_and_the_last_one_unsubscribes() -> None:
     upstream = FullUpstream()
     async with modern_client_of(Opener(a=[upstream])) as client:
@@ -154,3 +141,18 @@ async def test_a_client_that_goes_leaves_nothing_behind() -> None:
         assert [*client.server.clients] == []  # type: ignore[attr-defined]  # a proxy
         await other.call("a", "update", {"uri": uri})
     assert not other.heard(UPDATED)
+
+
+async def test_a_part_of_a_resource_goes_to_the_stream_of_that_resource() -> None:
+    upstream = FullUpstream()
+    async with modern_client_of(Opener(a=[upstream])) as client:
+        await first_resource(client)
+        listed = await client.request("resources/list")
+        first, second = (each["uri"] for each in listed["result"]["resources"][:2])
+        one = listen(client, resourceSubscriptions=[first])
+        listen(client, resourceSubscriptions=[second])
+        await client.hears(ACKNOWLEDGED, 2)
+        await client.call("a", "update", {"uri": f"{first}/part"})
+        await client.hears(UPDATED)
+        await settled()
+    assert ids(client.heard(UPDATED)) == [one]
