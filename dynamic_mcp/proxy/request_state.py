@@ -8,7 +8,7 @@ or for another request cannot be told from one that was tampered with (MCP 2026-
 from __future__ import annotations
 
 import secrets
-from base64 import b64decode, urlsafe_b64encode
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from hashlib import sha256
 from importlib import import_module
 
@@ -76,7 +76,9 @@ class StateSeal:
         if process != self._process:
             raise StateRefused("restarted" if len(process) == len(self._process) and process.isalnum() else "invalid")
         try:
-            data = b64decode(sealed.encode(), b"-_", validate=True)
+            data = urlsafe_b64decode(sealed.encode())
+            if urlsafe_b64encode(data).decode() != sealed:  # the decoder skips what does not belong there
+                raise StateRefused("invalid")
             opened = self._cipher.decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], self._bound(binding))
         except (ValueError, InvalidTag):
             raise StateRefused("invalid") from None
