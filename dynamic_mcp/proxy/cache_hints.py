@@ -30,8 +30,8 @@ class CacheHint(Struct, frozen=True):
 _READ = CacheHint(0, is_private=True)
 
 
-def cache_hint(view: View, method: str, now: float, *, is_private: bool) -> CacheHint | None:
-    """Return the hint for a result of a method; None where the method has none.
+def cache_hint(view: View, method: str, now: float, *, is_private: bool) -> CacheHint:
+    """Return the hint for a result of one of the `CACHEABLE` methods.
 
     A list from which something is missing is stale at once, and none is fresh for longer than what modern servers say
     of their part of it. `is_private`: views differ between clients.
@@ -40,9 +40,7 @@ def cache_hint(view: View, method: str, now: float, *, is_private: bool) -> Cach
         return CacheHint(_LISTS_FOR_MS, is_private=is_private)
     if method == "resources/read":
         return _READ
-    kind = _KINDS.get(method)
-    if kind is None:
-        return None
+    kind = _KINDS[method]
     # our own tools are always there
     if kind is ListKind.TOOLS and not isinstance(view, SingleView):
         return CacheHint(_LISTS_FOR_MS, is_private=is_private)

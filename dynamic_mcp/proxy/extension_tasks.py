@@ -20,7 +20,6 @@ from dynamic_mcp.proxy.view import GroupView
 from dynamic_mcp.system.bounded import BoundedDict
 
 EXTENSION = "io.modelcontextprotocol/tasks"
-METHODS = frozenset(("tasks/get", "tasks/update", "tasks/cancel"))
 _TASK = "task"
 # Tasks whose owner is remembered; the oldest is forgotten first.
 _MAX_TASKS = 10_000

@@ -16,6 +16,7 @@ from msgspec import Raw
 from dynamic_mcp.groups.audience import Principal
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.request_state import StateRefused, StateSeal, Ticket, load_cipher
+from dynamic_mcp.system.bounded import BoundedDict
 
 # How many calls may wait, and how long each. Then it is cancelled upstream.
 MAX_OF_ONE_PRINCIPAL = 16
@@ -61,7 +62,7 @@ class ParkedCalls:
         self._parked_for_s = parked_for_s
         self._calls: dict[int, tuple[Parked, Ticket, asyncio.TimerHandle]] = {}
         self._numbers = itertools.count(1)
-        self._ended: dict[int, str] = {}
+        self._expired: BoundedDict[int, None] = BoundedDict(_MAX_EXPIRED)
         self._seal: StateSeal | None = None
 
     def __len__(self) -> int:
@@ -93,7 +94,7 @@ class ParkedCalls:
         ticket = seal.open(state, binding)
         found = self._calls.get(ticket.call)
         if found is None or found[1] != ticket:
-            raise StateRefused(self._ended.get(ticket.call, "used"))
+            raise StateRefused("expired" if ticket.call in self._expired else "used")
         self.remove(ticket.call)
         return found[0]
 
@@ -105,7 +106,5 @@ class ParkedCalls:
 
     def _expire(self, number: int) -> None:
         call, _, _ = self._calls.pop(number)
-        self._ended[number] = "expired"
-        if len(self._ended) > _MAX_EXPIRED:
-            del self._ended[next(iter(self._ended))]
+        self._expired[number] = None
         call.expire()
