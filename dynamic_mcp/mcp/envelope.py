@@ -22,13 +22,18 @@ _PER_HOP = frozenset((PROTOCOL_VERSION, CLIENT_INFO, CLIENT_CAPABILITIES, LOG_LE
 
 # The requests that may be answered `input_required` (basic/patterns/mrtr).
 MAY_ASK = frozenset(("tools/call", "prompts/get", "resources/read"))
+# What a client can be asked, and the capability that it must have declared for that.
+ASKED_WITH = {
+    "elicitation/create": "elicitation",
+    "sampling/createMessage": "sampling",
+    "roots/list": "roots",
+}
 # What only the retry of a request carries that was answered so.
 RETRY_MEMBERS = frozenset(("requestState", "inputResponses"))
 COMPLETE = "complete"
 INPUT_REQUIRED = "input_required"
 # Members of a result that only modern clients know.
 TTL_MS, CACHE_SCOPE, RESULT_TYPE = "ttlMs", "cacheScope", "resultType"
-_MODERN_MEMBERS = frozenset((RESULT_TYPE, TTL_MS, CACHE_SCOPE))
 _TYPE, _META = b'"resultType"', b'"_meta"'
 _SERVER_INFO = SERVER_INFO.encode()
 _COMPLETE_MEMBER = b'"resultType":"complete"'
@@ -80,20 +85,6 @@ def without_envelope(params: Mapping[str, Raw], meta: Mapping[str, Raw]) -> dict
     return {name: value for name, value in params.items() if name != "_meta"}
 
 
-def with_envelope(params: Mapping[str, Raw] | None, envelope: Envelope) -> dict[str, Raw]:
-    """Return params with an envelope in their `_meta`, in place of any that is there."""
-    members = {} if params is None else params
-    own = {
-        PROTOCOL_VERSION: Raw(wire.encode(envelope.version)),
-        CLIENT_INFO: envelope.client_info,
-        CLIENT_CAPABILITIES: envelope.capabilities,
-        LOG_LEVEL: envelope.log_level,
-    }
-    rest = {name: value for name, value in meta_of(members).items() if name not in _PER_HOP}
-    meta = {**rest, **{name: value for name, value in own.items() if len(value)}}
-    return {**members, "_meta": Raw(wire.encode(meta))}
-
-
 def meta_of(params: Mapping[str, Raw]) -> dict[str, Raw]:
     """Return the members of `_meta`; none if there is none, or it is no object."""
     try:
@@ -125,19 +116,3 @@ def as_modern(result: Raw, server_info: Raw, members: Mapping[str, object] | Non
     if "_meta" not in own or bytes(own["_meta"]).startswith(b"{"):
         own["_meta"] = Raw(wire.encode({SERVER_INFO: server_info, **meta_of(own)}))
     return Raw(wire.encode({RESULT_TYPE: COMPLETE, **(members or {}), **own}))
-
-
-def as_legacy(result: Raw) -> Raw:
-    """Return a result as a legacy client gets it: without what only modern clients know."""
-    data = bytes(result)
-    if not any(name.encode() in data for name in (*_MODERN_MEMBERS, SERVER_INFO)):
-        return result
-    members = {name: value for name, value in wire.members(result).items() if name not in _MODERN_MEMBERS}
-    meta = meta_of(members)
-    if SERVER_INFO in meta:
-        del meta[SERVER_INFO]
-        if meta:
-            members["_meta"] = Raw(wire.encode(meta))
-        else:
-            del members["_meta"]
-    return Raw(wire.encode(members))

@@ -30,12 +30,6 @@ log = logging.getLogger(__name__)
 _GATHER_S = 0.02
 # What no modern client knows, although a request may cause it.
 _RETIRED = frozenset(("notifications/elicitation/complete", "notifications/tasks/status"))
-# What a modern client must have declared to be asked this.
-_NEEDS = {
-    "elicitation/create": "elicitation",
-    "sampling/createMessage": "sampling",
-    "roots/list": "roots",
-}
 
 
 class _Question:
@@ -152,7 +146,7 @@ class ModernCall:
         if self.method not in envelope.MAY_ASK:
             why = f"a client of this revision cannot be asked anything while `{self.method}` is answered"
             return wire.error_frame(METHOD_NOT_FOUND, why)
-        need = _NEEDS.get(frame.method)
+        need = envelope.ASKED_WITH.get(frame.method)
         if need is None or not len(wire.member(self.client.hello.capabilities, need)):
             if need is not None:
                 self._undeclared[need] = {}

@@ -37,7 +37,7 @@ from dynamic_mcp.upstream.call import PROGRESS_EXTENDS_TO, Caller
 from dynamic_mcp.upstream.handshake import ClientHello, ServerHello, error_code
 from dynamic_mcp.upstream.link import Link, Listener
 from dynamic_mcp.upstream.modern_headers import ToolHeaders
-from dynamic_mcp.upstream.modern_questions import MAY_ASK, ModernQuestions
+from dynamic_mcp.upstream.modern_questions import ModernQuestions
 from dynamic_mcp.upstream.modern_stamp import Stamp
 from dynamic_mcp.upstream.modern_subscription import ModernSubscription
 
@@ -157,7 +157,7 @@ class ModernLink:
         kind, answer = self._read(answer, method, label, is_own=caller is None)
         if kind == envelope.COMPLETE:
             return answer
-        if caller is None or method not in MAY_ASK:
+        if caller is None or method not in envelope.MAY_ASK:
             raise ProtocolViolation(self.group, f"asks for input to answer {label or method}, for which it may not")
         until = began + timeout_s * PROGRESS_EXTENDS_TO
         return await self._drive(answer.result, method, params, timeout_s, caller, label or method, until)

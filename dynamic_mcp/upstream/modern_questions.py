@@ -14,16 +14,9 @@ from msgspec import Raw
 
 from dynamic_mcp.errors import LinkLost, ProtocolViolation, TimedOut, Unanswered
 from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.envelope import ASKED_WITH
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.upstream.call import Caller
-
-# The methods whose answer may ask for input, and what a client must declare to be asked.
-MAY_ASK = frozenset(("tools/call", "prompts/get", "resources/read"))
-_CAPABILITIES = {
-    "sampling/createMessage": "sampling",
-    "elicitation/create": "elicitation",
-    "roots/list": "roots",
-}
 
 Prepare = Callable[[Frame, Caller], Frame]
 
@@ -104,7 +97,7 @@ class ModernQuestions:
     def _read(self, request: Raw, label: str) -> Frame:
         """Return a question as a request to a legacy client, if the client said that it can be asked it."""
         method, params = wire.text(wire.member(request, "method")) or "", wire.member(request, "params")
-        capability = _CAPABILITIES.get(method)
+        capability = ASKED_WITH.get(method)
         if capability is None:
             why = f"answered {label} with a request `{method[:40]}`, which is none that clients answer"
             raise ProtocolViolation(self._group, why)
