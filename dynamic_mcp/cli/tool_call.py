@@ -127,7 +127,7 @@ def _show(this: Invocation, result: Raw, options: CallOptions) -> int:
 
 
 def _check_jsonpath(path: str) -> None:
-    from dynamic_mcp.tools import selection
+    from dynamic_mcp.mcp import selection
 
     try:
         selection.is_definite(path)
@@ -139,7 +139,8 @@ def _check_jsonpath(path: str) -> None:
 
 def _show_selected(this: Invocation, result: Raw, options: CallOptions) -> int:
     """Print what `--select` matches as JSON; if it matches nothing, save the whole result, because the tool ran."""
-    from dynamic_mcp.tools import results, selection
+    from dynamic_mcp.mcp import selection
+    from dynamic_mcp.tools import results
 
     assert options.select is not None
     structured = wire.members(result).get("structuredContent")

@@ -11,14 +11,14 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, convert, field
 
-from dynamic_mcp.config import values
+from dynamic_mcp.config import access_form, values
 from dynamic_mcp.config.http_form import Http
 from dynamic_mcp.config.section import Duration, Section
 
 # Where msgspec finds a server's kind; no file can set it, since keys with `x-` are taken out first.
 _KIND = "x-kind"
 # The objects whose keys are names, in which `x-` means nothing.
-_MAPS = ("env", "headers", "mcpServers")
+_MAPS = ("env", "headers", "mcpServers", "profiles", "roles", "people", "map", "arguments")
 
 IdleTime = Annotated[str | float | None, values.parse_idle_time]
 Size = Annotated[str | int | None, values.parse_limit]
@@ -28,6 +28,11 @@ Variables = Annotated[dict[str, str], values.check_variables]
 Headers = Annotated[dict[str, str], values.check_headers]
 Url = Annotated[str, values.check_literal_url]
 Name = Annotated[str, values.check_group_name]
+Trusted = Annotated[
+    bool | None,
+    "Believe what the server's own annotations say about whether a tool only reads. Default: false.",
+]
+OwnAccess = Annotated[access_form.ToolAccess | None, "Which of the tools only read, whatever else says so."]
 
 
 def root(tree: object) -> "Root":
@@ -62,14 +67,21 @@ def _prepared(tree: object) -> object:
     servers = prepared.get("mcpServers") if isinstance(prepared, dict) else None
     if not isinstance(prepared, dict) or not isinstance(servers, dict):
         return prepared
-    return {**prepared, "mcpServers": {name: _with_kind(_stripped(server)) for name, server in servers.items()}}
+    return {**prepared, "mcpServers": {name: _with_kind(server) for name, server in servers.items()}}
 
 
-def _stripped(section: object) -> object:
-    stripped = without_own_keys(section)
-    if not isinstance(stripped, dict):
-        return stripped
-    return {key: value if key in _MAPS else _stripped(value) for key, value in stripped.items()}
+def _stripped(value: object) -> object:
+    stripped = without_own_keys(value)
+    match stripped:
+        case dict():
+            return {key: (_stripped_map if key in _MAPS else _stripped)(each) for key, each in stripped.items()}
+        case list():
+            return [_stripped(each) for each in stripped]
+    return stripped
+
+
+def _stripped_map(value: object) -> object:
+    return {key: _stripped(each) for key, each in value.items()} if isinstance(value, dict) else _stripped(value)
 
 
 def _with_kind(server: object) -> object:
@@ -166,6 +178,10 @@ class OAuth(Section, frozen=True):
         Literal["RS256", "PS256", "ES256", "ES384", "EdDSA"] | None,
         "The signature algorithm for the key. Default: RS256, or the algorithm of the key's curve.",
     ] = None
+    shared: Annotated[
+        bool | None,
+        "One login for everybody who uses the server, instead of one for each person. Default: false.",
+    ] = None
     client_metadata_url: Annotated[
         Url | None,
         "The URL of the client's metadata document, used as the client ID if the authorization server supports that.",
@@ -246,6 +262,8 @@ class Program(Launch, frozen=True, kw_only=True, tag_field=_KIND, tag="stdio"):
         list[str] | None,
         "Tools to list directly as well, as `<server>__<tool>`; names or globs.",
     ] = None
+    trusted: Trusted = None
+    access: OwnAccess = None
     command: Annotated[str, "The program to run, without a shell."]
     args: Annotated[list[str] | None, "The arguments of the program."] = None
 
@@ -262,6 +280,8 @@ class Remote(Shared, frozen=True, kw_only=True, tag_field=_KIND, tag="remote"):
         list[str] | None,
         "Tools to list directly as well, as `<server>__<tool>`; names or globs.",
     ] = None
+    trusted: Trusted = None
+    access: OwnAccess = None
     url: Annotated[Url, "The URL of the server."]
     headers: Annotated[Headers | None, "HTTP headers for every request."] = None
     oauth: Annotated[OAuth | None, "Settings for servers that need a login."] = None
@@ -333,6 +353,7 @@ class Settings(Launch, frozen=True):
         Annotated[int, Meta(ge=65536)] | None,
         "The maximum size of a message. Default: 67108864 (64 MiB).",
     ] = None
+    access: Annotated[access_form.Access | None, "Who may use what. Default: no rules."] = None
     open_browser: Annotated[
         Literal["auto", "never"] | None,
         "`auto` opens a browser, if there is one, once for each server that needs a login. Default: auto.",
@@ -357,6 +378,10 @@ class Root(Section, frozen=True, kw_only=True):
 
     schema_: Annotated[str | None, "The JSON schema of this file, for editors."] = field(default=None, name="$schema")
     servers: Annotated[dict[Name, Server], "The servers, by name."] = field(name="mcpServers")
+    profiles: Annotated[
+        dict[Name, access_form.Profile] | None,
+        "Selections of servers and tools, by name: for `--profile` and `/mcp/profile/<name>`.",
+    ] = None
     settings: Annotated[Settings | None, "Defaults for all servers."] = None
 
     def __post_init__(self) -> None:

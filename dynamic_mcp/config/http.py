@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from dynamic_mcp.config import form, http_form, values
 from dynamic_mcp.config.addresses import Address, TcpAddress, UnixAddress, parse_address
+from dynamic_mcp.config.auth_resolve import resolve_provider
 from dynamic_mcp.config.keys import Keys
 from dynamic_mcp.config.resolved import Http, Tls
 from dynamic_mcp.config.upstream import Substitution, Surroundings, resolve_path
@@ -28,6 +29,8 @@ def resolve_http(settings: form.Settings, surroundings: Surroundings) -> tuple[H
         allowed_hosts=tuple(own.allowed_hosts or ()),
         allowed_origins=tuple(own.allowed_origins or ()),
         trusted_proxies=tuple(own.trusted_proxies or ()),
+        public_url=own.public_url,
+        auth=tuple(resolve_provider(each, number, texts) for number, each in enumerate(own.auth or ())),
         tls=_resolve_tls(own.tls, texts, surroundings),
         max_sessions=_or(own.max_sessions, defaults.max_sessions),
         session_timeout_s=_or(values.parse_duration(own.session_timeout), defaults.session_timeout_s),

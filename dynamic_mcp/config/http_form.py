@@ -6,6 +6,7 @@ from msgspec import Meta
 
 from dynamic_mcp.config import http_values
 from dynamic_mcp.config.addresses import parse_address
+from dynamic_mcp.config.auth_form import Providers
 from dynamic_mcp.config.section import Duration, Section
 
 Address = Annotated[str | int | None, parse_address]
@@ -14,6 +15,7 @@ UrlPath = Annotated[str, http_values.check_path]
 RootPath = Annotated[str, http_values.check_root_path]
 Hosts = Annotated[list[str], http_values.check_hosts]
 Origins = Annotated[list[str], http_values.check_origins]
+PublicUrl = Annotated[str, http_values.check_public_url]
 Proxies = Annotated[list[str], http_values.check_proxies]
 
 
@@ -59,6 +61,16 @@ class Http(Section, frozen=True):
         Proxies | None,
         "The addresses or networks of reverse proxies whose `X-Forwarded-Host` is believed; `unix` means all peers on"
         " the Unix socket. Default: none.",
+    ] = None
+    public_url: Annotated[
+        PublicUrl | None,
+        "The URL of the MCP endpoint as clients write it, such as `https://mcp.example.com/mcp`. Its host need not be"
+        " among `allowed_hosts`. Needed for `jwt` and `login`. Default: none.",
+    ] = None
+    auth: Annotated[
+        Providers | None,
+        "How clients say who they are; the first that recognises a credential decides. Default: everybody who reaches"
+        " the address is the local user.",
     ] = None
     tls: Annotated[Tls | None, "Serve HTTPS with this certificate. Default: plain HTTP."] = None
     max_sessions: Annotated[

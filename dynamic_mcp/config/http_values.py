@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from dynamic_mcp.config.values import FlawError, printable
+from dynamic_mcp.config.values import FlawError, check_url, printable
 
 UNIX_PEER = "unix"  # among the trusted proxies: whoever connects to the Unix socket
 PATH = r"^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+$"
@@ -71,6 +71,18 @@ def check_origins(origins: Sequence[str]) -> Sequence[str]:
                 " and without a path",
             )
     return origins
+
+
+def check_public_url(text: str) -> str:
+    """Check the URL by which clients reach the MCP endpoint; plain HTTP is for this machine only (RFC 9728)."""
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(check_url(text))
+    if parts.query or parts.fragment or parts.username is not None or parts.scheme not in ("http", "https"):
+        raise FlawError("must be a plain URL, without a query", hint="write `https://mcp.example.com/mcp`")
+    if parts.scheme == "http" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
+        raise FlawError("must begin with `https://`", hint="tokens can be read on the way with `http://`")
+    return text
 
 
 def check_proxies(peers: Sequence[str]) -> Sequence[str]:

@@ -5,7 +5,7 @@ Imported only for these two purposes: pydantic takes longer to load than everyth
 
 from functools import cache
 from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from msgspec import NODEFAULT, Meta, Struct
 from msgspec.structs import FieldInfo, fields
@@ -23,7 +23,16 @@ from pydantic import (
     model_validator,
 )
 
-from dynamic_mcp.config import addresses, form, http_values, values
+from dynamic_mcp.config import (
+    access_form,
+    access_values,
+    addresses,
+    auth_form,
+    auth_values,
+    form,
+    http_values,
+    values,
+)
 
 _SECONDS: dict[str, object] = {"type": "number", "minimum": 0, "maximum": values.LONGEST_S}
 _LENGTH = r"(\+?[0-9]+(\.[0-9]+)?\s*([mM]?[sS]|[mM]|[mM][iI][nN]|[hH])?)?"
@@ -50,6 +59,11 @@ class Section(BaseModel):
 def model(section: type[Struct]) -> type[Section]:
     """Return the model of a section of the form."""
     members: dict[str, Any] = {each.name: (_type(each.type), _field(each)) for each in fields(section)}
+    if (config := section.__struct_config__).tag_field == auth_form.KIND:
+        members[auth_form.KIND] = (
+            Literal[config.tag],
+            Field(description="What it is."),
+        )
     return create_model(section.__name__, __base__=Section, __doc__=section.__doc__, **members)
 
 
@@ -73,6 +87,8 @@ def _type(annotation: Any) -> Any:  # Any: types are values here
         )
     if origin in (Union, UnionType):
         return Union[tuple(map(_type, parts))]  # noqa: UP007 - its members are found here
+    if origin is list:
+        return list[_type(parts[0])]  # type: ignore[misc]
     if origin is dict:
         return dict[_type(parts[0]), _type(parts[1])]  # type: ignore[misc]
     return model(annotation) if isinstance(annotation, type) and issubclass(annotation, Struct) else annotation
@@ -172,6 +188,20 @@ _TYPES_BY_FUNCTION: dict[object, Any] = {
     http_values.check_hosts: _list_of(http_values.check_hosts, http_values.HOST),
     http_values.check_origins: _list_of(http_values.check_origins, http_values.ORIGIN),
     http_values.check_proxies: _list_of(http_values.check_proxies, r"^(unix|[0-9A-Fa-f.:]+(/[0-9]+)?)$"),
+    http_values.check_public_url: Annotated[str, AfterValidator(http_values.check_public_url)],
+    auth_values.check_header_name: Annotated[
+        str,
+        AfterValidator(auth_values.check_header_name),
+        Field(json_schema_extra={"pattern": values.HEADER_NAME}),
+    ],
+    access_values.check_globs: Annotated[list[str], AfterValidator(access_values.check_globs)],
+    access_values.check_values: Annotated[
+        list[Any],
+        AfterValidator(access_values.check_values),
+        Field(json_schema_extra={"items": {"type": ["string", "number", "boolean", "null"]}}),
+    ],
+    access_values.check_pattern: Annotated[str, AfterValidator(access_values.check_pattern)],
+    access_values.check_scope: Annotated[str, AfterValidator(access_values.check_scope)],
     values.check_group_name: Annotated[
         str, AfterValidator(values.check_group_name), Field(min_length=1, max_length=values.NAME_LENGTH)
     ],
@@ -179,6 +209,21 @@ _TYPES_BY_FUNCTION: dict[object, Any] = {
 _TYPES_BY_FUNCTION[form.kind] = Annotated[
     Annotated[model(form.Program), Tag("stdio")] | Annotated[model(form.Remote), Tag("remote")],
     Discriminator(form.kind),
+]
+_TYPES_BY_FUNCTION[access_values.check_paths] = Annotated[
+    dict[str, model(access_form.Condition)],  # type: ignore[misc]
+    AfterValidator(access_values.check_paths),
+    Field(json_schema_extra={"propertyNames": {"pattern": "^[$]"}}),
+]
+_PROVIDER: Any = Annotated[
+    Annotated[model(auth_form.Bearer), Tag("bearer")]
+    | Annotated[model(auth_form.Jwt), Tag("jwt")]
+    | Annotated[model(auth_form.Forwarded), Tag("forwarded")]
+    | Annotated[model(auth_form.Login), Tag("login")],
+    Discriminator(auth_values.kind_of_provider),
+]
+_TYPES_BY_FUNCTION[auth_values.check_providers] = Annotated[
+    list[_PROVIDER], AfterValidator(auth_values.check_providers)
 ]
 
 Root = model(form.Root)

@@ -3,38 +3,22 @@
 Imported only when there is a problem. Messages repeat a value only if it cannot be a secret.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
-from msgspec import structs
+from msgspec import Struct, structs
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from dynamic_mcp.config import form
-from dynamic_mcp.config.http_form import Http, Tls
+from dynamic_mcp.config import auth_form, auth_values, form
 from dynamic_mcp.config.keys import Keys, format_path
 from dynamic_mcp.config.model import Root
-from dynamic_mcp.config.section import Section
 from dynamic_mcp.errors import ConfigError
 
-_KINDS: dict[str, type[Section]] = {"stdio": form.Program, "remote": form.Remote}
-_SECTIONS: dict[str, type[Section]] = {
-    "features": form.Features,
-    "timeout": form.Timeout,
-    "tools": form.Tools,
-    "retry": form.Retry,
-    "oauth": form.OAuth,
-    "identity_provider": form.IdentityProvider,
-    "settings": form.Settings,
-    "log": form.Log,
-    "daemon": form.Daemon,
-    "http": Http,
-    "tls": Tls,
-    "search": form.Search,
-    "embeddings": form.Embeddings,
-}
 _KIND_HINT = "a server has either `command`, if it is a program, or `url`, if it is remote"
 _MESSAGES = {
     "string_type": "must be a string",
@@ -94,6 +78,9 @@ def _to_problem(details: ErrorDetails) -> Problem:
             return _unknown_field(keys)
         case "missing":
             return Problem(where, "is missing", _KIND_HINT if keys[-1] == "command" else "")
+        case "union_tag_not_found" if "auth" in keys:
+            kinds = ", ".join(f"`{kind}`" for kind in auth_values.KINDS)
+            return Problem(f"{where}.kind", f"must be one of {kinds}")
         case "union_tag_not_found":
             hint = "`http` is streamable HTTP, `sse` the older transport; leave it out to detect it"
             return Problem(f"{where}.type", "must be `stdio`, `http` or `sse`", hint)
@@ -108,29 +95,69 @@ def _to_problem(details: ErrorDetails) -> Problem:
 
 
 def _path_in_file(keys: Keys) -> Keys:
-    # after a server's name, pydantic inserts the tag of its kind, or a mark that the name itself is invalid
-    return keys[:2] + keys[3:] if keys[:1] == ("mcpServers",) else keys
+    """Return the keys without what pydantic inserts: the kind of a server or provider, and marks of invalid names."""
+    found: list[str | int] = []
+    annotation: Any = form.Root
+    for key in keys:
+        tagged = _by_tag(annotation)
+        if len(tagged) > 1 or key == "[key]":
+            annotation = tagged.get(str(key))
+            continue
+        annotation = _inside(annotation, key)
+        found.append(key)
+    return tuple(found)
 
 
 def _unknown_field(keys: Keys) -> Problem:
     name = str(keys[-1])
-    fields = _field_names(_section(keys[:-1]))
-    near = get_close_matches(name, fields, 1)
-    hint = "the fields here are " + ", ".join(f"`{field}`" for field in fields)
-    if len(keys) == 4 and keys[0] == "mcpServers" and any(name in _field_names(kind) for kind in _KINDS.values()):
+    names = _field_names(_section(keys[:-1]))
+    near = get_close_matches(name, names, 1)
+    hint = "the fields here are " + ", ".join(f"`{each}`" for each in names)
+    kinds = (form.Program, form.Remote)
+    if len(keys) == 4 and keys[0] == "mcpServers" and any(name in _field_names(kind) for kind in kinds):
         hint = f"{_KIND_HINT}; {hint}"
     elif near:
         hint = f"did you mean `{near[0]}`? {hint}"
     return Problem(format_path(_path_in_file(keys)), "is an unknown field", hint)
 
 
-def _section(keys: Keys) -> type[Section]:
-    if not keys:
-        return form.Root
-    if keys[0] == "mcpServers" and len(keys) == 3:
-        return _KINDS[str(keys[2])]
-    return _SECTIONS[str(keys[-1])]
+def _section(keys: Keys) -> type[Struct]:
+    annotation: Any = form.Root
+    for key in keys:
+        tagged = _by_tag(annotation)
+        annotation = tagged[str(key)] if len(tagged) > 1 else _inside(annotation, key)
+    (section,) = _by_tag(annotation).values()
+    return section
 
 
-def _field_names(section: type[Section]) -> list[str]:
-    return [field.encode_name for field in structs.fields(section)]
+def _inside(annotation: Any, key: str | int) -> Any:  # Any: types are values here
+    """Return the annotation of what stands at a key of an object, a map or a list."""
+    for section in _by_tag(annotation).values():
+        return next((each.type for each in structs.fields(section) if each.encode_name == key), None)
+    for part in _parts(annotation):
+        if get_origin(part) in (dict, list):
+            return get_args(part)[-1]
+    return None
+
+
+def _by_tag(annotation: Any) -> dict[str, type[Struct]]:
+    """Return the sections that an annotation allows, by what tells them apart in the file."""
+    sections = [part for part in _parts(annotation) if isinstance(part, type) and issubclass(part, Struct)]
+    return {str(section.__struct_config__.tag): section for section in sections}
+
+
+def _parts(annotation: Any) -> Iterator[Any]:
+    """Return the types of which an annotation is a union."""
+    if get_origin(annotation) is Annotated:
+        yield from _parts(get_args(annotation)[0])
+    elif get_origin(annotation) in (Union, UnionType):
+        for part in get_args(annotation):
+            yield from _parts(part)
+    else:
+        yield annotation
+
+
+def _field_names(section: type[Struct]) -> list[str]:
+    tag = section.__struct_config__.tag_field
+    own = [tag] if tag == auth_form.KIND else []
+    return [*own, *(each.encode_name for each in structs.fields(section))]

@@ -11,6 +11,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from dynamic_mcp.config import form, values
+from dynamic_mcp.config.access import resolve_access, resolve_profiles, resolve_tool_access
 from dynamic_mcp.config.environment import read_env_file
 from dynamic_mcp.config.http import resolve_http
 from dynamic_mcp.config.resolved import (
@@ -77,6 +78,8 @@ def resolve(root: form.Root, file: Path, *, surroundings: Surroundings) -> Confi
         daemon=_daemon(settings),
         http=http,
         roots=roots,
+        access=resolve_access(settings.access),
+        profiles=resolve_profiles(root.profiles),
     )
 
 
@@ -134,6 +137,7 @@ def _presentation(server: form.Server, settings: form.Settings) -> Presentation:
             pinned=tuple(server.pinned or ()),
         ),
         answers=_answers(server, settings),
+        access=resolve_tool_access(server.access, is_trusted=bool(server.trusted)),
     )
 
 

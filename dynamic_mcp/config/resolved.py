@@ -11,7 +11,10 @@ from typing import ClassVar, Literal
 
 from msgspec import Struct
 
+from dynamic_mcp.config.access import Access, Profile, ToolAccess
 from dynamic_mcp.config.addresses import Address, TcpAddress
+from dynamic_mcp.config.auth import Provider
+from dynamic_mcp.config.private import Private
 
 
 class Timeouts(Struct, frozen=True):
@@ -74,17 +77,7 @@ class Answers(Struct, frozen=True):
     compact: bool
 
 
-class _Private(Struct, frozen=True):
-    """What may hold secrets: a `repr` has the fields that are `shown`, and no other."""
-
-    shown: ClassVar[tuple[str, ...]] = ()
-
-    def __repr__(self) -> str:
-        members = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.shown)
-        return f"{type(self).__name__}({members})"
-
-
-class Program(_Private, frozen=True):
+class Program(Private, frozen=True):
     """A program to start. `cwd` None is the proxy's own directory.
 
     `env` is the whole of its environment, `own` names what of it the config sets, and `withheld` what is set for the
@@ -104,7 +97,7 @@ class Program(_Private, frozen=True):
 Grant = Literal["authorization_code", "client_credentials", "jwt_bearer", "cross_app"]
 
 
-class IdentityProvider(_Private, frozen=True):
+class IdentityProvider(Private, frozen=True):
     """Where an assertion about a user is exchanged for a grant, and as which client."""
 
     shown: ClassVar = ("client_id",)
@@ -113,7 +106,7 @@ class IdentityProvider(_Private, frozen=True):
     client_secret: str | None = None
 
 
-class OAuth(_Private, frozen=True):
+class OAuth(Private, frozen=True):
     """What the config knows about logging in; the rest is found out."""
 
     shown: ClassVar = (
@@ -125,6 +118,7 @@ class OAuth(_Private, frozen=True):
         "identity_provider",
         "private_key_file",
         "private_key_alg",
+        "is_shared",
         "may_open_browser",
         "token_store",
     )
@@ -142,6 +136,7 @@ class OAuth(_Private, frozen=True):
     private_key_file: str | None = None
     private_key_alg: str | None = None
     client_metadata_url: str | None = None
+    is_shared: bool = False
     may_open_browser: bool = True
     token_store: Literal["file", "keyring"] = "file"  # noqa: S105
 
@@ -151,7 +146,7 @@ class OAuth(_Private, frozen=True):
         return self.grant == "authorization_code"
 
 
-class Remote(_Private, frozen=True):
+class Remote(Private, frozen=True):
     """A server to reach; `kind` None is for the transport to find out."""
 
     shown: ClassVar = ("kind", "oauth")
@@ -175,6 +170,7 @@ class Presentation(Struct, frozen=True):
     tools: ToolFilter
     exposure: Exposure
     answers: Answers
+    access: ToolAccess = ToolAccess()
 
 
 class Share(Enum):
@@ -247,6 +243,8 @@ class Http(Struct, frozen=True):
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
     trusted_proxies: tuple[str, ...] = ()
+    public_url: str | None = None
+    auth: tuple[Provider, ...] = ()
     tls: Tls | None = None
     max_sessions: int = 1000
     session_timeout_s: float = 3600.0
@@ -255,7 +253,7 @@ class Http(Struct, frozen=True):
     insecure: bool = False
 
 
-class Embeddings(_Private, frozen=True):
+class Embeddings(Private, frozen=True):
     """An embeddings endpoint of the user's: where it answers, which model it is asked for, and what lets us in."""
 
     shown: ClassVar = ("model",)
@@ -269,7 +267,7 @@ class Config(Struct, frozen=True):
 
     `presentations` has one entry for each group, by its name; `distrust` says who else may write the file;
     `embeddings` where to ask for vectors; `daemon` None is that each client has servers of its own; `http` None that
-    nobody is served over HTTP, as in the config of a workspace. `roots` are URIs.
+    nobody is served over HTTP, as in the config of a workspace. `roots` are URIs; `access` None is no rules.
     """
 
     file: Path
@@ -285,6 +283,8 @@ class Config(Struct, frozen=True):
     daemon: Daemon | None = None
     http: Http | None = None
     roots: tuple[str, ...] = ()
+    access: Access | None = None
+    profiles: Mapping[str, Profile] = {}
 
 
 def _matches(name: str, globs: tuple[str, ...]) -> bool:

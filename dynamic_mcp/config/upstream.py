@@ -266,6 +266,7 @@ def _resolve_oauth(
         private_key_file=path("private_key_file"),
         private_key_alg=own.private_key_alg,
         client_metadata_url=url("client_metadata_url"),
+        is_shared=bool(own.shared),
         may_open_browser=settings.open_browser != "never",
         token_store=settings.token_store or "file",
     )

@@ -12,9 +12,8 @@ import msgspec
 from msgspec import Raw, Struct
 
 from dynamic_mcp.config.resolved import Answers
-from dynamic_mcp.mcp import wire
-from dynamic_mcp.tools import selection
-from dynamic_mcp.tools.selection import BadPath
+from dynamic_mcp.mcp import selection, wire
+from dynamic_mcp.mcp.selection import BadPath
 
 # Stores a text of this media type and returns its URI.
 Keep = Callable[[str, str], str]

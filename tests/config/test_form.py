@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import get_args, get_origin
+from typing import Any, get_args, get_origin
 
 import pytest
 from msgspec import Struct, ValidationError
 from msgspec.structs import fields
 
 from dynamic_mcp.config import form
+from dynamic_mcp.config.access_form import Profile, ProfileTools, RolesFrom
+from dynamic_mcp.config.auth_form import Forwarded, Jwt, NamedToken, Oidc
 from dynamic_mcp.config.http_form import Tls
 from dynamic_mcp.config.problems import find_problems
 
-Wrap = Callable[[dict[str, object]], dict[str, object]]
+Wrap = Callable[[Any], dict[str, object]]  # Any: JSON
+Place = Callable[[Any], Any]
 
 # What people write, rightly or wrongly, in whatever field.
 _PLAIN = """
@@ -30,6 +33,11 @@ _VALUES: list[object] = [None, *_WORDS, *_NUMBERS, *_LISTS, *_OBJECTS]
 _NEEDED: dict[type[Struct], dict[str, object]] = {
     form.Embeddings: {"url": "http://h", "model": "m"},
     form.IdentityProvider: {"token_endpoint": "http://h", "client_id": "x"},
+    NamedToken: {"token": "x", "subject": "x"},
+    Jwt: {"issuer": "http://h"},
+    Forwarded: {"trusted": ["unix"]},
+    Oidc: {"issuer": "http://h", "client_id": "x"},
+    RolesFrom: {"map": {}},
     Tls: {"cert": "c.pem", "key": "k.pem"},
 }
 _NAMES = ["a", "x-a", "日本", "", " ", "n" * 64, "n" * 65, "a\u200b", "a\nb"]
@@ -53,22 +61,43 @@ def _split(
     """Yield a section and its subsections: how to make a config of its members, and its required members."""
     yield kind, wrap, needed
     for each in fields(kind):
-        for part in _sections_in(each.type):
-            yield from _split(part, _nest(wrap, each.encode_name, needed), dict(_NEEDED.get(part, {})))
+        for part, place in _sections_in(each.type):
+            inside = _nest(wrap, each.encode_name, needed)
+            yield from _split(part, _place(inside, place), {**_tag(part), **_NEEDED.get(part, {})})
 
 
-def _sections_in(annotation: object) -> list[type[Struct]]:
+def _place(wrap: Wrap, place: Place) -> Wrap:
+    return lambda members: wrap(place(members))
+
+
+def _tag(section: type[Struct]) -> dict[str, object]:
+    config = section.__struct_config__
+    return {"kind": config.tag} if config.tag_field == "kind" else {}
+
+
+def _sections_in(annotation: object, place: Place = lambda members: members) -> Iterator[tuple[type[Struct], Place]]:
+    """Yield each section of an annotation, and what puts its members where they are."""
+    origin, parts = get_origin(annotation), get_args(annotation)
     if isinstance(annotation, type) and issubclass(annotation, Struct):
-        return [annotation]
-    is_map = get_origin(annotation) is dict
-    return [] if is_map else [part for each in get_args(annotation) for part in _sections_in(each)]
+        yield annotation, place
+    elif origin is dict:
+        yield from _sections_in(parts[1], lambda members: place({"$.name": members}))
+    elif origin is list:
+        yield from _sections_in(parts[0], lambda members: place([members]))
+    else:
+        for part in parts:
+            yield from _sections_in(part, place)
 
 
 SECTIONS: list[tuple[type[Struct], Wrap, dict[str, object]]] = [
     *_split(form.Program, _server, {"command": "x"}),
     *_split(form.Remote, _server, {"url": "http://h"}),
     *_split(form.Settings, _settings, {}),
-    (form.Root, lambda members: members, {"mcpServers": {}}),
+    *(
+        (each, wrap, needed)
+        for each, wrap, needed in _split(form.Root, lambda members: members, {"mcpServers": {}})
+        if each in (form.Root, Profile, ProfileTools)
+    ),
 ]
 
 

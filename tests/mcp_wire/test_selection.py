@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynamic_mcp.tools import selection
-from dynamic_mcp.tools.selection import BadPath
+from dynamic_mcp.mcp import selection
+from dynamic_mcp.mcp.selection import BadPath
 
 Json = Any  # whatever JSON a test writes down
 

@@ -1,0 +1,74 @@
+"""Resolves `settings.http.auth`: fills in its defaults and the variables in its secrets."""
+
+from __future__ import annotations
+
+from dynamic_mcp.config import auth, auth_form, values
+from dynamic_mcp.config.keys import Keys
+from dynamic_mcp.config.upstream import Substitution
+
+_AT: Keys = ("settings", "http", "auth")
+
+
+def resolve_provider(own: auth_form.Provider, number: int, texts: Substitution) -> auth.Provider:
+    """Return one provider with every default and every variable."""
+    at: Keys = (*_AT, number)
+    match own:
+        case auth_form.Bearer():
+            return auth.Bearer(
+                tuple(_token(each, (*at, "tokens", i), texts) for i, each in enumerate(own.tokens or ()))
+            )
+        case auth_form.Jwt():
+            return _jwt(own, at, texts)
+        case auth_form.Forwarded():
+            defaults = auth.Forwarded(())
+            return auth.Forwarded(
+                trusted=tuple(own.trusted),
+                user=defaults.user if own.user is None else own.user.lower().encode(),
+                groups=defaults.groups if own.groups is None else own.groups.lower().encode(),
+            )
+        case auth_form.Login():
+            return _login(own, at, texts)
+
+
+def _token(own: auth_form.NamedToken, at: Keys, texts: Substitution) -> auth.NamedToken:
+    token = texts.fill_secret((*at, "token"), own.token)
+    return auth.NamedToken(token, own.subject, tuple(own.roles or ()))
+
+
+def _jwt(own: auth_form.Jwt, at: Keys, texts: Substitution) -> auth.Jwt:
+    claims, issuer = own.claims or auth_form.Claims(), texts.fill_url((*at, "issuer"), own.issuer)
+    defaults = auth.Jwt(issuer)
+    leeway_s = values.parse_duration(own.leeway)
+    return auth.Jwt(
+        issuer=issuer,
+        audience=tuple(own.audience or ()),
+        jwks_url=None if own.jwks_url is None else texts.fill_url((*at, "jwks_url"), own.jwks_url),
+        algorithms=defaults.algorithms if own.algorithms is None else tuple(own.algorithms),
+        subject_claim=claims.subject or defaults.subject_claim,
+        roles_claim=claims.roles,
+        scopes_claim=claims.scopes,
+        required_scopes=tuple(own.required_scopes or ()),
+        leeway_s=defaults.leeway_s if leeway_s is None else leeway_s,
+    )
+
+
+def _login(own: auth_form.Login, at: Keys, texts: Substitution) -> auth.Login:
+    defaults = auth.Login()
+    access_ttl_s, refresh_ttl_s = values.parse_duration(own.access_ttl), values.parse_duration(own.refresh_ttl)
+    return auth.Login(
+        oidc=None if own.oidc is None else _oidc(own.oidc, (*at, "oidc"), texts),
+        access_ttl_s=defaults.access_ttl_s if access_ttl_s is None else access_ttl_s,
+        refresh_ttl_s=defaults.refresh_ttl_s if refresh_ttl_s is None else refresh_ttl_s,
+    )
+
+
+def _oidc(own: auth_form.Oidc, at: Keys, texts: Substitution) -> auth.Oidc:
+    return auth.Oidc(
+        issuer=texts.fill_url((*at, "issuer"), own.issuer),
+        client_id=texts.fill((*at, "client_id"), own.client_id, is_required=True),
+        client_secret=None
+        if own.client_secret is None
+        else texts.fill_secret((*at, "client_secret"), own.client_secret),
+        scopes=auth.Oidc("", "").scopes if own.scopes is None else tuple(own.scopes),
+        subject_claim=own.subject,
+    )
