@@ -11,7 +11,7 @@ from msgspec import Raw
 from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.errors import LinkLost
 from dynamic_mcp.groups import audience
-from dynamic_mcp.groups.audience import LOCAL, Transport, User
+from dynamic_mcp.groups.audience import LOCAL_USER, Principal, Transport, User
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.instance import Instance
@@ -54,7 +54,8 @@ class FakeCaller:
     """Stands where a session would: keeps what it is told, and answers what it is asked when `answer` is set."""
 
     def __init__(self) -> None:
-        self.principal = LOCAL
+        self.authentication = LOCAL_USER
+        self.profile: str | None = None
         self.workspace: Workspace | None = None
         self.only: str | None = None
         self.transport: Transport = "stdio"
@@ -67,6 +68,10 @@ class FakeCaller:
         self.told: list[Frame] = []
         self.asked: list[Frame] = []
         self.answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
+
+    @property
+    def principal(self) -> Principal:
+        return self.authentication.principal
 
     @property
     def client(self) -> FakeCaller:

@@ -8,7 +8,7 @@ import itertools
 import json
 from collections.abc import AsyncIterator, Mapping
 
-from dynamic_mcp.groups.audience import LOCAL, Principal
+from dynamic_mcp.groups.audience import LOCAL_USER, Authentication
 from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.session.server import ModernServer
@@ -40,14 +40,14 @@ class ModernClient:
         *,
         capabilities: Json = None,
         info: Json = None,
-        principal: Principal = LOCAL,
+        authentication: Authentication = LOCAL_USER,
         only: str | None = None,
     ) -> None:
         self.server = server
         self.capabilities = CAN_ALL if capabilities is None else capabilities
         self.info = info or INFO
         self.messages: list[dict[str, Json]] = []
-        self.session = StreamSession(self._take, server, principal=principal, only=only)
+        self.session = StreamSession(self._take, server, authentication=authentication, only=only)
         self._ids = itertools.count(1)
         self._arrived = asyncio.Event()
 

@@ -31,6 +31,32 @@ class Principal(Struct, frozen=True):
 LOCAL = Principal(issuer="local", subject="user")
 
 
+class Authentication(Struct, frozen=True):
+    """What a client has shown of itself: who it acts for, and what its rights follow from.
+
+    `provider` is the kind of credential; `roles` are those that the credential itself gives. `claims` are pairs of a
+    claim's name and its texts. `scopes` None is a credential that knows no scopes, and so lacks none.
+    """
+
+    principal: Principal
+    provider: str
+    roles: tuple[str, ...] = ()
+    claims: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    scopes: frozenset[str] | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether this is the local user, who needs no credential."""
+        return self.principal == LOCAL
+
+    def claim(self, name: str) -> tuple[str, ...]:
+        """Return the texts of a claim; none if there is no such claim."""
+        return next((texts for claim, texts in self.claims if claim == name), ())
+
+
+LOCAL_USER = Authentication(LOCAL, "local")
+
+
 class Peers(Struct, frozen=True):
     """The clients of one principal that an upstream cannot tell from one another."""
 
@@ -68,6 +94,16 @@ class Client(Caller, Hashable, Protocol):
     @property
     def principal(self) -> Principal:
         """Who the client acts for."""
+        ...
+
+    @property
+    def authentication(self) -> Authentication:
+        """What the client has shown of itself."""
+        ...
+
+    @property
+    def profile(self) -> str | None:
+        """The profile that the client has chosen."""
         ...
 
     @property

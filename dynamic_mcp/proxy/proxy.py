@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.embeddings import SemanticIndex
-from dynamic_mcp.groups.audience import Client, User
+from dynamic_mcp.groups.audience import Authentication, Client, User
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.groups.group import Group
@@ -142,9 +142,9 @@ class Proxy:
         await self._semantic_index.close()
         await self.groups.close()
 
-    def has_group(self, name: str) -> bool:
-        """Tell whether clients without a workspace have a group of this name."""
-        return name in self.groups.of(None)
+    def has_place(self, authentication: Authentication, only: str | None, profile: str | None) -> bool:
+        """Tell whether clients without a workspace may see this group alone, or choose this profile."""
+        return only is None or only in self.groups.of(None)
 
     def header_parameters(self, tool: str, only: str | None) -> HeaderParameters:
         """Return which parameters of a tool are repeated in headers, as far as it is known.

@@ -23,11 +23,12 @@ from dynamic_mcp.errors import (
     DynamicMcpError,
     Interrupted,
 )
-from dynamic_mcp.groups.audience import LOCAL, Principal, Transport
+from dynamic_mcp.groups.audience import LOCAL_USER, Authentication, Principal, Transport
 from dynamic_mcp.mcp import revisions, wire
 from dynamic_mcp.mcp.lines import Oversized, find_request_id, find_response_id
 from dynamic_mcp.mcp.wire import NULL, Frame
 from dynamic_mcp.proxy.request import Request
+from dynamic_mcp.proxy.view import View
 from dynamic_mcp.session.answers import error_line, gone, to_answer
 from dynamic_mcp.session.batches import answer_batch, split_batch
 from dynamic_mcp.session.questions import QuestionJournal, Questions
@@ -96,13 +97,14 @@ class Session:
         "_send",
         "_server",
         "_serving",
+        "authentication",
         "calls",
         "hello",
         "is_closed",
         "is_command",
         "is_greeted",
         "only",
-        "principal",
+        "profile",
         "since",
         "transport",
         "workspace",
@@ -113,20 +115,22 @@ class Session:
         send: Callable[[bytes], None],
         server: Server,
         is_congested: Callable[[], bool] = lambda: False,
-        principal: Principal = LOCAL,
+        authentication: Authentication = LOCAL_USER,
         *,
         journal: Journal | None = None,
         first_id: int = 1,
         is_command: bool = False,
         workspace: Workspace | None = None,
         only: str | None = None,
+        profile: str | None = None,
         transport: Transport = "stdio",
         now: Callable[[], float] = time.time,
     ) -> None:
-        self.principal = principal
+        self.authentication = authentication
         self.is_command = is_command
         self.workspace = workspace
         self.only = only
+        self.profile = profile
         self.transport: Transport = transport
         self.since = now()
         self.calls = 0
@@ -142,6 +146,11 @@ class Session:
         self._questions = Questions(journal, first_id)
         self._journal = journal
         self._loop = asyncio.get_running_loop()
+
+    @property
+    def principal(self) -> Principal:
+        """Who the client acts for."""
+        return self.authentication.principal
 
     @property
     def is_being_asked(self) -> bool:
@@ -276,7 +285,9 @@ class Session:
             return None
         self.calls += 1
         exchange = self._serving[key] = _Exchange(frame, reply)
-        exchange.task = self._loop.create_task(self._serve(exchange, key, channel))
+        # the view is that of now: what comes next may come with other rights
+        view = self._server.view_for(self)
+        exchange.task = self._loop.create_task(self._serve(exchange, key, channel, view))
         return exchange.task
 
     def _refusal(self, frame: Frame, key: bytes) -> Frame | None:
@@ -290,10 +301,10 @@ class Session:
             return wire.error_frame(INTERNAL_ERROR, f"{MAX_IN_FLIGHT} requests are in flight: no more are accepted")
         return None
 
-    async def _serve(self, exchange: _Exchange, key: bytes, channel: Caller | None) -> bytes:
+    async def _serve(self, exchange: _Exchange, key: bytes, channel: Caller | None, view: View) -> bytes:
         frame = exchange.frame
         try:
-            answer = await self.answer(frame, channel)
+            answer = await self.answer(frame, channel, view)
         except wire.Malformed as exc:
             answer = wire.error_frame(INVALID_PARAMS, str(exc))
         except DynamicMcpError as exc:
@@ -337,12 +348,12 @@ class Session:
     def _request(self, frame: Frame) -> Request:
         return Request(frame.method, frame.params, self, self._server.view_for(self))
 
-    def answer(self, frame: Frame, channel: Caller | None = None) -> Awaitable[Frame]:
+    def answer(self, frame: Frame, channel: Caller | None = None, view: View | None = None) -> Awaitable[Frame]:
         """Answer one request. Raises DynamicMcpError and wire.Malformed."""
         if frame.method in _OWN_METHODS:
             return self._initialize(frame) if frame.method == "initialize" else _pong()
         server = self._server
-        return server.answer(Request(frame.method, frame.params, self, server.view_for(self), channel))
+        return server.answer(Request(frame.method, frame.params, self, view or server.view_for(self), channel))
 
     async def _initialize(self, frame: Frame) -> Frame:
         """Negotiate as the lifecycle of the MCP specification says."""

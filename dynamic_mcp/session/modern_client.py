@@ -13,7 +13,7 @@ from msgspec import Raw, Struct
 
 from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.errors import METHOD_NOT_FOUND
-from dynamic_mcp.groups.audience import Principal, Transport
+from dynamic_mcp.groups.audience import Authentication, Principal, Transport
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.envelope import Envelope
 from dynamic_mcp.mcp.revisions import MODERN
@@ -29,10 +29,11 @@ if TYPE_CHECKING:
 class Origin(Struct, frozen=True):
     """Where requests come from, as far as it is not in them."""
 
-    principal: Principal
+    authentication: Authentication
     transport: Transport
     only: str | None = None
     workspace: Workspace | None = None
+    profile: str | None = None
 
 
 class ModernClient:
@@ -47,10 +48,11 @@ class ModernClient:
         self, server: ModernServer, origin: Origin, hello: ClientHello, *, since: float, used_at: float
     ) -> None:
         self.hello = hello
-        self.principal = origin.principal
+        self.authentication = origin.authentication
         self.transport: Transport = origin.transport
         self.only = origin.only
         self.workspace = origin.workspace
+        self.profile = origin.profile
         self.since = since
         self.used_at = used_at
         self.calls = 0
@@ -66,6 +68,11 @@ class ModernClient:
     def client(self) -> ModernClient:
         """The client that a message is for that no request has caused."""
         return self
+
+    @property
+    def principal(self) -> Principal:
+        """Who the client acts for."""
+        return self.authentication.principal
 
     @property
     def recipient(self) -> Hashable:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from dynamic_mcp.config.workspace import Workspace
-from dynamic_mcp.groups.audience import LOCAL, Principal, Transport
+from dynamic_mcp.groups.audience import LOCAL_USER, Authentication, Transport
 from dynamic_mcp.mcp import envelope, revisions, wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.session.legacy import Journal, Session
@@ -27,25 +27,27 @@ class StreamSession:
         send: Callable[[bytes], None],
         server: ModernServer,
         is_congested: Callable[[], bool] = lambda: False,
-        principal: Principal = LOCAL,
+        authentication: Authentication = LOCAL_USER,
         *,
         journal: Journal | None = None,
         first_id: int = 1,
         is_command: bool = False,
         workspace: Workspace | None = None,
         only: str | None = None,
+        profile: str | None = None,
         transport: Transport = "stdio",
     ) -> None:
         self.legacy = Session(
             send,
             server,
             is_congested,
-            principal,
+            authentication,
             journal=journal,
             first_id=first_id,
             is_command=is_command,
             workspace=workspace,
             only=only,
+            profile=profile,
             transport=transport,
         )
         self.receive: Callable[..., None] = self._receive_first
@@ -114,7 +116,7 @@ class StreamSession:
         from dynamic_mcp.session.modern_session import ModernSession
 
         client = self.legacy
-        origin = Origin(client.principal, client.transport, client.only, client.workspace)
+        origin = Origin(client.authentication, client.transport, client.only, client.workspace, client.profile)
         return ModernSession(self._send, self._server, self._is_congested, origin)
 
     def _write(self, line: bytes) -> None:

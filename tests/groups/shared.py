@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 from msgspec import Raw
 
-from dynamic_mcp.groups.audience import Principal
+from dynamic_mcp.groups.audience import Authentication, Principal
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.mcp.wire import Frame
@@ -69,6 +69,6 @@ def clients(*names: str, subject: str = "user") -> list[FakeCaller]:
     for name in names:
         client = FakeCaller()
         client.hello = ClientHello(client_info=Raw(b'{"name":"%s","version":"1"}' % name.encode()))
-        client.principal = Principal("test", subject)
+        client.authentication = Authentication(Principal("test", subject), "bearer")
         found.append(client)
     return found

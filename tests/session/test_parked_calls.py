@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from dynamic_mcp.groups.audience import Principal
+from dynamic_mcp.groups.audience import Authentication, Principal
 from dynamic_mcp.proxy.parked_calls import MAX_OF_ONE_PRINCIPAL, ParkedCalls
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import FakeUpstream, FullUpstream, Json, Opener, config_of, group_config, settled, text_of
@@ -221,7 +221,9 @@ async def test_a_state_is_for_its_principal_alone() -> None:
     upstream = FullUpstream()
     async with modern_client_of(Opener(a=[upstream])) as client:
         asked = await client.call("a", "elicit")
-        other = ModernClient(client.server, principal=Principal("issuer", "somebody else"))
+        other = ModernClient(
+            client.server, authentication=Authentication(Principal("issuer", "somebody else"), "bearer")
+        )
         await refused_states(other, upstream, asked["result"]["requestState"])
         twin = ModernClient(client.server)
         answered = await twin.call("a", "elicit", **retry_of(asked, FORM))

@@ -9,10 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+from asyncio import Future
 from collections.abc import Callable
 from functools import partial
 
 from dynamic_mcp.face.http import status
+from dynamic_mcp.face.http.arrival import Arrival
+from dynamic_mcp.face.http.authenticator import Authenticator, LocalAuthenticator, Outcome
+from dynamic_mcp.face.http.deferred import DeferredRequest, PageReceiver
 from dynamic_mcp.face.http.exchange import Exchange, Receiver, RequestHead, Response
 from dynamic_mcp.face.http.guard import Guard
 from dynamic_mcp.face.http.header_checks import VERSION
@@ -27,15 +31,14 @@ from dynamic_mcp.face.http.replay import KEEP_S, ReplayBudget
 from dynamic_mcp.face.http.responses import RETRY_AFTER, refusal, with_headers
 from dynamic_mcp.face.http.session import HttpSession
 from dynamic_mcp.face.http.stream import OldStream
-from dynamic_mcp.groups.audience import LOCAL, Principal, Transport
+from dynamic_mcp.groups.audience import Authentication, Transport
 from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.session.legacy import Session
 from dynamic_mcp.session.modern import ModernDispatcher
+from dynamic_mcp.system.task_set import TaskSet
 
 log = logging.getLogger(__name__)
-
-Authenticate = Callable[[RequestHead], Principal | Response]
 
 # Something is written on a stream at least this often, and no connection of a stream lasts longer than this.
 _KEEP_ALIVE_EVERY_S = 15.0
@@ -53,10 +56,6 @@ _METHODS: dict[Place, bytes] = {
 _MODERN_METHODS = b"POST, OPTIONS"
 
 
-def _everybody_is_local(head: RequestHead) -> Principal | Response:
-    return LOCAL
-
-
 class HttpFace:
     """Serves a proxy over HTTP. `tick` is to be called about once a second."""
 
@@ -65,18 +64,19 @@ class HttpFace:
         proxy: Proxy,
         options: HttpOptions,
         *,
-        authenticate: Authenticate = _everybody_is_local,
+        authenticator: Authenticator | None = None,
         now: Callable[[], float] | None = None,
         dispatcher: Dispatcher | None = None,
     ) -> None:
         self.is_finishing = False
         self._proxy = proxy
         self._options = options
-        self._authenticate = authenticate
+        self._authenticator = authenticator or LocalAuthenticator()
         self._now = now or asyncio.get_running_loop().time
         self._guard = Guard(options)
         self._paths = Paths(options.path, options.root_path)
         self._sessions: dict[bytes, HttpSession] = {}
+        self._pages = TaskSet(log)
         self._budget = ReplayBudget()
         answering = ModernDispatcher(proxy, now=self._now) if dispatcher is None else dispatcher
         self._modern = ModernRequests(answering, proxy, options, self._now)
@@ -85,9 +85,10 @@ class HttpFace:
         load = f"{len(self._sessions)} sessions, {self._modern.in_flight} modern requests"
         return f"<HttpFace {load}{', finishing' if self.is_finishing else ''}>"
 
-    def configure(self, options: HttpOptions) -> None:
-        """Serve with other options from now on; the sessions that there are go on."""
+    def configure(self, options: HttpOptions, authenticator: Authenticator | None = None) -> None:
+        """Serve with other options from now on; the sessions that there are go on, for those who may have them."""
         self._options = options
+        self._authenticator = authenticator or LocalAuthenticator()
         self._guard = Guard(options)
         self._paths = Paths(options.path, options.root_path)
         self._modern.configure(options)
@@ -96,91 +97,112 @@ class HttpFace:
 
     def begin(self, head: RequestHead, exchange: Exchange) -> Receiver | None:
         """Take the head of a request. None: it was answered, and its body is of no interest."""
-        answer = self._begin(head, exchange)
+        return self._respond(self._begin(head, exchange), head, exchange)
+
+    def _respond(self, answer: Receiver | Response, head: RequestHead, exchange: Exchange) -> Receiver | None:
         if not isinstance(answer, Response):
             return answer
         exchange.respond(with_headers(answer, self._guard.cors_headers(head.headers)))
         return None
 
     def _begin(self, head: RequestHead, exchange: Exchange) -> Receiver | Response:
-        route = self._paths.find(head.target.partition(b"?")[0], head.root_path)
+        path = head.target.partition(b"?")[0]
+        route = self._paths.find(path, head.root_path)
         if route is not None and route.place is Place.HEALTH:
             return status.health(head.method)
         refused = self._guard.check(head)
         if refused is not None:
             return refused
-        if route is None or not self._may_be_there(head, route):
+        if route is None:
+            return self._begin_page(head, exchange, path)
+        methods = _METHODS[route.place]
+        if head.method == "OPTIONS":
+            return self._guard.preflight(head, methods)
+        if route.place is Place.READY and head.method in ("GET", "HEAD"):
+            return self._tell_load()
+        outcome = self._authenticator.authenticate(head)
+        if not isinstance(outcome, Future):
+            return outcome if isinstance(outcome, Response) else self._serve(Arrival(head, exchange, route, outcome))
+
+        def go_on(outcome: Outcome) -> Receiver | None:
+            known = outcome if isinstance(outcome, Response) else self._serve(Arrival(head, exchange, route, outcome))
+            return self._respond(known, head, exchange)
+
+        return DeferredRequest(exchange, outcome, go_on, self._options.max_body_bytes)
+
+    def _begin_page(self, head: RequestHead, exchange: Exchange, path: bytes) -> Receiver | Response:
+        page = self._authenticator.find_page(head.method, path)
+        if page is None:
+            return refusal(404, "there is nothing at this path")
+        return PageReceiver(head, exchange, page, self._guard.cors_headers(head.headers), self._pages)
+
+    def _tell_load(self) -> Response:
+        modern = self._modern
+        load = status.Load(len(self._sessions), modern.clients, modern.in_flight)
+        return status.ready(self._proxy, load, is_finishing=self.is_finishing)
+
+    def _serve(self, arrival: Arrival) -> Receiver | Response:
+        """Serve a request of a known client."""
+        head, route = arrival.head, arrival.route
+        if not self._may_be_there(head, route, arrival.authentication):
             return refusal(404, "there is nothing at this path")
         method, methods = head.method, _METHODS[route.place]
-        if method == "OPTIONS":
-            return self._guard.preflight(head, methods)
         if route.place is Place.MCP and method != "POST" and is_modern(head):
             why = f"MCP {MODERN.name} has POST only: no sessions, and streams are answers to `subscriptions/listen`"
             return refusal(405, why, ((b"allow", _MODERN_METHODS),))
         match route.place:
             case Place.MCP if method == "POST":
-                return self._begin_post(head, exchange, route)
+                return self._begin_post(arrival)
             case Place.MCP if method == "GET":
-                return self._listen(head, exchange, route)
+                return self._listen(arrival)
             case Place.MCP if method == "DELETE":
-                return self._delete(head, route)
+                return self._delete(arrival)
             case Place.EVENTS if method == "GET":
-                return self._open_old(head, exchange, route)
+                return self._open_old(arrival)
             case Place.MESSAGES if method == "POST":
-                return self._begin_old_post(head, exchange)
-            case Place.READY if method in ("GET", "HEAD"):
-                modern = self._modern
-                load = status.Load(len(self._sessions), modern.clients, modern.in_flight)
-                return status.ready(self._proxy, load, is_finishing=self.is_finishing)
+                return self._begin_old_post(arrival)
         return refusal(405, f"the method `{method[:50]}` is not for this path", ((b"allow", methods),))
 
-    def _may_be_there(self, head: RequestHead, route: Route) -> bool:
+    def _may_be_there(self, head: RequestHead, route: Route, authentication: Authentication) -> bool:
         """Tell whether a path may be answered; a session about one group outlives the group, which may come back."""
         has_session = route.place is Place.MCP and b"mcp-session-id" in head.headers and not is_modern(head)
-        return route.only is None or has_session or self._proxy.has_group(route.only)
+        return has_session or self._proxy.has_place(authentication, route.only, route.profile)
 
     # --- streamable HTTP -------------------------------------------------------------------------------
 
-    def _begin_post(self, head: RequestHead, exchange: Exchange, route: Route) -> Receiver | Response:
+    def _begin_post(self, arrival: Arrival) -> Receiver | Response:
+        head = arrival.head
         headers = head.headers
         refused = refuse_post(headers, self._options.max_body_bytes)
         if refused is not None:
             return refused
         if not is_legacy(head):
-            return self._begin_modern(head, exchange, route)
+            cors = self._guard.cors_headers(headers)
+            return self._modern.receive(arrival, cors=cors)
         session: HttpSession | None = None
         if b"mcp-session-id" in headers:
-            found = self._find(head, route)
+            found = self._find(arrival)
             if isinstance(found, Response):
                 return found
             session = found
         return Post(
             self,
-            head,
-            exchange,
+            arrival,
             session=session,
-            only=route.only,
             cors=self._guard.cors_headers(headers),
             max_body_bytes=self._most_bytes(session),
         )
-
-    def _begin_modern(self, head: RequestHead, exchange: Exchange, route: Route) -> Receiver | Response:
-        """Begin a POST of a revision without sessions, or of one that nobody knows."""
-        principal = self._authenticate(head)
-        if isinstance(principal, Response):
-            return principal
-        cors = self._guard.cors_headers(head.headers)
-        return self._modern.receive(head, exchange, principal=principal, only=route.only, cors=cors)
 
     def _most_bytes(self, session: HttpSession | None) -> int:
         """Return how long a message may be; one that begins a session is never long."""
         most = self._options.max_body_bytes
         return most if session is not None else min(most, _MAX_HELLO_BYTES)
 
-    def _listen(self, head: RequestHead, exchange: Exchange, route: Route) -> Receiver | Response:
+    def _listen(self, arrival: Arrival) -> Receiver | Response:
+        head, exchange = arrival.head, arrival.exchange
         if not accepts_events(head.headers):
             return refusal(406, "`Accept` must name `text/event-stream`")
-        session = self._find(head, route)
+        session = self._find(arrival)
         if isinstance(session, Response):
             return session
         cors = self._guard.cors_headers(head.headers)
@@ -193,41 +215,41 @@ class HttpFace:
             return refusal(400, "what follows this `Last-Event-ID` is not known any more")
         return stream
 
-    def _delete(self, head: RequestHead, route: Route) -> Response:
-        session = self._find(head, route)
+    def _delete(self, arrival: Arrival) -> Response:
+        session = self._find(arrival)
         if isinstance(session, Response):
             return session
         self.end(session)
         return Response(204)
 
-    def _find(self, head: RequestHead, route: Route) -> HttpSession | Response:
+    def _find(self, arrival: Arrival) -> HttpSession | Response:
         """Return the session of a request; one of somebody else cannot be told from none at all."""
+        head = arrival.head
         id = head.headers.get(b"mcp-session-id")
         if id is None:
             return refusal(400, "the header `Mcp-Session-Id` is missing: a session begins with `initialize`")
         session = self._sessions.get(id)
-        principal = self._authenticate(head)
-        if isinstance(principal, Response):
-            return principal
-        if session is None or session.is_old or session.only != route.only or session.principal != principal:
+        if session is None or session.is_old or not session.belongs_to(arrival):
             return refusal(404, "there is no such session: begin a new one with `initialize`")
         return session if is_legacy(head) else refuse_version(head.headers[VERSION])
 
     # --- the transport of 2024-11-05 -------------------------------------------------------------------
 
-    def _open_old(self, head: RequestHead, exchange: Exchange, route: Route) -> Receiver | Response:
+    def _open_old(self, arrival: Arrival) -> Receiver | Response:
+        head = arrival.head
         if not accepts_events(head.headers):
             return refusal(406, "`Accept` must name `text/event-stream`")
-        session = self._open_session(head, route.only, is_old=True)
+        session = self._open_session(arrival, is_old=True)
         if isinstance(session, Response):
             return session
         stream = OldStream(session, on_end=partial(self.end, session))
         root = head.root_path or self._options.root_path
-        stream.open(exchange, self._guard.cors_headers(head.headers), self._paths.messages(root, session.id))
+        stream.open(arrival.exchange, self._guard.cors_headers(head.headers), self._paths.messages(root, session.id))
         session.adopt(stream)
         return stream
 
-    def _begin_old_post(self, head: RequestHead, exchange: Exchange) -> Receiver | Response:
+    def _begin_old_post(self, arrival: Arrival) -> Receiver | Response:
+        head = arrival.head
         if not is_json(head.headers):
             return refusal(415, "`Content-Type` must be `application/json`")
         if declared_bytes(head.headers) > self._options.max_body_bytes:
@@ -235,12 +257,11 @@ class HttpFace:
         _, _, query = head.target.partition(b"?")
         id = dict(part.partition(b"=")[::2] for part in query.split(b"&")).get(b"session_id", b"")
         session = self._sessions.get(id)
-        principal = self._authenticate(head)
-        if isinstance(principal, Response):
-            return principal
-        if session is None or not session.is_old or session.principal != principal:
+        if session is None or not session.is_old or session.principal != arrival.authentication.principal:
             return refusal(404, "there is no such session: open a stream at `/sse`")
-        return OldPost(session, exchange, self._guard.cors_headers(head.headers), self._options.max_body_bytes)
+        session.session.authentication = arrival.authentication
+        cors = self._guard.cors_headers(head.headers)
+        return OldPost(session, arrival.exchange, cors, self._options.max_body_bytes)
 
     # --- sessions --------------------------------------------------------------------------------------
 
@@ -260,22 +281,27 @@ class HttpFace:
         """Begin a session for its first message, or say why there is none."""
         if not is_initialize:
             return refusal(400, "the header `Mcp-Session-Id` is missing: a session begins with `initialize`")
-        return self._open_session(post.head, post.only)
+        return self._open_session(post.arrival)
 
-    def _open_session(self, head: RequestHead, only: str | None, *, is_old: bool = False) -> HttpSession | Response:
-        principal = self._authenticate(head)
-        if isinstance(principal, Response):
-            return principal
+    def _open_session(self, arrival: Arrival, *, is_old: bool = False) -> HttpSession | Response:
         if self.is_finishing:
             return refusal(503, "the server is about to end", RETRY_AFTER)
         if len(self._sessions) >= self._options.max_sessions and not self._end_idlest():
             return refusal(503, f"there are {self._options.max_sessions} sessions: no more are taken", RETRY_AFTER)
         transport: Transport = "sse" if is_old else "http"
-        create = partial(Session, server=self._proxy, principal=principal, only=only, transport=transport)
+        route = arrival.route
+        create = partial(
+            Session,
+            server=self._proxy,
+            authentication=arrival.authentication,
+            only=route.only,
+            profile=route.profile,
+            transport=transport,
+        )
         id = secrets.token_urlsafe(24)
-        session = HttpSession(id, create, only=only, now=self._now, budget=self._budget, is_old=is_old)
+        session = HttpSession(id, create, route=route, now=self._now, budget=self._budget, is_old=is_old)
         self._sessions[id.encode()] = session
-        log.debug("a session over HTTP has begun, for %s", head.peer or "a Unix socket")
+        log.debug("a session over HTTP has begun, for %s", arrival.head.peer or "a Unix socket")
         return session
 
     def _end_idlest(self) -> bool:
@@ -325,5 +351,6 @@ class HttpFace:
     def close(self) -> None:
         """End every session and every request at once."""
         self._modern.close()
+        self._pages.cancel_all()
         for session in [*self._sessions.values()]:
             self.end(session)

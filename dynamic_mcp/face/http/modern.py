@@ -11,13 +11,13 @@ from typing import Protocol
 from msgspec import Raw
 
 from dynamic_mcp.errors import HEADER_MISMATCH, INTERNAL_ERROR, UNSUPPORTED_VERSION
+from dynamic_mcp.face.http.arrival import Arrival
 from dynamic_mcp.face.http.exchange import Exchange, Receiver, RequestHead, Response
 from dynamic_mcp.face.http.header_checks import VERSION, Tools, find_mismatch
 from dynamic_mcp.face.http.messages import id_for_answer, parse_message
 from dynamic_mcp.face.http.modern_post import Call, ModernPost
 from dynamic_mcp.face.http.options import HttpOptions
 from dynamic_mcp.face.http.responses import RETRY_AFTER, Headers, refusal, with_headers
-from dynamic_mcp.groups.audience import Principal
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.envelope import RequestMembers
 from dynamic_mcp.mcp.revisions import LEGACY, REVISIONS, SUPPORTED
@@ -106,14 +106,12 @@ class ModernRequests:
             unused_for_s=options.session_timeout_s,
         )
 
-    def receive(
-        self, head: RequestHead, exchange: Exchange, *, principal: Principal, only: str | None, cors: Headers
-    ) -> Receiver:
+    def receive(self, arrival: Arrival, *, cors: Headers) -> Receiver:
         """Take the head of a POST that names a revision which is not a legacy one."""
         most = self._options.max_body_bytes
-        if is_modern(head):
-            return ModernPost(self, head, exchange, principal=principal, only=only, cors=cors, max_body_bytes=most)
-        return _UnknownVersion(head, exchange, cors=cors, max_body_bytes=most)
+        if is_modern(arrival.head):
+            return ModernPost(self, arrival, cors=cors, max_body_bytes=most)
+        return _UnknownVersion(arrival.head, arrival.exchange, cors=cors, max_body_bytes=most)
 
     def tick(self) -> None:
         """Do what is due: turn slow answers into streams, and keep streams alive."""
@@ -144,13 +142,15 @@ class ModernRequests:
             members = post.members = RequestMembers.of(frame)
         except wire.Malformed:  # it is refused for that
             return None
-        why = find_mismatch(post.head, frame, members, self._tools, post.only)
+        why = find_mismatch(post.arrival.head, frame, members, self._tools, post.arrival.route.only)
         return refusal(400, why, code=HEADER_MISMATCH, id=id) if why else None
 
     def begin(self, post: ModernPost, frame: Frame) -> Call | None:
         """Start to answer a request. None: it is answered already."""
         self._in_flight.add(post)
-        return self._dispatcher.begin(frame, post, Origin(post.principal, "http", only=post.only), post.members)
+        route = post.arrival.route
+        origin = Origin(post.arrival.authentication, "http", only=route.only, profile=route.profile)
+        return self._dispatcher.begin(frame, post, origin, post.members)
 
     def end(self, post: ModernPost) -> None:
         """Take it that nothing more comes of a request."""

@@ -21,10 +21,10 @@ from dynamic_mcp.errors import (
     UNSUPPORTED_VERSION,
 )
 from dynamic_mcp.face import limits
-from dynamic_mcp.face.http.exchange import Exchange, RequestHead, Response
+from dynamic_mcp.face.http.arrival import Arrival
+from dynamic_mcp.face.http.exchange import Response
 from dynamic_mcp.face.http.messages import id_for_answer, parse_message
 from dynamic_mcp.face.http.responses import ACCEPTED, EVENTS, JSON, RETRY_AFTER, Headers, refusal, with_headers
-from dynamic_mcp.groups.audience import Principal
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.envelope import RequestMembers
 from dynamic_mcp.mcp.wire import Frame
@@ -94,30 +94,23 @@ class ModernPost:
         "_reason",
         "_requests",
         "_written_at",
-        "head",
+        "arrival",
         "max_body_bytes",
         "members",
-        "only",
-        "principal",
     )
 
     def __init__(
         self,
         requests: Requests,
-        head: RequestHead,
-        exchange: Exchange,
+        arrival: Arrival,
         *,
-        principal: Principal,
-        only: str | None,
         cors: Headers,
         max_body_bytes: int,
     ) -> None:
-        self.head = head
-        self.principal = principal
-        self.only = only
+        self.arrival = arrival
         self.max_body_bytes = max_body_bytes
         self._requests = requests
-        self._exchange = exchange
+        self._exchange = arrival.exchange
         self._cors = cors
         self.members: RequestMembers | None = None
         self._call: Call | None = None

@@ -19,10 +19,11 @@ class Place(Enum):
 
 
 class Route(Struct, frozen=True, gc=False):
-    """What a path means; `only` is the name of the group that it is alone about."""
+    """What a path means; `only` is the name of the group that it is alone about, `profile` that of a profile."""
 
     place: Place
     only: str | None = None
+    profile: str | None = None
 
 
 class Paths:

@@ -7,7 +7,8 @@ from typing import Protocol
 
 from dynamic_mcp.errors import HEADER_MISMATCH, INVALID_REQUEST
 from dynamic_mcp.face import limits
-from dynamic_mcp.face.http.exchange import Exchange, RequestHead, Response
+from dynamic_mcp.face.http.arrival import Arrival
+from dynamic_mcp.face.http.exchange import Response
 from dynamic_mcp.face.http.messages import has_envelope, id_for_answer, parse_message
 from dynamic_mcp.face.http.responses import ACCEPTED, JSON, Headers, refusal, with_headers
 from dynamic_mcp.face.http.session import ENDED, HttpSession
@@ -55,29 +56,27 @@ class Post:
         "_is_receiving",
         "_sessions",
         "_stream",
+        "arrival",
         "head",
         "max_body_bytes",
-        "only",
         "session",
     )
 
     def __init__(
         self,
         sessions: Sessions,
-        head: RequestHead,
-        exchange: Exchange,
+        arrival: Arrival,
         *,
         session: HttpSession | None,
-        only: str | None,
         cors: Headers,
         max_body_bytes: int,
     ) -> None:
-        self.head = head
+        self.arrival = arrival
+        self.head = arrival.head
         self.session = session
-        self.only = only
         self.max_body_bytes = max_body_bytes
         self._sessions = sessions
-        self._exchange = exchange
+        self._exchange = arrival.exchange
         self._cors = cors
         self._stream: Stream | None = None
         self._began_at = 0.0
@@ -140,6 +139,7 @@ class Post:
         elif self.session.session.is_closed:
             self.respond(ENDED)
             return None
+        self.session.session.authentication = self.arrival.authentication
         refused = self._sessions.refuse_request(self.session) if is_request else None
         if refused is not None:
             self.respond(refused)

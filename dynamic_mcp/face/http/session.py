@@ -11,7 +11,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from dynamic_mcp.face import limits
+from dynamic_mcp.face.http.arrival import Arrival
 from dynamic_mcp.face.http.exchange import Exchange, Response
+from dynamic_mcp.face.http.paths import Route
 from dynamic_mcp.face.http.replay import ReplayBudget, ReplayStore
 from dynamic_mcp.face.http.responses import Headers, refusal
 from dynamic_mcp.face.http.stream import Stream
@@ -54,7 +56,7 @@ class HttpSession:
         "in_flight",
         "is_old",
         "now",
-        "only",
+        "route",
         "session",
         "streams",
         "used_at",
@@ -65,13 +67,13 @@ class HttpSession:
         id: str,
         create: Callable[..., Session],
         *,
-        only: str | None,
+        route: Route,
         now: Callable[[], float],
         budget: ReplayBudget,
         is_old: bool = False,
     ) -> None:
         self.id = id
-        self.only = only
+        self.route = route
         self.is_old = is_old
         self.now = now
         self.used_at = now()
@@ -93,6 +95,10 @@ class HttpSession:
     def principal(self) -> Principal:
         """Who has begun the session; to everybody else it does not exist."""
         return self.session.principal
+
+    def belongs_to(self, arrival: Arrival) -> bool:
+        """Tell whether a request is of the one who has begun the session, and at the same path."""
+        return (self.route, self.principal) == (arrival.route, arrival.authentication.principal)
 
     @property
     def is_idle(self) -> bool:

@@ -8,9 +8,11 @@ import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+from dynamic_mcp.face.http.authenticator import LocalAuthenticator, Outcome
 from dynamic_mcp.face.http.core import HttpFace
 from dynamic_mcp.face.http.exchange import Receiver, RequestHead, Response
 from dynamic_mcp.face.http.options import HttpOptions
+from dynamic_mcp.groups.audience import Authentication, Principal
 from dynamic_mcp.mcp.event_stream import EventStream
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import BOUND_S, Json, Opener, config_of, group_config
@@ -170,10 +172,25 @@ class HttpClient:
         return self.request("tools/call", {"name": "call_dynamic_tool", "arguments": arguments, **meta}, id=id)
 
 
+class ByUserHeader(LocalAuthenticator):
+    """Takes everybody for whom the header `X-User` names, and nobody without it."""
+
+    is_open = False
+
+    def authenticate(self, head: RequestHead) -> Outcome:
+        """Return the user of the header."""
+        user = head.headers.get(b"x-user")
+        return Authentication(Principal("test", user.decode()), "forwarded") if user else Response(401)
+
+    def is_valid(self, authentication: Authentication) -> bool:
+        """Believe what was believed before."""
+        return True
+
+
 @contextlib.asynccontextmanager
 async def face_of(opener: Opener, **options: Any) -> AsyncIterator[HttpFace]:  # Any: of HttpOptions and of HttpFace
     """Run a face in front of a proxy with a group for each name in the opener's plan."""
-    own = {name: options.pop(name) for name in ("authenticate", "now", "dispatcher") if name in options}
+    own = {name: options.pop(name) for name in ("authenticator", "now", "dispatcher") if name in options}
     proxy = Proxy(config_of(*(group_config(name) for name in opener.plan)), opener=opener)
     face = HttpFace(proxy, HttpOptions(**options), **own)
     try:

@@ -7,7 +7,6 @@ import json
 
 import pytest
 
-from dynamic_mcp.face.http.exchange import RequestHead, Response
 from dynamic_mcp.groups.audience import LOCAL, Principal
 from tests.face.http.modern_parties import (
     META,
@@ -19,7 +18,7 @@ from tests.face.http.modern_parties import (
     modern,
     opener,
 )
-from tests.face.http.parties import HELLO, HttpClient, face_of
+from tests.face.http.parties import HELLO, ByUserHeader, HttpClient, face_of
 from tests.fakes import Json
 
 ALL_REVISIONS = ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]
@@ -126,18 +125,14 @@ async def test_a_request_about_one_group_says_which_and_none_about_a_group_that_
 
 
 async def test_a_request_is_made_for_whoever_it_authenticates_and_for_nobody_else() -> None:
-    def authenticate(head: RequestHead) -> Principal | Response:
-        user = head.headers.get(b"x-user")
-        return Principal("test", user.decode()) if user else Response(401)
-
     dispatcher = FakeDispatcher(answers_at_once=True)
-    async with face_of(opener(), dispatcher=dispatcher, authenticate=authenticate) as face:
+    async with face_of(opener(), dispatcher=dispatcher, authenticator=ByUserHeader()) as face:
         legacy = HttpClient(face)
         hello = await legacy.request("initialize", HELLO, x_user="a").ends()
         session = hello.headers["mcp-session-id"]
 
         reply = ModernHttpClient(face).post(call_of("echo"), {"mcp-session-id": session, "x-user": "b"})
-        assert (reply.status, dispatcher.call.origin.principal) == (200, Principal("test", "b"))
+        assert (reply.status, dispatcher.call.origin.authentication.principal) == (200, Principal("test", "b"))
         for version in (VERSION, "2099-01-01"):  # not even which revisions there are is for everybody
             refused = ModernHttpClient(face).begin(call_of("echo"), {"mcp-protocol-version": version})
             assert (refused.status, refused.receiver) == (401, None)
@@ -240,6 +235,6 @@ def test_everybody_is_local_where_nobody_authenticates() -> None:
         dispatcher = FakeDispatcher()
         async with face_of(opener(), dispatcher=dispatcher) as face:
             ModernHttpClient(face).post(call_of("echo"))
-            return dispatcher.call.origin.principal
+            return dispatcher.call.origin.authentication.principal
 
     assert asyncio.run(origin()) == LOCAL

@@ -6,9 +6,7 @@ import json
 
 import pytest
 
-from dynamic_mcp.face.http.exchange import RequestHead
-from dynamic_mcp.groups.audience import Principal
-from tests.face.http.parties import EVERYTHING, HELLO, HttpClient, face_of
+from tests.face.http.parties import EVERYTHING, HELLO, ByUserHeader, HttpClient, face_of
 from tests.fakes import FakeUpstream, FullUpstream, Json, Opener, settled
 
 INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
@@ -314,10 +312,7 @@ async def test_a_path_that_means_nothing_is_not_found(path: str) -> None:
 
 
 async def test_a_session_of_somebody_else_cannot_be_told_from_none() -> None:
-    def authenticate(head: RequestHead) -> Principal:
-        return Principal("test", head.headers.get(b"x-user", b"").decode())
-
-    async with face_of(Opener(up=[FakeUpstream()]), authenticate=authenticate) as face:
+    async with face_of(Opener(up=[FakeUpstream()]), authenticator=ByUserHeader()) as face:
         client = HttpClient(face)
         hello = await client.request("initialize", HELLO, x_user="a").ends()
         client.session = hello.headers["mcp-session-id"]
