@@ -9,7 +9,7 @@ from dynamic_mcp.face.http.paths import Route
 from dynamic_mcp.groups.audience import Authentication
 
 
-class Arrival(Struct, frozen=True, gc=False):
+class Arrival(Struct, frozen=True):
     """The head of a request, the way to answer it, what its path means, and who sent it."""
 
     head: RequestHead
