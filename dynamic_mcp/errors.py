@@ -17,6 +17,7 @@ INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 REQUEST_TIMEOUT = -32001
 RESOURCE_NOT_FOUND = -32002  # MCP 2025-11-25, server/resources
+INSUFFICIENT_SCOPE = -32003  # ours; over HTTP, its status is 403
 URL_ELICITATION_REQUIRED = -32042  # MCP 2025-11-25, client/elicitation
 # MCP 2026-07-28, basic, error codes.
 HEADER_MISMATCH = -32020
@@ -96,6 +97,50 @@ class Disabled(DynamicMcpError):
 
     def __init__(self, feature: str, group: str) -> None:
         super().__init__(f"the {feature} feature is disabled for group `{group}`")
+
+
+class AccessDenied(DynamicMcpError):
+    """The access rules do not allow this; only for what the client can see, since the rest does not exist for it."""
+
+    rpc_code = INVALID_PARAMS
+
+    def __init__(self, what: str, how: str) -> None:
+        super().__init__(f"the access rules do not allow {what}{how and f' {how}'}; nothing was sent")
+
+
+class ApprovalNeeded(DynamicMcpError):
+    """The access rules want a person to be asked first."""
+
+    exit_code = 3
+    rpc_code = INVALID_PARAMS
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"the access rules want a person to approve {what}, which cannot be asked for yet; nothing was sent"
+        )
+
+
+class MissingScope(DynamicMcpError):
+    """The client's token lacks `scopes` that the access rules want."""
+
+    exit_code = 4
+    rpc_code = INSUFFICIENT_SCOPE
+
+    def __init__(self, what: str, scopes: tuple[str, ...]) -> None:
+        named = " ".join(scopes)
+        super().__init__(
+            f"{what} needs a token with the scope `{named}`; nothing was sent", hint="log in again with it"
+        )
+        self.scopes = scopes
+
+
+class MethodNotAllowed(DynamicMcpError):
+    """The access rules are not about requests of this method, so that none is passed on."""
+
+    rpc_code = METHOD_NOT_FOUND
+
+    def __init__(self, method: str) -> None:
+        super().__init__(f"method not found: `{method}`")
 
 
 class Interrupted(DynamicMcpError):

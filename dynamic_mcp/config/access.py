@@ -22,6 +22,14 @@ class Effect(Enum):
     DENY = "deny"
 
 
+class Kind(Enum):
+    """What a rule can be about."""
+
+    TOOL = "tool"
+    PROMPT = "prompt"
+    RESOURCE = "resource"
+
+
 class Condition(Struct, frozen=True):
     """What the values at a JSONPath of the arguments must be; `values` None is any."""
 

@@ -33,14 +33,15 @@ class ExtensionTasks:
         self._pipeline = pipeline
         self._owners: BoundedDict[tuple[str, str], Principal] = BoundedDict(_MAX_TASKS)
 
-    def adopt(self, request: Request, group: GroupView, answer: Frame) -> Frame:
-        """Note whose task an answer begins, if it begins one, and give it the client's id."""
+    def adopt(self, request: Request, group: GroupView, answer: Frame, *, tool: str) -> Frame:
+        """Note whose task an answer to a call of a tool begins, if it begins one, and give it the client's id."""
         if envelope.result_type(answer.result) != _TASK:
             return answer
         own_id = wire.text(wire.member(answer.result, "taskId"))
         if not own_id:
             return answer
         self._owners[group.name, own_id] = request.principal
+        self._pipeline.note_task(group, own_id, tool)
         return _with_id(answer, _client_id(request, group, own_id))
 
     async def ask(self, request: Request) -> Frame:

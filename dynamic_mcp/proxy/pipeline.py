@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from msgspec import Raw, Struct, structs
 
@@ -18,6 +19,9 @@ from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.request_state import StateRefused
 from dynamic_mcp.proxy.turns import Turns
 from dynamic_mcp.proxy.view import GroupView
+
+if TYPE_CHECKING:  # loaded with the first access rule
+    from dynamic_mcp.proxy.authorization import Authorization
 
 
 class UpstreamRequest(Struct, frozen=True, gc=False):
@@ -37,13 +41,27 @@ Middleware = Callable[[UpstreamRequest, Next], Awaitable[Frame]]
 
 
 class Pipeline:
-    """The middlewares of all requests to upstreams, the outermost first; empty until something is configured."""
+    """The middlewares of all requests to upstreams, the outermost first; empty until something is configured.
+
+    `authorization` decides before all of them, where there are access rules.
+    """
 
     def __init__(self, middlewares: Sequence[Middleware] = ()) -> None:
+        self.authorization: Authorization | None = None
         self._turns = Turns()
         self._first: Next | None = None
         for middleware in reversed(middlewares):
             self._first = partial(_call, middleware, self._first or self._send)
+
+    def check(self, request: Request, group: GroupView, method: str, params: Mapping[str, Raw] | None) -> None:
+        """Let what is about to be sent, or done without sending it, pass the access rules. Raises AccessDenied."""
+        if self.authorization is not None:
+            self.authorization.check(request, group, method, params)
+
+    def note_task(self, group: GroupView, id: str, tool: str) -> None:
+        """Note which tool a task is of; who may not use the tool may not ask about its tasks either."""
+        if self.authorization is not None:
+            self.authorization.note_task(group.name, id, tool)
 
     def send(
         self,
@@ -56,10 +74,12 @@ class Pipeline:
         label: str = "",
         instance: Instance | None = None,
     ) -> Awaitable[Frame]:
-        """Send a request to a group's upstream, for the client of `request`. Raises UpstreamError.
+        """Send a request to a group's upstream, for the client of `request`. Raises UpstreamError and AccessDenied.
 
         It goes to the client's instance, unless another `instance` has what it is about.
         """
+        if self.authorization is not None:
+            self.authorization.check(request, group, method, params)
         if self._first is None and (request.channel is None or not request.revision.is_stateless):
             target = group.group if instance is None else instance
             return target.request(method, params, timeout_s=timeout_s, caller=request, label=label)

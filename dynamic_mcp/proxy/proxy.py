@@ -46,6 +46,7 @@ from dynamic_mcp.proxy.tasks import Tasks
 from dynamic_mcp.proxy.tools import Tools
 from dynamic_mcp.proxy.transparent import Transparent
 from dynamic_mcp.proxy.view import GroupView, SingleView, View
+from dynamic_mcp.proxy.views import Views
 from dynamic_mcp.system.clock import LoopClock
 from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.upstream.handshake import OURSELVES
@@ -77,7 +78,7 @@ class Proxy:
         opener = opener or partial(open_link, logins=logins)
         self.groups = Groups(base, self, opener=opener, catalog_store=catalog_store)
         self.is_greeted = asyncio.Event()  # a client has been greeted
-        self._views: dict[Workspace | None, View] = {None: View(self.groups, base)}
+        self._views = Views({None: base}, self.groups.of)
         self._subscriptions = Subscriptions(self.view_for, self._snapshot)
         self._resource_subscriptions = ResourceSubscriptions()
         self._elicitations = Elicitations()
@@ -86,7 +87,7 @@ class Proxy:
         self._semantic_index = semantic_index or SemanticIndex()
         self._semantic_index.configure(config.embeddings)
         self._search = ToolSearch(self._semantic_index, self._group_views)
-        pipeline = Pipeline(middlewares)
+        self._pipeline = pipeline = Pipeline(middlewares)
         self._tasks = Tasks(pipeline)
         self._tools = Tools(pipeline, self._tasks, self._search, self._results)
         resources = Resources(pipeline, self._results, self._resource_subscriptions)
@@ -97,6 +98,7 @@ class Proxy:
         self.parked_calls = ParkedCalls()
         self._clock = LoopClock()
         self._background = TaskSet()
+        self._authorize()
 
     @property
     def clients(self) -> Iterable[Client]:
@@ -110,9 +112,10 @@ class Proxy:
         """
         pairs: list[tuple[Workspace | None, Config]] = [(None, self._base_of(config)), *(by_workspace or {}).items()]
         configs = dict(pairs)
-        before, known = self._views, list(self._group_views())
+        before = {client: self.view_for(client) for client in self._subscriptions}
         self.groups.apply(configs)
-        self._views = {key: View(self.groups.of(key).values(), each, known) for key, each in configs.items()}
+        self._views.apply(configs)
+        self._authorize()
         self._semantic_index.configure(config.embeddings)
         self._resource_subscriptions.reopen(partial(self._find_new_group, before))
         self._search.learn()
@@ -121,11 +124,11 @@ class Proxy:
     def add_workspace(self, workspace: Workspace, config: Config) -> None:
         """Serve a workspace from now on, with the groups that this config has for it."""
         self.groups.add(workspace, config)
-        self._views[workspace] = View(self.groups.of(workspace).values(), config, list(self._group_views()))
+        self._views.add(workspace, config)
 
     def remove_workspace(self, workspace: Workspace) -> None:
         """Forget a workspace that no client has any more, and end the groups that no other one uses."""
-        self._views.pop(workspace, None)
+        self._views.remove(workspace)
         self.groups.remove(workspace)
 
     def complain(self, text: str) -> None:
@@ -144,22 +147,23 @@ class Proxy:
 
     def has_place(self, authentication: Authentication, only: str | None, profile: str | None) -> bool:
         """Tell whether clients without a workspace may see this group alone, or choose this profile."""
-        return only is None or only in self.groups.of(None)
+        return only is None or self._views.view_of(authentication, profile).get(only) is not None
 
-    def header_parameters(self, tool: str, only: str | None) -> HeaderParameters:
+    def header_parameters(
+        self, tool: str, authentication: Authentication, only: str | None, profile: str | None
+    ) -> HeaderParameters:
         """Return which parameters of a tool are repeated in headers, as far as it is known.
 
         `tool` is its listed name, for clients without a workspace that see all groups, or `only` one.
         """
-        view = self._views[None]
+        view = self._views.view_of(authentication, profile)
         return self._tools.header_parameters(view if only is None else view.single(only), tool)
 
     # --- what a client asks ----------------------------------------------------------------------------
 
     def view_for(self, client: Client) -> View:
         """Return what a client may see."""
-        view = self._views[client.workspace]
-        return view if client.only is None else view.single(client.only)
+        return self._views.view_for(client)
 
     def answer(self, request: Request) -> Awaitable[Frame]:
         """Answer a request. Raises DynamicMcpError and wire.Malformed."""
@@ -213,13 +217,20 @@ class Proxy:
 
     def _group_views(self) -> Iterator[GroupView]:
         """Yield the group views of all workspaces, each once; those that share a group share its view."""
-        return iter(dict.fromkeys(group for view in self._views.values() for group in view))
+        return iter(dict.fromkeys(group for view in self._views for group in view))
 
-    def _find_new_group(self, before: Mapping[Workspace | None, View], client: Client, name: str) -> Group | None:
+    def _find_new_group(self, before: Mapping[Client, View], client: Client, name: str) -> Group | None:
         """Return the group of this name that a client has, if it had another one before."""
-        group = self.groups.of(client.workspace).get(name)
-        view = before.get(client.workspace)
-        return None if group is None or (view is not None and view.has_group(group)) else group
+        found, view = self.view_for(client).get(name), before.get(client)
+        return None if found is None or (view is not None and view.has_group(found.group)) else found.group
+
+    def _authorize(self) -> None:
+        """Have requests decided from now on if there are access rules; if there are none, that costs nothing."""
+        self._pipeline.authorization = None
+        if self._views.are_governed:
+            from dynamic_mcp.proxy.authorization import Authorization
+
+            self._pipeline.authorization = Authorization(self.view_for)
 
     def _use_cases(self, pipeline: Pipeline, resources: Resources) -> Mapping[str, UseCase]:
         prompts = Prompts(pipeline)
@@ -284,7 +295,7 @@ class Proxy:
         """Return how long a client may keep the result of a method; None where that is not said."""
         if method not in CACHEABLE:
             return None
-        is_private = client.workspace is not None
+        is_private = client.workspace is not None or self._views.are_governed
         return cache_hint(self.view_for(client), method, self._clock.now(), is_private=is_private)
 
     def may_announce(self, client: Client, method: str) -> bool:
@@ -342,7 +353,8 @@ class Proxy:
         frame = self._tasks.with_client_task_id(instance, frame)
         match frame.method:
             case "notifications/resources/updated":
-                self._resource_subscriptions.pass_update_on(group, instance, frame)
+                may_read = partial(self._may_read, group)
+                self._resource_subscriptions.pass_update_on(group, instance, frame, may_read)
             case "notifications/tasks/status" if self._tasks.pass_status_on(
                 instance, frame, [each.client for each in recipients]
             ):
@@ -354,6 +366,10 @@ class Proxy:
             case _:
                 for user in recipients:
                     user.notify(frame)
+
+    def _may_read(self, group: Group, client: Client, uri: str) -> bool:
+        found = self.view_for(client).get(group.name) if self._views.are_governed else None
+        return not self._views.are_governed or (found is not None and found.may_read(uri))
 
     def _snapshot(self, view: View) -> Snapshot:
         """Return objects that are the same as long as the lists of a view answer the same."""

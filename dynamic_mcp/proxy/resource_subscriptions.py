@@ -117,17 +117,23 @@ class ResourceSubscriptions:
         """Tell whether a client of an instance is subscribed, or will be as soon as the upstream has answered."""
         return (instance, uri) in self._in_flight or self.has_subscribers(instance, group, uri)
 
-    def pass_update_on(self, group: Group, instance: Instance, frame: Frame) -> None:
-        """Tell those who subscribed, by the URI that each wrote; a part of a resource goes to all subscribers."""
+    def pass_update_on(
+        self, group: Group, instance: Instance, frame: Frame, may_read: Callable[[Client, str], bool]
+    ) -> None:
+        """Tell those who subscribed and still may, by the URI that each wrote.
+
+        A part of a resource goes to all subscribers.
+        """
         uri = wire.text(wire.member(frame.params, "uri")) or ""
         exact = self._clients.get((group.name, uri), {})
         if exact.keys().isdisjoint(instance.users):
             for client in dict.fromkeys(self._subscribers(group, instance)):
-                client.notify(frame)
+                if may_read(client, uri):
+                    client.notify(frame)
             return
         for client in instance.users:
             written = exact.get(client)
-            if written is not None:
+            if written is not None and may_read(client, uri):
                 params = frame.params if written == uri else wire.with_member(frame.params, written, "uri")
                 client.notify(Frame(method=frame.method, params=params))
 

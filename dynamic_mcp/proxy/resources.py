@@ -51,13 +51,17 @@ class Resources:
     async def read(self, request: Request) -> Frame:
         """Answer `resources/read`: the owner's result as it is; where nobody lists the URI, whoever has it."""
         params, uri = _params(request)
-        result = self._results.read(request.client, uri)
+        result = self._results.read(request.client, uri, request.view)
         if result is not None:
             return result
         owner = await find_resource(request, uri)
         if owner is not None:
             return await self._send(request, owner, params)
         return await self._ask_all(request, uri, params)
+
+    async def read_from(self, request: Request, owner: Resource, params: Mapping[str, Raw]) -> Frame:
+        """Read a resource of a group."""
+        return await self._send(request, owner, params)
 
     async def subscribe(self, request: Request) -> Frame:
         """Answer `resources/subscribe`; the upstream hears of the first subscription."""
@@ -67,6 +71,7 @@ class Resources:
     async def subscribe_to(self, request: Request, owner: Resource, params: Mapping[str, Raw], uri: str) -> Frame:
         """Subscribe a client to a resource, which the client knows by this URI."""
         group, own = owner
+        self._pipeline.check(request, group, request.method, {"uri": Raw(wire.encode(own))})
         instance = group.group.instance_for(request.client)
         if self._subscriptions.has_subscribers(instance, group.group, own):
             self._subscriptions.add(request.client, group.group, own, uri)
@@ -102,22 +107,26 @@ class Resources:
         self, request: Request, owner: Resource, params: Mapping[str, Raw], instance: Instance | None = None
     ) -> Frame:
         group, uri = owner
-        return await self._pipeline.send(
+        written = wire.text(params["uri"]) or ""
+        answer = await self._pipeline.send(
             request,
             group,
             request.method,
-            params if wire.text(params["uri"]) == uri else {**params, "uri": Raw(wire.encode(uri))},
+            params if written == uri else {**params, "uri": Raw(wire.encode(uri))},
             timeout_s=group.config.timeouts.resources_s,
             label=f"{request.method} of `{uri}`",
             instance=instance,
         )
+        if len(answer.error) and group.rules is not None and not is_listed(group, uri):
+            raise ResourceNotFound(written)  # as for one that is not allowed
+        return answer
 
     async def _ask_all(self, request: Request, uri: str, params: Mapping[str, Raw]) -> Frame:
         """Ask all that could know an unlisted URI."""
         groups = [
             group
             for group in request.view.offering("resources")
-            if not group.is_down and (group.known is None or group.known.may("resources"))
+            if not group.is_down and (group.known is None or group.known.may("resources")) and group.may_read(uri)
         ]
         found = await first_result(groups, lambda group: self._send(request, (group, uri), params))
         if found is None:
@@ -125,12 +134,20 @@ class Resources:
         return found[1]
 
 
+def is_listed(group: GroupView, uri: str) -> bool:
+    """Tell whether a group is known to have a resource."""
+    return group.known is not None and uri in group.known.entries(ListKind.RESOURCES)
+
+
 async def find_resource(request: Request, uri: str) -> Resource | None:
     """Return the group that a URI belongs to and the URI as that group knows it. Raises NotFound, Disabled."""
     named = names.split_group_uri(uri)
     if named is not None:
-        return request.view.group(named[0], "resources"), named[1]
-    groups = request.view.offering("resources")
+        group, own = request.view.group(named[0], "resources"), named[1]
+        if not group.may_read(own):
+            raise ResourceNotFound(uri)
+        return group, own
+    groups = [group for group in request.view.offering("resources") if group.may_read(uri)]
     found = _find_listing(groups, uri)
     if found is None:
         await learn(request.client, groups, _BOTH, WAIT_S)

@@ -15,6 +15,7 @@ from dynamic_mcp.errors import InvalidArguments, NotFound
 from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.proxy.view import View
 from dynamic_mcp.tools.results import Keep
 
 ROOT = "dynamic-mcp://results/"
@@ -27,6 +28,8 @@ _ID_BYTES = 16
 class _Text(Struct, frozen=True):
     text: str
     media_type: str
+    group: str
+    tool: str
 
 
 class ResultStore:
@@ -36,15 +39,15 @@ class ResultStore:
         self._of: dict[Client, dict[str, _Text]] = {}
         self._lock = Lock()
 
-    def keeper(self, client: Client) -> Keep:
-        """Return what keeps a text for this client."""
+    def keeper(self, client: Client, group: str, tool: str) -> Keep:
+        """Return what keeps a text of a tool for this client."""
         texts = self._of.setdefault(client, {})
         lock = self._lock
 
         def keep(text: str, media_type: str) -> str:
             id = secrets.token_hex(_ID_BYTES)
             with lock:  # a selection runs in a thread
-                texts[id] = _Text(text, media_type)
+                texts[id] = _Text(text, media_type, group, tool)
                 _make_room(texts)
             return ROOT + id
 
@@ -54,8 +57,8 @@ class ResultStore:
         """Forget what is kept for a client."""
         self._of.pop(client, None)
 
-    def read(self, client: Client, uri: str) -> Frame | None:
-        """Return a kept result, or a range of it; None where the URI is of another kind.
+    def read(self, client: Client, uri: str, view: View) -> Frame | None:
+        """Return a kept result of a tool of the view, or a range of it; None where the URI is of another kind.
 
         Raises InvalidArguments and NotFound.
         """
@@ -63,7 +66,7 @@ class ResultStore:
         if not uri.startswith(ROOT) or len(id) != 2 * _ID_BYTES:
             return None
         kept = self._of.get(client, {}).get(id)
-        if kept is None:
+        if kept is None or not view.has_tool(kept.group, kept.tool):
             raise NotFound("kept result", uri, hint="results are kept for a while only: call the tool again")
         start, end = _range(query, len(kept.text))
         is_whole = (start, end) == (0, len(kept.text))

@@ -72,8 +72,9 @@ class Tasks:
         self._serves_several |= self._last_greeted is not None and self._last_greeted() is not client
         self._last_greeted = ref(client)
 
-    def begin(self, request: Request, group: GroupView, instance: Instance, answer: Frame) -> Frame:
-        """Note the task that an instance has begun for a task-augmented request, and give it the client's id."""
+    def begin(self, request: Request, group: GroupView, instance: Instance, answer: Frame, *, tool: str) -> Frame:
+        """Note the task that an instance has begun for a call of a tool, and give it the client's id."""
+        self._pipeline.note_task(group, _id(wire.member(answer.result, "task", "taskId")), tool)
         return self._to_client(request.client, group, instance, answer, "task", "taskId")
 
     async def get(self, request: Request) -> Frame:

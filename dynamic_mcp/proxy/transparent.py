@@ -10,7 +10,7 @@ from functools import partial
 
 from msgspec import Raw
 
-from dynamic_mcp.errors import INVALID_PARAMS, METHOD_NOT_FOUND, LoginNeeded, NotFound
+from dynamic_mcp.errors import INVALID_PARAMS, METHOD_NOT_FOUND, LoginNeeded, NotFound, ResourceNotFound
 from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.mcp import wire
@@ -87,6 +87,9 @@ class Transparent:
         return {
             **{kind.method: partial(self._list, kind) for kind in ListKind},
             "tools/call": self._call,
+            "prompts/get": self._get_prompt,
+            "resources/read": self._read,
+            "completion/complete": self._complete,
             "resources/subscribe": self._subscribe,
             "resources/unsubscribe": self._unsubscribe,
             "logging/setLevel": self._set_level,
@@ -115,7 +118,7 @@ class Transparent:
         """Answer `tools/call`: the call as it came, and whatever the upstream answers."""
         group, params = _group_of(request), wire.members(request.params)
         name = wire.text(params.get("name"))
-        if not group.presentation.tools.allows(name or ""):
+        if not group.presentation.tools.allows(name or "") or not await _may_exist(request, ListKind.TOOLS, name):
             return wire.error_frame(INVALID_PARAMS, str(NotFound("tool", name or "")))
         if name is None:  # a server that takes it for text could find a tool that the filter keeps back
             raise wire.Malformed("`name` of the tool is missing")
@@ -130,8 +133,29 @@ class Transparent:
             instance=instance,
         )
         if request.revision.is_stateless:
-            return self._tasks.extension.adopt(request, group, answer)
-        return answer if instance is None else self._tasks.begin(request, group, instance, answer)
+            return self._tasks.extension.adopt(request, group, answer, tool=name)
+        return answer if instance is None else self._tasks.begin(request, group, instance, answer, tool=name)
+
+    async def _get_prompt(self, request: Request) -> Frame:
+        name = wire.text(wire.member(request.params, "name"))
+        if not await _may_exist(request, ListKind.PROMPTS, name):
+            raise NotFound("prompt", name or "")
+        return await self._pass_on(request)
+
+    async def _read(self, request: Request) -> Frame:
+        params, uri = _with_uri(request)
+        group = _group_of(request)
+        if uri is None or group.rules is None:
+            return await self._pass_on(request)
+        return await self._resources.read_from(request, (group, uri), params)
+
+    async def _complete(self, request: Request) -> Frame:
+        name, uri = (wire.text(wire.member(request.params, "ref", key)) for key in ("name", "uri"))
+        if name is not None and not await _may_exist(request, ListKind.PROMPTS, name):
+            raise NotFound("prompt", name)
+        if uri is not None and not await _may_exist(request, ListKind.TEMPLATES, uri):
+            raise ResourceNotFound(uri)
+        return await self._pass_on(request)
 
     async def _subscribe(self, request: Request) -> Frame:
         params, uri = _with_uri(request)
@@ -174,6 +198,19 @@ class Transparent:
         group = _group_of(request)
         timeout_s = _timeout_s(group, request.method)
         return self._pipeline.send(request, group, request.method, params, timeout_s=timeout_s)
+
+
+async def _may_exist(request: Request, kind: ListKind, key: str | None) -> bool:
+    """Tell whether something may be asked for, although it is in no list.
+
+    Without access rules it may: the upstream says best itself what it does not have. With rules, its words must not
+    tell what does not exist from what is not allowed.
+    """
+    group = _group_of(request)
+    if group.rules is None:
+        return True
+    catalog = await group.learn_catalog(request.client, [kind])
+    return key in catalog.entries(kind) or key in (await group.reread(request.client, [kind])).entries(kind)
 
 
 def snapshot(view: View) -> Snapshot:

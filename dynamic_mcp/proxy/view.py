@@ -3,38 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import cached_property
+from itertools import chain
+from typing import TYPE_CHECKING
 
 from msgspec import Raw, structs
 
+from dynamic_mcp.config.access import Kind
 from dynamic_mcp.config.resolved import Config, Presentation, Timeouts
+from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.errors import Disabled, NotFound
 from dynamic_mcp.groups.audience import Client
-from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
+from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.lifecycle import DOWN, State
+from dynamic_mcp.proxy.allowed_lists import INCOMPLETE, AllowedLists
 from dynamic_mcp.system.text import one_line
 
-_NONE = Listing()
+if TYPE_CHECKING:  # loaded with the first access rule
+    from dynamic_mcp.policy.access import AccessRules, GroupRules, Judgement
+
 _FEATURES = ("tools", "resources", "prompts")
 
 
 class GroupView:
     """One group as it is presented: its filtered catalog, its description, and how its calls are treated.
 
-    `config` is what is run for it, `switched_off` the features that it does not let through.
+    `config` is what is run for it, `switched_off` the features that it does not let through. `rules` decide what of
+    it may be used; None is everything.
     """
 
-    def __init__(self, group: Group, presentation: Presentation) -> None:
+    def __init__(self, group: Group, presentation: Presentation, rules: GroupRules | None = None) -> None:
         self.group = group
+        self.rules = rules
         self.name = group.name
         self.config = group.config
         self.presentation = presentation
         self.switched_off = frozenset(name for name in _FEATURES if not presentation.features.allows(name))
         self._whole: Catalog | None = None
         self._known: Catalog | None = None
-        self._tools: tuple[Listing | None, Listing] = (None, _NONE)
+        self._lists = AllowedLists(presentation, rules)
 
     def __repr__(self) -> str:
         return f"<GroupView of {self.group!r}>"
@@ -59,7 +67,7 @@ class GroupView:
         """One line for a model: the config's, else from the upstream's own words, else from how it is started."""
         if self.presentation.description:
             return " ".join(self.presentation.description.split())
-        derived = self.group.known.summary if self.group.known else ""
+        derived = self.known.summary if self.known else ""
         return derived or f"Tools from `{one_line(self.config.label)}`"
 
     @property
@@ -76,9 +84,17 @@ class GroupView:
         answers = structs.replace(self.presentation.answers, limit=result_limit)
         if (timeouts, answers) == (self.config.timeouts, self.presentation.answers):
             return self  # with all that is remembered of it
-        adapted = GroupView(self.group, structs.replace(self.presentation, answers=answers))
+        adapted = GroupView(self.group, structs.replace(self.presentation, answers=answers), self.rules)
         adapted.config = structs.replace(self.config, timeouts=timeouts)
         return adapted
+
+    def judge(self, kind: Kind, name: str) -> Judgement:
+        """Say what the rules, which there must be, say of a tool or prompt, also of one that is in no list."""
+        return self._lists.judge(kind, name, self.group.known)
+
+    def may_read(self, uri: str) -> bool:
+        """Tell whether a resource exists for this view, if there is one."""
+        return self.rules is None or self.rules.may_see_resource(uri)
 
     def offers(self, feature: str) -> bool:
         """Tell whether the config lets this feature through."""
@@ -86,14 +102,18 @@ class GroupView:
 
     def complaint(self, kinds: Iterable[ListKind]) -> str:
         """Say what is missing from these lists and why; empty when they are whole."""
-        return self.group.complaint(kinds)
+        complaint = self.group.complaint(kinds)
+        if complaint and self.rules is not None and self.known is not None and self.known.knows(kinds):
+            return "" if not any(self.known.lists[kind].complaints for kind in kinds) else INCOMPLETE
+        return complaint
 
     async def learn_hello(self, client: Client) -> Mapping[str, Raw] | None:
         """Return what the upstream says of itself, connecting if need be; None if the group was replaced meanwhile.
 
         Raises UpstreamError.
         """
-        return await self.group.learn_hello(client)
+        said = await self.group.learn_hello(client)
+        return None if said is None else self._lists.filter_hello(said, self.group.known)
 
     async def learn_catalog(self, client: Client, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
         """Return what the group offers here, connecting to learn it only if need be. Raises UpstreamError."""
@@ -104,42 +124,67 @@ class GroupView:
         return self._filter(await self.group.reread(client, kinds))
 
     def _filter(self, whole: Catalog) -> Catalog:
-        """Return a catalog without the tools and the lists that are not presented."""
+        """Return a catalog without what is not presented, and what is not allowed."""
         if whole is self._whole and self._known is not None:
             return self._known
-        lists = {kind: _NONE for kind in whole.lists if not self.offers(kind.capability)}
-        if ListKind.TOOLS in whole.lists and ListKind.TOOLS not in lists:
-            lists[ListKind.TOOLS] = self._filter_tools(whole.lists[ListKind.TOOLS])
-        return whole.with_lists(lists)
+        return self._lists.filter(whole)
 
-    def _filter_tools(self, listing: Listing) -> Listing:
-        """Return the tools that pass the filter; the same object as long as the upstream's list is the same."""
-        source, filtered = self._tools
-        if source is not listing:
-            allows = self.presentation.tools.allows
-            entries = {name: tool for name, tool in listing.entries.items() if allows(name)}
-            filtered = listing if len(entries) == len(listing.entries) else replace(listing, entries=entries)
-            self._tools = listing, filtered
-        return filtered
+
+class GroupViews:
+    """The group views that there are, so that views of different roles share those that are the same.
+
+    `former` are those of the config before.
+    """
+
+    def __init__(self, former: Mapping[Group, list[GroupView]] | None = None) -> None:
+        self._former = former or {}
+        self._current: dict[Group, list[GroupView]] = {}
+
+    def __iter__(self) -> Iterator[GroupView]:
+        return chain.from_iterable(self._current.values())
+
+    def renew(self) -> GroupViews:
+        """Return an empty pool that takes over from this one what is still the same."""
+        return GroupViews(self._current)
+
+    def find(self, group: Group, presentation: Presentation, rules: GroupRules | None) -> GroupView:
+        """Return the view of a group with this presentation and these rules."""
+        current = self._current.setdefault(group, [])
+        wanted = (group.config, presentation, rules)
+        known = (*current, *self._former.get(group, ()))
+        found = next((each for each in known if (each.config, each.presentation, each.rules) == wanted), None)
+        view = found or GroupView(group, presentation, rules)
+        if view not in current:
+            current.append(view)
+        return view
 
 
 class View:
     """The groups that a client may see, in the order of the config; `split_calls` and `roots` are the config's.
 
-    Of the group views that are `known`, those are used again that still hold.
+    `pool` has the group views of other views. `rules` None is that everything is allowed.
     """
 
-    def __init__(self, groups: Iterable[Group], config: Config, known: Iterable[GroupView] = ()) -> None:
+    def __init__(
+        self,
+        groups: Iterable[Group],
+        config: Config,
+        pool: GroupViews | None = None,
+        *,
+        rules: AccessRules | None = None,
+        workspace: Workspace | None = None,
+    ) -> None:
         self.split_calls = config.split_calls
         self.roots = config.roots
+        self.workspace = workspace
+        self.is_governed = rules is not None
         self._groups: dict[str, GroupView] = {}
-        by_group = {each.group: each for each in known}
+        pool = pool or GroupViews()
         for group in groups:
-            presentation = config.presentations[group.name]
-            old = by_group.get(group)
-            if old is None or (old.config, old.presentation) != (group.config, presentation):
-                old = GroupView(group, presentation)
-            self._groups[group.name] = old
+            own = None if rules is None else rules.for_group(group.name)
+            if own is None or own.is_visible:
+                own = None if own is None or own.allows_everything else own
+                self._groups[group.name] = pool.find(group, config.presentations[group.name], own)
 
     def __iter__(self) -> Iterator[GroupView]:
         return iter(self._groups.values())
@@ -150,6 +195,17 @@ class View:
             return self._groups[name]
         except KeyError:
             raise NotFound("group", name, self.names, hint=self.names_in_words()) from None
+
+    def get(self, name: str) -> GroupView | None:
+        """Return the group of this name, if there is one."""
+        return self._groups.get(name)
+
+    def has_tool(self, group: str, tool: str) -> bool:
+        """Tell whether a tool may be used, as far as that is known of its group."""
+        found = self._groups.get(group)
+        if found is None:
+            return not self.is_governed  # what it said is still there when the config has no such group any more
+        return found.rules is None or found.judge(Kind.TOOL, tool).is_visible
 
     def has_group(self, group: Group) -> bool:
         """Tell whether this very group is in the view, and not another one of its name."""
@@ -186,8 +242,8 @@ class View:
             return found
         group = self._groups.get(name)
         if group is None:
-            return SingleView()  # not remembered, because a client may ask for any name
-        return self._singles.setdefault(name, SingleView(group, roots=self.roots))
+            return SingleView(self)  # not remembered, because a client may ask for any name
+        return self._singles.setdefault(name, SingleView(self, group))
 
     @cached_property
     def _singles(self) -> dict[str, SingleView]:
@@ -197,9 +253,11 @@ class View:
 class SingleView(View):
     """One group of another view, for clients that see it as if there were no proxy; empty if there is none."""
 
-    def __init__(self, *group: GroupView, roots: tuple[str, ...] = ()) -> None:
+    def __init__(self, whole: View, *group: GroupView) -> None:
         self.split_calls = False
-        self.roots = roots
+        self.roots = whole.roots
+        self.workspace = whole.workspace
+        self.is_governed = whole.is_governed
         self._groups = {each.name: each for each in group}
 
     def names_in_words(self, feature: str = "") -> str:
@@ -210,7 +268,9 @@ class SingleView(View):
 class AdaptedView(View):
     """Some of the groups of another view, adapted for one client."""
 
-    def __init__(self, groups: Iterable[GroupView], *, split_calls: bool) -> None:
+    def __init__(self, whole: View, groups: Iterable[GroupView], *, split_calls: bool) -> None:
         self.split_calls = split_calls
         self.roots = ()
+        self.workspace = whole.workspace
+        self.is_governed = whole.is_governed
         self._groups = {group.name: group for group in groups}

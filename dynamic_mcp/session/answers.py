@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Raw
 
-from dynamic_mcp.errors import INTERNAL_ERROR, DynamicMcpError
+from dynamic_mcp.errors import INTERNAL_ERROR, DynamicMcpError, MissingScope
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 
@@ -21,6 +21,8 @@ def gone() -> Frame:
 
 def to_answer(frame: Frame, exc: DynamicMcpError) -> Frame:
     """Give an error its MCP form: on `tools/call` a result that the model can read, else a JSON-RPC error."""
+    if isinstance(exc, MissingScope):  # the client itself can act on it
+        return wire.error_frame(exc.rpc_code, str(exc), {"scopes": exc.scopes})
     if frame.method == "tools/call":
         return wire.result_frame({"content": [{"type": "text", "text": str(exc)}], "isError": True})
     return wire.error_frame(exc.rpc_code, str(exc))

@@ -122,7 +122,7 @@ def _adapt(whole: View, options: ViewOptions) -> View:
         for group in whole
         if group.name in options.groups
     ]
-    return AdaptedView(groups, split_calls=options.split_calls)
+    return AdaptedView(whole, groups, split_calls=options.split_calls)
 
 
 def _facts(group: ViewedGroup) -> GroupFacts:

@@ -10,7 +10,8 @@ from typing import Protocol
 
 from msgspec import Raw
 
-from dynamic_mcp.face.http.exchange import RequestHead
+from dynamic_mcp.face.http.arrival import Arrival
+from dynamic_mcp.groups.audience import Authentication
 from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.envelope import RequestMembers
 from dynamic_mcp.mcp.mirrored_headers import NAMED_BY, PREFIX, HeaderParameters, decode_value
@@ -25,18 +26,20 @@ _PARAMETER = PREFIX.lower().encode()
 class Tools(Protocol):
     """Whoever knows the tools."""
 
-    def header_parameters(self, tool: str, only: str | None) -> HeaderParameters:
+    def header_parameters(
+        self, tool: str, authentication: Authentication, only: str | None, profile: str | None
+    ) -> HeaderParameters:
         """Return which parameters of a tool, by its listed name, are repeated in headers, as far as it is known."""
         ...
 
 
-def find_mismatch(head: RequestHead, frame: Frame, members: RequestMembers, tools: Tools, only: str | None) -> str:
+def find_mismatch(arrival: Arrival, frame: Frame, members: RequestMembers, tools: Tools) -> str:
     """Say where the headers of a request differ from its body; empty if they agree.
 
     A body that has no version says nothing that could differ; it is refused for that.
     """
-    headers = head.headers
-    if repeated := _find_repeated(head.repeated):
+    headers = arrival.head.headers
+    if repeated := _find_repeated(arrival.head.repeated):
         return f"the header `{ascii(repeated.decode('latin-1'))[1:-1][:100]}` is there twice"
     method = headers.get(_METHOD)
     if method is None:
@@ -47,7 +50,7 @@ def find_mismatch(head: RequestHead, frame: Frame, members: RequestMembers, tool
     version = members.meta.get(envelope.PROTOCOL_VERSION)
     if version is not None and (wire.text(version) or "").encode() != headers[VERSION]:
         return "the header `MCP-Protocol-Version` names another revision than `_meta`"
-    return _compare_name(headers, frame.method, params) or _compare_arguments(headers, frame, params, tools, only)
+    return _compare_name(headers, frame.method, params) or _compare_arguments(arrival, frame, params, tools)
 
 
 def _find_repeated(repeated: frozenset[bytes]) -> bytes:
@@ -67,13 +70,12 @@ def _compare_name(headers: Mapping[bytes, bytes], method: str, params: Mapping[s
     return "" if name == expected else f"the header `Mcp-Name` differs from `params.{member}`"
 
 
-def _compare_arguments(
-    headers: Mapping[bytes, bytes], frame: Frame, params: Mapping[str, Raw], tools: Tools, only: str | None
-) -> str:
+def _compare_arguments(arrival: Arrival, frame: Frame, params: Mapping[str, Raw], tools: Tools) -> str:
     name = wire.text(params.get("name")) if frame.method == "tools/call" else None
     if name is None:
         return ""
-    parameters = tools.header_parameters(name, only)
+    route, headers = arrival.route, arrival.head.headers
+    parameters = tools.header_parameters(name, arrival.authentication, route.only, route.profile)
     if parameters.is_empty:
         return ""
     return parameters.find_mismatch(params.get("arguments", wire.ABSENT), headers)

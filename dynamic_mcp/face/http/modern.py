@@ -142,7 +142,7 @@ class ModernRequests:
             members = post.members = RequestMembers.of(frame)
         except wire.Malformed:  # it is refused for that
             return None
-        why = find_mismatch(post.arrival.head, frame, members, self._tools, post.arrival.route.only)
+        why = find_mismatch(post.arrival, frame, members, self._tools)
         return refusal(400, why, code=HEADER_MISMATCH, id=id) if why else None
 
     def begin(self, post: ModernPost, frame: Frame) -> Call | None:

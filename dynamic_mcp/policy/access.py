@@ -1,0 +1,219 @@
+"""Who may use what: the rules of the config become decisions here, the same for lists and for calls.
+
+`deny` wins over `ask`, `ask` over `allow`, and `allow` over the default, in whatever order the rules stand. What
+cannot be evaluated counts as a match for rules that deny or ask, and as none for rules that allow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from dynamic_mcp.config.access import LOCAL_NAME, Access, Effect, Kind
+from dynamic_mcp.groups.audience import Authentication
+from dynamic_mcp.policy.conditions import Arguments
+from dynamic_mcp.policy.globs import Globs
+from dynamic_mcp.policy.rule import Caller, CompiledRule, Target
+from dynamic_mcp.system.bounded import BoundedDict
+
+# What a decision is by when no rule matches.
+DEFAULT = "default"
+# Sets of rights that are remembered; there are as many as there are different sets of roles.
+_MAX_SETS = 10_000
+
+
+class Decision(Struct, frozen=True):
+    """What follows for one thing, and the rule that says so; `scopes` are those that would have been enough."""
+
+    effect: Effect
+    rule: str = DEFAULT
+    scopes: tuple[str, ...] = ()
+
+
+class Judgement(Struct, frozen=True):
+    """What the rules say of one thing. `rules` are those that match it as far as its arguments do not matter.
+
+    `is_visible` tells whether it is allowed with some arguments, if a person agrees, or with more scopes.
+    """
+
+    rules: tuple[CompiledRule, ...]
+    target: Target
+    caller: Caller
+    default: Effect
+    is_visible: bool
+    settled: Decision | None
+    lacking: tuple[str, ...] = ()
+
+    def decide(self, arguments: Raw | None) -> Decision:
+        """Decide, now that the arguments are known."""
+        return self.settled or self._decide(arguments)
+
+    def _decide(self, arguments: Raw | None) -> Decision:
+        by_effect: dict[Effect, str] = {}
+        given = Arguments(arguments)
+        for rule in self.rules:
+            effect = rule.source.effect
+            if effect not in by_effect and rule.accepts(self.target, self.caller, given):
+                by_effect[effect] = rule.source.id
+        for effect in (Effect.DENY, Effect.ASK, Effect.ALLOW):
+            if effect in by_effect:
+                return Decision(effect, by_effect[effect])
+        return Decision(self.default, scopes=self.lacking if self.default is Effect.DENY else ())
+
+
+class GroupRules:
+    """The rules of one set of roles for one group."""
+
+    def __init__(self, group: str, rules: tuple[CompiledRule, ...], default: Effect, caller: Caller) -> None:
+        self.group = group
+        self._rules = rules
+        self._default = default
+        self._caller = caller
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, GroupRules) and self._content == other._content
+
+    def __hash__(self) -> int:
+        return hash(self.group)
+
+    @property
+    def _content(self) -> tuple[object, ...]:
+        caller = self._caller if any(rule.uses_caller for rule in self._rules) else None
+        rules = [(rule.source, rule.lacks_scope(self._caller)) for rule in self._rules]
+        return self.group, rules, self._default, caller
+
+    @cached_property
+    def is_visible(self) -> bool:
+        """Whether anything of the group may be allowed, as far as that follows from the rules alone."""
+        return any(self._may_allow(kind) for kind in Kind)
+
+    @cached_property
+    def allows_everything(self) -> bool:
+        """Whether the group is as if there were no rules."""
+        if any(rule.source.effect is not Effect.ALLOW for rule in self._rules):
+            return False
+        if self._default is Effect.ALLOW:
+            return True
+        return any(rule.is_about_everything and not rule.lacks_scope(self._caller) for rule in self._rules)
+
+    @cached_property
+    def needs_classes(self) -> bool:
+        """Whether it makes a difference if a tool only reads."""
+        return any(rule.source.access != "any" or rule.uses_class for rule in self._rules)
+
+    def judge(self, kind: Kind, name: str, access: str = "read") -> Judgement:
+        """Say what follows for a tool or prompt, by the name that the server gives it."""
+        return self._judge(Target(self.group, kind, name, access))
+
+    def judge_resource(self, uri: str) -> Decision:
+        """Decide about a resource, however its URI is written."""
+        judgement = self._judge(Target(self.group, Kind.RESOURCE, uri))
+        return judgement.decide(None)
+
+    def may_see_resource(self, uri: str) -> bool:
+        """Tell whether a resource may be listed: it is allowed, if a person agrees or with more scopes."""
+        decision = self.judge_resource(uri)
+        return decision.effect is not Effect.DENY or bool(decision.scopes)
+
+    def shows_template(self, template: str) -> bool:
+        """Tell whether some URI of a template may be allowed."""
+        own = [rule for rule in self._rules if rule.is_about(Kind.RESOURCE)]
+        if any(rule.covers_template(template) for rule in own if rule.source.effect is Effect.DENY):
+            return False
+        if self._default is Effect.ALLOW:
+            return True
+        return any(rule.may_match_template(template) for rule in own if rule.source.effect is not Effect.DENY)
+
+    def explain(
+        self, kind: Kind, name: str, access: str, arguments: Raw | None
+    ) -> Iterator[tuple[CompiledRule, str]]:
+        """Yield each rule of the roles for this group, and why it does not match; empty where it does."""
+        target, given = Target(self.group, kind, name, access), Arguments(arguments)
+        for rule in self._rules:
+            yield rule, rule.find_mismatch(target, self._caller, given)
+
+    def _judge(self, target: Target) -> Judgement:
+        matching = [rule for rule in self._rules if rule.matches(target, self._caller)]
+        rules = tuple(rule for rule in matching if not rule.lacks_scope(self._caller))
+        lacking = tuple(dict.fromkeys(rule.source.scope or "" for rule in matching if rule not in rules))
+        open_judgement = Judgement(
+            rules, target, self._caller, self._default, self._is_visible(rules, lacking), None, lacking
+        )
+        if target.kind is Kind.RESOURCE or not any(rule.needs_arguments for rule in rules):
+            return replace(open_judgement, settled=open_judgement.decide(None))
+        return open_judgement
+
+    def _is_visible(self, rules: Iterable[CompiledRule], lacking: Sequence[str]) -> bool:
+        effects = {rule.source.effect for rule in rules if not rule.needs_arguments}
+        possible = {rule.source.effect for rule in rules} | {self._default}
+        return Effect.DENY not in effects and (bool(lacking) or not possible.isdisjoint((Effect.ALLOW, Effect.ASK)))
+
+    def _may_allow(self, kind: Kind) -> bool:
+        own = [rule for rule in self._rules if rule.is_about(kind)]
+        if any(rule.source.effect is Effect.DENY and rule.is_about_all(kind) for rule in own):
+            return False
+        return self._default is Effect.ALLOW or any(rule.source.effect is not Effect.DENY for rule in own)
+
+
+class AccessRules:
+    """The rules of one set of roles, by group."""
+
+    def __init__(self, rules: tuple[CompiledRule, ...], default: Effect, caller: Caller) -> None:
+        self.roles = caller.roles
+        self.default = default
+        self._rules = rules
+        self._caller = caller
+        self._groups: dict[str, GroupRules] = {}
+
+    def for_group(self, name: str) -> GroupRules:
+        """Return the rules for a group."""
+        found = self._groups.get(name)
+        if found is None:
+            own = tuple(rule for rule in self._rules if rule.servers.matches(name))
+            found = self._groups[name] = GroupRules(name, own, self.default, self._caller)
+        return found
+
+
+class Policy:
+    """All rules of a config. Sets of roles are compiled once, whoever has them."""
+
+    def __init__(self, access: Access) -> None:
+        self.access = access
+        self._compiled = {role: tuple(map(CompiledRule, rules)) for role, rules in access.roles.items()}
+        self._by_group = [(Globs((glob,)), roles) for glob, roles in access.by_group]
+        self._sets: BoundedDict[object, AccessRules] = BoundedDict(_MAX_SETS)
+
+    @property
+    def rules(self) -> Mapping[str, tuple[CompiledRule, ...]]:
+        """The rules of each role."""
+        return self._compiled
+
+    def rules_for(self, authentication: Authentication) -> AccessRules:
+        """Return the rules for a client, the same object for everybody with the same rights."""
+        roles = self.roles_of(authentication)
+        rules = tuple(rule for role in sorted(roles) for rule in self._compiled[role])
+        default = self.access.default or (Effect.ALLOW if authentication.is_local else Effect.DENY)
+        caller = Caller(authentication, roles)
+        scopes = frozenset(rule.source.scope for rule in rules if rule.lacks_scope(caller))
+        key = (roles, default, scopes, authentication if any(rule.uses_caller for rule in rules) else None)
+        found = self._sets.get(key)
+        if found is None:
+            found = self._sets[key] = AccessRules(rules, default, caller)
+        return found
+
+    def roles_of(self, authentication: Authentication) -> frozenset[str]:
+        """Return the roles of a client that there are: its credential's, those of its groups, and its own."""
+        return frozenset(role for role in self._named_roles(authentication) if role in self._compiled)
+
+    def _named_roles(self, authentication: Authentication) -> Iterable[str]:
+        yield from authentication.roles
+        for group in authentication.claim(self.access.claim):
+            for globs, roles in self._by_group:
+                if globs.matches(group):
+                    yield from roles
+        subject = LOCAL_NAME if authentication.is_local else authentication.principal.subject
+        if authentication.is_local or subject != LOCAL_NAME:
+            yield from self.access.people.get(subject, ())

@@ -1,0 +1,176 @@
+"""One rule, ready to be asked: what it is about, and under which conditions."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from dynamic_mcp.config.access import Effect, Kind, Rule
+from dynamic_mcp.groups.audience import Authentication
+from dynamic_mcp.policy.conditions import Arguments, ConditionError, Conditions
+from dynamic_mcp.policy.globs import Globs
+from dynamic_mcp.policy.uris import UriGlobs
+
+
+class Caller(Struct, frozen=True):
+    """Who asks, with which roles."""
+
+    authentication: Authentication
+    roles: frozenset[str]
+
+
+class Target(Struct, frozen=True):
+    """What is asked for; a resource by its URI. `access` is `read` or `write`."""
+
+    group: str
+    kind: Kind
+    name: str
+    access: str = "read"
+
+
+class CompiledRule:
+    """A rule with its globs, conditions and expression compiled."""
+
+    def __init__(self, source: Rule) -> None:
+        self.source = source
+        self.servers = Globs(source.servers)
+        self._tools = None if source.tools is None else Globs(source.tools)
+        self._prompts = None if source.prompts is None else Globs(source.prompts)
+        self._resources = None if source.resources is None else UriGlobs(source.resources)
+        self._conditions = Conditions(source.arguments) if source.arguments else None
+        self._expression = None
+        if source.when is not None:
+            from dynamic_mcp.policy.expression import Expression
+
+            self._expression = Expression(source.when)
+
+    def __repr__(self) -> str:
+        return f"<CompiledRule {self.source.id}: {self.source.effect.value}>"
+
+    @property
+    def needs_arguments(self) -> bool:
+        """Whether it depends on the arguments of a call."""
+        return self._conditions is not None or (self._expression is not None and self._expression.uses_arguments)
+
+    @property
+    def uses_caller(self) -> bool:
+        """Whether it depends on more of a client than its roles and scopes."""
+        return self._expression is not None and self._expression.uses_caller
+
+    @property
+    def uses_class(self) -> bool:
+        """Whether its expression may ask if a tool only reads."""
+        return self._expression is not None
+
+    @property
+    def is_about_everything(self) -> bool:
+        """Whether it is about all that its servers have, unconditionally."""
+        return all(self.is_about_all(kind) for kind in Kind)
+
+    def is_about_all(self, kind: Kind) -> bool:
+        """Tell whether it is about all things of a kind, unconditionally."""
+        has_conditions = self._conditions is not None or self._expression is not None
+        return "*" in (self._patterns(kind) or ()) and self.source.access == "any" and not has_conditions
+
+    def is_about(self, kind: Kind) -> bool:
+        """Tell whether it is about some things of a kind; prompts and resources only read."""
+        return self._patterns(kind) is not None and (kind is Kind.TOOL or self.source.access != "write")
+
+    def _patterns(self, kind: Kind) -> tuple[str, ...] | None:
+        match kind:
+            case Kind.TOOL:
+                return self.source.tools
+            case Kind.PROMPT:
+                return self.source.prompts
+            case Kind.RESOURCE:
+                return self.source.resources
+
+    def lacks_scope(self, caller: Caller) -> bool:
+        """Tell whether it would allow something if the client's token had a scope."""
+        scope, scopes = self.source.scope, caller.authentication.scopes
+        return self.source.effect is Effect.ALLOW and scope is not None and scopes is not None and scope not in scopes
+
+    def matches(self, target: Target, caller: Caller) -> bool:
+        """Tell whether it is about something, as far as that follows without arguments."""
+        return not self._find_static_mismatch(target, caller)
+
+    def accepts(self, target: Target, caller: Caller, arguments: Arguments) -> bool:
+        """Tell whether the arguments fulfil its conditions; one that cannot be evaluated never allows."""
+        return not self._find_mismatch_in_arguments(target, caller, arguments)
+
+    def find_mismatch(self, target: Target, caller: Caller, arguments: Arguments) -> str:
+        """Say why it does not match; empty if it does."""
+        if self.lacks_scope(caller):
+            return f"the token lacks the scope `{self.source.scope}`"
+        return self._find_static_mismatch(target, caller) or self._find_mismatch_in_arguments(
+            target, caller, arguments
+        )
+
+    def covers_template(self, template: str) -> bool:
+        """Tell whether it is about every URI of a template, unconditionally."""
+        covers = self._resources is not None and self._resources.covers(template)
+        return covers and self.source.access != "write" and self._expression is None and self._conditions is None
+
+    def may_match_template(self, template: str) -> bool:
+        """Tell whether it may be about some URI of a template."""
+        may_match = self._resources is not None and self._resources.may_match(template)
+        return may_match and self.source.access != "write" and not self.needs_arguments
+
+    def _find_static_mismatch(self, target: Target, caller: Caller) -> str:
+        if not self.is_about(target.kind):
+            return f"it is not about {target.kind.value}s"
+        if not self._names(target):
+            return f"its {target.kind.value}s do not match"
+        if self.source.access not in ("any", target.access):
+            return f"the {target.kind.value} counts as `{target.access}`"
+        if self._expression is None or self._expression.uses_arguments:
+            return ""
+        return self._find_mismatch_in_expression(target, caller, Arguments(None))
+
+    def _names(self, target: Target) -> bool:
+        """Tell whether globs match; a rule that denies or asks is not got round by another way to write a name."""
+        allows = self.source.effect is Effect.ALLOW
+        if target.kind is Kind.RESOURCE:
+            assert self._resources is not None
+            return (self._resources.match_all if allows else self._resources.match_any)(target.name)
+        globs = self._tools if target.kind is Kind.TOOL else self._prompts
+        assert globs is not None
+        return (globs.matches if allows else globs.matches_variant)(target.name)
+
+    def _find_mismatch_in_arguments(self, target: Target, caller: Caller, arguments: Arguments) -> str:
+        if self._conditions is not None:
+            try:
+                if not self._conditions.evaluate(arguments, self.source.effect):
+                    return "its conditions on the arguments are not fulfilled"
+            except ConditionError as exc:
+                if self.source.effect is Effect.ALLOW:
+                    return f"its conditions cannot be evaluated: {exc}"
+        if self._expression is not None and self._expression.uses_arguments:
+            return self._find_mismatch_in_expression(target, caller, arguments)
+        return ""
+
+    def _find_mismatch_in_expression(self, target: Target, caller: Caller, arguments: Arguments) -> str:
+        assert self._expression is not None
+        try:
+            if self._expression.evaluate(variables_of(target, caller, arguments)):
+                return ""
+        except ConditionError as exc:
+            return f"`when` cannot be evaluated: {exc}" if self.source.effect is Effect.ALLOW else ""
+        return "`when` is false"
+
+
+def variables_of(target: Target, caller: Caller, arguments: Arguments) -> dict[str, object]:
+    """Return what an expression can name. Raises ConditionError if the arguments cannot be read."""
+    authentication = caller.authentication
+    return {
+        "subject": authentication.principal.subject,
+        "issuer": authentication.principal.issuer,
+        "provider": authentication.provider,
+        "roles": sorted(caller.roles),
+        "scopes": sorted(authentication.scopes or ()),
+        "claims": {name: list(texts) for name, texts in authentication.claims},
+        "server": target.group,
+        "kind": target.kind.value,
+        "name": target.name,
+        "access": target.access,
+        "arguments": arguments.value or {},
+    }

@@ -1,0 +1,93 @@
+"""The views of all clients: one for each workspace, profile and set of roles, however many clients have it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.config.workspace import Workspace
+from dynamic_mcp.groups.audience import Authentication, Client
+from dynamic_mcp.groups.group import Group
+from dynamic_mcp.proxy.view import GroupViews, View
+from dynamic_mcp.system.bounded import BoundedDict
+
+if TYPE_CHECKING:  # loaded with the first access rule
+    from dynamic_mcp.policy.access import AccessRules, Policy
+
+# Views that are remembered. One that is forgotten is made again.
+_MAX_VIEWS = 10_000
+
+GroupsOf = Callable[[Workspace | None], Mapping[str, Group]]
+
+
+class Views:
+    """Finds the view of a client. `groups_of` returns the groups of a workspace."""
+
+    def __init__(self, configs: Mapping[Workspace | None, Config], groups_of: GroupsOf) -> None:
+        self._groups_of = groups_of
+        self._pool = GroupViews()
+        self.apply(configs)
+
+    def __iter__(self) -> Iterator[View]:
+        """Yield each view once."""
+        return iter([*self._views.values()])
+
+    @property
+    def are_governed(self) -> bool:
+        """Whether clients of one workspace may have different views."""
+        return self._policy is not None or bool(self._configs[None].profiles)
+
+    def apply(self, configs: Mapping[Workspace | None, Config]) -> None:
+        """Make the views of other configs from now on; lists that stay the same stay the same objects."""
+        self._configs = dict(configs)
+        self._policy = _read_policy(configs[None])
+        self._views: BoundedDict[Hashable, View] = BoundedDict(_MAX_VIEWS)
+        self._by_client: WeakKeyDictionary[Client, tuple[Authentication, View]] = WeakKeyDictionary()
+        self._pool = self._pool.renew()
+
+    def add(self, workspace: Workspace, config: Config) -> None:
+        """Make views for a workspace too."""
+        self._configs[workspace] = config
+
+    def remove(self, workspace: Workspace) -> None:
+        """Forget a workspace."""
+        self._configs.pop(workspace, None)
+        for key in [key for key, view in self._views.items() if view.workspace is workspace]:
+            del self._views[key]
+
+    def view_for(self, client: Client) -> View:
+        """Return what a client may see."""
+        if not self.are_governed:
+            view = self._find(client.workspace, None)
+        else:
+            known = self._by_client.get(client)
+            if known is None or known[0] is not client.authentication:
+                known = client.authentication, self._find(client.workspace, self._rules_for(client.authentication))
+                self._by_client[client] = known
+            view = known[1]
+        return view if client.only is None else view.single(client.only)
+
+    def view_of(self, authentication: Authentication, profile: str | None = None) -> View:
+        """Return what somebody without a workspace may see who has chosen a profile, or none."""
+        return self._find(None, self._rules_for(authentication))
+
+    def _rules_for(self, authentication: Authentication) -> AccessRules | None:
+        return None if self._policy is None else self._policy.rules_for(authentication)
+
+    def _find(self, workspace: Workspace | None, rules: AccessRules | None) -> View:
+        key = (workspace, rules)
+        found = self._views.get(key)
+        if found is None:
+            config, groups = self._configs[workspace], self._groups_of(workspace).values()
+            found = self._views[key] = View(groups, config, self._pool, rules=rules, workspace=workspace)
+        return found
+
+
+def _read_policy(config: Config) -> Policy | None:
+    if config.access is None:
+        return None
+    from dynamic_mcp.policy.access import Policy
+
+    return Policy(config.access)
