@@ -41,8 +41,10 @@ def check_pattern(pattern: str) -> str:
     """Check a regular expression of RE2, which matches in linear time."""
     import re2
 
+    options = re2.Options()
+    options.log_errors = False
     try:
-        re2.compile(pattern)
+        re2.compile(pattern, options)
     except re2.error as exc:
         raise FlawError(
             f"is not a regular expression of RE2: {exc}", hint="RE2 has no backreferences and no look-around"

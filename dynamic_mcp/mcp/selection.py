@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -93,12 +93,7 @@ def select_value(path: str, data: object) -> object:
 
 def select(path: str, data: object, *, clock: Callable[[], float] = time.monotonic) -> list[object]:
     """Return the values that a JSONPath matches, in order. Raises BadPath."""
-    compiled = _compile(path)
-    ends_at = clock() + MAX_S
-    values = [data]
-    for step in compiled.steps:
-        values = _apply_step(step, values, lambda: clock() > ends_at)
-    return values
+    return Selector(path, clock=clock).select(data)
 
 
 def is_definite(path: str) -> bool:
@@ -106,24 +101,46 @@ def is_definite(path: str) -> bool:
     return _compile(path).is_definite
 
 
-def _apply_step(step: _Step, values: Sequence[object], is_over: Callable[[], bool]) -> list[object]:
-    matches: list[object] = []
-    try:
-        for value in values:
-            for node in _descend(value) if step.is_deep else (value,):
-                for piece in _split_list(step, node):
-                    matches += [match.value for match in step.find.find(piece)]
-                    if len(matches) > MAX_MATCHES:
-                        raise BadPath(f"it matches more than {MAX_MATCHES} values; select less at once")
-                    if is_over():
-                        raise BadPath(f"it takes longer than {MAX_S:g} s; select less at once")
-    except RecursionError:
-        raise BadPath("the data is nested too deeply") from None
-    except (TypeError, ValueError, KeyError, AttributeError, ArithmeticError) as exc:
-        if isinstance(exc, BadPath):
-            raise
-        raise BadPath(f"it cannot be applied to the data: {exc}") from exc
-    return matches
+class Selector:
+    """A JSONPath that is parsed once, and takes at most `max_s` for each selection."""
+
+    def __init__(self, path: str, *, max_s: float = MAX_S, clock: Callable[[], float] = time.monotonic) -> None:
+        """Raise BadPath if the path is invalid."""
+        self._path = _compile(path)
+        self._max_s = max_s
+        self._clock = clock
+
+    def select(self, data: object) -> list[object]:
+        """Return the values that the path matches, in order. Raises BadPath."""
+        ends_at = self._clock() + self._max_s
+        values = [data]
+        for step in self._path.steps:
+            values = self._apply_step(step, values, ends_at)
+        return values
+
+    def _apply_step(self, step: _Step, values: Sequence[object], ends_at: float) -> list[object]:
+        matches: list[object] = []
+        try:
+            for piece in _pieces(step, values):
+                matches += [match.value for match in step.find.find(piece)]
+                if len(matches) > MAX_MATCHES:
+                    raise BadPath(f"it matches more than {MAX_MATCHES} values; select less at once")
+                if self._clock() > ends_at:
+                    raise BadPath(f"it takes longer than {self._max_s:g} s; select less at once")
+        except RecursionError:
+            raise BadPath("the data is nested too deeply") from None
+        except (TypeError, ValueError, KeyError, AttributeError, ArithmeticError) as exc:
+            if isinstance(exc, BadPath):
+                raise
+            raise BadPath(f"it cannot be applied to the data: {exc}") from exc
+        return matches
+
+
+def _pieces(step: _Step, values: Iterable[object]) -> Iterator[object]:
+    """Yield what a step is applied to, one at a time."""
+    for value in values:
+        for node in _descend(value) if step.is_deep else (value,):
+            yield from _split_list(step, node)
 
 
 def _descend(value: object) -> Iterator[object]:
