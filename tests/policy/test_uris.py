@@ -82,7 +82,7 @@ def test_a_host_may_be_a_directory() -> None:
 def test_an_escaped_star_in_a_glob_is_no_wildcard() -> None:
     globs = UriGlobs(["file:///a/%2a"])
     assert not globs.match_any("file:///a/b")
-    assert globs.match_all("file:///a/%2a")
+    assert globs.match_any("file:///a/%2a")
 
 
 def test_a_uri_that_is_too_long_is_denied() -> None:

@@ -63,7 +63,7 @@ def _compare_name(headers: Mapping[bytes, bytes], method: str, params: Mapping[s
         return ""
     expected, value = wire.text(params.get(member)), headers.get(_NAME)
     if value is None:
-        return "" if expected is None else "the header `Mcp-Name` is missing"
+        return "the header `Mcp-Name` is missing" if member in params else ""
     name = decode_value(value)
     if name is None:
         return "the header `Mcp-Name` is malformed"
