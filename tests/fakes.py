@@ -26,6 +26,7 @@ from dynamic_mcp.config.resolved import (
 )
 from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.errors import DynamicMcpError, LinkLost, NotSent
+from dynamic_mcp.groups.audience import LOCAL_USER, Authentication
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.proxy import Proxy
@@ -260,10 +261,17 @@ async def client_of(opener: Opener, *configs: PresentedGroup) -> AsyncIterator[C
 class Client:
     """A client in memory, in front of a proxy with fake upstreams."""
 
-    def __init__(self, server: Server, workspace: Workspace | None = None, *, only: str | None = None) -> None:
+    def __init__(
+        self,
+        server: Server,
+        workspace: Workspace | None = None,
+        *,
+        only: str | None = None,
+        authentication: Authentication = LOCAL_USER,
+    ) -> None:
         self.server = server
         self.lines: list[bytes] = []
-        self.session = Session(self._take, server, workspace=workspace, only=only)
+        self.session = Session(self._take, server, workspace=workspace, only=only, authentication=authentication)
         self._ids = 0
         self._arrived = asyncio.Event()
 

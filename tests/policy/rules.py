@@ -1,0 +1,25 @@
+"""Access rules as tests write them: the config's own JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from dynamic_mcp.config.access import Access, resolve_access
+from dynamic_mcp.config.access_form import Access as AccessForm
+from dynamic_mcp.groups.audience import Authentication, Principal
+
+Json = Any  # whatever JSON a test writes down
+
+
+def access_of(**members: Json) -> Access:
+    """Return `settings.access` with these members."""
+    found = resolve_access(msgspec.convert(members, AccessForm))
+    assert found is not None
+    return found
+
+
+def person(subject: str = "ann", *roles: str, **members: Json) -> Authentication:
+    """Return somebody with a credential."""
+    return Authentication(Principal("token", subject), "bearer", roles, **members)

@@ -1,0 +1,214 @@
+"""What the rules decide, whatever way leads to a thing."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from dynamic_mcp.config.access import Effect, Kind
+from dynamic_mcp.groups.audience import LOCAL_USER
+from dynamic_mcp.policy.access import GroupRules, Policy
+from tests.policy.rules import access_of, person
+
+Json = Any  # whatever JSON a test writes down
+
+
+def rules_of(*rules: Json, group: str = "up", default: str | None = None, **members: Json) -> GroupRules:
+    """Return the rules of somebody with one role."""
+    policy = Policy(access_of(roles={"dev": list(rules)}, **({"default": default} if default else {})))
+    return policy.rules_for(person("ann", "dev", **members)).for_group(group)
+
+
+def effect(rules: GroupRules, name: str, arguments: bytes = b"{}", *, access: str = "write") -> Effect:
+    """Decide about a tool."""
+    return rules.judge(Kind.TOOL, name, access).decide(Raw(arguments)).effect
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_deny_wins_over_ask_over_allow_in_any_order(order: tuple[int, ...]) -> None:
+    rules = [
+        {"tools": ["*"]},
+        {"tools": ["b*", "c*"], "effect": "ask"},
+        {"tools": ["c*"], "effect": "deny"},
+    ]
+    found = rules_of(*(rules[place] for place in order))
+
+    assert [effect(found, name) for name in "abc"] == [Effect.ALLOW, Effect.ASK, Effect.DENY]
+
+
+def test_a_decision_names_its_rule() -> None:
+    found = rules_of({"tools": ["a"]}, {"tools": ["b"], "effect": "ask", "id": "careful"})
+
+    assert [found.judge(Kind.TOOL, name).decide(None).rule for name in "abc"] == [
+        "roles.dev[0]",
+        "careful",
+        "default",
+    ]
+
+
+def test_nobody_who_authenticates_may_do_what_no_rule_allows_and_the_local_user_may() -> None:
+    policy = Policy(access_of(roles={"dev": [{"servers": ["other"]}]}))
+
+    assert effect(policy.rules_for(person("ann", "dev")).for_group("up"), "a") is Effect.DENY
+    assert effect(policy.rules_for(LOCAL_USER).for_group("up"), "a") is Effect.ALLOW
+
+
+@pytest.mark.parametrize("default", ["allow", "deny"])
+def test_a_default_of_the_config_is_for_everybody(default: str) -> None:
+    policy = Policy(access_of(default=default))
+
+    for who in (person("ann"), LOCAL_USER):
+        assert effect(policy.rules_for(who).for_group("up"), "a").value == default
+
+
+def test_roles_come_from_the_credential_from_groups_and_from_the_list_of_people() -> None:
+    policy = Policy(
+        access_of(
+            roles={"dev": [], "admin": [], "reader": []},
+            roles_from={"map": {"eng-*": ["dev"], "none": ["no such role"]}},
+            people={"ann": ["reader"], "local": ["admin"]},
+        )
+    )
+
+    claims = (("groups", ("eng-web", "none")),)
+    assert policy.roles_of(person("ann", "admin", claims=claims)) == {"dev", "admin", "reader"}
+    assert policy.roles_of(LOCAL_USER) == {"admin"}
+    assert policy.roles_of(person("local")) == set(), "nobody gets the roles of the local user by a name"
+
+
+def test_a_rule_that_names_tools_is_about_no_prompts_and_resources() -> None:
+    found = rules_of({"tools": ["*"]})
+
+    assert found.judge(Kind.TOOL, "a").is_visible
+    assert not found.judge(Kind.PROMPT, "a").is_visible
+    assert not found.may_see_resource("file:///a")
+
+
+def test_a_rule_about_reading_is_about_reading_tools_prompts_and_resources() -> None:
+    found = rules_of({"access": "read"})
+
+    assert effect(found, "a", access="read") is Effect.ALLOW
+    assert effect(found, "a", access="write") is Effect.DENY
+    assert found.judge(Kind.PROMPT, "a").is_visible
+    assert found.may_see_resource("file:///a")
+
+
+def test_a_rule_about_writing_is_about_no_prompts_and_resources() -> None:
+    found = rules_of({}, {"access": "write", "effect": "deny"})
+
+    assert effect(found, "a", access="write") is Effect.DENY
+    assert found.judge(Kind.PROMPT, "a").is_visible
+    assert found.may_see_resource("file:///a")
+
+
+@pytest.mark.parametrize("name", ["DELETE_repo", "delete_repo ", "\uff44elete_repo", "de\u200blete_repo"])
+def test_another_way_to_write_a_name_gets_round_no_rule_that_denies_and_is_allowed_by_none(name: str) -> None:
+    assert effect(rules_of({"tools": ["*"]}, {"tools": ["delete_*"], "effect": "deny"}), name) is Effect.DENY
+    assert effect(rules_of({"tools": ["delete_repo"]}), name) is Effect.DENY
+
+
+@pytest.mark.parametrize(
+    ("uri", "is_allowed"),
+    [
+        ("file:///srv/docs/a", True),
+        ("FILE:///srv/docs/a", False),
+        ("file:///srv/docs/../secret", False),
+        ("file:///srv/docs/%2e%2e/secret", False),
+        ("file:///srv/docs/%252e%252e/secret", False),
+        ("file:///srv/docs/private/a", False),
+        ("file:///srv/docs/x/../private/a", False),
+        ("file:///srv/docs/%70rivate/a", False),
+    ],
+)
+def test_a_uri_is_decided_as_any_server_may_read_it(uri: str, *, is_allowed: bool) -> None:
+    found = rules_of(
+        {"resources": ["file:///srv/docs/*"]}, {"resources": ["file:///srv/docs/private/*"], "effect": "deny"}
+    )
+
+    assert found.may_see_resource(uri) is is_allowed
+
+
+def test_a_tool_is_shown_if_some_arguments_are_allowed_and_decided_by_them() -> None:
+    rule = {"tools": ["query"], "arguments": {"$.database": {"enum": ["stage"]}}}
+    found = rules_of(rule)
+    judgement = found.judge(Kind.TOOL, "query")
+
+    assert judgement.is_visible
+    assert judgement.settled is None
+    assert judgement.decide(Raw(b'{"database":"stage"}')).effect is Effect.ALLOW
+    for arguments in (b'{"database":"live"}', b"{}", b'{"database":["stage"]}', b"[1]", b'{"database":"sta'):
+        assert judgement.decide(Raw(arguments)).effect is Effect.DENY, arguments
+
+
+def test_what_cannot_be_evaluated_denies_and_asks_and_never_allows() -> None:
+    condition = {"$.count": {"max": 5}}
+
+    assert effect(rules_of({"arguments": condition}), "a", b'{"count":"many"}') is Effect.DENY
+    for name in ("deny", "ask"):
+        found = rules_of({}, {"arguments": condition, "effect": name})
+        assert effect(found, "a", b'{"count":"many"}').value == name
+        assert effect(found, "a", b'{"count":9}') is Effect.ALLOW
+
+
+def test_a_token_without_a_scope_is_told_which_one_it_lacks() -> None:
+    rule = {"tools": ["*"], "scope": "tools:write"}
+
+    assert effect(rules_of(rule, scopes=frozenset({"tools:write"})), "a") is Effect.ALLOW
+    assert effect(rules_of(rule, scopes=None), "a") is Effect.ALLOW, "a credential without scopes lacks none"
+    found = rules_of(rule, scopes=frozenset({"other"})).judge(Kind.TOOL, "a")
+    assert (found.decide(None).effect, found.decide(None).scopes) == (Effect.DENY, ("tools:write",))
+    assert found.is_visible
+
+
+@pytest.mark.parametrize(
+    ("rules", "is_visible"),
+    [
+        ([{}], True),
+        ([{"servers": ["u?"]}], True),
+        ([{"servers": ["down"]}], False),
+        ([{}, {"servers": ["up"], "effect": "deny"}], False),
+        ([{"tools": ["*"]}, {"tools": ["*"], "effect": "deny"}], False),
+        ([{"tools": ["*"]}, {"tools": ["a*"], "effect": "deny"}], True),
+        ([{}, {"effect": "deny", "arguments": {"$.a": {"enum": [1]}}}], True),
+        ([{"effect": "ask"}], True),
+        ([], False),
+    ],
+)
+def test_a_group_is_there_if_anything_of_it_may_be_allowed(rules: list[Json], *, is_visible: bool) -> None:
+    assert rules_of(*rules).is_visible is is_visible
+
+
+def test_who_may_do_everything_is_served_as_if_there_were_no_rules() -> None:
+    assert rules_of({}).allows_everything
+    assert rules_of({"servers": ["*"], "tools": ["*"], "prompts": ["*"], "resources": ["*"]}).allows_everything
+    assert not rules_of({"tools": ["*"]}).allows_everything
+    assert not rules_of({}, {"tools": ["a"], "effect": "ask"}).allows_everything
+
+
+def test_everybody_with_the_same_rights_has_the_same_rules() -> None:
+    policy = Policy(access_of(roles={str(number): [{"tools": [str(number)]}] for number in range(5)}))
+
+    found = {id(policy.rules_for(person(f"p{number}", str(number % 5)))) for number in range(1000)}
+
+    assert len(found) == 5
+
+
+@pytest.mark.parametrize(
+    ("template", "is_shown"),
+    [
+        ("file:///srv/docs/{name}", True),
+        ("file:///{+path}", True),
+        ("file:///srv/{dir}/x", True),
+        ("db://{table}", False),
+        ("file:///srv/docs/private/{name}", False),
+    ],
+)
+def test_a_template_is_listed_if_one_of_its_uris_may_be_allowed(template: str, *, is_shown: bool) -> None:
+    found = rules_of(
+        {"resources": ["file:///srv/docs/*"]}, {"resources": ["file:///srv/docs/private/*"], "effect": "deny"}
+    )
+
+    assert found.shows_template(template) is is_shown
