@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from dynamic_mcp.config import access_values
+from dynamic_mcp.config import access_values, cel
 from dynamic_mcp.config.section import Section
 
 Globs = Annotated[list[str], access_values.check_globs]
@@ -49,7 +49,7 @@ class Rule(Section, frozen=True, kw_only=True):
         " rules, one match is enough.",
     ] = None
     when: Annotated[
-        Annotated[str, Meta(min_length=1, max_length=2000)] | None,
+        Annotated[str, cel.check_expression] | None,
         "A condition in CEL. Needs the extra `dynamic-mcp-proxy[cel]`.",
     ] = None
     effect: Annotated[

@@ -29,6 +29,7 @@ from dynamic_mcp.config import (
     addresses,
     auth_form,
     auth_values,
+    cel,
     form,
     http_values,
     values,
@@ -110,7 +111,7 @@ def _list_of(check: Any, pattern: str) -> Any:
 
 
 def _bounds(meta: Meta) -> Any:
-    return Field(ge=meta.ge, le=meta.le, min_length=meta.min_length)
+    return Field(ge=meta.ge, le=meta.le, min_length=meta.min_length, max_length=meta.max_length)
 
 
 # The pydantic types of the fields that a function checks.
@@ -201,6 +202,9 @@ _TYPES_BY_FUNCTION: dict[object, Any] = {
         Field(json_schema_extra={"items": {"type": ["string", "number", "boolean", "null"]}}),
     ],
     access_values.check_pattern: Annotated[str, AfterValidator(access_values.check_pattern)],
+    cel.check_expression: Annotated[
+        str, AfterValidator(cel.check_expression), Field(min_length=1, max_length=cel.MAX_LENGTH)
+    ],
     access_values.check_scope: Annotated[str, AfterValidator(access_values.check_scope)],
     values.check_group_name: Annotated[
         str, AfterValidator(values.check_group_name), Field(min_length=1, max_length=values.NAME_LENGTH)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 # Arguments are small; only a path with `..` on megabytes of them takes this long.
 _MAX_SELECT_S = 0.5
+# No tool needs more, and the evaluation of expressions is recursive.
+_MAX_DEPTH = 200
 
 
 class ConditionError(Exception):
@@ -110,10 +112,7 @@ class _Compiled:
     def _check_text(self, pattern: _Pattern, value: object, effect: Effect) -> _Result:
         if not isinstance(value, str):
             return self._error("is compared with a pattern, and is not a string")
-        try:
-            return pattern.matches(value, effect)
-        except UnicodeEncodeError:  # half a surrogate pair
-            return self._error("is compared with a pattern, and is not valid Unicode")
+        return pattern.matches(value, effect)
 
     def _check_number(self, value: object) -> _Result:
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -185,11 +184,32 @@ def _parse(raw: Raw | None) -> dict[str, object] | ConditionError | None:
         return None
     try:
         value = json.loads(text.decode(), object_pairs_hook=_build_object, parse_constant=_refuse_constant)
+        _check_depth(text, value)
+        if rb"\ud" in text.lower():
+            json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair
     except ConditionError as exc:
         return exc.with_traceback(None)
     except (ValueError, RecursionError):
         return ConditionError("the arguments are not valid JSON, or nested too deeply")
     return value if isinstance(value, dict) else None
+
+
+def _check_depth(text: bytes, value: object) -> None:
+    """Raise ValueError if JSON is nested too deeply."""
+    if text.count(b"{") + text.count(b"[") <= _MAX_DEPTH:
+        return
+    level = [value]
+    for _ in range(_MAX_DEPTH):
+        level = [inner for outer in level for inner in _members(outer)]
+        if not level:
+            return
+    raise ValueError("it is nested too deeply")
+
+
+def _members(value: object) -> Iterable[object]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def _build_object(pairs: list[tuple[str, object]]) -> dict[str, object]:

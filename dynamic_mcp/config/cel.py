@@ -1,0 +1,89 @@
+"""Compiles conditions in CEL (Common Expression Language), with the types of what they can name.
+
+The package is an extra, and comes with the first condition.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from functools import cache
+from typing import TYPE_CHECKING
+
+from dynamic_mcp.config.values import FlawError
+
+if TYPE_CHECKING:
+    from cel_expr_python.cel import Env, Expression
+
+MAX_LENGTH = 2000
+_TEXTS = "list<string>"
+# What a condition can name, and its type.
+VARIABLES = {
+    "subject": "string",
+    "issuer": "string",
+    "provider": "string",
+    "roles": _TEXTS,
+    "scopes": _TEXTS,
+    "claims": f"map<string, {_TEXTS}>",
+    "server": "string",
+    "kind": "string",
+    "name": "string",
+    "access": "string",
+    "arguments": "map<string, dyn>",
+}
+# The compiler reports `ERROR: <input>:1:4: what it is (in container '')`, and then shows the line.
+_REPORT = re.compile(r"ERROR: <input>:(\d+):(\d+): (.+?)(?: \(in container ''\))?$", re.MULTILINE)
+
+
+def check_expression(text: str) -> str:
+    """Check a condition in CEL."""
+    if not text.strip() or len(text) > MAX_LENGTH:
+        raise FlawError(f"must not be empty, and at most {MAX_LENGTH} characters")
+    try:
+        compiled = compile_expression(text)
+    except ImportError:
+        raise FlawError(
+            "needs a package that is not installed", hint='install it: `pip install "dynamic-mcp-proxy[cel]"`'
+        ) from None
+    except RuntimeError as exc:
+        raise FlawError(f"is not a condition in CEL: {_describe(str(exc))}", hint=_list_variables()) from exc
+    # `arguments.x` may be true or false, which is known when it is there
+    if compiled.return_type().name() not in ("BOOL", "DYN"):
+        raise FlawError("must be true or false, and is something else", hint='compare it: `subject == "alice"`')
+    return text
+
+
+def compile_expression(text: str, *, without: Collection[str] = ()) -> Expression:
+    """Compile a condition that may name all variables but these.
+
+    Raises ImportError if the extra is not installed, and RuntimeError if it is no such condition.
+    """
+    return _environment(frozenset(without)).compile(text)
+
+
+def names_any(text: str, variables: Collection[str]) -> bool:
+    """Tell whether a valid condition names one of these variables."""
+    try:
+        compile_expression(text, without=variables)
+    except RuntimeError:
+        return True
+    return False
+
+
+@cache
+def _environment(without: frozenset[str]) -> Env:
+    from cel_expr_python import cel
+
+    return cel.NewEnv(variables={name: cel.Type(kind) for name, kind in VARIABLES.items() if name not in without})
+
+
+def _describe(report: str) -> str:
+    found = _REPORT.search(report)
+    if found is None:
+        return "it is nested too deeply, or too long" if "recursion" in report else " ".join(report.split())[:200]
+    line, column, what = found.groups()
+    return f"{what.strip()[:200]} (line {line}, column {column})"
+
+
+def _list_variables() -> str:
+    return "it can name " + ", ".join(f"`{name}`" for name in VARIABLES)
