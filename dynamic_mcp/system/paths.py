@@ -1,10 +1,14 @@
 """The directories for config, state, cache and logs; private files, written atomically; file locks."""
 
+import logging
 import os
+import stat
 import sys
 from pathlib import Path
 
 import platformdirs
+
+log = logging.getLogger(__name__)
 
 _APP = "dynamic-mcp"
 
@@ -44,6 +48,24 @@ def write_private(path: Path, data: bytes, *, durable: bool = True) -> None:
     """
     make_private_dir(path.parent)
     _replace(path, data, durable=durable)
+
+
+def read_private(path: Path, most: int) -> bytes:
+    """Return the content of a private file, without following a link; one that others could read is private then.
+
+    Raises OSError, and ValueError for what is not a file, or has more than `most` bytes.
+    """
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    with os.fdopen(descriptor, "rb") as opened:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError("not a regular file")
+        if os.name == "posix" and stat.S_IMODE(status.st_mode) & 0o077:
+            log.warning("%s could be used by others and is now private", path)
+            os.fchmod(descriptor, 0o600)
+        if status.st_size > most:
+            raise ValueError("too large")
+        return opened.read(most)
 
 
 def _replace(path: Path, data: bytes, *, durable: bool) -> None:

@@ -9,6 +9,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from dynamic_mcp.face.http.exchange import RequestHead, Response
+from dynamic_mcp.face.http.responses import Headers, with_headers
 from dynamic_mcp.groups.audience import LOCAL_USER, Authentication
 
 # Who sent a request, or what it is answered instead of being served: 401, 403, or 400.
@@ -23,6 +24,30 @@ class PageRequest(Struct, frozen=True):
 
 
 Page = Callable[[PageRequest], Awaitable[Response]]
+
+_ANY_ORIGIN: Headers = ((b"access-control-allow-origin", b"*"),)
+_PREFLIGHT = Response(
+    204,
+    (
+        (b"access-control-allow-methods", b"GET, POST, OPTIONS"),
+        (b"access-control-allow-headers", b"authorization, content-type, mcp-protocol-version"),
+        (b"access-control-max-age", b"600"),
+    ),
+)
+
+
+class OpenPage(Struct, frozen=True):
+    """A page that scripts of any origin may read, such as a metadata document.
+
+    Nothing in its answer may follow from a cookie, nor from where the request comes from.
+    """
+
+    page: Page
+
+    async def __call__(self, request: PageRequest) -> Response:
+        """Answer, also a preflight (Fetch standard, CORS protocol)."""
+        response = _PREFLIGHT if request.head.method == "OPTIONS" else await self.page(request)
+        return with_headers(response, _ANY_ORIGIN)
 
 
 class Authenticator(Protocol):
@@ -42,7 +67,10 @@ class Authenticator(Protocol):
         ...
 
     def find_page(self, method: str, path: bytes) -> Page | None:
-        """Return what answers a path that is not one of MCP, without authentication of its own; None if nothing."""
+        """Return what answers a path that is not one of MCP, without authentication of its own; None if nothing.
+
+        The page of other origins, an `OpenPage`, is asked for preflights too.
+        """
         ...
 
     def lacks_scope(self, scopes: tuple[str, ...]) -> Response:

@@ -15,7 +15,7 @@ from functools import partial
 
 from dynamic_mcp.face.http import status
 from dynamic_mcp.face.http.arrival import Arrival
-from dynamic_mcp.face.http.authenticator import Authenticator, LocalAuthenticator, Outcome
+from dynamic_mcp.face.http.authenticator import Authenticator, LocalAuthenticator, OpenPage, Outcome
 from dynamic_mcp.face.http.deferred import DeferredRequest, PageReceiver
 from dynamic_mcp.face.http.exchange import Exchange, Receiver, RequestHead, Response
 from dynamic_mcp.face.http.guard import Guard
@@ -110,11 +110,11 @@ class HttpFace:
         route = self._paths.find(path, head.root_path)
         if route is not None and route.place is Place.HEALTH:
             return status.health(head.method)
+        if route is None:
+            return self._begin_page(head, exchange, path)
         refused = self._guard.check(head)
         if refused is not None:
             return refused
-        if route is None:
-            return self._begin_page(head, exchange, path)
         methods = _METHODS[route.place]
         if head.method == "OPTIONS":
             return self._guard.preflight(head, methods)
@@ -131,14 +131,22 @@ class HttpFace:
         return DeferredRequest(exchange, outcome, go_on, self._options.max_body_bytes)
 
     def _begin_page(self, head: RequestHead, exchange: Exchange, path: bytes) -> Receiver | Response:
-        page = self._authenticator.find_page(head.method, path)
+        find = self._authenticator.find_page
+        page = find(head.method, path) or find(head.method, head.root_path.encode() + path)
+        is_for_any_origin = isinstance(page, OpenPage)
+        refused = self._guard.check_host(head) if is_for_any_origin else self._guard.check(head)
+        if refused is not None:
+            return refused
         if page is None:
             return refusal(404, "there is nothing at this path")
-        return PageReceiver(head, exchange, page, self._guard.cors_headers(head.headers), self._pages)
+        cors = () if is_for_any_origin else self._guard.cors_headers(head.headers)
+        return PageReceiver(head, exchange, page, cors, self._pages)
 
     def _tell_load(self) -> Response:
         modern = self._modern
-        load = status.Load(len(self._sessions), modern.clients, modern.in_flight)
+        load: status.Load | None = None
+        if self._authenticator.is_open:
+            load = status.Load(len(self._sessions), modern.clients, modern.in_flight)
         return status.ready(self._proxy, load, is_finishing=self.is_finishing)
 
     def _serve(self, arrival: Arrival) -> Receiver | Response:
@@ -199,7 +207,7 @@ class HttpFace:
         return most if session is not None else min(most, _MAX_HELLO_BYTES)
 
     def _listen(self, arrival: Arrival) -> Receiver | Response:
-        head, exchange = arrival.head, arrival.exchange
+        head = arrival.head
         if not accepts_events(head.headers):
             return refusal(406, "`Accept` must name `text/event-stream`")
         session = self._find(arrival)
@@ -208,9 +216,9 @@ class HttpFace:
         cors = self._guard.cors_headers(head.headers)
         last = head.headers.get(b"last-event-id")
         if not last:
-            return session.listen(exchange, cors)
+            return session.listen(arrival, cors)
         id = parse_event_id(last)
-        stream = session.resume(*id, exchange, cors) if id is not None else None
+        stream = session.resume(*id, arrival, cors) if id is not None else None
         if stream is None:
             return refusal(400, "what follows this `Last-Event-ID` is not known any more")
         return stream
@@ -244,7 +252,7 @@ class HttpFace:
             return session
         stream = OldStream(session, on_end=partial(self.end, session))
         root = head.root_path or self._options.root_path
-        stream.open(arrival.exchange, self._guard.cors_headers(head.headers), self._paths.messages(root, session.id))
+        stream.open(arrival, self._guard.cors_headers(head.headers), self._paths.messages(root, session.id))
         session.adopt(stream)
         return stream
 
@@ -323,8 +331,10 @@ class HttpFace:
     def tick(self) -> None:
         """Do what is due: turn slow answers into streams, keep streams alive, end what is old."""
         now = self._now()
-        self._modern.tick()
+        is_valid = self._authenticator.is_valid
+        self._modern.tick(is_valid)
         for session in [*self._sessions.values()]:
+            session.end_expired(is_valid)
             for request in [*session.in_flight]:
                 request.answer_soon(now)
             for stream in [*session.streams.values()]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_address
 from itertools import islice
 
 from dynamic_mcp.face.http.exchange import RequestHead, Response
 from dynamic_mcp.face.http.options import HttpOptions
 from dynamic_mcp.face.http.responses import Headers, refusal
+from dynamic_mcp.face.http.trusted_peers import TrustedPeers
 
 # Hosts that were found allowed and are remembered, so that a request costs one look into a set.
 _MAX_REMEMBERED = 64
@@ -34,28 +35,26 @@ class Guard:
         self._options = options
         self._hosts = frozenset(each.lower() for each in (*options.own_hosts, *options.allowed_hosts))
         self._origins = frozenset(each.encode() for each in options.allowed_origins)
-        self._trusted = [ip_network(each, strict=False) for each in options.trusted_proxies if each != "unix"]
-        self._trusts_unix = "unix" in options.trusted_proxies
+        self._own_origins = frozenset(each.encode() for each in options.own_origins)
+        self._trusted = TrustedPeers(options.trusted_proxies)
         self._good_hosts: set[bytes] = set()
 
     def check(self, head: RequestHead) -> Response | None:
         """Return why a request is refused; None if it is not."""
-        headers = head.headers
-        host = headers.get(b"host", b"")
-        if self._options.trusted_proxies and b"x-forwarded-host" in headers and self.is_trusted(head.peer):
-            host = headers[b"x-forwarded-host"]
-        if host not in self._good_hosts:
-            if not self._is_allowed_host(host):
-                why = f"the host `{_printable(host)}` is not one of this server: `allowed_hosts` may name it"
-                return refusal(403, why)
-            if len(self._good_hosts) < _MAX_REMEMBERED:
-                self._good_hosts.add(host)
-        origin = headers.get(b"origin")
-        if origin is None or origin in self._origins or _is_same_origin(origin, host):
+        host = self._host_of(head)
+        refused = self._check_host(host)
+        if refused is not None:
+            return refused
+        origin = head.headers.get(b"origin")
+        if origin is None or origin in self._origins or origin in self._own_origins or _is_same_origin(origin, host):
             return None
         hint = "such pages never may" if origin == b"null" else "`allowed_origins` may name it"
         why = f"pages of `{_printable(origin)}` may not use this server: {hint}"
         return refusal(403, why)
+
+    def check_host(self, head: RequestHead) -> Response | None:
+        """Return why a request for what pages of any origin may read is refused; None if it is not."""
+        return self._check_host(self._host_of(head))
 
     def cors_headers(self, headers: Mapping[bytes, bytes]) -> Headers:
         """Return what lets a page of a listed origin read the answer; nothing for everybody else."""
@@ -80,15 +79,21 @@ class Guard:
         )
         return Response(204, granted)
 
-    def is_trusted(self, peer: str) -> bool:
-        """Tell whether the forwarded headers of this peer count."""
-        if not peer:
-            return self._trusts_unix
-        try:
-            address = ip_address(peer.partition("%")[0])
-        except ValueError:
-            return False
-        return any(address in network for network in self._trusted)
+    def _host_of(self, head: RequestHead) -> bytes:
+        headers = head.headers
+        if b"x-forwarded-host" in headers and self._options.trusted_proxies and head.peer in self._trusted:
+            return headers[b"x-forwarded-host"]
+        return headers.get(b"host", b"")
+
+    def _check_host(self, host: bytes) -> Response | None:
+        if host in self._good_hosts:
+            return None
+        if not self._is_allowed_host(host):
+            why = f"the host `{_printable(host)}` is not one of this server: `allowed_hosts` may name it"
+            return refusal(403, why)
+        if len(self._good_hosts) < _MAX_REMEMBERED:
+            self._good_hosts.add(host)
+        return None
 
     def _is_allowed_host(self, host: bytes) -> bool:
         try:

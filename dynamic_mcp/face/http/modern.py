@@ -18,6 +18,7 @@ from dynamic_mcp.face.http.messages import id_for_answer, parse_message
 from dynamic_mcp.face.http.modern_post import Call, ModernPost
 from dynamic_mcp.face.http.options import HttpOptions
 from dynamic_mcp.face.http.responses import RETRY_AFTER, Headers, refusal, with_headers
+from dynamic_mcp.groups.audience import Authentication
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.envelope import RequestMembers
 from dynamic_mcp.mcp.revisions import LEGACY, REVISIONS, SUPPORTED
@@ -113,10 +114,11 @@ class ModernRequests:
             return ModernPost(self, arrival, cors=cors, max_body_bytes=most)
         return _UnknownVersion(arrival.head, arrival.exchange, cors=cors, max_body_bytes=most)
 
-    def tick(self) -> None:
-        """Do what is due: turn slow answers into streams, and keep streams alive."""
+    def tick(self, is_valid: Callable[[Authentication], bool]) -> None:
+        """Do what is due: turn slow answers into streams, keep streams alive, end those of expired credentials."""
         now = self.now()
         for post in [*self._in_flight]:
+            post.end_expired(is_valid)
             post.check(now)
         self._dispatcher.tick()
 

@@ -6,6 +6,7 @@ request (MCP 2026-07-28, streamable HTTP).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from msgspec import Raw
@@ -25,6 +26,7 @@ from dynamic_mcp.face.http.arrival import Arrival
 from dynamic_mcp.face.http.exchange import Response
 from dynamic_mcp.face.http.messages import id_for_answer, parse_message
 from dynamic_mcp.face.http.responses import ACCEPTED, EVENTS, JSON, RETRY_AFTER, Headers, refusal, with_headers
+from dynamic_mcp.groups.audience import Authentication
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.envelope import RequestMembers
 from dynamic_mcp.mcp.wire import Frame
@@ -89,6 +91,7 @@ class ModernPost:
         "_exchange",
         "_id",
         "_is_beginning",
+        "_is_listening",
         "_is_over",
         "_is_stream",
         "_reason",
@@ -117,7 +120,7 @@ class ModernPost:
         self._id: Raw = wire.NULL
         self._began_at = self._written_at = 0.0
         self._reason = ""  # why it was cancelled, which may happen while it begins
-        self._is_beginning = self._is_stream = self._is_over = False
+        self._is_beginning = self._is_listening = self._is_stream = self._is_over = False
 
     def __repr__(self) -> str:
         state = "over" if self._is_over else "streaming" if self._is_stream else "waiting"
@@ -156,12 +159,13 @@ class ModernPost:
     def _begin(self, frame: Frame) -> None:
         self._began_at = self._requests.now()
         self._is_beginning = True
+        self._is_listening = frame.method == _LISTEN
         call = self._requests.begin(self, frame)
         self._is_beginning = False
         self._call = call
         if self._is_over:
             self._cancel(self._reason)
-        elif frame.method == _LISTEN and not self._is_stream:
+        elif self._is_listening and not self._is_stream:
             self._open_stream(_ALIVE)
 
     # --- Channel ---------------------------------------------------------------------------------------
@@ -202,6 +206,13 @@ class ModernPost:
                 self._open_stream(_ALIVE)
         elif now - self._written_at >= _KEEP_ALIVE_EVERY_S:
             self._write(_ALIVE)
+
+    def end_expired(self, is_valid: Callable[[Authentication], bool]) -> None:
+        """End a stream that listens if its client's credential counts no more; a call goes on to its answer."""
+        if self._is_listening and self._is_stream and not self._is_over and not is_valid(self.arrival.authentication):
+            self._end()
+            self._exchange.end()
+            self._cancel("the credential of the client is not valid any more")
 
     def fail(self) -> None:
         """End without an answer, because the server ends."""

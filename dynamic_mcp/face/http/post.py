@@ -195,7 +195,7 @@ class Post:
     def _open_stream(self) -> Stream:
         assert self.session is not None
         headers = () if b"mcp-session-id" in self.head.headers else _name(self.session)
-        self._stream = self.session.open_stream(self._exchange, headers + self._cors)
+        self._stream = self.session.open_stream(self.arrival, headers + self._cors)
         return self._stream
 
     # --- Caller ----------------------------------------------------------------------------------------

@@ -12,12 +12,12 @@ from typing import Protocol
 
 from dynamic_mcp.face import limits
 from dynamic_mcp.face.http.arrival import Arrival
-from dynamic_mcp.face.http.exchange import Exchange, Response
+from dynamic_mcp.face.http.exchange import Response
 from dynamic_mcp.face.http.paths import Route
 from dynamic_mcp.face.http.replay import ReplayBudget, ReplayStore
 from dynamic_mcp.face.http.responses import Headers, refusal
 from dynamic_mcp.face.http.stream import Stream
-from dynamic_mcp.groups.audience import Principal
+from dynamic_mcp.groups.audience import Authentication, Principal
 from dynamic_mcp.session.legacy import Session
 
 # Messages that wait for the client to open a stream.
@@ -109,18 +109,18 @@ class HttpSession:
 
     # --- streams ---------------------------------------------------------------------------------------
 
-    def open_stream(self, exchange: Exchange, headers: Headers = ()) -> Stream:
+    def open_stream(self, arrival: Arrival, headers: Headers = ()) -> Stream:
         """Answer with a stream of its own."""
         self._last_stream += 1
         stream = self.streams[self._last_stream] = Stream(self, self._last_stream)
-        stream.connect(exchange, headers)
+        stream.connect(arrival, headers)
         return stream
 
-    def listen(self, exchange: Exchange, headers: Headers = ()) -> Stream:
+    def listen(self, arrival: Arrival, headers: Headers = ()) -> Stream:
         """Open the stream for what no request has caused; an older one is finished, and gets nothing more."""
         if self._standalone is not None:
             self.finish(self._standalone)
-        self._standalone = self.open_stream(exchange, headers)
+        self._standalone = self.open_stream(arrival, headers)
         self._listen()
         return self._standalone
 
@@ -129,7 +129,7 @@ class HttpSession:
         self.streams[stream.number] = self._standalone = stream
         self._listen()
 
-    def resume(self, number: int, last: int, exchange: Exchange, headers: Headers = ()) -> Stream | None:
+    def resume(self, number: int, last: int, arrival: Arrival, headers: Headers = ()) -> Stream | None:
         """Go on with a stream after a message; None if what the client has missed is not known any more."""
         stream = self.streams.get(number)
         if stream is not None and stream.last_number == last:
@@ -141,10 +141,10 @@ class HttpSession:
         if stream is None:  # it was finished meanwhile: this is its end
             stream = Stream(self, number)
             stream.last_number = last + len(missed)
-            stream.connect(exchange, headers, missed)
+            stream.connect(arrival, headers, missed)
             stream.finish()
             return stream
-        stream.connect(exchange, headers, missed)
+        stream.connect(arrival, headers, missed)
         if stream is self._standalone:
             self._listen()
         return stream
@@ -154,6 +154,16 @@ class HttpSession:
         stream.finish()
         self.streams.pop(stream.number, None)
         self.used_at = self.now()
+
+    def end_expired(self, is_valid: Callable[[Authentication], bool]) -> None:
+        """End the streams whose client's credential counts no more.
+
+        A stream that answers a request goes on to its answer unless the client comes back by itself for the rest.
+        """
+        for stream in [*self.streams.values()]:
+            may_end = stream is self._standalone or self.may_poll
+            if may_end and stream.is_connected and not is_valid(stream.authentication):
+                stream.expire()
 
     def _listen(self) -> None:
         self._has_listened = True

@@ -31,12 +31,13 @@ class Load(Struct, frozen=True):
     modern_requests: int
 
 
-def ready(proxy: Proxy, load: Load, *, is_finishing: bool) -> Response:
-    """Answer how it serves: 200, or 503 once it is about to end. No group is named: anybody may ask."""
-    states = Counter(group.state.name.lower() for group in proxy.groups)
-    body = {"status": "ending" if is_finishing else "ready", "version": __version__}
-    return Response(
-        503 if is_finishing else 200,
-        JSON + _NO_STORE,
-        wire.encode({**body, "groups": dict(sorted(states.items())), **asdict(load)}),
-    )
+def ready(proxy: Proxy, load: Load | None, *, is_finishing: bool) -> Response:
+    """Answer whether it serves: 200, or 503 once it is about to end; and how, if there is a load to tell of.
+
+    Anybody may ask: no group is named, and where clients authenticate, there is no load to tell of.
+    """
+    body: dict[str, object] = {"status": "ending" if is_finishing else "ready"}
+    if load is not None:
+        states = Counter(group.state.name.lower() for group in proxy.groups)
+        body |= {"version": __version__, "groups": dict(sorted(states.items())), **asdict(load)}
+    return Response(503 if is_finishing else 200, JSON + _NO_STORE, wire.encode(body))

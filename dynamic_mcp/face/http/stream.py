@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from dynamic_mcp.face.http.arrival import Arrival
 from dynamic_mcp.face.http.exchange import Exchange, Response
 from dynamic_mcp.face.http.responses import EVENTS, Headers
 from dynamic_mcp.face.limits import UNREAD_BYTES
+from dynamic_mcp.groups.audience import LOCAL_USER, Authentication
 
 # How long a client waits before it comes back for a stream that is to go on.
 _RETRY_MS = 1000
@@ -43,7 +45,7 @@ class Owner(Protocol):
 class Stream:
     """Messages to a client, in order. It goes on without a connection; then what is sent is only stored."""
 
-    __slots__ = ("_exchange", "_owner", "connected_at", "last_number", "number", "written_at")
+    __slots__ = ("_exchange", "_owner", "authentication", "connected_at", "last_number", "number", "written_at")
 
     max_body_bytes = 1 << 16
     needs_client = False
@@ -52,6 +54,8 @@ class Stream:
         self.number = number
         self.last_number = 0
         self.connected_at = self.written_at = 0.0
+        self.authentication: Authentication = LOCAL_USER
+        """What was shown by whoever reads it now, or did last."""
         self._owner = owner
         self._exchange: Exchange | None = None
 
@@ -63,16 +67,15 @@ class Stream:
         """Whether somebody reads this stream."""
         return self._exchange is not None
 
-    def connect(
-        self, exchange: Exchange, headers: Headers = (), missed: tuple[bytes, ...] | list[bytes] = ()
-    ) -> None:
+    def connect(self, arrival: Arrival, headers: Headers = (), missed: tuple[bytes, ...] | list[bytes] = ()) -> None:
         """Go on over this connection, beginning with what was missed; an older connection ends."""
         if self._exchange is not None:
             if self._exchange.buffered_bytes():  # which comes again over the new connection
                 self._exchange.abort()
             else:
                 self._exchange.end()
-        self._exchange = exchange
+        exchange = self._exchange = arrival.exchange
+        self.authentication = arrival.authentication
         self.connected_at = self.written_at = self._owner.now()
         first = (
             b"id: %d-%d\nretry: %d\ndata: \n\n" % (self.number, self.last_number, _RETRY_MS)
@@ -100,6 +103,10 @@ class Stream:
             self._exchange.write(_RETRY)
             self.finish()
             self._owner.stream_disconnected(self)
+
+    def expire(self) -> None:
+        """End the connection, since what its client has shown counts no more; with something new it may come back."""
+        self.pause()
 
     def keep_alive(self) -> None:
         """Write something that means nothing, so that nobody on the way takes the connection for dead."""
@@ -143,13 +150,17 @@ class OldStream(Stream):
         super().__init__(owner, 0)
         self._on_end = on_end
 
-    def open(self, exchange: Exchange, headers: Headers, messages: bytes) -> None:
+    def open(self, arrival: Arrival, headers: Headers, messages: bytes) -> None:
         """Begin with where the client is to post its messages (MCP 2024-11-05, transports)."""
-        self.connect(exchange, headers, [b"event: endpoint\ndata: %s\n\n" % messages])
+        self.connect(arrival, headers, [b"event: endpoint\ndata: %s\n\n" % messages])
 
     def send(self, line: bytes) -> None:
         """Send one message, a line of JSON."""
         self._write(b"event: message\ndata: %s\n\n" % line.rstrip(b"\n"))
+
+    def expire(self) -> None:
+        """End the session: nobody can come back to it."""
+        self._on_end()
 
     def disconnected(self) -> None:
         """Take it that the connection has gone, and the client with it."""
