@@ -7,6 +7,8 @@ from dynamic_mcp.config.keys import Keys
 from dynamic_mcp.config.upstream import Substitution
 
 _AT: Keys = ("settings", "http", "auth")
+# Who guesses may try as often as requests are answered; `openssl rand -hex 16` has 32.
+_SHORTEST_TOKEN = 24
 
 
 def resolve_provider(own: auth_form.Provider, number: int, texts: Substitution) -> auth.Provider:
@@ -14,9 +16,8 @@ def resolve_provider(own: auth_form.Provider, number: int, texts: Substitution) 
     at: Keys = (*_AT, number)
     match own:
         case auth_form.Bearer():
-            return auth.Bearer(
-                tuple(_token(each, (*at, "tokens", i), texts) for i, each in enumerate(own.tokens or ()))
-            )
+            tokens = (_token(each, (*at, "tokens", i), texts) for i, each in enumerate(own.tokens or ()))
+            return auth.Bearer(tuple(each for each in tokens if each is not None))
         case auth_form.Jwt():
             return _jwt(own, at, texts)
         case auth_form.Forwarded():
@@ -30,9 +31,13 @@ def resolve_provider(own: auth_form.Provider, number: int, texts: Substitution) 
             return _login(own, at, texts)
 
 
-def _token(own: auth_form.NamedToken, at: Keys, texts: Substitution) -> auth.NamedToken:
+def _token(own: auth_form.NamedToken, at: Keys, texts: Substitution) -> auth.NamedToken | None:
+    """Return a token; None, with a warning, for one that is never accepted, since a variable lacks or it is short."""
+    known = len(texts.failures)
     token = texts.fill_secret((*at, "token"), own.token)
-    return auth.NamedToken(token, own.subject, tuple(own.roles or ()))
+    if len(texts.failures) == known and len(token) < _SHORTEST_TOKEN:
+        texts.fail((*at, "token"), f"has fewer than {_SHORTEST_TOKEN} characters, so it is not accepted")
+    return auth.NamedToken(token, own.subject, tuple(own.roles or ())) if len(texts.failures) == known else None
 
 
 def _jwt(own: auth_form.Jwt, at: Keys, texts: Substitution) -> auth.Jwt:

@@ -33,16 +33,17 @@ def check_providers(providers: Sequence[object]) -> Sequence[object]:
     """Check that a list of providers can be told apart."""
     if not providers:
         raise FlawError("must not be empty", hint="leave it out to let everybody in who reaches the address")
-    kinds = [_kind(each) for each in providers]
+    kinds = [kind_of(each) for each in providers]
     for kind in ("bearer", "forwarded", "login"):
         if kinds.count(kind) > 1:
             raise FlawError(f"must not have `{kind}` more than once")
-    issuers = [getattr(each, "issuer") for each in providers if _kind(each) == "jwt"]  # noqa: B009 - one of two models
+    issuers = [getattr(each, "issuer") for each in providers if kind_of(each) == "jwt"]  # noqa: B009 - one of two models
     if len(set(issuers)) < len(issuers):
         raise FlawError("must not have two `jwt` of one issuer")
     return providers
 
 
-def _kind(provider: object) -> str:
+def kind_of(provider: object) -> str:
+    """Return the kind of a provider that is a section of the form, or a model of one."""
     name = type(provider).__name__.lower()
     return name if name in KINDS else ""

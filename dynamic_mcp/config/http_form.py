@@ -91,3 +91,8 @@ class Http(Section, frozen=True):
         "Listen on an address that other machines can reach, though anybody there can then use the servers."
         " Default: false.",
     ] = None
+
+    def __post_init__(self) -> None:
+        """Judge what its members need of each other too. Raises FlawError."""
+        super().__post_init__()
+        http_values.check_server(self)

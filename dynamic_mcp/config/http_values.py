@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Protocol
 
+from dynamic_mcp.config.auth_values import kind_of
 from dynamic_mcp.config.values import FlawError, check_url, printable
 
 UNIX_PEER = "unix"  # among the trusted proxies: whoever connects to the Unix socket
@@ -98,3 +100,29 @@ def check_proxies(peers: Sequence[str]) -> Sequence[str]:
             hint = "write `10.0.0.5`, `10.0.0.0/8`, or `unix` for whoever connects to the Unix socket"
             raise FlawError(f"`{printable(peer)}` is not an address or a network", hint=hint) from exc
     return peers
+
+
+class Server(Protocol):
+    """A form or model of the HTTP server, as far as its members depend on one another."""
+
+    @property
+    def public_url(self) -> str | None:
+        """The URL as clients write it."""
+        ...
+
+    @property
+    def auth(self) -> Sequence[object] | None:
+        """The providers."""
+        ...
+
+
+def check_server(server: Server) -> None:
+    """Check what providers need of the rest of the server. Raises FlawError."""
+    by_kind = {kind_of(each): each for each in server.auth or ()}
+    for kind in ("jwt", "login"):
+        if kind in by_kind and server.public_url is None:
+            hint = 'add `"public_url": "https://mcp.example.com/mcp"`, as clients write it'
+            raise FlawError(f"`{kind}` needs `public_url`, which its tokens are for", hint=hint)
+    if "login" in by_kind and getattr(by_kind["login"], "oidc") is None and "forwarded" not in by_kind:  # noqa: B009
+        hint = "add `oidc` to `login`, or a `forwarded` for what the reverse proxy says"
+        raise FlawError("`login` needs somebody who asks for a password: `oidc` or `forwarded`", hint=hint)

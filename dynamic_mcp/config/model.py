@@ -3,6 +3,7 @@
 Imported only for these two purposes: pydantic takes longer to load than everything else at startup.
 """
 
+from collections.abc import Callable
 from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -31,6 +32,7 @@ from dynamic_mcp.config import (
     auth_values,
     cel,
     form,
+    http_form,
     http_values,
     values,
 )
@@ -65,7 +67,21 @@ def model(section: type[Struct]) -> type[Section]:
             Literal[config.tag],
             Field(description="What it is."),
         )
-    return create_model(section.__name__, __base__=Section, __doc__=section.__doc__, **members)
+    check = _CHECKS_OF_WHOLE.get(section)
+    validators: dict[str, Any] = {} if check is None else {"_judge_whole": _judge_of(check)}
+    return create_model(
+        section.__name__, __base__=Section, __doc__=section.__doc__, __validators__=validators, **members
+    )
+
+
+def _judge_of(check: Callable[[Any], None]) -> Any:
+    """Return a validator that judges what the members of a section need of each other."""
+
+    def judge(whole: Section) -> Section:
+        check(whole)
+        return whole
+
+    return model_validator(mode="after")(judge)
 
 
 def _field(info: FieldInfo) -> Any:  # Any: the type of pydantic's Field()
@@ -114,6 +130,8 @@ def _bounds(meta: Meta) -> Any:
     return Field(ge=meta.ge, le=meta.le, min_length=meta.min_length, max_length=meta.max_length)
 
 
+# What judges a section as a whole.
+_CHECKS_OF_WHOLE: dict[type[Struct], Callable[[Any], None]] = {http_form.Http: http_values.check_server}
 # The pydantic types of the fields that a function checks.
 _TYPES_BY_FUNCTION: dict[object, Any] = {
     values.parse_duration: Annotated[

@@ -61,12 +61,13 @@ async def find_place(address: TcpAddress) -> Place:
 
 
 def refuse_unsafe(place: Place) -> None:
-    """Raise UnsafeAddress for an address that others can reach, since they could use every server."""
+    """Raise UnsafeAddress for an address that others can reach, who could use every server without being asked."""
     if not place.is_loopback:
         raise UnsafeAddress(
             f"`{place.address}` can be reached from other machines, and anybody there could use every server",
-            hint="listen on `127.0.0.1` or `unix:/path` behind a reverse proxy that asks who it is; or say that you"
-            " want this with `--insecure` or `settings.http.insecure`",
+            hint="say in `settings.http.auth` how clients show who they are; or listen on `127.0.0.1` or `unix:/path`"
+            " behind a reverse proxy that asks them; or say that you want this with `--insecure` or"
+            " `settings.http.insecure`",
         )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import Protocol
 
 from msgspec import Struct
@@ -58,7 +59,7 @@ class Service(Protocol):
         """How long calls may take to end, by the config."""
         ...
 
-    async def serve(self, http: Http, max_body_bytes: int) -> None:
+    async def serve(self, http: Http, config_file: Path, *, max_body_bytes: int) -> None:
         """Serve like this from now on. Raises ListenError, and then all stays as it was."""
         ...
 
@@ -182,7 +183,7 @@ class HttpControl:
         if service is None:  # what it needs is loaded in a thread, since others may be served already
             service = (await asyncio.to_thread(self._load))(self._proxy)
         before = service.url
-        await service.serve(http, config.max_message_bytes)
+        await service.serve(http, config.file, max_body_bytes=config.max_message_bytes)
         self._service = service
         if service.url != before:
             log.info("serving %s over HTTP at %s", config.file, service.url)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from urllib.parse import urlsplit
 
 from dynamic_mcp.config.resolved import Http
 from dynamic_mcp.face.http.core import HttpFace
@@ -21,11 +22,13 @@ async def tick(face: HttpFace) -> None:
 def make_options(
     http: Http, max_body_bytes: int, *, own_hosts: tuple[str, ...], accepts_any_address: bool
 ) -> HttpOptions:
-    """Return how to serve as the config says, at these hosts."""
+    """Return how to serve as the config says, at these hosts and at that of its public URL."""
+    public_host, public_origin = _split_public_url(http.public_url)
     return HttpOptions(
         path=http.path,
         root_path=http.root_path,
-        own_hosts=own_hosts,
+        own_hosts=own_hosts + public_host,
+        own_origins=public_origin,
         allowed_hosts=http.allowed_hosts,
         allowed_origins=http.allowed_origins,
         trusted_proxies=http.trusted_proxies,
@@ -35,3 +38,12 @@ def make_options(
         max_in_flight=http.max_in_flight,
         max_body_bytes=max_body_bytes,
     )
+
+
+def _split_public_url(url: str | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the host of a URL, as `Host` has it without a port, and its origin; nothing of no URL."""
+    if url is None:
+        return (), ()
+    parts = urlsplit(url.lower())
+    host = parts.hostname or ""
+    return (f"[{host}]" if ":" in host else host,), (f"{parts.scheme}://{parts.netloc}",)

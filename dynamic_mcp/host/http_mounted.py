@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 from dynamic_mcp.config.resolved import Http
+from dynamic_mcp.face.auth.make import ProviderPool
 from dynamic_mcp.face.http.core import HttpFace
 from dynamic_mcp.face.http.options import HttpOptions
 from dynamic_mcp.host.http_address import LOOPBACK_HOSTS
@@ -23,16 +25,18 @@ class MountedService:
     def __init__(self, proxy: Proxy) -> None:
         self.face = HttpFace(proxy, HttpOptions())
         self.shutdown_timeout_s = Http().shutdown_timeout_s
+        self._providers = ProviderPool()
         self._background = TaskSet(log)
 
-    async def serve(self, http: Http, max_body_bytes: int) -> None:
+    async def serve(self, http: Http, config_file: Path, *, max_body_bytes: int) -> None:
         """Serve like this from now on; where to listen, and how, is not for us."""
         if not self._background:
             self._background.create(tick(self.face), name="clock of the HTTP server")
         self.shutdown_timeout_s = http.shutdown_timeout_s
         # an address in `Host` cannot be a page's own name, so any will do where ours are not known
         options = make_options(http, max_body_bytes, own_hosts=LOOPBACK_HOSTS, accepts_any_address=True)
-        self.face.configure(options)
+        self.face.configure(options, self._providers.make_authenticator(http, config_file))
+        await self._providers.keep_only(http, config_file)
 
     def reload_certificate(self) -> None:
         """Do nothing: there is none."""
@@ -43,3 +47,4 @@ class MountedService:
         self.face.close()
         self._background.cancel_all()
         await self._background.wait()
+        await self._providers.close()

@@ -6,12 +6,15 @@ import asyncio
 import errno
 import logging
 import os
+from pathlib import Path
 
 from msgspec import Struct
 
 from dynamic_mcp.config.addresses import Address, TcpAddress, UnixAddress
 from dynamic_mcp.config.resolved import Http
 from dynamic_mcp.errors import ListenError
+from dynamic_mcp.face.auth.make import ProviderPool
+from dynamic_mcp.face.http.authenticator import Authenticator, LocalAuthenticator
 from dynamic_mcp.face.http.core import HttpFace
 from dynamic_mcp.face.http.options import HttpOptions
 from dynamic_mcp.face.http.server import HttpServer
@@ -50,6 +53,10 @@ class HttpService:
     def __init__(self, proxy: Proxy) -> None:
         self._proxy = proxy
         self._http = Http()
+        self._options = HttpOptions()
+        self._config_file = Path()
+        self._providers = ProviderPool()
+        self._authenticator: Authenticator = LocalAuthenticator()
         self._face: HttpFace | None = None
         self._listener: _Listener | None = None
         self._background = TaskSet(log)
@@ -65,24 +72,39 @@ class HttpService:
             case listener:
                 return f"{listener.origin}{self._http.path}"
 
-    async def serve(self, http: Http, max_body_bytes: int) -> None:
+    async def serve(self, http: Http, config_file: Path, *, max_body_bytes: int) -> None:
         """Serve like this from now on. Raises ListenError, and then all stays as it was."""
         place = await find_place(http.listen) if isinstance(http.listen, TcpAddress) else None
-        if place is not None and not http.insecure:
+        if place is not None and not http.insecure and not http.auth:
             refuse_unsafe(place)
         options = _read_options(http, place, max_body_bytes)
-        face = self._face or HttpFace(self._proxy, options)
+        authenticator = self._providers.make_authenticator(http, config_file)
+        face = self._face or HttpFace(self._proxy, options, authenticator=authenticator)
+        if self._face is not None and not authenticator.is_open:  # before others can reach it, where it moves
+            face.configure(self._options, authenticator)
+        try:
+            await self._listen_at(face, http, place)
+        except BaseException:
+            if self._face is not None:
+                face.configure(self._options, self._authenticator)
+            await self._providers.keep_only(self._http, self._config_file)
+            raise
+        face.configure(options, authenticator)
+        self._http, self._config_file = http, config_file
+        self._options, self._authenticator = options, authenticator
+        if self._face is None:
+            self._face = face
+            self._background.create(tick(face), name="clock of the HTTP server")
+        await self._providers.keep_only(http, config_file)
+
+    async def _listen_at(self, face: HttpFace, http: Http, place: Place | None) -> None:
+        """Listen where the config says, or go on to if that is where it listens. Raises ListenError."""
         listener = self._listener
         if listener is None or not listener.is_at(http):
             self._listener = await self._move(face, http, place)
             self._let_go(listener)
         elif listener.certificate is not None and http.tls is not None:
             await asyncio.to_thread(listener.certificate.replace, http.tls)
-        face.configure(options)
-        self._http = http
-        if self._face is None:
-            self._face = face
-            self._background.create(tick(face), name="clock of the HTTP server")
 
     def reload_certificate(self) -> None:
         """Read the files of the certificate again, for new connections."""
@@ -103,6 +125,7 @@ class HttpService:
             self._face.close()
         self._background.cancel_all()
         await self._background.wait()
+        await self._providers.close()
 
     @property
     def shutdown_timeout_s(self) -> float:

@@ -12,7 +12,7 @@ from msgspec.structs import fields
 from dynamic_mcp.config import form
 from dynamic_mcp.config.access_form import Profile, ProfileTools, RolesFrom
 from dynamic_mcp.config.auth_form import Forwarded, Jwt, NamedToken, Oidc
-from dynamic_mcp.config.http_form import Tls
+from dynamic_mcp.config.http_form import Http, Tls
 from dynamic_mcp.config.problems import find_problems
 
 Wrap = Callable[[Any], dict[str, object]]  # Any: JSON
@@ -40,6 +40,9 @@ _NEEDED: dict[type[Struct], dict[str, object]] = {
     RolesFrom: {"map": {}},
     Tls: {"cert": "c.pem", "key": "k.pem"},
 }
+# What a section must have for some of its subsections, and an entry of a list beside it.
+_NEEDED_INSIDE: dict[type[Struct], dict[str, object]] = {Http: {"public_url": "https://h/mcp"}}
+_NEEDED_BESIDE: dict[object, list[object]] = {"login": [{"kind": "forwarded", "trusted": ["unix"]}]}
 _NAMES = ["a", "x-a", "日本", "", " ", "n" * 64, "n" * 65, "a\u200b", "a\nb"]
 
 
@@ -62,7 +65,7 @@ def _split(
     yield kind, wrap, needed
     for each in fields(kind):
         for part, place in _sections_in(each.type):
-            inside = _nest(wrap, each.encode_name, needed)
+            inside = _nest(wrap, each.encode_name, {**needed, **_NEEDED_INSIDE.get(kind, {})})
             yield from _split(part, _place(inside, place), {**_tag(part), **_NEEDED.get(part, {})})
 
 
@@ -83,7 +86,9 @@ def _sections_in(annotation: object, place: Place = lambda members: members) -> 
     elif origin is dict:
         yield from _sections_in(parts[1], lambda members: place({"$.name": members}))
     elif origin is list:
-        yield from _sections_in(parts[0], lambda members: place([members]))
+        yield from _sections_in(
+            parts[0], lambda members: place([members, *_NEEDED_BESIDE.get(members.get("kind"), [])])
+        )
     else:
         for part in parts:
             yield from _sections_in(part, place)

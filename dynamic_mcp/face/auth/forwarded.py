@@ -1,0 +1,61 @@
+"""Names that a reverse proxy puts into headers. Those of the peers in the config count, and nobody else's."""
+
+from __future__ import annotations
+
+from asyncio import Future
+
+from dynamic_mcp.config.auth import Forwarded
+from dynamic_mcp.face.auth.provider import Denial
+from dynamic_mcp.face.http.authenticator import Page
+from dynamic_mcp.face.http.exchange import RequestHead
+from dynamic_mcp.face.http.trusted_peers import TrustedPeers
+from dynamic_mcp.groups.audience import Authentication, Principal
+
+ISSUER = "forwarded"
+GROUPS_CLAIM = "groups"
+_MAX_USER = 500
+_MAX_GROUPS = 200
+
+
+class ForwardedProvider:
+    """Believes the user and the groups in the headers of trusted peers."""
+
+    def __init__(self, config: Forwarded) -> None:
+        self._config = config
+        self._trusted = TrustedPeers(config.trusted)
+
+    def recognises(self, head: RequestHead, token: str | None) -> bool:
+        """Tell whether a trusted peer names a user."""
+        return bool(head.headers.get(self._config.user, b"").strip()) and head.peer in self._trusted
+
+    def authenticate(
+        self, head: RequestHead, token: str | None
+    ) -> Authentication | Denial | Future[Authentication | Denial]:
+        """Return the user of the headers."""
+        for name in (self._config.user, self._config.groups):
+            if name in head.repeated:
+                return Denial("invalid_request", f"the header `{name.decode()}` is there twice")
+        try:
+            user = head.headers[self._config.user].strip().decode()
+            groups = _split(head.headers.get(self._config.groups, b"").decode())
+        except UnicodeDecodeError:
+            return Denial("invalid_request", "a header of the reverse proxy is not UTF-8")
+        if len(user) > _MAX_USER or len(groups) > _MAX_GROUPS:
+            return Denial("invalid_request", "a header of the reverse proxy is too long")
+        claims = ((GROUPS_CLAIM, groups),) if groups else ()
+        return Authentication(Principal(ISSUER, user), "forwarded", claims=claims)
+
+    def is_valid(self, authentication: Authentication) -> bool:
+        """Tell whether a reverse proxy has named this user: it is asked with every request, and tells no end."""
+        return authentication.provider == "forwarded"
+
+    def find_page(self, method: str, path: bytes) -> Page | None:
+        """Return None."""
+        return None
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+
+def _split(groups: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(filter(None, (each.strip() for each in groups.split(",")))))

@@ -1,0 +1,89 @@
+"""Makes what finds out who clients are, as a config says; what its next version has too is kept with all it knows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from dynamic_mcp.config import auth
+from dynamic_mcp.config.resolved import Http
+from dynamic_mcp.face.auth.bearer import BearerProvider
+from dynamic_mcp.face.auth.chain import AuthChain
+from dynamic_mcp.face.auth.forwarded import ForwardedProvider
+from dynamic_mcp.face.auth.metadata import ResourceMetadata
+from dynamic_mcp.face.auth.provider import Provider
+from dynamic_mcp.face.auth.token_store import token_store
+from dynamic_mcp.face.http.authenticator import Authenticator, LocalAuthenticator
+
+# What a provider follows from: its own config, the URL that it is for, and the config whose tokens it knows.
+_Key = tuple[auth.Provider, str | None, Path]
+
+
+class ProviderPool:
+    """The providers of a config, through its versions: those that a version has too are the same objects."""
+
+    def __init__(self) -> None:
+        self._providers: dict[_Key, Provider] = {}
+
+    def make_authenticator(self, http: Http, config_file: Path) -> Authenticator:
+        """Return what authenticates clients as this version says. The providers of others stay open."""
+        if not http.auth:
+            return LocalAuthenticator()
+        for key in _keys(http, config_file):
+            if key not in self._providers:
+                self._providers[key] = _make_provider(key[0], http, config_file)
+        providers = [self._providers[key] for key in _keys(http, config_file)]
+        scopes = _required_scopes(http)
+        return AuthChain(providers, _make_metadata(http, scopes), scopes=scopes)
+
+    async def keep_only(self, http: Http, config_file: Path) -> None:
+        """Close the providers that this version does not have."""
+        kept = set(_keys(http, config_file))
+        unused = [self._providers.pop(key) for key in [*self._providers] if key not in kept]
+        for each in unused:
+            await each.close()
+
+    async def close(self) -> None:
+        """Close all providers."""
+        await self.keep_only(Http(), Path())
+
+
+def _make_provider(config: auth.Provider, http: Http, config_file: Path) -> Provider:
+    match config:
+        case auth.Bearer():
+            return BearerProvider(config, token_store(config_file))
+        case auth.Forwarded():
+            return ForwardedProvider(config)
+        case _:
+            raise NotImplementedError(type(config).__name__)
+
+
+def _keys(http: Http, config_file: Path) -> list[_Key]:
+    return [(each, http.public_url, config_file) for each in http.auth]
+
+
+def _required_scopes(http: Http) -> tuple[str, ...]:
+    """Return the scopes that every signed token must have."""
+    return tuple(
+        dict.fromkeys(scope for each in http.auth if isinstance(each, auth.Jwt) for scope in each.required_scopes)
+    )
+
+
+def _make_metadata(http: Http, scopes: tuple[str, ...]) -> ResourceMetadata | None:
+    if http.public_url is None:
+        return None
+    issuers = [each.issuer for each in http.auth if isinstance(each, auth.Jwt)]
+    own = [public_origin(http.public_url) for each in http.auth if isinstance(each, auth.Login)]
+    return ResourceMetadata(
+        http.public_url,
+        path=http.path,
+        root_path=http.root_path,
+        authorization_servers=[*issuers, *own],
+        scopes=scopes,
+    )
+
+
+def public_origin(public_url: str) -> str:
+    """Return the origin of the URL that clients write."""
+    parts = urlsplit(public_url)
+    return f"{parts.scheme}://{parts.netloc}"
