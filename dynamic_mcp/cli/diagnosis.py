@@ -78,6 +78,7 @@ def _check_files(file: Path) -> tuple[Config | None, list[Finding]]:
 
 async def _examine(this: Invocation, config: Config) -> tuple[list[Finding], list[ServerReport]]:
     """Return the findings about the daemon, and a report on each server: on those that run there, as they run."""
+    from dynamic_mcp.doctor.public_url import check_public_url
     from dynamic_mcp.doctor.servers import Doctor
     from dynamic_mcp.groups.catalog_store import CatalogStore
     from dynamic_mcp.system import paths
@@ -89,6 +90,7 @@ async def _examine(this: Invocation, config: Config) -> tuple[list[Finding], lis
         this.out.progress("connecting to", [each.name for each in config.groups]) as progress,
     ):
         findings, reports = await _examine_daemon(this, config, doctor, catalog_store, progress)
+        findings += await check_public_url(config.http)
         running = {report.group for report in reports}
         rest = replace(config, groups=tuple(each for each in config.groups if each.name not in running))
         reports += await _examine_alone(this, rest, doctor, catalog_store, progress)

@@ -73,7 +73,12 @@ def _secret_finding(where: str) -> Finding:
 
 def _warning_finding(warning: str) -> Finding:
     where, _, what = warning.partition(": ")
-    return Finding(Level.WARNING, where, what, "set it, or write `${NAME:-default}`")
+    hint = "set it, or write `${NAME:-default}`"
+    if where.startswith("settings.http.auth"):  # nobody should make up a token
+        hint = (
+            "`openssl rand -hex 32` makes one; or remove it: `dynamic-mcp token create` makes one and keeps its hash"
+        )
+    return Finding(Level.WARNING, where, what, hint)
 
 
 def _check_upstream(group: GroupConfig) -> Iterator[Finding]:

@@ -1,0 +1,114 @@
+"""The `token` command: tokens of HTTP clients, of which only hashes are kept."""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import UTC, datetime
+
+from dynamic_mcp.cli.invocation import Invocation
+from dynamic_mcp.config import auth
+from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.config.values import FlawError, parse_seconds
+from dynamic_mcp.errors import InvalidArguments, closest
+from dynamic_mcp.face.auth.token_store import StoredToken, token_store
+from dynamic_mcp.system.text import escape
+
+_DAY_S = 24 * 3600.0
+_DAYS = re.compile(r"([0-9]{1,6})\s*d")
+_LONGEST_S = 100 * 365 * _DAY_S
+_LONGEST_NAME = 200
+
+
+def create_token(this: Invocation, subject: str, roles: tuple[str, ...], expires: str) -> None:
+    """Make a token and print it. Raises DynamicMcpError."""
+    subject = subject.strip()
+    if not 0 < len(subject) <= _LONGEST_NAME or not subject.isprintable():
+        raise InvalidArguments(f"`--as` needs a name of 1 to {_LONGEST_NAME} printable characters")
+    lifetime_s = _parse_lifetime(expires)
+    config = this.read_config()
+    token, made = token_store(config.file).create(
+        subject, tuple(dict.fromkeys(roles)), lifetime_s=lifetime_s, now=time.time()
+    )
+    if this.out.is_json_requested:
+        this.out.print_json({**_row(made), "token": token})
+    else:
+        this.out.print_text(token)
+    until = "it does not expire" if made.expires_at is None else f"it expires on {_format_time(made.expires_at)}"
+    this.out.say(f"token {made.id} is for `{subject}`, and is shown only now; {until}")
+    for note in _find_doubts(config, roles):
+        this.out.say(note)
+
+
+def list_tokens(this: Invocation) -> None:
+    """Print the tokens of a config. Raises DynamicMcpError."""
+    tokens = token_store(this.config_path()).load()
+    if this.out.is_json:
+        this.out.print_json([_row(each) for each in tokens])
+    elif tokens:
+        now = time.time()
+        rows = [[each.id, each.subject, _format_end(each, now), ", ".join(each.roles)] for each in tokens]
+        this.out.print_table(["ID", "FOR", "EXPIRES", "ROLES"], rows)
+    else:
+        this.out.say("there are no tokens yet; `dynamic-mcp token create --as NAME` makes one")
+
+
+def revoke_token(this: Invocation, id: str) -> None:
+    """Revoke a token. Raises NotFound and DynamicMcpError."""
+    revoked = token_store(this.config_path()).revoke(id)
+    if this.out.is_json_requested:
+        this.out.print_json(_row(revoked))
+    this.out.say(f"token {revoked.id} of `{revoked.subject}` is revoked; running proxies refuse it from now on")
+
+
+def _parse_lifetime(text: str) -> float | None:
+    """Return seconds; None is for ever. Raises InvalidArguments."""
+    if text.strip() == "never":
+        return None
+    days = _DAYS.fullmatch(text.strip())
+    try:
+        seconds = int(days[1]) * _DAY_S if days else parse_seconds(text)
+    except FlawError as exc:
+        raise InvalidArguments(f"`--expires {escape(text)}` {exc}", hint="write `30d`, `12h` or `never`") from exc
+    if not 1 <= seconds <= _LONGEST_S:
+        raise InvalidArguments(f"`--expires {escape(text)}` is not from a second to 100 years", hint="or `never`")
+    return seconds
+
+
+def _find_doubts(config: Config, roles: tuple[str, ...]) -> list[str]:
+    """Return why a token may not be what somebody wants."""
+    doubts: list[str] = []
+    if config.http is None or not any(isinstance(each, auth.Bearer) for each in config.http.auth):
+        doubts.append(
+            f"`{config.file}` does not accept it yet\n"
+            'hint: add `"http": { "auth": [{ "kind": "bearer" }] }` to its `settings`'
+        )
+    if config.access is None:
+        return [*doubts, "the config has no `settings.access`, so roles mean nothing yet"] if roles else doubts
+    known = list(config.access.roles)
+    for role in roles:
+        if role not in known:
+            near = closest(role, known)
+            guess = f"\nhint: did you mean `{near[0]}`?" if near else ""
+            doubts.append(f"`settings.access` has no role `{escape(role)}`, so it allows nothing{guess}")
+    return doubts
+
+
+def _row(token: StoredToken) -> dict[str, object]:
+    return {
+        "id": token.id,
+        "subject": token.subject,
+        "roles": list(token.roles),
+        "created_at": _format_time(token.created_at),
+        "expires_at": None if token.expires_at is None else _format_time(token.expires_at),
+    }
+
+
+def _format_end(token: StoredToken, now: float) -> str:
+    if token.expires_at is None:
+        return "never"
+    return f"{_format_time(token.expires_at)}{' (has expired)' if token.has_expired(now) else ''}"
+
+
+def _format_time(at: int) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="minutes").replace("+00:00", "Z")
