@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from dynamic_mcp.config.resolved import Http
 from dynamic_mcp.doctor.findings import Finding, Level
-from dynamic_mcp.face.auth.metadata import WELL_KNOWN
+from dynamic_mcp.mcp.well_known import PROTECTED_RESOURCE, metadata_url
 from dynamic_mcp.system.text import one_line
 
 if TYPE_CHECKING:
@@ -25,16 +24,17 @@ async def check_public_url(http: Http | None) -> list[Finding]:
         return []
     import httpx2
 
-    parts = urlsplit(http.public_url)
-    url = f"{parts.scheme}://{parts.netloc}{WELL_KNOWN}{parts.path.rstrip('/')}"
+    url = metadata_url(http.public_url)
     try:
-        async with httpx2.AsyncClient(timeout=_WITHIN_S, follow_redirects=False) as client:
-            async with client.stream("GET", url, headers={"accept": "application/json"}) as answer:
-                body = b""
-                async for piece in answer.aiter_bytes():
-                    body += piece
-                    if len(body) > _MAX_BYTES:
-                        break
+        async with (
+            httpx2.AsyncClient(timeout=_WITHIN_S, follow_redirects=False) as client,
+            client.stream("GET", url, headers={"accept": "application/json"}) as answer,
+        ):
+            body = b""
+            async for piece in answer.aiter_bytes():
+                body += piece
+                if len(body) > _MAX_BYTES:
+                    break
     except httpx2.HTTPError as exc:
         hint = "do dynamic-mcp and the reverse proxy run? This machine may also see another address than clients do"
         return [_warn(f"`{url}` cannot be reached: {one_line(str(exc)) or type(exc).__name__}", hint)]
@@ -55,9 +55,11 @@ def _judge(url: str, public_url: str, answer: httpx2.Response, body: bytes) -> F
         hint = "another version of the config may be served: `dynamic-mcp status` shows the proxies that run"
         return _warn(f"`{url}` is answered {status}: {why}", hint)
     if status in (401, 403) or 300 <= status < 400:
-        hint = f"let requests for `{WELL_KNOWN}` pass without a password: clients read it before they have one"
+        hint = (
+            f"let requests for `{PROTECTED_RESOURCE}` pass without a password: clients read it before they have one"
+        )
         return _warn(f"`{url}` is answered {status}, but must be readable by everybody", hint)
-    hint = f"let the reverse proxy pass `{WELL_KNOWN}` on to dynamic-mcp, with its path as it is"
+    hint = f"let the reverse proxy pass `{PROTECTED_RESOURCE}` on to dynamic-mcp, with its path as it is"
     return _warn(f"`{url}` is answered {status}, and not by dynamic-mcp: clients do not find where to log in", hint)
 
 

@@ -13,8 +13,8 @@ from dynamic_mcp.face.http.authenticator import OpenPage, PageRequest
 from dynamic_mcp.face.http.exchange import RequestHead, Response
 from dynamic_mcp.face.http.responses import JSON, Headers
 from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.well_known import PROTECTED_RESOURCE, metadata_url
 
-WELL_KNOWN = "/.well-known/oauth-protected-resource"
 # What may follow the path of the endpoint: a slash, a group, or `profile` and a name (RFC 3986, section 3.3).
 _BELOW = re.compile(r"(/|(/[A-Za-z0-9._~%!$&'()*+,;=:@-]{1,300}){1,2})")
 _KEPT: Headers = ((b"cache-control", b"public, max-age=300"),)
@@ -57,9 +57,9 @@ class ResourceMetadata:
     def find_page(self, method: str, path: bytes) -> OpenPage | None:
         """Return the document at a path: with the path of the endpoint, or something below it, or without any."""
         text = path.decode("ascii", "replace")
-        if method not in ("GET", "HEAD", "OPTIONS") or not text.startswith(WELL_KNOWN):
+        if method not in ("GET", "HEAD", "OPTIONS") or not text.startswith(PROTECTED_RESOURCE):
             return None
-        asked = text[len(WELL_KNOWN) :]
+        asked = text[len(PROTECTED_RESOURCE) :]
         below = asked.removeprefix(self._public_path)
         if asked in ("", "/"):
             resource = self._public_url
@@ -70,7 +70,7 @@ class ResourceMetadata:
         return OpenPage(_Document(self._describe(resource)))
 
     def _url(self, below: str) -> str:
-        return f"{self._origin}{WELL_KNOWN}{self._public_path}{below}"
+        return f"{metadata_url(self._public_url)}{below}"
 
     def _describe(self, resource: str) -> bytes:
         document: dict[str, object] = {"resource": resource, "bearer_methods_supported": ["header"]}
