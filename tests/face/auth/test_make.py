@@ -1,0 +1,58 @@
+"""What a config makes of its providers, and what stays of them when it changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dynamic_mcp.config.auth import Bearer, NamedToken
+from dynamic_mcp.config.resolved import Http
+from dynamic_mcp.face.auth.make import ProviderPool
+from dynamic_mcp.face.http.authenticator import Authenticator
+from dynamic_mcp.groups.audience import LOCAL_USER, Authentication
+from tests.face.auth.parties import BEARER, FORWARDED, OTHER_TOKEN, TOKEN, head_of
+
+FILE = Path("dynamic-mcp.json")
+
+
+def user(authenticator: Authenticator, token: str) -> Authentication:
+    """Return who has a token."""
+    outcome = authenticator.authenticate(head_of(authorization=f"Bearer {token}"))
+    assert isinstance(outcome, Authentication)
+    return outcome
+
+
+def test_without_providers_everybody_is_the_local_user() -> None:
+    authenticator = ProviderPool().make_authenticator(Http(), FILE)
+
+    assert authenticator.is_open
+    assert authenticator.authenticate(head_of()) is LOCAL_USER
+
+
+async def test_a_provider_that_has_not_changed_goes_on_with_all_that_it_knows() -> None:
+    pool = ProviderPool()
+    before = user(pool.make_authenticator(Http(auth=(BEARER,)), FILE), TOKEN)
+
+    http = Http(auth=(FORWARDED, BEARER), max_sessions=5)
+    again = pool.make_authenticator(http, FILE)
+    await pool.keep_only(http, FILE)
+    assert again.is_valid(before)
+    assert user(again, TOKEN) is before
+
+
+async def test_what_a_changed_provider_has_let_in_counts_no_more() -> None:
+    pool = ProviderPool()
+    before = user(pool.make_authenticator(Http(auth=(BEARER,)), FILE), TOKEN)
+
+    changed = Bearer((NamedToken(OTHER_TOKEN, "ann", ("reader",)),))
+    after = pool.make_authenticator(Http(auth=(changed,)), FILE)
+    assert not after.is_valid(before)
+    assert not after.is_valid(LOCAL_USER)
+    assert not pool.make_authenticator(Http(), FILE).is_valid(before)
+
+
+async def test_providers_are_asked_in_the_order_of_the_config() -> None:
+    head = head_of("10.0.0.1", authorization=f"Bearer {TOKEN}", x_forwarded_user="eve")
+    for order, subject in (((BEARER, FORWARDED), "ann"), ((FORWARDED, BEARER), "eve")):
+        outcome = ProviderPool().make_authenticator(Http(auth=order), FILE).authenticate(head)
+        assert isinstance(outcome, Authentication)
+        assert outcome.principal.subject == subject
