@@ -174,14 +174,14 @@ class AuthServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)
         with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-            async for request in _requests(reader):
+            async for request in read_requests(reader):
                 self.requests.append(request)
                 self._arrival.set()
                 self._arrival = asyncio.Event()
                 if request.path == "/token":
                     await asyncio.sleep(self.manners.token_delay_s)
                 answer = self._answer(request)
-                writer.write(_encode(answer))
+                writer.write(encode_answer(answer))
                 await writer.drain()
         self._writers.discard(writer)
         writer.close()
@@ -350,7 +350,8 @@ def _mcp_answer(request: Request) -> Answer:
     return Answer(200, {"jsonrpc": "2.0", "id": message["id"], "result": result})
 
 
-async def _requests(reader: asyncio.StreamReader) -> AsyncIterator[Request]:
+async def read_requests(reader: asyncio.StreamReader) -> AsyncIterator[Request]:
+    """Yield the requests of one connection."""
     while True:
         head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
         method, target, _ = head[0].split(" ")
@@ -361,7 +362,8 @@ async def _requests(reader: asyncio.StreamReader) -> AsyncIterator[Request]:
         yield Request(method, url.path, dict(parse_qsl(url.query)), headers, body)
 
 
-def _encode(answer: Answer) -> bytes:
+def encode_answer(answer: Answer) -> bytes:
+    """Return an answer as it is sent."""
     is_raw = isinstance(answer.body, bytes)
     body = answer.body if is_raw else b"" if answer.body is None else json.dumps(answer.body).encode()
     headers = {"Content-Type": "application/json", **answer.headers, "Content-Length": str(len(body))}

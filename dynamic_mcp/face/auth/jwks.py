@@ -1,0 +1,167 @@
+"""The public keys of one issuer, and its metadata (RFC 8414, OpenID Connect Discovery), fetched when they are needed.
+
+All who wait share one question, and who sends unknown keys' names causes no more than one a minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from importlib import import_module
+from itertools import islice
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from dynamic_mcp.face.auth.signed_token import SignedToken
+from dynamic_mcp.system.task_set import TaskSet
+
+if TYPE_CHECKING:
+    from dynamic_mcp.face.auth.signatures import PublicKey
+    from dynamic_mcp.oauth.documents import Document, Documents
+
+log = logging.getLogger(__name__)
+
+PAUSE_S = 60.0  # between two questions, while there are keys
+RETRY_S = 5.0  # between two questions, while there are none
+FRESH_S = 3600.0  # after this, keys are fetched again with their next use
+KEPT_S = 24 * 3600.0  # as long as keys count that could not be fetched again
+_MAX_TRIED = 8  # keys, for a token that names none
+
+
+class KeySetError(Exception):
+    """A key set that cannot be used; the message is the rest of a sentence that begins with its URL."""
+
+
+class KeysUnavailable(Exception):
+    """The issuer's keys could not be fetched, and there are none from before."""
+
+
+class KeyDirectory:
+    """The keys of an issuer. `jwks_url` None is where its metadata says."""
+
+    def __init__(
+        self, issuer: str, jwks_url: str | None = None, *, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.issuer = issuer
+        self._jwks_url = jwks_url
+        self._now = now
+        self._keys: tuple[PublicKey, ...] = ()
+        self._fetched_at = self._asked_at = -KEPT_S
+        self._question: asyncio.Task[None] | None = None
+        self._tasks = TaskSet()
+
+    def has_signed(self, token: SignedToken) -> bool | None:
+        """Tell whether one of the known keys has signed a token; None if a key may have that is not known yet.
+
+        Starts to fetch the keys again if they are old.
+        """
+        keys = self._find(token.kid, token.algorithm)
+        is_signed = any(key.has_signed(token.algorithm, token.signed, token.signature) for key in keys)
+        return None if not is_signed and (token.kid is None or not keys) else is_signed
+
+    async def verify(self, token: SignedToken) -> bool:
+        """Tell whether the issuer has signed a token; fetches its keys if need be. Raises KeysUnavailable."""
+        verdict = self.has_signed(token)
+        if verdict is None and self.may_ask():
+            await self.fetch()
+            verdict = self.has_signed(token)
+        return verdict is True
+
+    def may_ask(self) -> bool:
+        """Tell whether it is worth to `fetch`: somebody asks already, or nobody has asked of late."""
+        if self._question is not None:
+            return True
+        pause_s = PAUSE_S if self._keys else RETRY_S
+        return self._now() - self._asked_at >= pause_s
+
+    async def fetch(self) -> None:
+        """Fetch the keys, together with all who want that now. Raises KeysUnavailable."""
+        await asyncio.shield(self._ask())
+        if self._now() - self._fetched_at >= KEPT_S:
+            raise KeysUnavailable
+
+    async def close(self) -> None:
+        """Ask nothing more."""
+        self._tasks.cancel_all()
+        await self._tasks.wait()
+
+    def _find(self, kid: str | None, algorithm: str) -> tuple[PublicKey, ...]:
+        age_s = self._now() - self._fetched_at
+        if age_s >= KEPT_S:
+            return ()
+        fitting = (key for key in self._keys if algorithm in key.algorithms and (kid is None or key.kid == kid))
+        found = tuple(islice(fitting, _MAX_TRIED))
+        if found and age_s >= FRESH_S and self.may_ask():
+            self._ask()
+        return found
+
+    def _ask(self) -> asyncio.Task[None]:
+        if self._question is None:
+            self._question = self._tasks.create(self._replace_keys(), name=f"keys of {self.issuer}")
+        return self._question
+
+    async def _replace_keys(self) -> None:
+        self._asked_at = self._now()
+        try:
+            self._keys = await fetch_keys(self.issuer, self._jwks_url)
+            self._fetched_at = self._now()
+            log.debug("issuer %s has %d keys", self.issuer, len(self._keys))
+        except KeySetError as exc:
+            log.warning("the keys of the issuer %s could not be fetched: %s", self.issuer, exc)
+        finally:
+            self._question = None
+
+
+async def fetch_keys(issuer: str, jwks_url: str | None) -> tuple[PublicKey, ...]:
+    """Return the keys of an issuer. Raises KeySetError."""
+    documents = await asyncio.to_thread(import_module, "dynamic_mcp.oauth.documents")
+    signatures = await asyncio.to_thread(import_module, "dynamic_mcp.face.auth.signatures")
+    try:
+        async with documents.open_documents(jwks_url or issuer) as server:
+            url = jwks_url or read_url(await fetch_metadata(server, issuer), "jwks_uri", issuer)
+            document = await server.fetch(url)
+    except documents.DocumentError as exc:
+        raise KeySetError(str(exc)) from exc
+    keys: tuple[PublicKey, ...] = await asyncio.to_thread(signatures.import_keys, document)
+    return keys
+
+
+async def fetch_metadata(server: Documents, issuer: str) -> Document:
+    """Return the metadata of an issuer, wherever it is, which must name just this issuer.
+
+    Raises KeySetError and DocumentError.
+    """
+    from dynamic_mcp.oauth.documents import DocumentError
+
+    missing: DocumentError | None = None
+    for url in well_known_urls(issuer):
+        try:
+            document = await server.fetch(url)
+        except DocumentError as exc:
+            if not exc.is_missing:
+                raise
+            missing = exc
+            continue
+        if document.get("issuer") != issuer:
+            raise KeySetError(f"`{url}` is about another issuer; compare `issuer` with what it says")
+        return document
+    assert missing is not None
+    raise missing
+
+
+def well_known_urls(issuer: str) -> list[str]:
+    """Return where the metadata of an issuer may be (OpenID Connect Discovery, section 4; RFC 8414, section 3)."""
+    parts = urlsplit(issuer)
+    origin, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
+    openid, oauth = "/.well-known/openid-configuration", "/.well-known/oauth-authorization-server"
+    return list(dict.fromkeys((origin + path + openid, origin + oauth + path, origin + openid + path)))
+
+
+def read_url(metadata: Document, name: str, issuer: str) -> str:
+    """Return a URL of the metadata. Raises KeySetError."""
+    url = metadata.get(name)
+    if not isinstance(url, str):
+        raise KeySetError(f"the metadata of `{issuer}` has no `{name}`")
+    return url

@@ -1,0 +1,269 @@
+"""Asks an OpenID Connect provider who somebody is: the authorization code flow with PKCE, state and nonce.
+
+What the ID token says counts only when its signature, issuer, audience, time and nonce are right.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import logging
+import re
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, ClassVar
+from urllib.parse import quote, urlencode
+
+from msgspec import Struct
+
+from dynamic_mcp.config.auth import Oidc
+from dynamic_mcp.config.private import Private
+from dynamic_mcp.face.auth import signed_token
+from dynamic_mcp.face.auth.jwks import FRESH_S, KeyDirectory, KeySetError, KeysUnavailable, fetch_metadata
+from dynamic_mcp.face.auth.signed_token import TokenError
+from dynamic_mcp.oauth.address_policy import AddressPolicy, ForbiddenUrl
+
+if TYPE_CHECKING:
+    from dynamic_mcp.oauth.documents import Document, Documents
+
+log = logging.getLogger(__name__)
+
+LEEWAY_S = 60.0
+# Never a shared secret: our secret is for the token endpoint only.
+_ALGORITHMS = frozenset(
+    {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519"}
+)
+# The characters of a URL to log in at; all others have a meaning somewhere on the way.
+_HARMLESS = re.compile(r"[A-Za-z0-9\-._~:/?\[\]@!&*+,=%]+")
+_CODE = re.compile(r"[\x21-\x7e]{1,4096}")
+_ERROR = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+
+
+class OidcError(Exception):
+    """The provider has not told who somebody is; the message is for a person, and repeats no secret."""
+
+
+class PendingLogin(Private, frozen=True):
+    """A login that has begun: send the browser to `url`, and keep the rest until it comes back with the `state`."""
+
+    shown: ClassVar = ()
+    url: str
+    state: str
+    nonce: str
+    verifier: str
+
+
+class Identity(Struct, frozen=True):
+    """Who somebody is, as the provider says; `claims` are those that are texts, as `Authentication` has them."""
+
+    issuer: str
+    subject: str
+    claims: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+class OidcClient:
+    """Our client at one provider, to which browsers come back at `redirect_uri`."""
+
+    def __init__(
+        self,
+        config: Oidc,
+        redirect_uri: str,
+        *,
+        keys: KeyDirectory | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._config = config
+        self._redirect_uri = redirect_uri
+        self._keys = keys or KeyDirectory(config.issuer)
+        self._now = now
+        self._metadata: Document = {}
+        self._metadata_until = 0.0
+        self._asks = asyncio.Lock()
+
+    async def begin(self) -> PendingLogin:
+        """Return where to send the browser of whoever wants to log in. Raises OidcError."""
+        endpoint = self._endpoint(await self._get_metadata(), "authorization_endpoint")
+        state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
+        query = urlencode(
+            {
+                "response_type": "code",
+                "client_id": self._config.client_id,
+                "redirect_uri": self._redirect_uri,
+                "scope": " ".join(dict.fromkeys(("openid", *self._config.scopes))),
+                "state": state,
+                "nonce": nonce,
+                "code_challenge": _challenge(verifier),
+                "code_challenge_method": "S256",
+            }
+        )
+        return PendingLogin(f"{endpoint}{'&' if '?' in endpoint else '?'}{query}", state, nonce, verifier)
+
+    async def finish(self, pending: PendingLogin, parameters: Mapping[str, str]) -> Identity:
+        """Return who has logged in; `parameters` are the query with which the browser has come. Raises OidcError."""
+        metadata = await self._get_metadata()
+        code = self._check_callback(pending, parameters, metadata)
+        async with _open(self._config.issuer) as server:
+            tokens = await self._exchange(server, metadata, code, pending)
+            claims = await self._check_id_token(tokens.get("id_token"), pending)
+            more = await self._fetch_userinfo(server, metadata, tokens, claims)
+        claims = {**more, **claims}
+        return Identity(self._config.issuer, self._subject(claims), signed_token.pair_claims(claims))
+
+    async def close(self) -> None:
+        """End what is done in the background."""
+        await self._keys.close()
+
+    # --- the way there and back ------------------------------------------------------------------------
+
+    async def _get_metadata(self) -> Document:
+        async with self._asks:
+            if self._now() >= self._metadata_until:
+                async with _open(self._config.issuer) as server:
+                    self._metadata = await fetch_metadata(server, self._config.issuer)
+                self._metadata_until = self._now() + FRESH_S
+            return self._metadata
+
+    def _endpoint(self, metadata: Document, name: str) -> str:
+        url = metadata.get(name)
+        if not isinstance(url, str) or not _HARMLESS.fullmatch(url):
+            raise OidcError(f"the provider `{self._config.issuer}` has no usable `{name}`")
+        try:
+            AddressPolicy(self._config.issuer).check(url)
+        except ForbiddenUrl as exc:
+            raise OidcError(f"the `{name}` of the provider `{self._config.issuer}` {exc}") from None
+        return url
+
+    def _check_callback(self, pending: PendingLogin, parameters: Mapping[str, str], metadata: Document) -> str:
+        """Return the code of an answer to our question (RFC 6749, section 4.1.2; RFC 9207). Raises OidcError."""
+        if not hmac.compare_digest(parameters.get("state", "").encode(), pending.state.encode()):
+            raise OidcError("the answer belongs to another login; begin again")
+        issuer = parameters.get("iss")
+        is_promised = metadata.get("authorization_response_iss_parameter_supported") is True
+        if issuer != self._config.issuer and (issuer is not None or is_promised):
+            raise OidcError("the answer is from another provider than the one that was asked")
+        if (error := parameters.get("error")) is not None:
+            raise OidcError(f"the provider refused: {_quote_error(error)}")
+        code = parameters.get("code", "")
+        if not _CODE.fullmatch(code):
+            raise OidcError("the answer of the provider has no code")
+        return code
+
+    async def _exchange(self, server: Documents, metadata: Document, code: str, pending: PendingLogin) -> Document:
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": self._redirect_uri,
+            "code_verifier": pending.verifier,
+        }
+        headers = self._authenticate(metadata, form)
+        status, answer = await server.post(self._endpoint(metadata, "token_endpoint"), form, headers)
+        if status != 200:
+            raise OidcError(f"the provider refused the code: {_quote_error(answer.get('error'))}")
+        return answer
+
+    def _authenticate(self, metadata: Document, form: dict[str, str]) -> dict[str, str]:
+        """Add our client to a form, or return the header that says so (RFC 6749, section 2.3.1)."""
+        id, secret = self._config.client_id, self._config.client_secret
+        methods = metadata.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
+        if secret is not None and isinstance(methods, list) and "client_secret_basic" in methods:
+            pair = f"{quote(id, safe='')}:{quote(secret, safe='')}".encode()
+            return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
+        form["client_id"] = id
+        if secret is not None:
+            form["client_secret"] = secret
+        return {}
+
+    # --- who it is -------------------------------------------------------------------------------------
+
+    async def _check_id_token(self, id_token: object, pending: PendingLogin) -> Mapping[str, object]:
+        """Return the claims of an ID token (OpenID Connect Core, section 3.1.3.7). Raises OidcError."""
+        if not isinstance(id_token, str):
+            raise OidcError("the provider has sent no ID token")
+        try:
+            token = signed_token.parse_token(id_token)
+            if token.algorithm not in _ALGORITHMS:
+                raise TokenError("it is not signed by a public key")
+            client_id, claims = self._config.client_id, token.claims
+            signed_token.check_claims(
+                claims, issuer=self._config.issuer, audiences=[client_id], now=self._now(), leeway_s=LEEWAY_S
+            )
+            if claims.get("azp", client_id) != client_id or (_is_shared(claims.get("aud")) and "azp" not in claims):
+                raise TokenError("it was issued to another client")
+            nonce = claims.get("nonce")
+            if not isinstance(nonce, str) or not hmac.compare_digest(nonce.encode(), pending.nonce.encode()):
+                raise TokenError("it belongs to another login")
+            if signed_token.read_name(claims, "sub") is None:
+                raise TokenError("it does not say who it is about")
+            if not await self._keys.verify(token):
+                raise TokenError("its signature is wrong")
+        except TokenError as exc:
+            raise OidcError(f"the ID token of the provider is not accepted: {exc}") from exc
+        except KeysUnavailable as exc:
+            raise OidcError("the keys of the provider could not be fetched; try again later") from exc
+        return claims
+
+    async def _fetch_userinfo(
+        self, server: Documents, metadata: Document, tokens: Document, claims: Mapping[str, object]
+    ) -> Mapping[str, object]:
+        """Return what the provider tells besides the ID token: many leave email and groups out of that."""
+        access = tokens.get("access_token")
+        if "userinfo_endpoint" not in metadata or not isinstance(access, str) or not _CODE.fullmatch(access):
+            return {}
+        from dynamic_mcp.oauth.documents import DocumentError
+
+        url = self._endpoint(metadata, "userinfo_endpoint")
+        try:
+            found = await server.fetch(url, {"Authorization": f"Bearer {access}"})
+        except DocumentError as exc:
+            log.info("the provider %s does not tell more about a user: %s", self._config.issuer, exc)
+            return {}
+        # an answer about somebody else must not be mixed in (OpenID Connect Core, section 5.3.2)
+        return found if found.get("sub") == claims.get("sub") else {}
+
+    def _subject(self, claims: Mapping[str, object]) -> str:
+        """Return the name of the user. Raises OidcError."""
+        if self._config.subject_claim is not None:
+            subject = signed_token.read_name(claims, self._config.subject_claim)
+            if subject is None:
+                raise OidcError(f"the provider does not tell the claim `{self._config.subject_claim}` of this user")
+            return subject
+        email, subject = (signed_token.read_name(claims, name) for name in ("email", "sub"))
+        if email is not None and claims.get("email_verified") in (True, "true"):
+            return email
+        if subject is None or "@" in subject:  # it could be the email of somebody else
+            raise OidcError("the provider has not verified the email of this user; set `oidc.subject` to `sub`")
+        return subject
+
+
+@asynccontextmanager
+async def _open(issuer: str) -> AsyncIterator[Documents]:
+    """Connect to the provider, and say in our own words what goes wrong. Raises OidcError."""
+    documents = await asyncio.to_thread(import_module, "dynamic_mcp.oauth.documents")
+    try:
+        async with documents.open_documents(issuer) as server:
+            yield server
+    except documents.DocumentError as exc:
+        log.warning("the provider %s: %s", issuer, exc)
+        raise OidcError("the provider could not be asked; try again later") from exc
+    except KeySetError as exc:
+        log.warning("the provider %s: %s", issuer, exc)
+        raise OidcError("the metadata of the provider is wrong") from exc
+
+
+def _challenge(verifier: str) -> str:
+    """Return the challenge to a verifier (RFC 7636, section 4.2)."""
+    return base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
+
+
+def _is_shared(audience: object) -> bool:
+    return isinstance(audience, list) and len(audience) > 1
+
+
+def _quote_error(error: object) -> str:
+    """Return an error code; what is no code may be anything, and is not repeated."""
+    return f"`{error}`" if isinstance(error, str) and _ERROR.fullmatch(error) else "it does not say why"

@@ -1,0 +1,172 @@
+"""Reads a signed token (RFC 7515, RFC 7519) and checks everything about it except its signature.
+
+A token is from anybody until its signature is checked: it is bounded, and read strictly. Nothing here repeats any of
+it in a message.
+"""
+
+from __future__ import annotations
+
+import binascii
+import json
+import math
+import re
+from collections.abc import Collection, Mapping
+from typing import ClassVar
+
+from dynamic_mcp.config.private import Private
+
+MAX_BYTES = 16 << 10
+_MAX_CLAIMS, _MAX_TEXTS, _MAX_NAME = 50, 200, 512
+_SEGMENT = re.compile(r"[A-Za-z0-9_-]+")
+_TO_STANDARD = str.maketrans("-_", "+/")
+# What says something about this one token, and nothing about who has it.
+_OF_ONE_TOKEN = frozenset({"jti", "nonce", "at_hash", "c_hash", "s_hash"})
+
+
+class TokenError(Exception):
+    """A token that is not accepted; the message says why."""
+
+
+class SignedToken(Private, frozen=True):
+    """A token as it says of itself; nothing of it is true before its signature is checked."""
+
+    shown: ClassVar = ("algorithm", "kind")
+    algorithm: str
+    kid: str | None
+    kind: str | None
+    """The `typ` of its header, in lower case and without `application/`; None if it does not say."""
+    claims: Mapping[str, object]
+    signed: bytes
+    """What the signature is about."""
+    signature: bytes
+
+    @property
+    def issuer(self) -> object:
+        """The issuer; a text, if the token is good."""
+        return self.claims.get("iss")
+
+
+def parse_token(token: str) -> SignedToken:
+    """Return what a token says. Raises TokenError.
+
+    Refuses tokens that are not signed or are encrypted, tokens with critical extensions (RFC 7515, section 4.1.11),
+    of which we know none, and those whose header or claims name something twice.
+    """
+    if len(token) > MAX_BYTES:
+        raise TokenError(f"the token is longer than {MAX_BYTES >> 10} kB")
+    segments = token.split(".")
+    if len(segments) != 3 or not all(_SEGMENT.fullmatch(each) for each in segments):
+        raise TokenError("the token is not a signed token")
+    header, claims = (_parse_object(_decode(each)) for each in segments[:2])
+    if "crit" in header:
+        raise TokenError("the token has critical extensions, of which none is supported")
+    algorithm, kid, kind = header.get("alg"), header.get("kid"), header.get("typ")
+    if not isinstance(algorithm, str) or not isinstance(kid, str | None) or not isinstance(kind, str | None):
+        raise TokenError("the header of the token is wrong")
+    return SignedToken(
+        algorithm=algorithm,
+        kid=kid,
+        kind=None if kind is None else kind.lower().removeprefix("application/"),
+        claims=claims,
+        signed=f"{segments[0]}.{segments[1]}".encode(),
+        signature=_decode(segments[2]),
+    )
+
+
+def check_claims(
+    claims: Mapping[str, object], *, issuer: str, audiences: Collection[str], now: float, leeway_s: float
+) -> float:
+    """Check who issued a token, for whom and for when; return when it expires, leeway included. Raises TokenError."""
+    if claims.get("iss") != issuer:
+        raise TokenError("the token is from another issuer")
+    if not set(read_texts(claims.get("aud"))) & set(audiences):
+        raise TokenError("the token is for another audience")
+    expires_at = _read_time(claims, "exp")
+    if expires_at is None:
+        raise TokenError("the token never expires")
+    if now >= expires_at + leeway_s:
+        raise TokenError("the token has expired")
+    for name in ("nbf", "iat"):
+        begins_at = _read_time(claims, name)
+        if begins_at is not None and now < begins_at - leeway_s:
+            raise TokenError("the token is not valid yet")
+    if claims.get("cnf") is not None:  # whoever has stolen it could use it (RFC 7800, section 3)
+        raise TokenError("the token is bound to a key of its client, which is not supported")
+    return expires_at + leeway_s
+
+
+def find_claim(claims: Mapping[str, object], name: str) -> object:
+    """Return a claim by its name, or by the path to it, such as `realm_access.roles`; None if there is none."""
+    if name in claims:
+        return claims[name]
+    found: object = claims
+    for part in name.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found
+
+
+def read_name(claims: Mapping[str, object], claim: str) -> str | None:
+    """Return the name of a person or program that a claim has; None if it has no printable text."""
+    name = find_claim(claims, claim)
+    is_name = isinstance(name, str) and 0 < len(name) <= _MAX_NAME and name.isprintable() and name == name.strip()
+    return name if isinstance(name, str) and is_name else None
+
+
+def read_texts(value: object) -> tuple[str, ...]:
+    """Return the texts of a claim that is a text or a list of texts; none of what is anything else."""
+    if isinstance(value, str):
+        return (value,)
+    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
+
+
+def pair_claims(claims: Mapping[str, object]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return the claims that are texts, sorted by name, so that equal claims give equal pairs."""
+    pairs = [
+        (name, read_texts(value)[:_MAX_TEXTS])
+        for name, value in claims.items()
+        if isinstance(value, str | list) and name not in _OF_ONE_TOKEN
+    ]
+    return tuple(sorted(pairs)[:_MAX_CLAIMS])
+
+
+def _decode(segment: str) -> bytes:
+    try:
+        return binascii.a2b_base64(segment.translate(_TO_STANDARD) + "=" * (-len(segment) % 4), strict_mode=True)
+    except binascii.Error:
+        raise TokenError("the token is not a signed token") from None
+
+
+def _parse_object(content: bytes) -> dict[str, object]:
+    try:
+        value = json.loads(content.decode(), object_pairs_hook=_to_object, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        raise TokenError("the token is not made of JSON objects with different names") from None
+    if not isinstance(value, dict):
+        raise TokenError("the token is not made of JSON objects with different names")
+    return value
+
+
+def _to_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Return an object; which of two members of one name counts is a matter of opinion (RFC 7519, section 4)."""
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("a name twice")
+    return members
+
+
+def _refuse_constant(name: str) -> object:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _read_time(claims: Mapping[str, object], name: str) -> float | None:
+    """Return a time in seconds since 1970; None if there is none. Raises TokenError."""
+    value = claims.get(name)
+    if value is None:
+        return None
+    try:
+        seconds = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+    except OverflowError:
+        seconds = math.nan
+    if not math.isfinite(seconds):
+        raise TokenError(f"the `{name}` of the token is not a time")
+    return seconds
