@@ -288,7 +288,7 @@ class OidcProvider:
         return Answer(200, person.all_claims()) if person else Answer(401, {"error": "invalid_token"})
 
     def _sign(self, algorithm: str, header: dict[str, Json], claims: dict[str, Json]) -> str:
-        own = {"alg": algorithm, "kid": self.kid(algorithm)}
+        own: dict[str, Json] = {"alg": algorithm, "kid": self.kid(algorithm)}
         key = key_for(algorithm, self.generation)
         return sign(_change(own, header), _change({}, claims), key, by=algorithm)
 

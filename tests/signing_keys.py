@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import base64
 import functools
+import hmac
 import json
 from typing import Any
 
-from joserfc.jwk import ECKey, Key, OKPKey, RSAKey
+from joserfc.jwk import ECKey, OKPKey, RSAKey
 from joserfc.jws import JWSRegistry
 
+Key = RSAKey | ECKey | OKPKey
 Json = Any  # whatever JSON a test writes down
 
+_HASHES = {"HS256": "sha256", "HS384": "sha384", "HS512": "sha512"}
 _CURVES = {"ES256": "P-256", "ES384": "P-384", "ES512": "P-521"}
 
 
@@ -40,15 +43,18 @@ def public_jwk(key: Key, **members: Json) -> dict[str, Json]:
     return {**key.as_dict(private=False), **members}
 
 
-def sign(header: Json, claims: Json, key: Key | None, *, by: str = "") -> str:
+def sign(header: Json, claims: Json, key: Key | bytes | None, *, by: str = "") -> str:
     """Return a token (RFC 7515, section 7.1), however wrong; the claims may be bytes.
 
-    It is signed by the algorithm of its header, or by another one; without a key it is not signed.
+    It is signed by the algorithm of its header, or by another one, or with bytes as a shared secret; without a key it
+    is not signed.
     """
     payload = claims if isinstance(claims, bytes) else json.dumps(claims).encode()
     signed = f"{encode(json.dumps(header).encode())}.{encode(payload)}"
     if key is None:
         return f"{signed}."
+    if isinstance(key, bytes):
+        return f"{signed}.{encode(hmac.digest(key, signed.encode(), _HASHES[header['alg']]))}"
     return f"{signed}.{encode(JWSRegistry.algorithms[by or header['alg']].sign(signed.encode(), key))}"
 
 

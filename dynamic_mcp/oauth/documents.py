@@ -56,14 +56,15 @@ class Documents:
                 return await self._web.request(
                     method, url, data=form, headers={"Accept": "application/json", **(headers or {})}
                 )
-        except (ForbiddenUrl, httpx2.HTTPError, httpx2.InvalidURL, TimeoutError) as exc:
+        except (ForbiddenUrl, httpx2.HTTPError, httpx2.InvalidURL, TimeoutError, ValueError) as exc:
             raise DocumentError(url, explain(exc)) from exc
 
 
 @asynccontextmanager
 async def open_documents(server_url: str) -> AsyncIterator[Documents]:
     """Connect to a server, which leads into no network that it is not itself in."""
-    async with create_client(AddressPolicy(server_url)) as web:
+    # the certificates of all authorities are read for each client, while others are served
+    async with await asyncio.to_thread(create_client, AddressPolicy(server_url)) as web:
         yield Documents(web)
 
 

@@ -65,22 +65,21 @@ class KeyDirectory:
         """Tell whether the issuer has signed a token; fetches its keys if need be. Raises KeysUnavailable."""
         verdict = self.has_signed(token)
         if verdict is None and self.may_ask():
-            await self.fetch()
+            await asyncio.shield(self._ask())
             verdict = self.has_signed(token)
+        if verdict is None and not self.has_keys():
+            raise KeysUnavailable
         return verdict is True
 
     def may_ask(self) -> bool:
-        """Tell whether it is worth to `fetch`: somebody asks already, or nobody has asked of late."""
+        """Tell whether `verify` may ask the issuer: somebody asks already, or nobody has asked of late."""
         if self._question is not None:
             return True
-        pause_s = PAUSE_S if self._keys else RETRY_S
-        return self._now() - self._asked_at >= pause_s
+        return self._now() - self._asked_at >= (PAUSE_S if self.has_keys() else RETRY_S)
 
-    async def fetch(self) -> None:
-        """Fetch the keys, together with all who want that now. Raises KeysUnavailable."""
-        await asyncio.shield(self._ask())
-        if self._now() - self._fetched_at >= KEPT_S:
-            raise KeysUnavailable
+    def has_keys(self) -> bool:
+        """Tell whether there are keys that count, so that a token which none of them has signed is wrong."""
+        return bool(self._keys) and self._now() - self._fetched_at < KEPT_S
 
     async def close(self) -> None:
         """Ask nothing more."""
@@ -88,12 +87,11 @@ class KeyDirectory:
         await self._tasks.wait()
 
     def _find(self, kid: str | None, algorithm: str) -> tuple[PublicKey, ...]:
-        age_s = self._now() - self._fetched_at
-        if age_s >= KEPT_S:
+        if not self.has_keys():
             return ()
         fitting = (key for key in self._keys if algorithm in key.algorithms and (kid is None or key.kid == kid))
         found = tuple(islice(fitting, _MAX_TRIED))
-        if found and age_s >= FRESH_S and self.may_ask():
+        if found and self._now() - self._fetched_at >= FRESH_S and self.may_ask():
             self._ask()
         return found
 

@@ -24,7 +24,7 @@ from msgspec import Struct
 from dynamic_mcp.config.auth import Oidc
 from dynamic_mcp.config.private import Private
 from dynamic_mcp.face.auth import signed_token
-from dynamic_mcp.face.auth.jwks import FRESH_S, KeyDirectory, KeySetError, KeysUnavailable, fetch_metadata
+from dynamic_mcp.face.auth.jwks import FRESH_S, RETRY_S, KeyDirectory, KeySetError, KeysUnavailable, fetch_metadata
 from dynamic_mcp.face.auth.signed_token import TokenError
 from dynamic_mcp.oauth.address_policy import AddressPolicy, ForbiddenUrl
 
@@ -41,6 +41,7 @@ _ALGORITHMS = frozenset(
 # The characters of a URL to log in at; all others have a meaning somewhere on the way.
 _HARMLESS = re.compile(r"[A-Za-z0-9\-._~:/?\[\]@!&*+,=%]+")
 _CODE = re.compile(r"[\x21-\x7e]{1,4096}")
+_UNAVAILABLE = "the provider could not be asked; try again later"
 _ERROR = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 
 
@@ -82,7 +83,7 @@ class OidcClient:
         self._keys = keys or KeyDirectory(config.issuer)
         self._now = now
         self._metadata: Document = {}
-        self._metadata_until = 0.0
+        self._metadata_until = self._failed_until = 0.0
         self._asks = asyncio.Lock()
 
     async def begin(self) -> PendingLogin:
@@ -122,10 +123,14 @@ class OidcClient:
 
     async def _get_metadata(self) -> Document:
         async with self._asks:
-            if self._now() >= self._metadata_until:
-                async with _open(self._config.issuer) as server:
-                    self._metadata = await fetch_metadata(server, self._config.issuer)
-                self._metadata_until = self._now() + FRESH_S
+            if self._now() < self._metadata_until:
+                return self._metadata
+            if self._now() < self._failed_until:
+                raise OidcError(_UNAVAILABLE)
+            self._failed_until = self._now() + RETRY_S
+            async with _open(self._config.issuer) as server:
+                self._metadata = await fetch_metadata(server, self._config.issuer)
+            self._failed_until, self._metadata_until = 0.0, self._now() + FRESH_S
             return self._metadata
 
     def _endpoint(self, metadata: Document, name: str) -> str:
@@ -188,12 +193,9 @@ class OidcClient:
             token = signed_token.parse_token(id_token)
             if token.algorithm not in _ALGORITHMS:
                 raise TokenError("it is not signed by a public key")
-            client_id, claims = self._config.client_id, token.claims
-            signed_token.check_claims(
-                claims, issuer=self._config.issuer, audiences=[client_id], now=self._now(), leeway_s=LEEWAY_S
-            )
-            if claims.get("azp", client_id) != client_id or (_is_shared(claims.get("aud")) and "azp" not in claims):
-                raise TokenError("it was issued to another client")
+            claims = token.claims
+            signed_token.check_claims(claims, issuer=self._config.issuer, now=self._now(), leeway_s=LEEWAY_S)
+            self._check_client(claims)
             nonce = claims.get("nonce")
             if not isinstance(nonce, str) or not hmac.compare_digest(nonce.encode(), pending.nonce.encode()):
                 raise TokenError("it belongs to another login")
@@ -206,6 +208,14 @@ class OidcClient:
         except KeysUnavailable as exc:
             raise OidcError("the keys of the provider could not be fetched; try again later") from exc
         return claims
+
+    def _check_client(self, claims: Mapping[str, object]) -> None:
+        """Check that an ID token was issued to us, also if it is for others, too. Raises TokenError."""
+        client_id, audiences = self._config.client_id, signed_token.read_texts(claims.get("aud"))
+        if client_id not in audiences:
+            raise TokenError("it is for another audience")
+        if claims.get("azp", client_id if len(audiences) == 1 else None) != client_id:
+            raise TokenError("it was issued to another client")
 
     async def _fetch_userinfo(
         self, server: Documents, metadata: Document, tokens: Document, claims: Mapping[str, object]
@@ -249,7 +259,7 @@ async def _open(issuer: str) -> AsyncIterator[Documents]:
             yield server
     except documents.DocumentError as exc:
         log.warning("the provider %s: %s", issuer, exc)
-        raise OidcError("the provider could not be asked; try again later") from exc
+        raise OidcError(_UNAVAILABLE) from exc
     except KeySetError as exc:
         log.warning("the provider %s: %s", issuer, exc)
         raise OidcError("the metadata of the provider is wrong") from exc
@@ -258,10 +268,6 @@ async def _open(issuer: str) -> AsyncIterator[Documents]:
 def _challenge(verifier: str) -> str:
     """Return the challenge to a verifier (RFC 7636, section 4.2)."""
     return base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
-
-
-def _is_shared(audience: object) -> bool:
-    return isinstance(audience, list) and len(audience) > 1
 
 
 def _quote_error(error: object) -> str:

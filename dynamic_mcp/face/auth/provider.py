@@ -16,9 +16,10 @@ class Denial(Struct, frozen=True):
     """Why a credential is refused, in the words of RFC 6750, section 3.1; `why` never repeats any of it.
 
     `invalid_token` is answered 401, `insufficient_scope` 403 with the `scopes`, `invalid_request` 400.
+    `temporarily_unavailable` is answered 503: it could not be found out what the credential is worth.
     """
 
-    error: Literal["invalid_token", "insufficient_scope", "invalid_request"]
+    error: Literal["invalid_token", "insufficient_scope", "invalid_request", "temporarily_unavailable"]
     why: str
     scopes: tuple[str, ...] = ()
 

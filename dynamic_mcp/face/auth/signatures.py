@@ -87,13 +87,8 @@ def _import_public_half(entry: Mapping[str, object]) -> tuple[RSAKey | ECKey | O
                 return None
             return RSAKey.import_key({"kty": "RSA", "n": str(entry["n"]), "e": str(entry["e"])}), _RSA_ALGORITHMS
         case "EC" if (curve := str(entry.get("crv"))) in _CURVES:
-            members: dict[str, str | list[str]] = {
-                "kty": "EC",
-                "crv": curve,
-                "x": str(entry["x"]),
-                "y": str(entry["y"]),
-            }
-            return ECKey.import_key(members), frozenset({_CURVES[curve]})
+            x, y = str(entry["x"]), str(entry["y"])
+            return ECKey.import_key({"kty": "EC", "crv": curve, "x": x, "y": y}), frozenset({_CURVES[curve]})
         case "OKP" if entry.get("crv") == "Ed25519":
             return OKPKey.import_key({"kty": "OKP", "crv": "Ed25519", "x": str(entry["x"])}), EDDSA
     return None

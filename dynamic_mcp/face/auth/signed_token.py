@@ -10,7 +10,7 @@ import binascii
 import json
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from dynamic_mcp.config.private import Private
@@ -73,14 +73,10 @@ def parse_token(token: str) -> SignedToken:
     )
 
 
-def check_claims(
-    claims: Mapping[str, object], *, issuer: str, audiences: Collection[str], now: float, leeway_s: float
-) -> float:
-    """Check who issued a token, for whom and for when; return when it expires, leeway included. Raises TokenError."""
+def check_claims(claims: Mapping[str, object], *, issuer: str, now: float, leeway_s: float) -> float:
+    """Check who issued a token, and for when; return when it expires, leeway included. Raises TokenError."""
     if claims.get("iss") != issuer:
         raise TokenError("the token is from another issuer")
-    if not set(read_texts(claims.get("aud"))) & set(audiences):
-        raise TokenError("the token is for another audience")
     expires_at = _read_time(claims, "exp")
     if expires_at is None:
         raise TokenError("the token never expires")
@@ -120,13 +116,22 @@ def read_texts(value: object) -> tuple[str, ...]:
 
 
 def pair_claims(claims: Mapping[str, object]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the claims that are texts, sorted by name, so that equal claims give equal pairs."""
-    pairs = [
-        (name, read_texts(value)[:_MAX_TEXTS])
-        for name, value in claims.items()
-        if isinstance(value, str | list) and name not in _OF_ONE_TOKEN
-    ]
-    return tuple(sorted(pairs)[:_MAX_CLAIMS])
+    """Return the claims that are texts, sorted by name, so that equal claims give equal pairs.
+
+    A claim inside another has the path to it as its name, such as `realm_access.roles`. Where there are too many,
+    these are left out first.
+    """
+    own = {name: value for name, value in claims.items() if name not in _OF_ONE_TOKEN}
+    outer = sorted(name for name, value in own.items() if isinstance(value, str | list))
+    inner = sorted(
+        f"{outer_name}.{name}"
+        for outer_name, value in own.items()
+        if isinstance(value, Mapping)
+        for name, each in value.items()
+        if isinstance(each, str | list)
+    )
+    names = list(dict.fromkeys((*outer, *inner)))[:_MAX_CLAIMS]
+    return tuple((name, read_texts(find_claim(own, name))[:_MAX_TEXTS]) for name in sorted(names))
 
 
 def _decode(segment: str) -> bytes:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import httpx2
 import pytest
-from joserfc.jwk import OctKey
 
 from dynamic_mcp.config.auth import Oidc
+from dynamic_mcp.face.auth.jwks import RETRY_S
 from dynamic_mcp.face.auth.oidc_client import Identity, OidcClient, OidcError, PendingLogin
+from tests.face.auth.parts import Clock
 from tests.fakes import BOUND_S
 from tests.oidc_provider import JWKS, OAUTH, OPENID, TOKEN, USERINFO, OidcProvider
 from tests.signing_keys import sign
@@ -31,7 +33,8 @@ async def provider() -> AsyncIterator[OidcProvider]:
 
 def client_of(provider: OidcProvider, **changes: Any) -> OidcClient:  # Any: fields of Oidc
     fields = {"issuer": provider.issuer, "client_id": "us", "client_secret": SECRET, **changes}
-    return OidcClient(Oidc(**fields), BACK)
+    now = fields.pop("now", time.time)
+    return OidcClient(Oidc(**fields), BACK, now=now)
 
 
 async def visit(pending: PendingLogin) -> dict[str, str]:
@@ -203,7 +206,7 @@ async def test_an_id_token_with_wrong_claims_is_refused(
 
 async def test_an_id_token_that_is_signed_with_a_shared_secret_is_refused(provider: OidcProvider) -> None:
     claims = {**provider.person.all_claims(), "iss": provider.issuer, "aud": "us", "exp": 1 << 40}
-    forged = sign({"alg": "HS256"}, claims, OctKey.import_key(SECRET))
+    forged = sign({"alg": "HS256"}, claims, SECRET.encode())
     provider.manners.token = {"id_token": forged}
 
     assert "not signed by a public key" in await refusal(client_of(provider))
@@ -323,9 +326,12 @@ async def test_nonsense_from_a_provider_is_an_error_and_nothing_else(
 
 
 async def test_a_provider_that_is_down_is_an_error_and_is_asked_again(provider: OidcProvider) -> None:
-    client = client_of(provider)
+    clock = Clock()
+    client = client_of(provider, now=clock)
     await provider.stop()
     assert "try again" in await refusal(client)
 
     async with provider:
+        assert "try again" in await refusal(client)
+        clock.pass_s(RETRY_S)
         assert (await log_in(client)).subject == "ann@example.com"

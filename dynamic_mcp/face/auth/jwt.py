@@ -1,0 +1,188 @@
+"""Takes signed tokens of an authorization server that the config names (RFC 7519, RFC 9068).
+
+A token counts when its signature is by a key that the issuer has now, by an algorithm of the config, and when it is
+for us and for now. What was found is kept for a minute, under the hash of the token only.
+"""
+
+from __future__ import annotations
+
+import time
+from asyncio import Future
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+
+from msgspec import Struct
+
+from dynamic_mcp.config.auth import Jwt
+from dynamic_mcp.config.resolved import Http
+from dynamic_mcp.face.auth.audiences import Audiences
+from dynamic_mcp.face.auth.jwks import KeyDirectory, KeysUnavailable
+from dynamic_mcp.face.auth.provider import Denial
+from dynamic_mcp.face.auth.signed_token import (
+    SignedToken,
+    TokenError,
+    check_claims,
+    find_claim,
+    pair_claims,
+    parse_token,
+    read_name,
+    read_texts,
+)
+from dynamic_mcp.face.http.authenticator import Page
+from dynamic_mcp.face.http.exchange import RequestHead
+from dynamic_mcp.groups.audience import Authentication, Principal
+from dynamic_mcp.system.bounded import BoundedDict
+from dynamic_mcp.system.task_set import TaskSet
+
+KEPT_S = 60.0
+_MAX_KEPT = 10_000
+_MAX_ROLES = 200
+# ID tokens say `JWT`, as many access tokens do; what tells them apart is the audience.
+_KINDS = frozenset({None, "jwt", "at+jwt"})
+_FOR_OTHERS = Denial("invalid_token", "the token is for another audience")
+
+
+def make_jwt(config: Jwt, http: Http) -> JwtProvider:
+    """Return the provider of an issuer, for the endpoint of a config."""
+    paths = (http.path, f"{http.root_path}{http.path}")
+    return JwtProvider(config, Audiences(config.audience, http.public_url, paths))
+
+
+class _Known(Struct, frozen=True, gc=False):
+    """What a token has shown, and the audiences that it is for; until when nothing of it is checked again."""
+
+    authentication: Authentication
+    audiences: tuple[str, ...]
+    until: float
+
+
+class JwtProvider:
+    """One issuer. The first token waits for its keys; others only for a key that is new."""
+
+    def __init__(
+        self,
+        config: Jwt,
+        audiences: Audiences,
+        *,
+        keys: KeyDirectory | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._config = config
+        self._algorithms = frozenset(config.algorithms) | ({"Ed25519"} if "EdDSA" in config.algorithms else set())
+        self._audiences = audiences
+        self._keys = keys or KeyDirectory(config.issuer, config.jwks_url)
+        self._now = now
+        self._known: BoundedDict[bytes, _Known] = BoundedDict(_MAX_KEPT)
+        self._valid_until: BoundedDict[Authentication, float] = BoundedDict(_MAX_KEPT)
+        self._tasks = TaskSet()
+
+    def recognises(self, head: RequestHead, token: str | None) -> bool:
+        """Tell whether a token says that it is from this issuer."""
+        if token is None:
+            return False
+        if _digest(token) in self._known:
+            return True
+        try:
+            return parse_token(token).issuer == self._config.issuer
+        except TokenError:
+            return False
+
+    def authenticate(
+        self, head: RequestHead, token: str | None
+    ) -> Authentication | Denial | Future[Authentication | Denial]:
+        """Tell who sent a request; a future where the keys of the issuer must be fetched."""
+        assert token is not None
+        known = self._known.get(digest := _digest(token))
+        if known is not None and self._now() < known.until:
+            return known.authentication if self._audiences.accept(known.audiences, head) else _FOR_OTHERS
+        try:
+            signed = parse_token(token)
+            self._check(signed)
+        except TokenError as exc:
+            return Denial("invalid_token", str(exc))
+        if not self._audiences.accept(read_texts(signed.claims.get("aud")), head):
+            return _FOR_OTHERS
+        verdict = self._keys.has_signed(signed)
+        if verdict is None and (self._keys.may_ask() or not self._keys.has_keys()):
+            return self._tasks.create(self._ask(digest, signed), name=f"keys for a token of {self._config.issuer}")
+        return self._conclude(digest, signed, is_signed=verdict is True)
+
+    def is_valid(self, authentication: Authentication) -> bool:
+        """Tell whether a token that has shown this is still valid."""
+        valid_until = self._valid_until.get(authentication)
+        return valid_until is not None and self._now() < valid_until
+
+    def find_page(self, method: str, path: bytes) -> Page | None:
+        """Return None."""
+        return None
+
+    async def close(self) -> None:
+        """End the questions to the issuer."""
+        self._tasks.cancel_all()
+        await self._keys.close()
+        await self._tasks.wait()
+
+    # --- judging a token -------------------------------------------------------------------------------
+
+    def _check(self, token: SignedToken) -> float:
+        """Check all that needs no key; return when the token expires. Raises TokenError."""
+        if token.algorithm not in self._algorithms:
+            raise TokenError("the token is signed by an algorithm that is not accepted")
+        if token.kind not in _KINDS:
+            raise TokenError("the token is not an access token")
+        if read_name(token.claims, self._config.subject_claim) is None:
+            raise TokenError("the token does not say who it is about")
+        config = self._config
+        return check_claims(token.claims, issuer=config.issuer, now=self._now(), leeway_s=config.leeway_s)
+
+    async def _ask(self, digest: bytes, token: SignedToken) -> Authentication | Denial:
+        try:
+            is_signed = await self._keys.verify(token)
+        except KeysUnavailable:
+            return Denial("temporarily_unavailable", "the keys of the issuer could not be fetched; try again")
+        return self._conclude(digest, token, is_signed=is_signed)
+
+    def _conclude(self, digest: bytes, token: SignedToken, *, is_signed: bool) -> Authentication | Denial:
+        if not is_signed:
+            return Denial("invalid_token", "the token is not signed by a key of its issuer")
+        try:
+            valid_until = self._check(token)  # once more: it may have expired while the keys were fetched
+        except TokenError as exc:
+            return Denial("invalid_token", str(exc))
+        authentication = self._authentication(token.claims)
+        required = self._config.required_scopes
+        if authentication.scopes is not None and not authentication.scopes.issuperset(required):
+            return Denial("insufficient_scope", "the token lacks a scope that this server needs", required)
+        self._keep(digest, token, authentication, valid_until)
+        return authentication
+
+    def _authentication(self, claims: Mapping[str, object]) -> Authentication:
+        config = self._config
+        subject = read_name(claims, config.subject_claim)
+        assert subject is not None
+        roles = () if config.roles_claim is None else read_texts(find_claim(claims, config.roles_claim))[:_MAX_ROLES]
+        return Authentication(
+            principal=Principal(config.issuer, subject),
+            provider="jwt",
+            roles=roles,
+            claims=pair_claims(claims),
+            scopes=_read_scopes(claims, config.scopes_claim),
+        )
+
+    def _keep(self, digest: bytes, token: SignedToken, authentication: Authentication, valid_until: float) -> None:
+        audiences = read_texts(token.claims.get("aud"))
+        self._known.pop(digest, None)  # so that it counts as new
+        self._known[digest] = _Known(authentication, audiences, min(valid_until, self._now() + KEPT_S))
+        before = self._valid_until.pop(authentication, 0.0)
+        self._valid_until[authentication] = max(before, valid_until)
+
+
+def _digest(token: str) -> bytes:
+    return sha256(token.encode()).digest()
+
+
+def _read_scopes(claims: Mapping[str, object], claim: str | None) -> frozenset[str]:
+    """Return the scopes of a token (RFC 9068, section 2.2.3); some issuers have them in `scp`, or as a list."""
+    names = ("scope", "scp") if claim is None else (claim,)
+    found = next((value for name in names if (value := find_claim(claims, name)) is not None), None)
+    return frozenset(scope for text in read_texts(found) for scope in text.split())

@@ -1,0 +1,74 @@
+"""What the tests of signed tokens share."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from asyncio import Future
+from typing import Any
+
+from dynamic_mcp.config.auth import Jwt
+from dynamic_mcp.face.auth.audiences import Audiences
+from dynamic_mcp.face.auth.jwks import KeyDirectory
+from dynamic_mcp.face.auth.jwt import JwtProvider
+from dynamic_mcp.face.auth.provider import Denial
+from dynamic_mcp.face.http.exchange import RequestHead
+from dynamic_mcp.groups.audience import Authentication
+from tests.fakes import BOUND_S
+from tests.oidc_provider import OidcProvider
+
+PUBLIC_URL = "https://mcp.example.com/mcp"
+
+
+class Clock:
+    """A time that passes only when a test says so. It starts with the true one."""
+
+    def __init__(self) -> None:
+        self.seconds = time.time()
+
+    def __call__(self) -> float:
+        return self.seconds
+
+    def pass_s(self, seconds: float) -> None:
+        self.seconds += seconds
+
+
+class Door:
+    """A provider of `jwt`, as a chain uses it."""
+
+    def __init__(self, issuer: OidcProvider, **config: Any) -> None:  # Any: fields of Jwt
+        self.clock = Clock()
+        jwt = Jwt(**{"issuer": issuer.issuer, **config})
+        audiences = Audiences(jwt.audience, PUBLIC_URL, ("/mcp", "/tools/mcp"))
+        keys = KeyDirectory(jwt.issuer, jwt.jwks_url, now=self.clock)
+        self.provider = JwtProvider(jwt, audiences, keys=keys, now=self.clock)
+
+    def begin(self, token: str, path: str = "/mcp") -> Authentication | Denial | Future[Authentication | Denial]:
+        """Show a token that is recognised."""
+        head = head_of(token, path)
+        assert self.provider.recognises(head, token)
+        return self.provider.authenticate(head, token)
+
+    async def show(self, token: str, path: str = "/mcp") -> Authentication | Denial:
+        """Show a token, and wait until it is known what it is worth."""
+        found = self.begin(token, path)
+        async with asyncio.timeout(BOUND_S):
+            return await found if isinstance(found, Future) else found
+
+    async def admit(self, token: str, path: str = "/mcp") -> Authentication:
+        """Show a token that is good."""
+        found = await self.show(token, path)
+        assert isinstance(found, Authentication), found
+        return found
+
+    async def refuse(self, token: str, path: str = "/mcp") -> str:
+        """Show a token that is not, and return why."""
+        found = await self.show(token, path)
+        assert isinstance(found, Denial), found
+        assert found.error == "invalid_token"
+        return found.why
+
+
+def head_of(token: str, path: str = "/mcp") -> RequestHead:
+    """Return the head of a request with a token."""
+    return RequestHead("POST", path.encode(), {b"authorization": f"Bearer {token}".encode()})
