@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 PAUSE_S = 60.0  # between two questions, while there are keys
 RETRY_S = 5.0  # between two questions, while there are none
 FRESH_S = 3600.0  # after this, keys are fetched again with their next use
+FETCH_S = 20.0  # as long as those who wait may have to
 KEPT_S = 24 * 3600.0  # as long as keys count that could not be fetched again
 _MAX_TRIED = 8  # keys, for a token that names none
 
@@ -42,11 +43,17 @@ class KeyDirectory:
     """The keys of an issuer. `jwks_url` None is where its metadata says."""
 
     def __init__(
-        self, issuer: str, jwks_url: str | None = None, *, now: Callable[[], float] = time.monotonic
+        self,
+        issuer: str,
+        jwks_url: str | None = None,
+        *,
+        now: Callable[[], float] = time.monotonic,
+        fetch_s: float = FETCH_S,
     ) -> None:
         self.issuer = issuer
         self._jwks_url = jwks_url
         self._now = now
+        self._fetch_s = fetch_s
         self._keys: tuple[PublicKey, ...] = ()
         self._fetched_at = self._asked_at = -KEPT_S
         self._question: asyncio.Task[None] | None = None
@@ -103,11 +110,13 @@ class KeyDirectory:
     async def _replace_keys(self) -> None:
         self._asked_at = self._now()
         try:
-            self._keys = await fetch_keys(self.issuer, self._jwks_url)
+            async with asyncio.timeout(self._fetch_s):
+                self._keys = await fetch_keys(self.issuer, self._jwks_url)
             self._fetched_at = self._now()
             log.debug("issuer %s has %d keys", self.issuer, len(self._keys))
-        except KeySetError as exc:
-            log.warning("the keys of the issuer %s could not be fetched: %s", self.issuer, exc)
+        except (KeySetError, TimeoutError) as exc:
+            why = str(exc) or "it did not answer in time"
+            log.warning("the keys of the issuer %s could not be fetched: %s", self.issuer, why)
         finally:
             self._question = None
 

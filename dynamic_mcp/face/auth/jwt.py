@@ -178,7 +178,7 @@ class JwtProvider:
 
 
 def _digest(token: str) -> bytes:
-    return sha256(token.encode()).digest()
+    return sha256(token.encode(errors="surrogatepass")).digest()
 
 
 def _read_scopes(claims: Mapping[str, object], claim: str | None) -> frozenset[str]:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LEEWAY_S = 60.0
+LOGIN_S = 30.0  # as long as somebody who comes back from the provider may have to wait
 # Never a shared secret: our secret is for the token endpoint only.
 _ALGORITHMS = frozenset(
     {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519"}
@@ -255,10 +256,10 @@ async def _open(issuer: str) -> AsyncIterator[Documents]:
     """Connect to the provider, and say in our own words what goes wrong. Raises OidcError."""
     documents = await asyncio.to_thread(import_module, "dynamic_mcp.oauth.documents")
     try:
-        async with documents.open_documents(issuer) as server:
+        async with asyncio.timeout(LOGIN_S), documents.open_documents(issuer) as server:
             yield server
-    except documents.DocumentError as exc:
-        log.warning("the provider %s: %s", issuer, exc)
+    except (documents.DocumentError, TimeoutError) as exc:
+        log.warning("the provider %s: %s", issuer, str(exc) or "it did not answer in time")
         raise OidcError(_UNAVAILABLE) from exc
     except KeySetError as exc:
         log.warning("the provider %s: %s", issuer, exc)

@@ -54,7 +54,7 @@ def parse_token(token: str) -> SignedToken:
     """
     if len(token) > MAX_BYTES:
         raise TokenError(f"the token is longer than {MAX_BYTES >> 10} kB")
-    segments = token.split(".")
+    segments = token.split(".", 3)
     if len(segments) != 3 or not all(_SEGMENT.fullmatch(each) for each in segments):
         raise TokenError("the token is not a signed token")
     header, claims = (_parse_object(_decode(each)) for each in segments[:2])

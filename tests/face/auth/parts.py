@@ -9,7 +9,7 @@ from typing import Any
 
 from dynamic_mcp.config.auth import Jwt
 from dynamic_mcp.face.auth.audiences import Audiences
-from dynamic_mcp.face.auth.jwks import KeyDirectory
+from dynamic_mcp.face.auth.jwks import FETCH_S, KeyDirectory
 from dynamic_mcp.face.auth.jwt import JwtProvider
 from dynamic_mcp.face.auth.provider import Denial
 from dynamic_mcp.face.http.exchange import RequestHead
@@ -36,11 +36,11 @@ class Clock:
 class Door:
     """A provider of `jwt`, as a chain uses it."""
 
-    def __init__(self, issuer: OidcProvider, **config: Any) -> None:  # Any: fields of Jwt
+    def __init__(self, issuer: OidcProvider, *, fetch_s: float = FETCH_S, **config: Any) -> None:  # Any: of Jwt
         self.clock = Clock()
         jwt = Jwt(**{"issuer": issuer.issuer, **config})
         audiences = Audiences(jwt.audience, PUBLIC_URL, ("/mcp", "/tools/mcp"))
-        keys = KeyDirectory(jwt.issuer, jwt.jwks_url, now=self.clock)
+        keys = KeyDirectory(jwt.issuer, jwt.jwks_url, now=self.clock, fetch_s=fetch_s)
         self.provider = JwtProvider(jwt, audiences, keys=keys, now=self.clock)
 
     def begin(self, token: str, path: str = "/mcp") -> Authentication | Denial | Future[Authentication | Denial]:

@@ -211,6 +211,16 @@ async def test_an_issuer_that_is_down_makes_no_token_wrong_and_is_not_pressed(
     await door.admit(issuer.mint(PUBLIC_URL))
 
 
+@pytest.mark.parametrize("path", [OPENID, JWKS])
+async def test_an_issuer_that_hangs_keeps_nobody_for_ever(issuer: OidcProvider, path: str) -> None:
+    issuer.hold(path)
+    door = Door(issuer, fetch_s=0.01)
+
+    await unavailable(door, issuer.mint(PUBLIC_URL))
+
+    await door.provider.close()
+
+
 async def test_tokens_that_cannot_count_cause_no_question(issuer: OidcProvider, door: Door) -> None:
     for token in (
         issuer.mint("https://other.example.com"),

@@ -364,6 +364,8 @@ def _malformed(good: str) -> dict[str, str]:
         "not JSON": f"{header}.{encode(b'x')}.{signature}",
         "not an object": f"{header}.{encode(b'[1]')}.{signature}",
         "not UTF-8": f"{header}.{encode(bytes([123, 255, 125]))}.{signature}",
+        "lone surrogates": f"{header}.{claims}.\ud800",
+        "dots": "." * 16_000,
         "not ASCII": f"{header}.{claims}.ä",
     }
 
