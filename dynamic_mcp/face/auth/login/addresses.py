@@ -1,0 +1,93 @@
+"""The URLs of the authorization server and of what it guards, all of them made from `public_url`."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote, urlsplit
+
+from dynamic_mcp.config.resolved import Http
+
+AUTHORIZE = "/authorize"
+CONSENT = "/consent"
+TOKEN = "/token"  # noqa: S105 - a path
+REGISTER = "/register"
+REVOKE = "/revoke"
+CALLBACK = "/login/callback"
+JWKS = "/.well-known/jwks.json"
+_OLD_TRANSPORT = "/sse"
+
+
+def issuer_of(http: Http) -> str:
+    """Return the issuer: `public_url` without the path of MCP, so its origin and what comes before our paths."""
+    assert http.public_url is not None
+    parts = urlsplit(http.public_url)
+    path, mcp = parts.path.rstrip("/"), http.path.rstrip("/")
+    prefix = path.removesuffix(mcp) if mcp and path.endswith(mcp) else http.root_path.rstrip("/")
+    return f"{parts.scheme.lower()}://{parts.netloc.lower()}{prefix}"
+
+
+class Addresses:
+    """Knows the URL of each page, and which part of the server a resource means."""
+
+    def __init__(self, http: Http) -> None:
+        assert http.public_url is not None
+        self.issuer = issuer_of(http)
+        parts = urlsplit(self.issuer)
+        self.origin = f"{parts.scheme}://{parts.netloc}"
+        self.prefix = parts.path
+        self.is_https = parts.scheme == "https"
+        self._resource = http.public_url.rstrip("/")
+        self._path = http.path.rstrip("/")
+        self._roots = {each for each in (self.prefix, http.root_path.rstrip("/")) if each}
+
+    def url(self, path: str) -> str:
+        """Return the URL of a page."""
+        return self.issuer + path
+
+    def paths(self, path: str) -> tuple[str, ...]:
+        """Return where a page is: a reverse proxy may leave what comes before our paths, or take it away."""
+        return (path, *(root + path for root in sorted(self._roots)))
+
+    def metadata_paths(self, document: str) -> tuple[str, ...]:
+        """Return where a document about the issuer is (RFC 8414, section 3.1; OpenID Discovery, section 4)."""
+        return (*self.paths(f"/.well-known/{document}"), f"/.well-known/{document}{self.prefix}")
+
+    def audience(self, part: str) -> str:
+        """Return a part of the server as a resource."""
+        return self._resource + part
+
+    def find_part(self, resource: str) -> str | None:
+        """Return which part of the server a resource is: empty for all of it, or as in `/github`; None if not ours.
+
+        People type the URL with and without a slash at its end, and clients ask for the origin alone.
+        """
+        try:
+            parts = urlsplit(resource)
+        except ValueError:
+            return None
+        if f"{parts.scheme.lower()}://{parts.netloc.lower()}" != self.origin or parts.query or "#" in resource:
+            return None
+        path = parts.path.rstrip("/")
+        if path in ("", self.prefix):
+            return ""
+        for base in (urlsplit(self._resource).path, self.prefix + self._path, self.prefix + _OLD_TRANSPORT):
+            if path == base or path.startswith(base + "/"):
+                return _decode(path[len(base) :])
+        return None
+
+    def part_of_request(self, target: bytes) -> str:
+        """Return the part of the server that a request of MCP is for."""
+        path = target.partition(b"?")[0].decode("latin-1").rstrip("/")
+        for root in ("", *self._roots):
+            for base in (self._path, _OLD_TRANSPORT):
+                if path == root + base or path.startswith(f"{root}{base}/"):
+                    return _decode(path[len(root + base) :])
+        return ""
+
+
+def is_within(part: str, granted: str) -> bool:
+    """Tell whether what is granted covers a part of the server."""
+    return part == granted or part.startswith(granted + "/") or not granted
+
+
+def _decode(part: str) -> str:
+    return unquote(part, errors="replace")

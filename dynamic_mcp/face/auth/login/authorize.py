@@ -1,0 +1,217 @@
+"""The authorization endpoint: finds out who somebody is, and asks whether the client may act for them.
+
+Nobody is redirected to a client before they have decided. Anybody can register a client, so an automatic redirect,
+even one with an error, would lead from our address to anywhere (RFC 9700, section 4.11.2).
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+import secrets
+import sqlite3
+from collections.abc import Callable, Collection
+from urllib.parse import urlencode
+
+from dynamic_mcp.face.auth.login import addresses, store
+from dynamic_mcp.face.auth.login.addresses import Addresses
+from dynamic_mcp.face.auth.login.browser import Browsers
+from dynamic_mcp.face.auth.login.client_metadata import Documents, is_document_url
+from dynamic_mcp.face.auth.login.clients import Client, ForbiddenClient
+from dynamic_mcp.face.auth.login.consent import ALLOW, DENY, consent_page
+from dynamic_mcp.face.auth.login.database import Database
+from dynamic_mcp.face.auth.login.forms import NO_STORE, Fields, OAuthError, parse_fields, parse_form
+from dynamic_mcp.face.auth.login.grants import add_code
+from dynamic_mcp.face.auth.login.identity import Identify, IdentityProvider, NotIdentified, person_of
+from dynamic_mcp.face.auth.login.limiter import Limiter, Peers
+from dynamic_mcp.face.auth.login.pages import error_page
+from dynamic_mcp.face.auth.login.records import AuthorizationRequest, Grant, PendingConsent, PendingLogin, Person
+from dynamic_mcp.face.auth.login.redirects import find_redirect
+from dynamic_mcp.face.http.authenticator import PageRequest
+from dynamic_mcp.face.http.exchange import RequestHead, Response
+
+_CHALLENGE = re.compile(r"[A-Za-z0-9_\-]{43}", re.ASCII)
+_MAX_STATE_CHARS = 4096
+_BURST, _PER_MINUTE = 20, 10.0
+_NOT_HERE = OAuthError("invalid_request", "this page has expired, or was used before")
+
+
+class Authorization:
+    """The pages between a client that sends a browser here and the code with which the browser goes back."""
+
+    def __init__(
+        self,
+        at: Addresses,
+        database: Database,
+        documents: Documents,
+        who: IdentityProvider | Identify,
+        *,
+        scopes: Collection[str],
+        peers: Peers,
+        now: Callable[[], float],
+    ) -> None:
+        self._at = at
+        self._database = database
+        self._documents = documents
+        self._who = who
+        self._scopes = frozenset(scopes)
+        self._peers = peers
+        self._limiter = Limiter(_BURST, _PER_MINUTE, now)
+        self._browsers = Browsers(at.origin, is_https=at.is_https)
+        self._now = now
+
+    async def begin(self, request: PageRequest) -> Response:
+        """Answer GET /authorize."""
+        head = request.head
+        fields = _query(head)
+        asked = self._read(fields, await self._find_client(head, fields.need("client_id")))
+        browser = self._browsers.name(head)
+        if callable(self._who):
+            return await self._ask(asked, person_of(self._who(head)), browser)
+        question = await self._who.begin()
+        pending = PendingLogin(asked, store.hash_of(browser), question.kept)
+        now = self._now()
+        await self._database.run(lambda each: store.add_request(each, pending, now, secret=question.state))
+        headers = ((b"location", question.url.encode()), self._browsers.cookie(browser))
+        return Response(303, (*headers, *NO_STORE))
+
+    async def go_on(self, request: PageRequest) -> Response:
+        """Answer GET /login/callback, where the identity provider sends the browser."""
+        if callable(self._who):
+            return error_page("there is nothing at this path", 404)
+        head, fields = request.head, _query(request.head)
+        state, now = fields.need("state"), self._now()
+
+        def take(connection: sqlite3.Connection) -> PendingLogin | None:
+            pending = store.find_request(connection, state, PendingLogin, now)
+            if pending is None or self._browsers.is_other(head, pending.browser):
+                return None
+            store.end_request(connection, state, PendingLogin)
+            return pending
+
+        pending = await self._database.run(take)
+        if pending is None:
+            raise _NOT_HERE
+        person = await self._who.finish(pending.kept, fields.values)
+        # whoever began may be somebody else than who logged in: from here on, only this browser knows the secrets
+        return await self._ask(pending.request, person, self._browsers.name(head))
+
+    async def decide(self, request: PageRequest) -> Response:
+        """Answer POST /consent, with the person's decision."""
+        head = request.head
+        fields = parse_form(head.headers, request.body)
+        id, csrf, decision = (fields.need(name) for name in ("request", "csrf", "decision"))
+        if decision not in (ALLOW, DENY):
+            raise OAuthError("invalid_request", "the decision is neither yes nor no")
+        subject = person_of(self._who(head)).subject if callable(self._who) else None
+        now = self._now()
+
+        def end(connection: sqlite3.Connection) -> tuple[AuthorizationRequest, str | None] | None:
+            pending = store.find_request(connection, id, PendingConsent, now)
+            if pending is None or not hmac.compare_digest(pending.csrf, store.hash_of(csrf)):
+                return None
+            if not self._browsers.may_decide(head, pending.browser) or subject not in (None, pending.person.subject):
+                return None
+            store.end_request(connection, id, PendingConsent)
+            if decision == DENY:
+                return pending.request, None
+            store.touch_client(connection, pending.request.client.id, now)
+            return pending.request, add_code(connection, _granted(pending), now)
+
+        ended = await self._database.run(end)
+        if ended is None:
+            raise _NOT_HERE
+        asked, code = ended
+        return self._send_back(asked, {"error": "access_denied"} if code is None else {"code": code})
+
+    # --- what is asked for -----------------------------------------------------------------------------
+
+    async def _find_client(self, head: RequestHead, id: str) -> Client:
+        """Return the client with this id. Raises OAuthError."""
+        if not is_document_url(id):
+            client = await self._database.run(lambda connection: store.find_client(connection, id))
+            if client is None:
+                why = (
+                    "this server does not know your program any more, or did not give it the id that it uses: remove"
+                    " the server from the program and add it again, so that it registers anew"
+                )
+                raise OAuthError("invalid_client", why)
+            return client
+        try:
+            known = await self._documents.find_known(id)
+            if known is None and not self._limiter.may(self._peers.find(head)):
+                raise OAuthError("temporarily_unavailable", "too many logins: try again in a minute", 429)
+            return known or await self._documents.fetch(id)
+        except ForbiddenClient as exc:
+            raise OAuthError("invalid_client", exc.why) from None
+
+    def _read(self, fields: Fields, client: Client) -> AuthorizationRequest:
+        """Return what a client asks for. Raises OAuthError."""
+        redirect_uri = find_redirect(client.redirect_uris, fields.get("redirect_uri"))
+        if redirect_uri is None:
+            raise OAuthError("invalid_request", "`redirect_uri` is not one that the client has registered")
+        if fields.need("response_type") != "code":
+            raise OAuthError("unsupported_response_type", "`response_type` must be `code`")
+        if fields.get("response_mode") not in (None, "query"):
+            raise OAuthError("invalid_request", "`response_mode` must be `query`")
+        if fields.get("request") or fields.get("request_uri"):
+            raise OAuthError("request_not_supported", "requests as objects are not supported")
+        challenge = fields.get("code_challenge") or ""
+        if fields.get("code_challenge_method") != "S256" or _CHALLENGE.fullmatch(challenge) is None:
+            raise OAuthError("invalid_request", "PKCE with `code_challenge_method` `S256` is required")
+        state = fields.get("state")
+        if state is not None and len(state) > _MAX_STATE_CHARS:
+            raise OAuthError("invalid_request", "`state` is too long")
+        scopes = tuple(each for each in dict.fromkeys((fields.get("scope") or "").split()) if each in self._scopes)
+        parts = self._read_resources(fields.resources)
+        return AuthorizationRequest(client, redirect_uri, challenge, state, scopes, parts)
+
+    def _read_resources(self, resources: tuple[str, ...]) -> tuple[str, ...]:
+        parts = [self._at.find_part(each) for each in resources]
+        if None in parts:
+            raise OAuthError("invalid_target", f"`resource` must be `{self._at.audience('')}` or what is below it")
+        return tuple(dict.fromkeys(each for each in parts if each is not None)) or ("",)
+
+    # --- the decision ----------------------------------------------------------------------------------
+
+    async def _ask(self, asked: AuthorizationRequest, person: Person, browser: str) -> Response:
+        csrf = secrets.token_urlsafe(32)
+        pending = PendingConsent(asked, store.hash_of(browser), store.hash_of(csrf), person)
+        now = self._now()
+        id = await self._database.run(lambda connection: store.add_request(connection, pending, now))
+        action, resources = self._at.url(addresses.CONSENT), [self._at.audience(each) for each in asked.parts]
+        headers = (self._browsers.cookie(browser),)
+        return consent_page(pending, action, {"request": id, "csrf": csrf}, resources, headers)
+
+    def _send_back(self, asked: AuthorizationRequest, answer: dict[str, str]) -> Response:
+        """Redirect to the client (RFC 6749, section 4.1.2), and say who we are (RFC 9207)."""
+        if asked.state is not None:
+            answer["state"] = asked.state
+        answer["iss"] = self._at.issuer
+        separator = "&" if "?" in asked.redirect_uri else "?"
+        location = f"{asked.redirect_uri}{separator}{urlencode(answer)}"
+        return Response(303, ((b"location", location.encode()), (b"referrer-policy", b"no-referrer"), *NO_STORE))
+
+
+def _query(head: RequestHead) -> Fields:
+    return parse_fields(head.target.partition(b"?")[2])
+
+
+def _granted(pending: PendingConsent) -> Grant:
+    asked = pending.request
+    return Grant(
+        client_id=asked.client.id,
+        may_refresh=asked.client.may_refresh,
+        redirect_uri=asked.redirect_uri,
+        challenge=asked.challenge,
+        scopes=asked.scopes,
+        parts=asked.parts,
+        person=pending.person,
+    )
+
+
+def to_page(exc: OAuthError | NotIdentified) -> Response:
+    """Return what a person sees of a request that is refused."""
+    if isinstance(exc, NotIdentified):
+        return error_page(str(exc), 403)
+    return error_page(exc.why, exc.status)

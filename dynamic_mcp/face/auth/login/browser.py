@@ -1,0 +1,59 @@
+"""The browser in which somebody decides: a cookie that says it is the one that was sent on."""
+
+from __future__ import annotations
+
+import re
+import secrets
+
+from dynamic_mcp.face.auth.login.store import hash_of
+from dynamic_mcp.face.http.exchange import RequestHead
+
+_VALUE = re.compile(r"[A-Za-z0-9_\-]{43}", re.ASCII)
+
+
+class Browsers:
+    """Gives browsers a name, of which the server keeps a hash only. It says nothing about the person."""
+
+    def __init__(self, origin: str, *, is_https: bool) -> None:
+        self._origin = origin.encode()
+        self._is_https = is_https
+        # the prefix keeps other hosts of the domain from setting it (RFC 6265bis, section 4.1.3.2)
+        self._name = "__Host-dynamic-mcp-browser" if is_https else "dynamic-mcp-browser"
+
+    def name(self, head: RequestHead) -> str:
+        """Return the browser's name, or a new one."""
+        return next(iter(self._read(head)), secrets.token_urlsafe(32))
+
+    def cookie(self, name: str) -> tuple[bytes, bytes]:
+        """Return the header that lets a browser keep its name until it is closed."""
+        secure = "; Secure" if self._is_https else ""
+        return b"set-cookie", f"{self._name}={name}; Path=/; HttpOnly; SameSite=Lax{secure}".encode()
+
+    def is_other(self, head: RequestHead, hashed: str) -> bool:
+        """Tell whether this is certainly another browser than the one with this name."""
+        names = self._read(head)
+        return bool(names) and all(hash_of(each) != hashed for each in names)
+
+    def may_decide(self, head: RequestHead, hashed: str) -> bool:
+        """Tell whether a form comes from our page in this browser.
+
+        A browser inside of a program may lose cookies. Then `Origin` has to say that the form is ours, which no page
+        of somebody else can make a browser say.
+        """
+        origin = head.headers.get(b"origin")
+        if (
+            origin not in (None, self._origin)
+            or head.headers.get(b"sec-fetch-site", b"same-origin") != b"same-origin"
+        ):
+            return False
+        return not self.is_other(head, hashed) if origin is not None else self._is_named(head, hashed)
+
+    def _is_named(self, head: RequestHead, hashed: str) -> bool:
+        return any(hash_of(each) == hashed for each in self._read(head))
+
+    def _read(self, head: RequestHead) -> list[str]:
+        pairs = (
+            each.strip().partition("=")
+            for each in re.split("[;,]", head.headers.get(b"cookie", b"").decode("latin-1"))
+        )
+        return [value for name, _, value in pairs if name == self._name and _VALUE.fullmatch(value)][:8]

@@ -1,0 +1,95 @@
+"""Clients: what a program says of itself when it registers or in a document, and what is kept of it."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import msgspec
+from msgspec import Struct
+
+from dynamic_mcp.face.auth.login.redirects import ForbiddenRedirect, check_redirect, is_loopback
+
+_MAX_REDIRECTS = 50
+_MAX_NAME_CHARS = 80
+REFRESH = "refresh_token"
+CODE = "authorization_code"
+
+
+class ForbiddenClient(Exception):
+    """A client that is not taken, by the error codes of RFC 7591, section 3.2.2."""
+
+    def __init__(self, error: str, why: str) -> None:
+        super().__init__(why)
+        self.error = error
+        self.why = why
+
+
+class ClientMetadata(Struct, frozen=True, omit_defaults=True):
+    """What is read of a client's metadata (RFC 7591, section 2); everything else is ignored."""
+
+    redirect_uris: tuple[str, ...] = ()
+    client_id: str | None = None
+    client_name: str | None = None
+    client_secret: str | None = None
+    grant_types: tuple[str, ...] | None = None
+    response_types: tuple[str, ...] | None = None
+
+
+class Client(Struct, frozen=True, omit_defaults=True):
+    """A client: `id` is the URL of its document if `has_document`, else one that we gave it."""
+
+    id: str
+    redirect_uris: tuple[str, ...]
+    name: str | None = None
+    may_refresh: bool = True
+    has_document: bool = False
+
+    @property
+    def is_local(self) -> bool:
+        """Whether nothing but the ports of a computer tell this client from any other program there."""
+        return all(is_loopback(each) for each in self.redirect_uris)
+
+
+def read_metadata(body: bytes) -> ClientMetadata:
+    """Read the metadata of a client. Raises ForbiddenClient."""
+    try:
+        return msgspec.json.decode(body, type=ClientMetadata)
+    except (ValueError, RecursionError) as exc:
+        why = str(exc) if isinstance(exc, msgspec.ValidationError) else "the metadata is not JSON"
+        raise ForbiddenClient("invalid_client_metadata", why) from None
+
+
+def make_client(id: str, metadata: ClientMetadata, *, has_document: bool) -> Client:
+    """Return the client with this metadata, if it is one that we serve. Raises ForbiddenClient."""
+    _check_redirects(metadata.redirect_uris)
+    grants = metadata.grant_types
+    if grants is not None and CODE not in grants:
+        raise ForbiddenClient("invalid_client_metadata", f"`grant_types` must have `{CODE}`")
+    if metadata.response_types is not None and "code" not in metadata.response_types:
+        raise ForbiddenClient("invalid_client_metadata", "`response_types` must have `code`")
+    return Client(
+        id=id,
+        redirect_uris=metadata.redirect_uris,
+        name=clean_name(metadata.client_name or "") or None,
+        # most clients that leave it out want one; RFC 7591 would give them none
+        may_refresh=grants is None or REFRESH in grants,
+        has_document=has_document,
+    )
+
+
+def _check_redirects(uris: tuple[str, ...]) -> None:
+    if not 1 <= len(uris) <= _MAX_REDIRECTS:
+        raise ForbiddenClient("invalid_redirect_uri", f"there must be one to {_MAX_REDIRECTS} `redirect_uris`")
+    for uri in uris:
+        try:
+            check_redirect(uri)
+        except ForbiddenRedirect as exc:
+            raise ForbiddenClient("invalid_redirect_uri", str(exc)) from None
+
+
+def clean_name(name: str) -> str:
+    """Return a name in one line: no control characters, nor those that turn the direction of what follows."""
+    spaced = "".join(" " if each.isspace() else each for each in name[: 4 * _MAX_NAME_CHARS])
+    visible = "".join(each for each in spaced if unicodedata.category(each) not in ("Cc", "Cf", "Cs", "Co", "Cn"))
+    text = " ".join(visible.split())
+    return text if len(text) <= _MAX_NAME_CHARS else text[: _MAX_NAME_CHARS - 1] + "…"

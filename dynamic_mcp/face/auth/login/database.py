@@ -1,0 +1,146 @@
+"""The SQLite file with all that outlives a restart and is the same for all workers: one private file per config."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sqlite3
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
+from pathlib import Path
+from typing import TypeVar
+
+from dynamic_mcp.system import paths
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+_FORMAT = 1
+# Another process has the file for milliseconds; one that has it for longer is stuck.
+_BUSY_S = 10.0
+_LOCK_POLL_S = 0.02
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS keys (id TEXT PRIMARY KEY, private TEXT NOT NULL, made REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS clients (
+  id TEXT PRIMARY KEY, data BLOB NOT NULL, used REAL NOT NULL, has_logged_in INTEGER NOT NULL DEFAULT 0);
+CREATE INDEX IF NOT EXISTS clients_used ON clients (has_logged_in, used);
+CREATE TABLE IF NOT EXISTS documents (url TEXT PRIMARY KEY, data BLOB NOT NULL, until REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS requests (id BLOB PRIMARY KEY, data BLOB NOT NULL, until REAL NOT NULL);
+CREATE INDEX IF NOT EXISTS requests_until ON requests (until);
+CREATE TABLE IF NOT EXISTS codes (id BLOB PRIMARY KEY, data BLOB NOT NULL, until REAL NOT NULL, family TEXT);
+CREATE INDEX IF NOT EXISTS codes_until ON codes (until);
+CREATE TABLE IF NOT EXISTS families (
+  id TEXT PRIMARY KEY, client TEXT NOT NULL, subject TEXT NOT NULL, data BLOB NOT NULL, secret BLOB NOT NULL,
+  number INTEGER NOT NULL, renewed REAL NOT NULL, until REAL NOT NULL, answer BLOB);
+CREATE INDEX IF NOT EXISTS families_until ON families (until);
+CREATE INDEX IF NOT EXISTS families_owner ON families (client, subject);
+CREATE TABLE IF NOT EXISTS revoked (family TEXT PRIMARY KEY, until REAL NOT NULL);
+"""
+
+
+class DatabaseError(Exception):
+    """The file cannot be read or written: the disk is full, or somebody else holds it."""
+
+
+def file_for(config: Path) -> Path:
+    """Return the file with the logins of a config's clients."""
+    name = sha256(os.fsencode(config)).hexdigest()[:16]
+    return paths.state_dir() / "clients" / f"{name}.v{_FORMAT}.sqlite"
+
+
+class Database:
+    """One connection to the file, used in one thread, which is opened with the first use."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="logins")
+        self._connection: sqlite3.Connection | None = None
+
+    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Do something in one transaction, which no other process disturbs. Raises DatabaseError.
+
+        What `work` raises undoes what it did.
+        """
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, self._transact, work)
+        except RuntimeError as exc:  # the thread has ended
+            raise DatabaseError("closed") from exc
+        except (sqlite3.Error, OSError) as exc:
+            log.error("the logins in %s cannot be used: %s", self._file, exc)  # noqa: TRY400
+            raise DatabaseError(str(exc)) from exc
+
+    async def close(self) -> None:
+        """Close the file after what is under way."""
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._disconnect)
+        except RuntimeError:
+            return
+        self._thread.shutdown(wait=False)
+
+    def _transact(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        connection = self._connection or self._connect()
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            result = work(connection)
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        return result
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _connect(self) -> sqlite3.Connection:
+        lock = paths.FileLock(self._file.with_suffix(".lock"))
+        until = time.monotonic() + _BUSY_S
+        while not lock.try_acquire():
+            if time.monotonic() > until:
+                raise OSError("another process opens it for too long")
+            time.sleep(_LOCK_POLL_S)
+        try:
+            self._connection = _open_or_replace(self._file)
+        finally:
+            lock.release()
+        return self._connection
+
+
+def _open_or_replace(file: Path) -> sqlite3.Connection:
+    """Open a file, or a new one in its place if it is none of ours."""
+    try:
+        return _open(file)
+    except sqlite3.OperationalError:
+        raise  # locked, or the disk is full: what is there is good
+    except sqlite3.DatabaseError as exc:
+        log.warning("%s cannot be read and is set aside; clients must log in again: %s", file, exc)
+        for suffix in ("-wal", "-shm"):
+            file.with_name(file.name + suffix).unlink(missing_ok=True)
+        file.replace(file.with_suffix(".bad"))
+        return _open(file)
+
+
+def _open(file: Path) -> sqlite3.Connection:
+    # SQLite gives its other files the mode of this one
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    try:
+        if os.name == "posix":
+            os.fchmod(descriptor, 0o600)
+    finally:
+        os.close(descriptor)
+    connection = sqlite3.connect(file, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.executescript(_SCHEMA)
+    except BaseException:
+        connection.close()
+        raise
+    return connection

@@ -1,0 +1,81 @@
+"""What clients and browsers send to the pages, and how errors are answered (RFC 6749, sections 3.1 and 5.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import parse_qsl
+
+import msgspec
+from msgspec import Struct
+
+from dynamic_mcp.face.http.exchange import Response
+from dynamic_mcp.face.http.responses import JSON, Headers
+
+NO_STORE: Headers = ((b"cache-control", b"no-store"), (b"pragma", b"no-cache"))
+_MAX_FIELDS = 60
+_MAX_CHARS = 8192
+_FORM = b"application/x-www-form-urlencoded"
+
+
+class OAuthError(Exception):
+    """A request that is refused, with an error code of OAuth and a reason that repeats nothing secret."""
+
+    def __init__(self, error: str, why: str, status: int = 400) -> None:
+        super().__init__(why)
+        self.error = error
+        self.why = why
+        self.status = status
+
+    def to_json(self) -> Response:
+        """Return the error as the token endpoint and its kin answer it."""
+        return json_response({"error": self.error, "error_description": self.why}, self.status)
+
+
+class Fields(Struct, frozen=True):
+    """The fields of a query or a form. An empty one counts as left out; `resources` alone may be repeated."""
+
+    values: Mapping[str, str]
+    resources: tuple[str, ...] = ()
+
+    def get(self, name: str) -> str | None:
+        """Return a field; None if it is left out."""
+        return self.values.get(name)
+
+    def need(self, name: str) -> str:
+        """Return a field. Raises OAuthError if it is left out."""
+        value = self.values.get(name)
+        if value is None:
+            raise OAuthError("invalid_request", f"`{name}` is missing")
+        return value
+
+
+def parse_fields(encoded: bytes) -> Fields:
+    """Parse what is form-encoded. Raises OAuthError."""
+    try:
+        pairs = parse_qsl(
+            encoded.decode("ascii"), keep_blank_values=True, max_num_fields=_MAX_FIELDS, errors="strict"
+        )
+    except ValueError:
+        raise OAuthError("invalid_request", "the fields are not form-encoded text in UTF-8, or too many") from None
+    values: dict[str, str] = {}
+    for name, value in pairs:
+        if name == "resource" or not value:
+            continue
+        if name in values:
+            raise OAuthError("invalid_request", f"`{ascii(name[:40])[1:-1]}` is there twice")
+        if len(value) > _MAX_CHARS:
+            raise OAuthError("invalid_request", f"`{ascii(name[:40])[1:-1]}` is too long")
+        values[name] = value
+    return Fields(values, tuple(dict.fromkeys(value for name, value in pairs if name == "resource" and value)))
+
+
+def parse_form(headers: Mapping[bytes, bytes], body: bytes) -> Fields:
+    """Parse the body of a POST that must be a form. Raises OAuthError."""
+    if headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != _FORM:
+        raise OAuthError("invalid_request", f"`Content-Type` must be `{_FORM.decode()}`", 415)
+    return parse_fields(body)
+
+
+def json_response(content: object, status: int = 200, headers: Headers = NO_STORE) -> Response:
+    """Return JSON that nobody stores."""
+    return Response(status, JSON + headers, msgspec.json.encode(content))

@@ -1,0 +1,177 @@
+"""Codes, and the logins that come of them: a family of refresh tokens each, of which the newest alone is good.
+
+A code counts once, and a refresh token until its successor was handed out (RFC 9700, sections 2.1.1 and 4.14). What
+is used again was stolen from somebody: all that the login gave is revoked. Every function is part of a transaction.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import sqlite3
+from collections.abc import Callable
+from hashlib import sha256
+
+import msgspec
+from msgspec import Struct
+
+from dynamic_mcp.face.auth.login.records import Grant
+from dynamic_mcp.face.auth.login.store import hash_of
+
+CODE_S = 60.0
+# A client that did not get the answer asks again; so do two of its processes at once.
+GRACE_S = 30.0
+MAX_CODES = 10_000
+MAX_FAMILIES = 100_000
+MAX_PER_OWNER = 100
+# A used code is remembered for this long, to know it when it comes again.
+_REMEMBERED_S = 3600.0
+
+# Makes the answer with new tokens, given the login and its newest refresh token.
+Issue = Callable[[sqlite3.Connection, "Family", str | None], bytes]
+
+
+class Refused(Struct, frozen=True):
+    """Why there are no tokens; what was revoked because of it stays revoked."""
+
+    why: str
+
+
+class Family(Struct, frozen=True):
+    """A login, by its id, and what was granted."""
+
+    id: str
+    grant: Grant
+
+
+class Lifetimes(Struct, frozen=True):
+    """How long access tokens count, and how long a login that nobody uses."""
+
+    access_s: float
+    refresh_s: float
+
+
+def add_code(connection: sqlite3.Connection, grant: Grant, now: float) -> str:
+    """Return a new code for what was granted."""
+    connection.execute("DELETE FROM codes WHERE until < ?", (now - _REMEMBERED_S,))
+    (count,) = connection.execute("SELECT count(*) FROM codes").fetchone()
+    if count >= MAX_CODES:
+        connection.execute("DELETE FROM codes WHERE id IN (SELECT id FROM codes ORDER BY until LIMIT 1)")
+    code = secrets.token_urlsafe(32)
+    row = (hash_of(code), msgspec.json.encode(grant), now + CODE_S)
+    connection.execute("INSERT INTO codes (id, data, until) VALUES (?, ?, ?)", row)
+    return code
+
+
+def redeem_code(
+    connection: sqlite3.Connection, code: str, client_id: str, lifetimes: Lifetimes, now: float, issue: Issue
+) -> bytes | Refused:
+    """Begin the login that a code stands for, and return the answer with its first tokens."""
+    key = hash_of(code)
+    row = connection.execute("SELECT data, until, family FROM codes WHERE id = ?", (key,)).fetchone()
+    if row is None:
+        return Refused("the code is not known")
+    grant = msgspec.json.decode(row[0], type=Grant)
+    if grant.client_id != client_id:
+        return Refused("the code was given to another client")
+    if row[2] is not None:
+        revoke(connection, row[2], lifetimes, now)
+        return Refused("the code was used before: what it gave is revoked")
+    if row[1] <= now:
+        return Refused("the code has expired")
+    family = Family(secrets.token_urlsafe(16), grant)
+    connection.execute("UPDATE codes SET family = ? WHERE id = ?", (family.id, key))
+    secret = secrets.token_bytes(32)
+    _add_family(connection, family, secret, lifetimes, now)
+    return issue(connection, family, _token(family.id, secret, 1) if grant.may_refresh else None)
+
+
+def spend_code(connection: sqlite3.Connection, code: str) -> None:
+    """Let a code never count: whoever has it cannot prove that it is his."""
+    connection.execute("UPDATE codes SET until = 0 WHERE id = ?", (hash_of(code),))
+
+
+def find_code(connection: sqlite3.Connection, code: str, client_id: str) -> Grant | None:
+    """Return what a code of this client stands for, whether or not it still counts."""
+    row = connection.execute("SELECT data FROM codes WHERE id = ?", (hash_of(code),)).fetchone()
+    grant = None if row is None else msgspec.json.decode(row[0], type=Grant)
+    return grant if grant is not None and grant.client_id == client_id else None
+
+
+def refresh(
+    connection: sqlite3.Connection, token: str, client_id: str, lifetimes: Lifetimes, now: float, issue: Issue
+) -> bytes | Refused:
+    """Return the answer with new tokens, or again the one that a client may not have got."""
+    id, _, rest = token.partition(".")
+    number_text, _, _ = rest.partition(".")
+    row = connection.execute(
+        "SELECT data, secret, number, renewed, until, answer FROM families WHERE id = ?", (id,)
+    ).fetchone()
+    number = int(number_text) if number_text.isdecimal() and len(number_text) < 10 else 0
+    if row is None or not hmac.compare_digest(token.encode(), _token(id, row[1], number).encode()):
+        return Refused("the refresh token is not known")
+    grant = msgspec.json.decode(row[0], type=Grant)
+    if grant.client_id != client_id:
+        return Refused("the refresh token was given to another client")
+    if row[4] <= now:
+        return Refused("the login has expired")
+    if number == row[2] - 1 and now <= row[3] + GRACE_S and row[5] is not None:
+        return bytes(row[5])
+    if number != row[2]:
+        revoke(connection, id, lifetimes, now)
+        return Refused("the refresh token was used before: the login is revoked")
+    answer = issue(connection, Family(id, grant), _token(id, row[1], number + 1))
+    connection.execute(
+        "UPDATE families SET number = ?, renewed = ?, until = ?, answer = ? WHERE id = ?",
+        (number + 1, now, now + lifetimes.refresh_s, answer, id),
+    )
+    return answer
+
+
+def find_family(connection: sqlite3.Connection, token: str) -> Family | None:
+    """Return the login of a refresh token, whether or not it is the newest."""
+    id, _, rest = token.partition(".")
+    row = connection.execute("SELECT data, secret FROM families WHERE id = ?", (id,)).fetchone()
+    number = rest.partition(".")[0]
+    if row is None or not number.isdecimal() or len(number) > 9:
+        return None
+    if not hmac.compare_digest(token.encode(), _token(id, row[1], int(number)).encode()):
+        return None
+    return Family(id, msgspec.json.decode(row[0], type=Grant))
+
+
+def revoke(connection: sqlite3.Connection, family: str, lifetimes: Lifetimes, now: float) -> None:
+    """End a login; its access tokens do not count any more, either."""
+    connection.execute("DELETE FROM families WHERE id = ?", (family,))
+    connection.execute("DELETE FROM revoked WHERE until < ?", (now,))
+    connection.execute("INSERT OR REPLACE INTO revoked VALUES (?, ?)", (family, now + lifetimes.access_s))
+
+
+def revoked(connection: sqlite3.Connection, now: float) -> frozenset[str]:
+    """Return the logins that were revoked, as long as one of their access tokens may be around."""
+    return frozenset(id for (id,) in connection.execute("SELECT family FROM revoked WHERE until > ?", (now,)))
+
+
+def _add_family(
+    connection: sqlite3.Connection, family: Family, secret: bytes, lifetimes: Lifetimes, now: float
+) -> None:
+    grant = family.grant
+    connection.execute("DELETE FROM families WHERE until < ?", (now,))
+    owner = (grant.client_id, grant.person.subject)
+    connection.execute(
+        "DELETE FROM families WHERE id IN (SELECT id FROM families WHERE client = ? AND subject = ?"
+        " ORDER BY renewed DESC LIMIT -1 OFFSET ?)",
+        (*owner, MAX_PER_OWNER - 1),
+    )
+    (count,) = connection.execute("SELECT count(*) FROM families").fetchone()
+    if count >= MAX_FAMILIES:
+        connection.execute("DELETE FROM families WHERE id IN (SELECT id FROM families ORDER BY renewed LIMIT 1)")
+    until = now + (lifetimes.refresh_s if grant.may_refresh else lifetimes.access_s)
+    row = (family.id, *owner, msgspec.json.encode(grant), secret, 1, now, until, None)
+    connection.execute("INSERT INTO families VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+
+
+def _token(family: str, secret: bytes, number: int) -> str:
+    """Return a refresh token of a login: numbered, so that an old one can be told from a made-up one."""
+    mac = hmac.new(secret, b"refresh %d" % number, sha256).hexdigest()
+    return f"{family}.{number}.{mac}"

@@ -1,0 +1,66 @@
+"""How often one peer may do what costs memory or requests to others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from ipaddress import IPv6Address, ip_address, ip_network
+
+from dynamic_mcp.face.http.exchange import RequestHead
+from dynamic_mcp.system.bounded import BoundedDict
+
+_MAX_PEERS = 10_000
+
+
+class Limiter:
+    """Gives each peer a budget that fills up again at a steady rate."""
+
+    def __init__(self, burst: int, per_minute: float, now: Callable[[], float]) -> None:
+        self._burst = burst
+        self._per_s = per_minute / 60
+        self._now = now
+        self._budgets: BoundedDict[str, tuple[float, float]] = BoundedDict(_MAX_PEERS)
+
+    def may(self, peer: str) -> bool:
+        """Take one from the budget of a peer, and return whether there was one."""
+        now = self._now()
+        left, since = self._budgets.get(peer) or (float(self._burst), now)
+        left = min(self._burst, left + (now - since) * self._per_s)
+        self._budgets.pop(peer, None)  # whoever comes again is the last to be forgotten
+        self._budgets[peer] = (max(left - 1, 0) if left >= 1 else left, now)
+        return left >= 1
+
+
+class Peers:
+    """Finds out from where a request came, behind reverse proxies that are trusted."""
+
+    def __init__(self, trusted: Iterable[str]) -> None:
+        self._trusts_unix = "unix" in (known := tuple(trusted))
+        self._networks = [ip_network(each, strict=False) for each in known if each != "unix"]
+
+    def find(self, head: RequestHead) -> str:
+        """Return the address that a request came from, of IPv6 the network; the proxies of ours are not it."""
+        peer = head.peer
+        hops = head.headers.get(b"x-forwarded-for", b"").decode("latin-1").split(",")
+        while hops and self._is_trusted(peer) and (before := hops.pop().strip()):
+            peer = before
+        return _site(peer)
+
+    def _is_trusted(self, peer: str) -> bool:
+        if not peer:
+            return self._trusts_unix
+        try:
+            address = ip_address(peer.partition("%")[0])
+        except ValueError:
+            return False
+        return any(address in network for network in self._networks)
+
+
+def _site(peer: str) -> str:
+    """Return what one subscriber has: an IPv4 address, or the /64 of an IPv6 address."""
+    try:
+        address = ip_address(peer.partition("%")[0])
+    except ValueError:
+        return ""
+    if isinstance(address, IPv6Address):
+        return str(ip_network((int(address) >> 64 << 64, 64)))
+    return str(address)

@@ -1,0 +1,81 @@
+"""What clients may know: where the endpoints are and what they can do (RFC 8414), and the public keys (RFC 7517)."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Collection
+
+from dynamic_mcp.face.auth.login import addresses
+from dynamic_mcp.face.auth.login.addresses import Addresses
+from dynamic_mcp.face.auth.login.clients import CODE, REFRESH
+from dynamic_mcp.face.auth.login.database import Database
+from dynamic_mcp.face.auth.login.forms import json_response
+from dynamic_mcp.face.http.authenticator import PageRequest
+from dynamic_mcp.face.http.exchange import Response
+from dynamic_mcp.face.http.responses import Headers
+
+# Pages of any origin may read what says nothing about anybody.
+_PUBLIC: Headers = ((b"access-control-allow-origin", b"*"), (b"cache-control", b"public, max-age=300"))
+
+
+class Metadata:
+    """The documents about the authorization server."""
+
+    def __init__(
+        self,
+        at: Addresses,
+        database: Database,
+        scopes: Collection[str],
+        *,
+        now: Callable[[], float],
+        access_s: float,
+    ) -> None:
+        self._at = at
+        self._database = database
+        self._scopes = sorted(scopes)
+        self._now = now
+        self._access_s = access_s
+
+    async def describe_server(self, request: PageRequest) -> Response:
+        """Answer GET /.well-known/oauth-authorization-server."""
+        return json_response(self._describe(), headers=_PUBLIC)
+
+    async def describe_provider(self, request: PageRequest) -> Response:
+        """Answer GET /.well-known/openid-configuration, which some clients ask first.
+
+        Such a document must have some members more (OpenID Connect Discovery, section 3); ID tokens there are none.
+        """
+        more = {"subject_types_supported": ["public"], "id_token_signing_alg_values_supported": ["ES256"]}
+        return json_response({**self._describe(), **more}, headers=_PUBLIC)
+
+    async def list_keys(self, request: PageRequest) -> Response:
+        """Answer GET /.well-known/jwks.json."""
+        now, access_s = self._now(), self._access_s
+
+        def work(connection: sqlite3.Connection) -> list[object]:
+            from dynamic_mcp.face.auth.login import keys
+
+            keys.current_key(connection, now, access_s)
+            return [key.public() for key in keys.all_keys(connection).values()]
+
+        return json_response({"keys": await self._database.run(work)}, headers=_PUBLIC)
+
+    def _describe(self) -> dict[str, object]:
+        at = self._at
+        return {
+            "issuer": at.issuer,
+            "authorization_endpoint": at.url(addresses.AUTHORIZE),
+            "token_endpoint": at.url(addresses.TOKEN),
+            "registration_endpoint": at.url(addresses.REGISTER),
+            "revocation_endpoint": at.url(addresses.REVOKE),
+            "jwks_uri": at.url(addresses.JWKS),
+            "scopes_supported": self._scopes,
+            "response_types_supported": ["code"],
+            "response_modes_supported": ["query"],
+            "grant_types_supported": [CODE, REFRESH],
+            "token_endpoint_auth_methods_supported": ["none"],
+            "revocation_endpoint_auth_methods_supported": ["none"],
+            "code_challenge_methods_supported": ["S256"],
+            "authorization_response_iss_parameter_supported": True,
+            "client_id_metadata_document_supported": True,
+        }

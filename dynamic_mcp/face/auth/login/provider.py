@@ -1,0 +1,162 @@
+"""The provider `login`: an authorization server, and the access tokens that it has issued."""
+
+from __future__ import annotations
+
+import time
+from asyncio import Future
+from collections.abc import Awaitable, Callable, Collection
+from functools import partial
+from pathlib import Path
+
+from dynamic_mcp.config.auth import Login
+from dynamic_mcp.config.resolved import Http
+from dynamic_mcp.face.auth.login import addresses, authorize
+from dynamic_mcp.face.auth.login.access_tokens import AccessTokens
+from dynamic_mcp.face.auth.login.addresses import Addresses
+from dynamic_mcp.face.auth.login.authorize import Authorization
+from dynamic_mcp.face.auth.login.client_metadata import Documents, Fetch, guarded_fetch
+from dynamic_mcp.face.auth.login.database import Database, DatabaseError
+from dynamic_mcp.face.auth.login.forms import OAuthError
+from dynamic_mcp.face.auth.login.grants import Lifetimes
+from dynamic_mcp.face.auth.login.identity import Identify, IdentityProvider, NotIdentified
+from dynamic_mcp.face.auth.login.limiter import Peers
+from dynamic_mcp.face.auth.login.metadata import Metadata
+from dynamic_mcp.face.auth.login.pages import error_page
+from dynamic_mcp.face.auth.login.registration import Registration
+from dynamic_mcp.face.auth.login.tokens import Tokens
+from dynamic_mcp.face.auth.provider import Denial
+from dynamic_mcp.face.http.authenticator import Page, PageRequest
+from dynamic_mcp.face.http.exchange import RequestHead, Response
+from dynamic_mcp.groups.audience import Authentication
+
+OFFLINE = "offline_access"
+
+
+class Provider:
+    """`who` tells who somebody is; `scopes` are those that the access rules name."""
+
+    def __init__(
+        self,
+        login: Login,
+        http: Http,
+        file: Path,
+        who: IdentityProvider | Identify,
+        *,
+        scopes: Collection[str] = (),
+        now: Callable[[], float] = time.time,
+        fetch: Fetch | None = None,
+    ) -> None:
+        assert http.public_url is not None
+        at, peers, known = Addresses(http), Peers(http.trusted_proxies), frozenset({OFFLINE, *scopes})
+        self._who = who
+        self._database = database = Database(file)
+        self._documents = Documents(database, fetch or guarded_fetch(http.public_url), now)
+        self._access = AccessTokens(at, database, now)
+        tokens = Tokens(
+            at,
+            database,
+            Lifetimes(login.access_ttl_s, login.refresh_ttl_s),
+            now=now,
+            on_revoke=self._access.forget,
+        )
+        authorization = Authorization(at, database, self._documents, who, scopes=known, peers=peers, now=now)
+        self._pages = _list_pages(
+            at,
+            authorization,
+            tokens,
+            Registration(database, peers, now),
+            Metadata(at, database, known, now=now, access_s=login.access_ttl_s),
+        )
+
+    def recognises(self, head: RequestHead, token: str | None) -> bool:
+        """Tell whether this is an access token that claims to be one of ours."""
+        return token is not None and self._access.recognises(token)
+
+    def authenticate(
+        self, head: RequestHead, token: str | None
+    ) -> Authentication | Denial | Future[Authentication | Denial]:
+        """Tell whose access token this is."""
+        assert token is not None
+        return self._access.authenticate(token, head.target)
+
+    def is_valid(self, authentication: Authentication) -> bool:
+        """Tell whether a login still counts."""
+        return self._access.is_valid(authentication)
+
+    def find_page(self, method: str, path: bytes) -> Page | None:
+        """Return the page at a path."""
+        pages = self._pages.get(path)
+        if pages is None:
+            return None
+        if method == "OPTIONS":
+            return partial(_preflight, pages)
+        return pages.get("GET" if method == "HEAD" else method) or partial(_refuse_method, pages)
+
+    async def close(self) -> None:
+        """End what is under way, and close the file."""
+        await self._documents.close()
+        await self._access.close()
+        if not callable(self._who):
+            await self._who.close()
+        await self._database.close()
+
+
+_Answer = Callable[[PageRequest], Awaitable[Response]]
+_Pages = dict[bytes, dict[str, Page]]
+
+
+def _list_pages(
+    at: Addresses, authorization: Authorization, tokens: Tokens, registration: Registration, metadata: Metadata
+) -> _Pages:
+    """Return what is at which path, by the method."""
+    pages: _Pages = {}
+
+    def add(method: str, paths: tuple[str, ...], page: Page) -> None:
+        pages.update({path.encode(): {method: page} for path in paths})
+
+    add("GET", at.paths(addresses.AUTHORIZE), partial(_for_people, authorization.begin))
+    add("GET", at.paths(addresses.CALLBACK), partial(_for_people, authorization.go_on))
+    add("POST", at.paths(addresses.CONSENT), partial(_for_people, authorization.decide))
+    add("POST", at.paths(addresses.TOKEN), partial(_for_programs, tokens.answer))
+    add("POST", at.paths(addresses.REVOKE), partial(_for_programs, tokens.revoke))
+    add("POST", at.paths(addresses.REGISTER), partial(_for_programs, registration.answer))
+    add("GET", at.paths(addresses.JWKS), partial(_for_programs, metadata.list_keys))
+    add("GET", at.metadata_paths("oauth-authorization-server"), metadata.describe_server)
+    add("GET", at.metadata_paths("openid-configuration"), metadata.describe_provider)
+    return pages
+
+
+async def _for_people(answer: _Answer, request: PageRequest) -> Response:
+    try:
+        return await answer(request)
+    except (OAuthError, NotIdentified) as exc:
+        return authorize.to_page(exc)
+    except DatabaseError:
+        return error_page("this server cannot use its database now", 503, hint="Try again later.")
+
+
+async def _for_programs(answer: _Answer, request: PageRequest) -> Response:
+    try:
+        return await answer(request)
+    except OAuthError as exc:
+        return exc.to_json()
+    except DatabaseError:
+        return OAuthError("temporarily_unavailable", "the database cannot be used now", 503).to_json()
+
+
+async def _preflight(pages: dict[str, Page], request: PageRequest) -> Response:
+    """Answer a browser that asks before it sends; whether a page may read the answer is for the core to say."""
+    methods = _methods(pages)
+    allowed = ((b"allow", methods), (b"access-control-allow-methods", methods))
+    headers = ((b"access-control-allow-headers", b"content-type, mcp-protocol-version"),)
+    return Response(204, (*allowed, *headers, (b"access-control-max-age", b"600")))
+
+
+async def _refuse_method(pages: dict[str, Page], request: PageRequest) -> Response:
+    return Response(
+        405, ((b"allow", _methods(pages)), (b"content-type", b"text/plain")), b"the method is not allowed"
+    )
+
+
+def _methods(pages: dict[str, Page]) -> bytes:
+    return b", ".join((*(each.encode() for each in pages), b"OPTIONS"))

@@ -1,0 +1,54 @@
+"""Dynamic client registration (RFC 7591): whoever asks becomes a client, which can do no more than ask people."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+
+from dynamic_mcp.face.auth.login import store
+from dynamic_mcp.face.auth.login.clients import CODE, REFRESH, Client, ForbiddenClient, make_client, read_metadata
+from dynamic_mcp.face.auth.login.database import Database
+from dynamic_mcp.face.auth.login.forms import OAuthError, json_response
+from dynamic_mcp.face.auth.login.limiter import Limiter, Peers
+from dynamic_mcp.face.http.authenticator import PageRequest
+from dynamic_mcp.face.http.exchange import Response
+from dynamic_mcp.face.http.headers import is_json
+
+_BURST, _PER_MINUTE = 30, 10.0
+
+
+class Registration:
+    """The registration endpoint."""
+
+    def __init__(self, database: Database, peers: Peers, now: Callable[[], float]) -> None:
+        self._database = database
+        self._peers = peers
+        self._now = now
+        self._limiter = Limiter(_BURST, _PER_MINUTE, now)
+
+    async def answer(self, request: PageRequest) -> Response:
+        """Register a client. Raises OAuthError."""
+        if not is_json(request.head.headers):
+            raise OAuthError("invalid_client_metadata", "`Content-Type` must be `application/json`", 415)
+        if not self._limiter.may(self._peers.find(request.head)):
+            raise OAuthError("temporarily_unavailable", "too many registrations: try again in a minute", 429)
+        try:
+            client = make_client(secrets.token_urlsafe(16), read_metadata(request.body), has_document=False)
+        except ForbiddenClient as exc:
+            raise OAuthError(exc.error, exc.why) from None
+        now = self._now()
+        await self._database.run(lambda connection: store.add_client(connection, client, now))
+        return json_response(_describe(client, now), 201)
+
+
+def _describe(client: Client, now: float) -> dict[str, object]:
+    """Return what was registered (RFC 7591, section 3.2.1): what was asked for otherwise was replaced."""
+    described: dict[str, object] = {
+        "client_id": client.id,
+        "client_id_issued_at": int(now),
+        "redirect_uris": client.redirect_uris,
+        "grant_types": [CODE, REFRESH] if client.may_refresh else [CODE],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": "none",
+    }
+    return described if client.name is None else {**described, "client_name": client.name}

@@ -1,0 +1,197 @@
+"""The token and the revocation endpoint: access tokens for codes and refresh tokens (OAuth 2.1, section 4)."""
+
+from __future__ import annotations
+
+import hmac
+import re
+import secrets
+import sqlite3
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
+from hashlib import sha256
+
+import msgspec
+
+from dynamic_mcp.face.auth.login import grants, store
+from dynamic_mcp.face.auth.login.access_tokens import peek
+from dynamic_mcp.face.auth.login.addresses import Addresses, is_within
+from dynamic_mcp.face.auth.login.client_metadata import is_document_url
+from dynamic_mcp.face.auth.login.clients import CODE, REFRESH
+from dynamic_mcp.face.auth.login.database import Database
+from dynamic_mcp.face.auth.login.forms import NO_STORE, Fields, OAuthError, json_response, parse_form
+from dynamic_mcp.face.auth.login.grants import Family, Issue, Lifetimes, Refused
+from dynamic_mcp.face.auth.login.records import Grant
+from dynamic_mcp.face.http.authenticator import PageRequest
+from dynamic_mcp.face.http.exchange import Response
+from dynamic_mcp.face.http.responses import JSON
+
+_VERIFIER = re.compile(r"[A-Za-z0-9\-._~]{43,128}", re.ASCII)
+
+
+class Tokens:
+    """Issues tokens, and revokes them. `on_revoke` is told each login that has ended."""
+
+    def __init__(
+        self,
+        at: Addresses,
+        database: Database,
+        lifetimes: Lifetimes,
+        *,
+        now: Callable[[], float],
+        on_revoke: Callable[[], object],
+    ) -> None:
+        self._at = at
+        self._database = database
+        self._lifetimes = lifetimes
+        self._now = now
+        self._on_revoke = on_revoke
+
+    async def answer(self, request: PageRequest) -> Response:
+        """Answer POST /token. Raises OAuthError."""
+        fields = parse_form(request.head.headers, request.body)
+        grant_type = fields.need("grant_type")
+        if grant_type not in (CODE, REFRESH):
+            raise OAuthError("unsupported_grant_type", f"`grant_type` must be `{CODE}` or `{REFRESH}`")
+        _refuse_secret(request, fields)
+        client_id = fields.need("client_id")
+        work = self._redeem(fields, client_id) if grant_type == CODE else self._refresh(fields, client_id)
+        answer = await self._database.run(work)
+        if isinstance(answer, Refused):
+            self._on_revoke()
+            raise OAuthError("invalid_grant", answer.why)
+        return Response(200, JSON + NO_STORE, answer)
+
+    async def revoke(self, request: PageRequest) -> Response:
+        """Answer POST /revoke (RFC 7009): 200, whatever the token was. Raises OAuthError."""
+        fields = parse_form(request.head.headers, request.body)
+        token, client_id = fields.need("token"), fields.need("client_id")
+        now, lifetimes = self._now(), self._lifetimes
+
+        def work(connection: sqlite3.Connection) -> None:
+            family = grants.find_family(connection, token)
+            owner = None if family is None else (family.id, family.grant.client_id)
+            found = owner or _read_access_token(connection, token)
+            if found is not None and found[1] == client_id:
+                grants.revoke(connection, found[0], lifetimes, now)
+
+        await self._database.run(work)
+        self._on_revoke()
+        return json_response({})
+
+    # --- grants ----------------------------------------------------------------------------------------
+
+    def _redeem(self, fields: Fields, client_id: str) -> Callable[[sqlite3.Connection], bytes | Refused]:
+        code, verifier, now = fields.need("code"), fields.need("code_verifier"), self._now()
+        redirect_uri = fields.get("redirect_uri")
+        issue = self._issuer(fields, now)
+
+        def work(connection: sqlite3.Connection) -> bytes | Refused:
+            self._check_client(connection, client_id)
+            grant = grants.find_code(connection, code, client_id)
+            if grant is not None:
+                # OAuth 2.1 has no `redirect_uri` here; where it is sent, it counts (RFC 6749, section 4.1.3)
+                is_same = redirect_uri in (None, grant.redirect_uri)
+                if not is_same or not _fits(verifier, grant):
+                    grants.spend_code(connection, code)
+                    return Refused("`code_verifier` or `redirect_uri` is wrong: the code does not count any more")
+            return grants.redeem_code(connection, code, client_id, self._lifetimes, now, issue)
+
+        return work
+
+    def _refresh(self, fields: Fields, client_id: str) -> Callable[[sqlite3.Connection], bytes | Refused]:
+        token, now = fields.need("refresh_token"), self._now()
+        issue = self._issuer(fields, now)
+
+        def work(connection: sqlite3.Connection) -> bytes | Refused:
+            self._check_client(connection, client_id)
+            answer = grants.refresh(connection, token, client_id, self._lifetimes, now, issue)
+            store.touch_client(connection, client_id, now)
+            return answer
+
+        return work
+
+    def _check_client(self, connection: sqlite3.Connection, id: str) -> None:
+        """Check that there is a client: one that is told `invalid_client` registers anew. Raises OAuthError."""
+        if not is_document_url(id) and store.find_client(connection, id) is None:
+            raise OAuthError("invalid_client", "the client is not known: register it again", 401)
+
+    def _issuer(self, fields: Fields, now: float) -> Issue:
+        """Return what makes the answer with the tokens that are asked for."""
+
+        def issue(connection: sqlite3.Connection, family: Family, refresh_token: str | None) -> bytes:
+            grant = family.grant
+            scopes = _narrow_scopes(fields.get("scope"), grant.scopes)
+            audience = [self._at.audience(each) for each in self._narrow_parts(fields.resources, grant.parts)]
+            answer = {
+                "access_token": self._sign(connection, family, scopes, audience, now),
+                "token_type": "Bearer",
+                "expires_in": int(self._lifetimes.access_s),
+            }
+            if scopes:
+                answer["scope"] = " ".join(scopes)
+            if refresh_token is not None:
+                answer["refresh_token"] = refresh_token
+            return msgspec.json.encode(answer)
+
+        return issue
+
+    def _narrow_parts(self, resources: tuple[str, ...], granted: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the parts of the server that a token is for (RFC 8707, section 2.2). Raises OAuthError."""
+        asked = [self._at.find_part(each) for each in resources]
+        parts = tuple(each for each in asked if each is not None and any(is_within(each, known) for known in granted))
+        if len(parts) < len(asked):
+            raise OAuthError("invalid_target", "`resource` was not granted")
+        return parts or granted
+
+    def _sign(
+        self, connection: sqlite3.Connection, family: Family, scopes: tuple[str, ...], audience: list[str], now: float
+    ) -> str:
+        """Return an access token (RFC 9068)."""
+        from dynamic_mcp.face.auth.login import keys
+
+        person = family.grant.person
+        claims = {
+            "iss": self._at.issuer,
+            "aud": audience if len(audience) > 1 else audience[0],
+            "sub": person.subject,
+            "client_id": family.grant.client_id,
+            "iat": int(now),
+            "exp": int(now + self._lifetimes.access_s),
+            "jti": secrets.token_urlsafe(16),
+            "sid": family.id,
+            "scope": " ".join(scopes),
+            "roles": list(person.roles),
+            "claims": {name: list(texts) for name, texts in person.claims},
+        }
+        return keys.current_key(connection, now, self._lifetimes.access_s).sign(claims)
+
+
+def _fits(verifier: str, grant: Grant) -> bool:
+    """Tell whether a verifier is the one of a challenge (RFC 7636, section 4.6)."""
+    if _VERIFIER.fullmatch(verifier) is None:
+        return False
+    challenge = urlsafe_b64encode(sha256(verifier.encode()).digest()).rstrip(b"=")
+    return hmac.compare_digest(challenge, grant.challenge.encode())
+
+
+def _narrow_scopes(asked: str | None, granted: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the scopes of a token: none that was not granted (RFC 6749, section 6)."""
+    if asked is None:
+        return granted
+    wanted = asked.split()
+    return tuple(each for each in granted if each in wanted)
+
+
+def _refuse_secret(request: PageRequest, fields: Fields) -> None:
+    """Refuse a client that authenticates: none has a secret here, so it is meant for another server."""
+    if b"authorization" in request.head.headers or fields.get("client_secret") or fields.get("client_assertion"):
+        raise OAuthError("invalid_client", "clients have no secret here: `token_endpoint_auth_method` is `none`", 401)
+
+
+def _read_access_token(connection: sqlite3.Connection, token: str) -> tuple[str, str] | None:
+    """Return the login and the client of an access token of ours."""
+    from dynamic_mcp.face.auth.login import keys
+
+    unsigned = peek(token)
+    claims = None if unsigned is None else keys.read_claims(token, keys.all_keys(connection), unsigned.key_id)
+    return None if claims is None else (str(claims.get("sid")), str(claims.get("client_id")))
