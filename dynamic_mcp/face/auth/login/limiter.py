@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from ipaddress import IPv6Address, ip_address, ip_network
 
 from dynamic_mcp.face.http.exchange import RequestHead
+from dynamic_mcp.face.http.trusted_peers import TrustedPeers
 from dynamic_mcp.system.bounded import BoundedDict
 
 _MAX_PEERS = 10_000
@@ -34,25 +35,15 @@ class Peers:
     """Finds out from where a request came, behind reverse proxies that are trusted."""
 
     def __init__(self, trusted: Iterable[str]) -> None:
-        self._trusts_unix = "unix" in (known := tuple(trusted))
-        self._networks = [ip_network(each, strict=False) for each in known if each != "unix"]
+        self._trusted = TrustedPeers(trusted)
 
     def find(self, head: RequestHead) -> str:
         """Return the address that a request came from, of IPv6 the network; the proxies of ours are not it."""
         peer = head.peer
         hops = head.headers.get(b"x-forwarded-for", b"").decode("latin-1").split(",")
-        while hops and self._is_trusted(peer) and (before := hops.pop().strip()):
+        while hops and peer in self._trusted and (before := hops.pop().strip()):
             peer = before
         return _site(peer)
-
-    def _is_trusted(self, peer: str) -> bool:
-        if not peer:
-            return self._trusts_unix
-        try:
-            address = ip_address(peer.partition("%")[0])
-        except ValueError:
-            return False
-        return any(address in network for network in self._networks)
 
 
 def _site(peer: str) -> str:

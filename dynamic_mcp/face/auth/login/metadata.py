@@ -14,8 +14,7 @@ from dynamic_mcp.face.http.authenticator import PageRequest
 from dynamic_mcp.face.http.exchange import Response
 from dynamic_mcp.face.http.responses import Headers
 
-# Pages of any origin may read what says nothing about anybody.
-_PUBLIC: Headers = ((b"access-control-allow-origin", b"*"), (b"cache-control", b"public, max-age=300"))
+_PUBLIC: Headers = ((b"cache-control", b"public, max-age=300"),)
 
 
 class Metadata:

@@ -25,7 +25,7 @@ from dynamic_mcp.face.auth.login.pages import error_page
 from dynamic_mcp.face.auth.login.registration import Registration
 from dynamic_mcp.face.auth.login.tokens import Tokens
 from dynamic_mcp.face.auth.provider import Denial
-from dynamic_mcp.face.http.authenticator import Page, PageRequest
+from dynamic_mcp.face.http.authenticator import OpenPage, Page, PageRequest
 from dynamic_mcp.face.http.exchange import RequestHead, Response
 from dynamic_mcp.groups.audience import Authentication
 
@@ -89,7 +89,7 @@ class Provider:
         if pages is None:
             return None
         if method == "OPTIONS":
-            return partial(_preflight, pages)
+            return next((each for each in pages.values() if isinstance(each, OpenPage)), partial(_preflight, pages))
         return pages.get("GET" if method == "HEAD" else method) or partial(_refuse_method, pages)
 
     async def close(self) -> None:
@@ -120,9 +120,9 @@ def _list_pages(
     add("POST", at.paths(addresses.TOKEN), partial(_for_programs, tokens.answer))
     add("POST", at.paths(addresses.REVOKE), partial(_for_programs, tokens.revoke))
     add("POST", at.paths(addresses.REGISTER), partial(_for_programs, registration.answer))
-    add("GET", at.paths(addresses.JWKS), partial(_for_programs, metadata.list_keys))
-    add("GET", at.metadata_paths("oauth-authorization-server"), metadata.describe_server)
-    add("GET", at.metadata_paths("openid-configuration"), metadata.describe_provider)
+    add("GET", at.paths(addresses.JWKS), OpenPage(partial(_for_programs, metadata.list_keys)))
+    add("GET", at.metadata_paths("oauth-authorization-server"), OpenPage(metadata.describe_server))
+    add("GET", at.metadata_paths("openid-configuration"), OpenPage(metadata.describe_provider))
     return pages
 
 

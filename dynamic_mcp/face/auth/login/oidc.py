@@ -1,0 +1,44 @@
+"""An OpenID Connect provider as the one who makes people log in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from dynamic_mcp.config.auth import Oidc
+from dynamic_mcp.face.auth.login.addresses import CALLBACK, Addresses
+from dynamic_mcp.face.auth.login.identity import NotIdentified, Question, check_size
+from dynamic_mcp.face.auth.login.records import Person
+from dynamic_mcp.face.auth.oidc_client import OidcClient, OidcError, PendingLogin
+
+# What a provider says of its token and of our client there is nothing about the person.
+_NOT_ABOUT_PERSONS = frozenset({"iss", "aud", "azp", "picture", "profile", "website", "locale", "zoneinfo"})
+
+
+class OidcIdentityProvider:
+    """Asks an OpenID Connect provider, whose answers come to `/login/callback`."""
+
+    def __init__(self, config: Oidc, at: Addresses) -> None:
+        self._client = OidcClient(config, at.url(CALLBACK))
+
+    async def begin(self) -> Question:
+        """Return where to send a browser. Raises NotIdentified."""
+        try:
+            pending = await self._client.begin()
+        except OidcError as exc:
+            raise NotIdentified(str(exc)) from exc
+        return Question(pending.url, pending.state, msgspec.json.encode(pending).decode())
+
+    async def finish(self, kept: str, parameters: Mapping[str, str]) -> Person:
+        """Return who has come back with these parameters. Raises NotIdentified."""
+        try:
+            identity = await self._client.finish(msgspec.json.decode(kept, type=PendingLogin), parameters)
+        except OidcError as exc:
+            raise NotIdentified(str(exc)) from exc
+        claims = tuple(pair for pair in identity.claims if pair[0] not in _NOT_ABOUT_PERSONS)
+        return check_size(Person(identity.subject, claims=claims))
+
+    async def close(self) -> None:
+        """End what it does in the background."""
+        await self._client.close()
