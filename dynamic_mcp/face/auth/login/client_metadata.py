@@ -18,6 +18,7 @@ from msgspec import Struct
 from dynamic_mcp.face.auth.login import store
 from dynamic_mcp.face.auth.login.clients import Client, ForbiddenClient, make_client, read_metadata
 from dynamic_mcp.face.auth.login.database import Database
+from dynamic_mcp.oauth.address_policy import AddressPolicy, Resolver
 from dynamic_mcp.system.bounded import BoundedDict
 
 log = logging.getLogger(__name__)
@@ -145,15 +146,14 @@ def lifetime_s(headers: Mapping[str, str]) -> float:
     return _DEFAULT_S
 
 
-def guarded_fetch(public_url: str) -> Fetch:
+def guarded_fetch(public_url: str, resolver: Resolver | None = None) -> Fetch:
     """Return what fetches documents for the server that is at this URL."""
 
     async def fetch(url: str) -> Document:
         web = await asyncio.to_thread(import_module, "dynamic_mcp.oauth.web")
-        from dynamic_mcp.oauth.address_policy import AddressPolicy
-
+        policy = AddressPolicy(public_url, resolver)
         try:
-            async with asyncio.timeout(web.TIMEOUT_S), web.create_client(AddressPolicy(public_url)) as client:
+            async with asyncio.timeout(web.TIMEOUT_S), web.create_client(policy) as client:
                 response = await client.get(url, headers={"Accept": "application/json"})
                 return Document(response.status_code, dict(response.headers), response.content)
         except Exception as exc:

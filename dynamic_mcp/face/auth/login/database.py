@@ -39,6 +39,7 @@ CREATE TABLE IF NOT EXISTS families (
   number INTEGER NOT NULL, renewed REAL NOT NULL, until REAL NOT NULL, answer BLOB);
 CREATE INDEX IF NOT EXISTS families_until ON families (until);
 CREATE INDEX IF NOT EXISTS families_owner ON families (client, subject);
+CREATE INDEX IF NOT EXISTS families_answered ON families (renewed) WHERE answer IS NOT NULL;
 CREATE TABLE IF NOT EXISTS revoked (family TEXT PRIMARY KEY, until REAL NOT NULL);
 """
 

@@ -120,6 +120,7 @@ def refresh(
     if number != row[2]:
         revoke(connection, id, lifetimes, now)
         return Refused("the refresh token was used before: the login is revoked")
+    connection.execute("UPDATE families SET answer = NULL WHERE answer IS NOT NULL AND renewed < ?", (now - GRACE_S,))
     answer = issue(connection, Family(id, grant), _token(id, row[1], number + 1))
     connection.execute(
         "UPDATE families SET number = ?, renewed = ?, until = ?, answer = ? WHERE id = ?",

@@ -81,7 +81,7 @@ class Site:
         self.web = web
 
     async def ask(
-        self, method: str, target: str, body: bytes = b"", peer: str = "9.9.9.9", **headers: str
+        self, method: str, target: str, body: bytes = b"", peer: str = "9.9.9.9", /, **headers: str
     ) -> Response:
         """Send a request."""
         path = target.encode().removeprefix(ORIGIN.encode())
