@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
+from fnmatch import fnmatchcase
 from typing import Literal
 
 from msgspec import Struct
@@ -90,6 +91,10 @@ class Profile(Struct, frozen=True):
     is_direct: bool | None = None
     instructions: str = ""
     roles: tuple[str, ...] = ()
+
+    def selects(self, server: str) -> bool:
+        """Whether the profile has a server."""
+        return any(fnmatchcase(server, glob) for glob in self.servers)
 
 
 def resolve_access(own: access_form.Access | None) -> Access | None:

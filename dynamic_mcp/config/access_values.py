@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dynamic_mcp.config.values import FlawError, printable
+from dynamic_mcp.config.values import NAME_LENGTH, FlawError, printable
 from dynamic_mcp.mcp.selection import BadPath, is_definite
 
 _MAX_GLOB = 1000
+
+
+def check_profile_name(name: str) -> str:
+    """Check that a profile's name can be part of a path: `/mcp/profile/<name>`."""
+    is_readable = name.strip() and name.isprintable() and len(name) <= NAME_LENGTH
+    if not is_readable or "/" in name or name in (".", ".."):
+        raise FlawError(
+            f"the name of a profile must be 1 to {NAME_LENGTH} printable characters, without `/`, and not `.` or `..`"
+        )
+    return name
 
 
 def check_globs(globs: Sequence[str]) -> Sequence[str]:

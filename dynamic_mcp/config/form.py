@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, convert, field
 
-from dynamic_mcp.config import access_form, values
+from dynamic_mcp.config import access_form, access_values, values
 from dynamic_mcp.config.http_form import Http
 from dynamic_mcp.config.section import Duration, Section
 
@@ -28,6 +28,7 @@ Variables = Annotated[dict[str, str], values.check_variables]
 Headers = Annotated[dict[str, str], values.check_headers]
 Url = Annotated[str, values.check_literal_url]
 Name = Annotated[str, values.check_group_name]
+ProfileName = Annotated[str, access_values.check_profile_name]
 Trusted = Annotated[
     bool | None,
     "Believe what the server's own annotations say about whether a tool only reads. Default: false.",
@@ -379,13 +380,15 @@ class Root(Section, frozen=True, kw_only=True):
     schema_: Annotated[str | None, "The JSON schema of this file, for editors."] = field(default=None, name="$schema")
     servers: Annotated[dict[Name, Server], "The servers, by name."] = field(name="mcpServers")
     profiles: Annotated[
-        dict[Name, access_form.Profile] | None,
+        dict[ProfileName, access_form.Profile] | None,
         "Selections of servers and tools, by name: for `--profile` and `/mcp/profile/<name>`.",
     ] = None
     settings: Annotated[Settings | None, "Defaults for all servers."] = None
 
     def __post_init__(self) -> None:
-        """Judge the names of the servers too. Raises FlawError."""
+        """Judge the names of the servers and the profiles too. Raises FlawError."""
         super().__post_init__()
         for name in self.servers:
             values.check_group_name(name)
+        for name in self.profiles or ():
+            access_values.check_profile_name(name)

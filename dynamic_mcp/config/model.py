@@ -224,6 +224,9 @@ _TYPES_BY_FUNCTION: dict[object, Any] = {
         str, AfterValidator(cel.check_expression), Field(min_length=1, max_length=cel.MAX_LENGTH)
     ],
     access_values.check_scope: Annotated[str, AfterValidator(access_values.check_scope)],
+    access_values.check_profile_name: Annotated[
+        str, AfterValidator(access_values.check_profile_name), Field(min_length=1, max_length=values.NAME_LENGTH)
+    ],
     values.check_group_name: Annotated[
         str, AfterValidator(values.check_group_name), Field(min_length=1, max_length=values.NAME_LENGTH)
     ],

@@ -1,0 +1,79 @@
+"""Profiles: which servers and tools a client sees of what the config presents. A profile never adds anything."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from msgspec import structs
+
+from dynamic_mcp.config.access import Profile
+from dynamic_mcp.config.resolved import Config, Presentation, ToolFilter
+from dynamic_mcp.errors import NotFound, closest
+
+
+class ProfileFilter(ToolFilter, frozen=True):
+    """What a profile includes and excludes of the tools of a `server`, whose `own` filter must allow them too."""
+
+    server: str
+    own: ToolFilter
+
+    def allows(self, name: str) -> bool:
+        """Whether the tool may be listed and called."""
+        if not self.own.allows(name):
+            return False
+        return self._matches(name, self.include) and not self._matches(name, self.exclude)
+
+    def _matches(self, name: str, globs: tuple[str, ...]) -> bool:
+        """Tell whether one of the globs matches a tool's name or, if it has `__`, `<server>__<tool>`."""
+        full = f"{self.server}__{name}"
+        return any(fnmatchcase(name, glob) or ("__" in glob and fnmatchcase(full, glob)) for glob in globs)
+
+
+def choose(profiles: Mapping[str, Profile], chosen: str | None, roles: Collection[str]) -> Profile | None:
+    """Return the profile of a client: the one that it has chosen, else the first for one of its roles.
+
+    If the config does not have the chosen one (any more), it is an empty one that says so.
+    """
+    if chosen is not None:
+        return profiles.get(chosen) or _missing(chosen)
+    return next((each for each in profiles.values() if not set(each.roles).isdisjoint(roles)), None)
+
+
+def narrow(presentations: Mapping[str, Presentation], profile: Profile) -> dict[str, Presentation]:
+    """Return what is presented in a profile, by server and in the same order."""
+    return {name: _narrow(name, each, profile) for name, each in presentations.items() if profile.selects(name)}
+
+
+def require(config: Config, name: str) -> Profile:
+    """Return a profile of the config. Raises NotFound with the closest names."""
+    found = config.profiles.get(name)
+    if found is None:
+        raise unknown_profile(name, config.profiles, config.file)
+    return found
+
+
+def unknown_profile(name: str, profiles: Collection[str], file: str | Path) -> NotFound:
+    """Return the error that a config has no such profile, with what may be meant."""
+    names = ", ".join(f"`{each}`" for each in profiles)
+    hint = f"the profiles of `{file}` are {names}" if names else f"`{file}` has no `profiles`"
+    return NotFound("profile", name, closest(name, profiles), hint=hint)
+
+
+def _narrow(server: str, presentation: Presentation, profile: Profile) -> Presentation:
+    exposure = presentation.exposure
+    if profile.is_direct is not None:
+        exposure = structs.replace(exposure, direct=profile.is_direct)
+    tools = presentation.tools
+    if (profile.include, profile.exclude) != (("*",), ()):
+        tools = ProfileFilter(profile.include, profile.exclude, server, tools)
+    return structs.replace(presentation, tools=tools, exposure=exposure)
+
+
+def _missing(name: str) -> Profile:
+    why = (
+        f"The profile `{name}`, with which this client was started, is not in the config of dynamic-mcp any more,"
+        " so there are no servers here. Tell the user to add it again, or to choose another one with `--profile`."
+    )
+    return Profile(name, servers=(), instructions=why)
