@@ -62,14 +62,14 @@ async def open_client(this: Invocation, config: Config) -> AsyncIterator[Client]
     if not (this.is_alone or sys.platform == "win32"):
         from dynamic_mcp.cli import daemon_client
 
-        daemon = await daemon_client.find_daemon(config, this.out)
+        daemon = await daemon_client.find_daemon(config, this.out, this.profile)
     if daemon is not None:
         async with contextlib.aclosing(daemon):
             yield daemon
         return
     from dynamic_mcp.cli.own_client import open_own_client
 
-    async with open_own_client(config, this.out) as client:
+    async with open_own_client(config, this.out, profile=this.profile) as client:
         yield client
 
 

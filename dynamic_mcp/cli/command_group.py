@@ -12,6 +12,7 @@ import click
 from dynamic_mcp import __version__
 from dynamic_mcp.cli.command_names import COMMANDS, SECTIONS, looks_like_a_command
 from dynamic_mcp.cli.params import require_utf8
+from dynamic_mcp.config.location import split_profile
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, NotFound
 
 _EPILOG = """\
@@ -49,7 +50,8 @@ class _CommandGroup(click.Group):
         if not ctx.resilient_parsing and not self._has_command(ctx, args):
             if args and looks_like_a_command(args[0]):
                 _refuse_unknown(args[0], self.list_commands(ctx))
-            for word in args[1:] if args and args[0].startswith("-") else ():
+            words = args[1:] if (rest := split_profile(args)[0]) is args else rest  # any word may name a profile
+            for word in words if args and args[0].startswith("-") else ():
                 if word in COMMANDS and not Path(word).exists():
                     raise click.UsageError(f"the command comes first: `dynamic-mcp {word} [OPTIONS] …`")
             args = ["serve", *args]

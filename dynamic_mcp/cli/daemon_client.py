@@ -45,8 +45,8 @@ _LOAD_WITHIN_S = 3.0
 _POLL_S = 0.05
 
 
-async def find_daemon(config: Config, out: Output) -> DaemonClient | None:
-    """Return a session with the daemon of a config; None if none runs, or if it has just ended.
+async def find_daemon(config: Config, out: Output, profile: str | None = None) -> DaemonClient | None:
+    """Return a session with the daemon of a config, in a profile; None if none runs, or if it has just ended.
 
     Raises DaemonError if it does not answer, or has not loaded the config.
     """
@@ -54,7 +54,7 @@ async def find_daemon(config: Config, out: Output) -> DaemonClient | None:
     connection = window.find_daemon(file)
     if connection is None:
         return None
-    client = DaemonClient(config, out)
+    client = DaemonClient(config, out, profile)
     try:
         async with asyncio.timeout(_GREET_WITHIN_S):
             await client.open(connection)
@@ -74,8 +74,9 @@ async def find_daemon(config: Config, out: Output) -> DaemonClient | None:
 class DaemonClient:
     """A session with the daemon. Timeouts and limits on results are those of the command's own config."""
 
-    def __init__(self, config: Config, out: Output) -> None:
+    def __init__(self, config: Config, out: Output, profile: str | None = None) -> None:
         self._config = config
+        self._profile = profile
         self._out = out
         self._connection = DaemonConnection(self._receive)
         self._groups: dict[str, DaemonGroup] = {}
@@ -99,7 +100,7 @@ class DaemonClient:
 
     async def open(self, connection: Socket) -> None:
         """Say hello over a connection to the daemon. Raises Interrupted if it has just ended, and DaemonError."""
-        await self._connection.open(connection, identify(self._config.file))
+        await self._connection.open(connection, identify(self._config.file), self._profile)
         await self.ask("initialize", HELLO)
 
     async def aclose(self) -> None:

@@ -30,12 +30,13 @@ class HttpWords(Struct, frozen=True):
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
     insecure: bool = False
+    profile: str | None = None
 
 
 def parse_http_options(words: HttpWords) -> HttpOverrides | None:
     """Return what overrides the config; None if HTTP is left to it. Raises InvalidArguments."""
     if words.address is None:
-        if words != HttpWords():
+        if words != HttpWords(profile=words.profile):
             raise InvalidArguments(
                 f"`{_first_name(words)}` is about HTTP, which is not served",
                 hint="`dynamic-mcp serve CONFIG --http` serves it",
@@ -48,6 +49,7 @@ def parse_http_options(words: HttpWords) -> HttpOverrides | None:
         allowed_hosts=tuple(_check("--allowed-host", check_hosts, words.allowed_hosts)),
         allowed_origins=tuple(_check("--allowed-origin", check_origins, words.allowed_origins)),
         insecure=words.insecure,
+        profile=words.profile,
     )
 
 

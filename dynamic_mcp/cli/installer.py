@@ -8,8 +8,10 @@ import os
 import secrets as randomness
 from collections.abc import Iterable
 from pathlib import Path
+from urllib.parse import quote
 
 import click
+from msgspec import Struct
 
 from dynamic_mcp.cli.change_history import report
 from dynamic_mcp.cli.change_lock import hold_change_lock
@@ -17,9 +19,11 @@ from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.machine import local_machine, open_journal, timestamp
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.cli.own_program import find_own_program
+from dynamic_mcp.config.access_values import check_profile_name
 from dynamic_mcp.config.clients import find_client
 from dynamic_mcp.config.needs import RequiredVariables, find_required_variables
 from dynamic_mcp.config.read import parse_server_names
+from dynamic_mcp.config.read import read as read_config
 from dynamic_mcp.config.values import FlawError, check_url
 from dynamic_mcp.errors import ConfigError, DynamicMcpError, InvalidArguments
 from dynamic_mcp.importer import reader
@@ -34,30 +38,55 @@ from dynamic_mcp.importer.replacement import RemainingServer, Replacement, plan_
 from dynamic_mcp.system import paths
 
 
+class Start(Struct, frozen=True):
+    """What our entry starts: this program with a config or, with a `url`, a connection; in a profile, if any."""
+
+    url: str | None = None
+    profile: str | None = None
+
+    @property
+    def whole_url(self) -> str | None:
+        """The URL with the profile in it."""
+        if self.url is None or self.profile is None:
+            return self.url
+        return f"{self.url.rstrip('/')}/profile/{quote(self.profile, safe='')}"
+
+    def words(self, program: Iterable[str], config: Path | None) -> list[str]:
+        """Return the command line of the entry."""
+        if self.whole_url is not None:
+            return [*program, "connect", self.whole_url]
+        return [*program, str(config), *([] if self.profile is None else ["--profile", self.profile])]
+
+
 def install(
     this: Invocation,
     tool: str,
     scope: str,
     project: str | None,
     *,
-    url: str | None = None,
+    start: Start = Start(),  # noqa: B008 - it is frozen
     replace: bool,
     dry_run: bool,
 ) -> int:
-    """Add our entry to a tool's settings, with a `url` one that connects there; return the exit code."""
+    """Add our entry to a tool's settings; return the exit code."""
     if scope == "all" and not replace:
         raise click.UsageError("--scope all selects the servers to replace, so it needs --replace")
-    if url is not None:
-        _check_url(url)
+    if start.url is not None:
+        _check_url(start.url, start.profile)
     with hold_change_lock():
-        return _install(this, tool, scope, project, url=url, replace=replace, dry_run=dry_run)
+        return _install(this, tool, scope, project, start=start, replace=replace, dry_run=dry_run)
 
 
 def _install(
-    this: Invocation, tool: str, scope: str, project: str | None, *, url: str | None, replace: bool, dry_run: bool
+    this: Invocation, tool: str, scope: str, project: str | None, *, start: Start, replace: bool, dry_run: bool
 ) -> int:
     adapter, machine = reader.find_tool(tool), local_machine(project)
+    url = start.whole_url
     config = _require_config(this.config_path().absolute()) if url is None or replace else None
+    if url is None and config is not None and start.profile is not None:
+        from dynamic_mcp.proxy.profiles import require  # a part of the proxy, which is loaded for nothing else
+
+        require(read_config(config, os.environ), start.profile)
     where = _scope(adapter, scope, machine)
     replacement = _find_replaced(adapter, scope, machine, config) if replace and config is not None else None
     needed = _read_needs(this, config) if url is None and config is not None else RequiredVariables((), {})
@@ -66,7 +95,7 @@ def _install(
         adapter,
         where,
         machine,
-        start=[*program, str(config)] if url is None else [*program, "connect", url],
+        start=start.words(program, config),
         url=url,
         variables=needed.names,
         replacements=replacement.servers if replacement else None,
@@ -112,7 +141,7 @@ def _uninstall(tool: str, scope: str, project: str | None, *, dry_run: bool) -> 
     return [f"the entry `{NAME}` was removed from `{file}`"]
 
 
-def _check_url(url: str) -> None:
+def _check_url(url: str, profile: str | None) -> None:
     """Raise InvalidArguments for what an AI tool cannot connect to."""
     try:
         check_url(url)
@@ -120,6 +149,14 @@ def _check_url(url: str) -> None:
         raise InvalidArguments(f"--url {exc}", hint=exc.hint) from exc
     if not url.startswith(("http://", "https://")):
         raise InvalidArguments(f"--url is not one that AI tools take: `{url}`", hint="write `http://` or `https://`")
+    if profile is None:
+        return
+    if "?" in url or "#" in url:
+        raise InvalidArguments("--profile needs a --url without `?` and `#`", hint="put the profile into its path")
+    try:
+        check_profile_name(profile)
+    except FlawError as exc:
+        raise InvalidArguments(f"--profile: {exc}") from exc
 
 
 def _require_config(config: Path) -> Path:

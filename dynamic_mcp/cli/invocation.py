@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Invocation:
-    """What every command gets; `config_option` is the value of `--config`, `is_alone` that of `--alone`."""
+    """What every command gets: the values of `--config` and `--alone`, and the chosen profile."""
 
     config_option: str | None
     out: Output
     verbose: int = 0
     is_alone: bool = False
+    profile: str | None = None
 
     def config_path(self, *, may_be_new: bool = False) -> Path:
         """Return the config file, found as serving finds it. Raises ConfigError."""
@@ -37,10 +38,10 @@ class Invocation:
         return self.config_path().absolute() if self.config_option else None
 
     def read_config(self, group: str | None = None) -> Config:
-        """Read the config, with one group only if it is given. Raises ConfigError and NotFound."""
+        """Read the config: the groups of the profile, or only one of them. Raises ConfigError and NotFound."""
         from dynamic_mcp.config.read import read
 
-        config = read(self.config_path(), os.environ)
+        config = narrow_config(read(self.config_path(), os.environ), self.profile)
         if group is None:
             return config
         groups = tuple(each for each in config.groups if each.name == group)
@@ -52,15 +53,17 @@ class Invocation:
         """Do the same, and print a hint if the config has no groups."""
         config = self.read_config(group)
         if not config.groups:
-            self.out.say(empty_config_message(config.file))
+            self.out.say(empty_config_message(config.file, self.profile))
         return config
 
 
-def empty_config_message(file: Path) -> str:
-    """Return a message that a config has no groups, and how to get some."""
+def empty_config_message(file: Path, profile: str | None = None) -> str:
+    """Return a message that a config has no groups, or none in a profile, and how to get some."""
     from dynamic_mcp.config.read import list_disabled
     from dynamic_mcp.system.shell import format_command
 
+    if profile is not None:
+        return f"the profile `{profile}` has no groups\nhint: `{format_command('check', file)}` shows what it selects"
     off = list_disabled(file)
     if off:
         hint = f"`{format_command('enable', off[0])}` enables one"
@@ -78,6 +81,17 @@ def find_config(explicit: str | None, *, may_be_new: bool = False) -> Path:
     from dynamic_mcp.config.read import find
 
     return find(explicit, os.environ, cwd=Path.cwd(), user_dir=paths.config_dir(), may_be_new=may_be_new)
+
+
+def narrow_config(config: Config, profile: str | None) -> Config:
+    """Return a config with nothing but the groups of a profile, if one is chosen. Raises NotFound."""
+    if profile is None:
+        return config
+    from dynamic_mcp.proxy.profiles import narrow, require
+
+    presentations = narrow(config.presentations, require(config, profile))
+    groups = tuple(group for group in config.groups if group.name in presentations)
+    return replace(config, groups=groups, presentations=presentations)
 
 
 def start_invocation(config_option: str | None, *, quiet: bool, verbose: int, as_json: bool) -> Invocation:

@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from dynamic_mcp.cli.command_names import COMMANDS, looks_like_a_command
+from dynamic_mcp.config.location import split_profile
 from dynamic_mcp.errors import DynamicMcpError
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ def run(args: list[str], left: Shim | None = None) -> int:
 
 
 def _run(args: list[str]) -> int:
-    if not _is_config_alone(args):
+    words, profile = split_profile(args)
+    if not _is_config_alone(words):
         from dynamic_mcp.cli.command_group import invoke
 
         return invoke(args)
@@ -53,7 +55,7 @@ def _run(args: list[str]) -> int:
     try:
         from dynamic_mcp.cli.startup import serve
 
-        return serve(args[0] if args else None)
+        return serve(words[0] if words else None, profile=profile)
     finally:
         gc.enable()
 
@@ -65,7 +67,7 @@ def _go_on_alone(left: Shim) -> int:
 
 
 def _is_config_alone(args: list[str]) -> bool:
-    """Tell whether to serve without any options, as AI tools ask for: that start does without click."""
+    """Tell whether to serve without options but a profile, as AI tools ask for: that start does without click."""
     if "_DYNAMIC_MCP_COMPLETE" in os.environ or len(args) > 1:
         return False
     return not args or not (args[0].startswith("-") or args[0] in COMMANDS or looks_like_a_command(args[0]))

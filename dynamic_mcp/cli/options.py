@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Concatenate, ParamSpec
 
 import click
+
+from dynamic_mcp.cli.suggestions import complete_profile
+from dynamic_mcp.config.location import choose_profile
 
 if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
@@ -49,6 +53,12 @@ partial_option = click.option(
 alone_option = click.option(
     "--alone", is_flag=True, help="Start servers of its own, even if the daemon of the config runs."
 )
+profile_option = click.option(
+    "--profile",
+    metavar="NAME",
+    shell_complete=complete_profile,
+    help="Only the servers and tools of this profile. Default: $DYNAMIC_MCP_PROFILE, else all.",
+)
 client_id_option = click.option(
     "--client-id", metavar="ID", help="The client ID, if one was registered with the server by hand."
 )
@@ -88,7 +98,17 @@ def common_options(function: Callable[Concatenate[Invocation, P], int | None]) -
 
 
 def asking_options(function: Callable[Concatenate[Invocation, ...], int | None]) -> Command[...]:
-    """Do the same for a command that asks servers, through the daemon or, with `--alone`, without it."""
+    """Do the same for a command that asks servers as a client does, in a profile."""
+
+    @functools.wraps(function)
+    def command(this: Invocation, /, *args: object, profile: str | None, **kwargs: object) -> int | None:
+        return function(replace(this, profile=choose_profile(profile, os.environ)), *args, **kwargs)
+
+    return profile_option(examining_options(command))
+
+
+def examining_options(function: Callable[Concatenate[Invocation, ...], int | None]) -> Command[...]:
+    """Do the same for a command that reaches servers, through the daemon or, with `--alone`, without it."""
 
     @functools.wraps(function)
     def command(this: Invocation, /, *args: object, alone: bool, **kwargs: object) -> int | None:

@@ -39,10 +39,10 @@ END_WITHIN_S = 2.0
 class OwnClient:
     """A session in memory with a proxy in this process."""
 
-    def __init__(self, proxy: Proxy, out: Output) -> None:
+    def __init__(self, proxy: Proxy, out: Output, profile: str | None = None) -> None:
         self._proxy = proxy
         self._out = out
-        self._session = Session(self._receive, proxy)
+        self._session = Session(self._receive, proxy, profile=profile)
 
     @property
     def groups(self) -> list[ViewedGroup]:
@@ -73,7 +73,12 @@ class OwnClient:
 
 @contextlib.asynccontextmanager
 async def open_own_client(
-    config: Config, out: Output, *, wrap_opener: Callable[[OpenLink], OpenLink] | None = None, uses_cache: bool = True
+    config: Config,
+    out: Output,
+    *,
+    profile: str | None = None,
+    wrap_opener: Callable[[OpenLink], OpenLink] | None = None,
+    uses_cache: bool = True,
 ) -> AsyncIterator[OwnClient]:
     """Run a proxy for one command; every process that it started is gone afterwards.
 
@@ -90,7 +95,7 @@ async def open_own_client(
         catalog_store=catalog_store,
         semantic_index=semantic_index,
     )
-    client = OwnClient(proxy, out)
+    client = OwnClient(proxy, out, profile)
     try:
         await client.initialize()
         yield client

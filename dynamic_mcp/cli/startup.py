@@ -9,8 +9,10 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dynamic_mcp.cli.invocation import find_config, unknown_group
-from dynamic_mcp.config.location import identify
+from msgspec.structs import replace
+
+from dynamic_mcp.cli.invocation import find_config, narrow_config, unknown_group
+from dynamic_mcp.config.location import choose_profile, identify
 from dynamic_mcp.config.read import ConfigSet, read_all
 from dynamic_mcp.config.resolved import Config, Daemon
 from dynamic_mcp.config.values import FlawError, parse_idle_time
@@ -45,23 +47,34 @@ Serving `{label}` on this terminal until Ctrl-D."""
 
 
 def serve(
-    argument: str | None, *, only: str | None = None, log_level: str | None = None, log_format: str | None = None
+    argument: str | None,
+    *,
+    only: str | None = None,
+    profile: str | None = None,
+    log_level: str | None = None,
+    log_format: str | None = None,
 ) -> int:
     """Serve the config that `argument`, the environment or the usual places name, until the client is gone.
 
-    `only` is the group that the client sees alone. Returns the exit code. Raises ConfigError and NotFound.
+    `only` is the group that the client sees alone, of those in its `profile`. Returns the exit code. Raises
+    ConfigError and NotFound.
     """
     serving_log = _open_log(log_level, log_format)
+    profile = choose_profile(profile, os.environ)
     try:
         configs = _read_config(argument, serving_log)
-        if only is not None and only not in configs.base.presentations:
-            raise unknown_group(only, configs.base)
+        chosen = narrow_config(configs.base, profile)
+        if only is not None and only not in chosen.presentations:
+            raise unknown_group(only, chosen)
         if sys.stdin.isatty():
-            _explain(configs.base)
+            _explain(chosen)
         is_on_terminal = sys.stdin.isatty() or sys.stdout.isatty()
-        shim = None if is_on_terminal else _find_or_start_daemon(configs.base, serving_log, only)
+        shim = None
+        if not is_on_terminal:
+            shim = _find_or_start_daemon(configs.base, serving_log, only=only, profile=profile)
         if shim is None:
-            stdio.run(configs, serving_log, Streams(sys.stdin.fileno(), _claim_stdout(), only=only))
+            streams = Streams(sys.stdin.fileno(), _claim_stdout(), only=only, profile=profile)
+            stdio.run(configs, serving_log, streams)
             return 0
     except (ConfigError, NotFound) as exc:
         serving_log.record_failure(exc)
@@ -83,7 +96,8 @@ def go_on_alone(shim: Shim, *, log_level: str | None = None, log_format: str | N
             log.warning("%s", _NO_DAEMON)
         interrupted, unread = tuple(shim.backlog.interrupted()), shim.backlog.unread()
         continuation = Continuation(shim.generation, shim.notes, interrupted, shim.unwritten(), unread)
-        stdio.run(configs, serving_log, Streams(sys.stdin.fileno(), _claim_stdout(), continuation, shim.only))
+        streams = Streams(sys.stdin.fileno(), _claim_stdout(), continuation, shim.only, shim.profile)
+        stdio.run(configs, serving_log, streams)
     except ConfigError as exc:
         serving_log.record_failure(exc)
         raise
@@ -143,16 +157,18 @@ def serve_http(
 ) -> int:
     """Serve over HTTP until a signal comes; where the config asks for a daemon, as this daemon.
 
-    Raises ConfigError and ListenError.
+    Raises ConfigError, NotFound and ListenError.
     """
     from dynamic_mcp.host import http
 
     serving_log = _open_log(log_level, log_format)
     try:
         configs = _read_config(argument, serving_log)
+        overrides = replace(overrides, profile=choose_profile(overrides.profile, os.environ))
+        narrow_config(configs.base, overrides.profile)  # raises NotFound
         if not _serve_http_as_daemon(configs, serving_log, overrides):
             http.run(configs, serving_log, overrides)
-    except (ConfigError, ListenError) as exc:
+    except (ConfigError, NotFound, ListenError) as exc:
         serving_log.record_failure(exc)
         raise
     finally:
@@ -191,7 +207,9 @@ def _read_config(argument: str | None, serving_log: ServingLog) -> ConfigSet:
     return configs
 
 
-def _find_or_start_daemon(config: Config, serving_log: ServingLog, only: str | None) -> Shim | None:
+def _find_or_start_daemon(
+    config: Config, serving_log: ServingLog, *, only: str | None, profile: str | None
+) -> Shim | None:
     """Return the shim of this window where the config asks for a daemon; None if the window serves alone."""
     if config.daemon is None:
         return None
@@ -210,7 +228,7 @@ def _find_or_start_daemon(config: Config, serving_log: ServingLog, only: str | N
     if window.may_be_thinner():
         serving_log.close()
         window.restart()
-    return window.open_window(file, connection, only)
+    return window.open_window(file, connection, only=only, profile=profile)
 
 
 def _place_socket(config: Config, socket: Path | None) -> Path:

@@ -78,6 +78,7 @@ def _headline(proxy: MeasuredProxy) -> list[str]:
     if not _is_shared(running):
         clients = [f"{_name(each)} ({pluralize(each.calls, 'call')})" for each in status.sessions] or status.clients
         parts.append(f"for {', '.join(filter(None, clients)) or 'no client yet'}")
+        parts += [f"profile {each.profile}" for each in status.sessions if each.profile]
     parts.append(f"version {running.version}")
     if memory is not None:
         parts.append(f"{_format_size(memory.proxy)}, its servers {_format_size(memory.servers)}")
@@ -96,11 +97,12 @@ def _show_sessions(out: Output, sessions: Sequence[SessionStatus]) -> None:
             "SINCE": _format_time(each.since),
             "CALLS": str(each.calls),
             "ONLY": each.only,
+            "PROFILE": each.profile,
             "DIRECTORY": each.directory,
         }
         for each in sessions[:_MOST_SESSIONS]
     ]
-    _print_rows(out, ("SESSION", "OVER", "SINCE", "CALLS", "ONLY", "DIRECTORY"), rows)
+    _print_rows(out, ("SESSION", "OVER", "SINCE", "CALLS", "ONLY", "PROFILE", "DIRECTORY"), rows)
     if len(sessions) > _MOST_SESSIONS:
         out.print_line(f"and {len(sessions) - _MOST_SESSIONS} more", indent=2)
     out.print_line("")

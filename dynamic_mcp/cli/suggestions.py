@@ -35,6 +35,13 @@ def complete_server(ctx: click.Context, param: click.Parameter, incomplete: str)
     return _items(((name, "") for name in names), incomplete)
 
 
+def complete_profile(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete a profile, with its servers."""
+    config = _config(ctx)
+    profiles = config.profiles.values() if config else ()
+    return _items(((each.name, " ".join(each.servers)) for each in profiles), incomplete)
+
+
 def complete_tool(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete a cached tool of the group on the command line."""
     tools = (name for catalog in _catalogs(ctx) for name in catalog.tools)

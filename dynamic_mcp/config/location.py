@@ -1,4 +1,4 @@
-"""Where the config is: the one rule, for serving, for every command, and for a window that reads no config at all.
+"""Which config, and which profile of it: the one rule, for serving, for every command, and for a bare window.
 
 Nothing but `os` is imported, because a window starts with this.
 """
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 FILE_NAME = "dynamic-mcp.json"
 VARIABLE = "DYNAMIC_MCP_CONFIG"
+PROFILE_VARIABLE = "DYNAMIC_MCP_PROFILE"
+_PROFILE_OPTION = "--profile"
 
 
 def locate(
@@ -31,6 +33,25 @@ def locate(
         return here
     everywhere = os.path.join(user_dir(), FILE_NAME)  # noqa: PTH118
     return everywhere if _is_file(everywhere) else None
+
+
+def choose_profile(option: str | None, environment: Mapping[str, str]) -> str | None:
+    """Return the profile that is chosen: that of `--profile`, else DYNAMIC_MCP_PROFILE; None if none is."""
+    return option if option is not None else environment.get(PROFILE_VARIABLE) or None
+
+
+def split_profile(arguments: list[str]) -> tuple[list[str], str | None]:
+    """Return a command line without its one `--profile`, and what that says; unchanged if it has none, or several."""
+    at = [place for place, word in enumerate(arguments) if word.partition("=")[0] == _PROFILE_OPTION]
+    if len(at) != 1:
+        return arguments, None
+    first = at[0]
+    _, has_value, value = arguments[first].partition("=")
+    if has_value:
+        return [*arguments[:first], *arguments[first + 1 :]], value
+    if first + 1 == len(arguments):
+        return arguments, None
+    return [*arguments[:first], *arguments[first + 2 :]], arguments[first + 1]
 
 
 def identify(config: str | os.PathLike[str]) -> str:

@@ -234,7 +234,10 @@ class Tls(Struct, frozen=True):
 
 
 class Http(Struct, frozen=True):
-    """The HTTP server: where it listens, who may reach it, and its bounds."""
+    """The HTTP server: where it listens, who may reach it, and its bounds.
+
+    `profile` is that of clients whose path names none; the command line says it.
+    """
 
     listen: Address = TcpAddress()
     socket_mode: int = 0o600
@@ -251,6 +254,7 @@ class Http(Struct, frozen=True):
     max_in_flight: int = 256
     shutdown_timeout_s: float = 10.0
     insecure: bool = False
+    profile: str | None = None
 
 
 class Embeddings(Private, frozen=True):

@@ -7,14 +7,16 @@ import shutil
 import stat
 import sys
 from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 
+from dynamic_mcp.config.access import Profile
 from dynamic_mcp.config.keys import format_path
 from dynamic_mcp.config.read import list_disabled, read, read_document
 from dynamic_mcp.config.resolved import Broken, Config, GroupConfig, Program
 from dynamic_mcp.config.secrets import plain_secrets
 from dynamic_mcp.doctor.findings import Finding, Level, config_error
-from dynamic_mcp.errors import ConfigError
+from dynamic_mcp.errors import ConfigError, closest
 from dynamic_mcp.system.shell import quote
 from dynamic_mcp.system.text import pluralize
 from dynamic_mcp.upstream.mask import mask_of
@@ -36,6 +38,7 @@ def check_file(file: Path, environment: Mapping[str, str]) -> tuple[Config | Non
         *(_secret_finding(where) for where in secrets),
         *(_warning_finding(warning) for warning in config.warnings),
         *(finding for group in config.groups for finding in _check_upstream(group)),
+        *(finding for profile in config.profiles.values() for finding in _check_profile(profile, config)),
     ]
     return config, findings
 
@@ -96,6 +99,20 @@ def _check_upstream(group: GroupConfig) -> Iterator[Finding]:
                 if os.sep in program.command:
                     why = f"the command `{command}` does not exist or is not executable"
                 yield config_error(f"mcpServers.{group.name}.command", why, hint)
+
+
+def _check_profile(profile: Profile, config: Config) -> Iterator[Finding]:
+    """Tell which servers a profile has, and which of its globs match none, not even one that is disabled."""
+    where = format_path(("profiles", profile.name))
+    names = [group.name for group in config.groups]
+    selected = [name for name in names if profile.selects(name)]
+    yield Finding(Level.OK if selected else Level.NOTE, where, f"has {', '.join(selected) or 'no servers'}")
+    known = [*names, *list_disabled(config.file)]
+    for glob in profile.servers:
+        if glob != "*" and not any(fnmatchcase(name, glob) for name in known):
+            near = ", ".join(f"`{each}`" for each in closest(glob, known))
+            hint = f"did you mean {near}?" if near else "it takes the names in `mcpServers`"
+            yield Finding(Level.WARNING, f"{where}.servers", f"`{glob}` matches no server", hint)
 
 
 def find_program(program: Program) -> str | None:

@@ -39,7 +39,7 @@ class DaemonConnection(asyncio.Protocol):
         self._greeted = asyncio.Event()
         self._closed = asyncio.Event()
 
-    async def open(self, connection: Socket, config: str) -> None:
+    async def open(self, connection: Socket, config: str, profile: str | None = None) -> None:
         """Say hello over a socket that is connected to the daemon of this config, and wait for its welcome.
 
         Raises OSError, and DynamicMcpError if the daemon does not serve this command.
@@ -52,7 +52,7 @@ class DaemonConnection(asyncio.Protocol):
             own.close()
             raise
         await asyncio.get_running_loop().create_unix_connection(lambda: self, sock=own)
-        self._write(_hello(config))
+        self._write(_hello(config, profile))
         await self._greeted.wait()
         if not self._is_open():
             raise self._loss("initialize")
@@ -159,11 +159,12 @@ class FrameDecoder:
         del self._data[:at]
 
 
-def _hello(config: str) -> bytes:
+def _hello(config: str, profile: str | None) -> bytes:
     return frames.hello(
         b"command",
         os.fsencode(config),
         version=__version__.encode(),
         directory=os.fsencode(working_directory()),
         environment=frames.pack_pairs(dict(os.environb)),
+        profile=os.fsencode(profile or ""),
     )

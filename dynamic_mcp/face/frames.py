@@ -53,13 +53,14 @@ def hello(
     directory: bytes = b"/",
     environment: bytes = b"",
     only: bytes = b"",
+    profile: bytes = b"",
     generation: int = 0,
     notes: bytes = b"",
     interrupted: bytes = b"",
 ) -> bytes:
     """Return what a window says first; `purpose` is `session`, or of a command `command` or `stop`.
 
-    `only` is the one group that the client sees; empty is all of them.
+    `only` is the one group that the client sees; empty is all of them. An empty `profile` is none.
     """
     body = pack_pairs(
         {
@@ -70,6 +71,7 @@ def hello(
             b"directory": directory,
             b"environment": environment,
             b"only": only,
+            b"profile": profile,
             b"generation": b"%d" % generation,
             b"notes": notes,
             b"interrupted": interrupted,

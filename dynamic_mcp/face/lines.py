@@ -17,13 +17,14 @@ from dynamic_mcp.system.pipes import Sink, Source, open_sink, open_source
 class Streams(Struct, frozen=True):
     """A client's two file descriptors, and what another process has left of its session.
 
-    `only` is the group that the client sees alone; None is all groups as one server.
+    `only` is the group that the client sees alone; None is all groups as one server. `profile` is the chosen one.
     """
 
     stdin: int
     stdout: int
     continuation: Continuation = Continuation()
     only: str | None = None
+    profile: str | None = None
 
 
 class LineFace:
@@ -51,6 +52,7 @@ class LineFace:
             lambda: self.sink.buffered_bytes() > limits.FLOOD_BYTES,
             first_id=streams.continuation.first_id,
             only=streams.only,
+            profile=streams.profile,
         )
         if streams.continuation.generation:
             self.sink.write(streams.continuation.unwritten)

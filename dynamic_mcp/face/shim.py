@@ -44,15 +44,24 @@ _GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
 class Shim:
     """One window; `run` carries its bytes. `notes` and `backlog` are what another daemon must know.
 
-    `only` is the one group that the client sees; None is all of them.
+    `only` is the one group that the client sees; None is all of them. `profile` is the one that it has chosen.
     """
 
-    def __init__(self, config: str, connection: Socket, connect: Connect, only: str | None = None) -> None:
+    def __init__(
+        self,
+        config: str,
+        connection: Socket,
+        connect: Connect,
+        *,
+        only: str | None = None,
+        profile: str | None = None,
+    ) -> None:
         self.generation = 0
         self.notes: dict[bytes, bytes] = {}
         self.backlog = Backlog()
         self.config = config
         self.only = only
+        self.profile = profile
         self._connect = connect
         self._first = connection
         self._socket: Socket | None = None
@@ -321,6 +330,7 @@ class Shim:
             directory=os.fsencode(working_directory()),
             environment=frames.pack_pairs(dict(os.environb)),
             only=(self.only or "").encode(),
+            profile=os.fsencode(self.profile or ""),
             generation=self.generation,
             notes=frames.pack_pairs(self.notes),
             interrupted=frames.pack(self.backlog.interrupted()),

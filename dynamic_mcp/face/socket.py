@@ -44,6 +44,7 @@ class Hello(Struct, frozen=True):
     environment: Mapping[str, str]
     continuation: Continuation
     only: str | None = None
+    profile: str | None = None
 
     def __repr__(self) -> str:
         return f"<Hello {self.purpose} from {self.directory}>"
@@ -313,4 +314,5 @@ def decode_hello(body: bytes) -> Hello:
             interrupted=tuple(frames.unpack(members[b"interrupted"])),
         ),
         only=members.get(b"only", b"").decode() or None,
+        profile=os.fsdecode(members.get(b"profile", b"")) or None,
     )

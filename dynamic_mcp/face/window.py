@@ -9,7 +9,7 @@ import os
 import sys
 
 from dynamic_mcp import __version__
-from dynamic_mcp.config.location import identify, locate, working_directory
+from dynamic_mcp.config.location import choose_profile, identify, locate, split_profile, working_directory
 from dynamic_mcp.face.shim import Shim
 from dynamic_mcp.system import private_socket
 
@@ -31,18 +31,19 @@ def find(arguments: list[str]) -> Shim | None:
     """Return the shim for the command line of a window whose daemon runs; None for any other command line."""
     global _is_restarted
     _is_restarted = os.environ.pop(_RESTARTED, None) == str(os.getpid())
-    if not _is_plain(arguments):
+    words, profile = split_profile(arguments)
+    if not _is_plain(words) or profile == "":
         return None
-    config = locate(
-        arguments[0] if arguments else None, os.environ, directory=working_directory(), user_dir=_user_dir
-    )
+    config = locate(words[0] if words else None, os.environ, directory=working_directory(), user_dir=_user_dir)
     connection = None if config is None else find_daemon(config)
-    return None if config is None or connection is None else open_window(config, connection)
+    if config is None or connection is None:
+        return None
+    return open_window(config, connection, profile=choose_profile(profile, os.environ))
 
 
 def may_be_thinner() -> bool:
     """Tell whether this process, which has loaded the whole program, would do with next to nothing of it by now."""
-    return _is_plain(sys.argv[1:]) and not _is_restarted
+    return _is_plain(split_profile(sys.argv[1:])[0]) and not _is_restarted
 
 
 def restart() -> None:
@@ -54,9 +55,9 @@ def restart() -> None:
         del os.environ[_RESTARTED]
 
 
-def open_window(config: str, connection: Socket, only: str | None = None) -> Shim:
+def open_window(config: str, connection: Socket, *, only: str | None = None, profile: str | None = None) -> Shim:
     """Return the shim of a window that has a connection to the daemon of its config."""
-    return Shim(identify(config), connection, lambda: find_or_start_daemon(config), only)
+    return Shim(identify(config), connection, lambda: find_or_start_daemon(config), only=only, profile=profile)
 
 
 def socket_name(config: str) -> str:
@@ -133,7 +134,7 @@ def _start(config: str, path: str, within_s: float) -> bool:
 
 
 def _is_plain(arguments: list[str]) -> bool:
-    """Tell whether a command line is one that serves a config to a program, with no options."""
+    """Tell whether a command line without its profile serves a config to a program, with no options."""
     if len(arguments) > 1 or (arguments and _may_be_a_command(arguments[0])):
         return False
     is_completion = "_DYNAMIC_MCP_COMPLETE" in os.environ  # a shell asks for words

@@ -16,7 +16,7 @@ from dynamic_mcp.config.read import ConfigSet
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.resolved import Daemon as DaemonConfig
 from dynamic_mcp.config.workspace import Workspace
-from dynamic_mcp.errors import ListenError
+from dynamic_mcp.errors import ListenError, NotFound
 from dynamic_mcp.face.limits import FINISH_WITHIN_S
 from dynamic_mcp.face.listener import Listener
 from dynamic_mcp.face.socket import Hello, SocketFace
@@ -24,6 +24,7 @@ from dynamic_mcp.host.http_control import HttpOverrides
 from dynamic_mcp.host.serving import FINISH_AFTER_SIGNAL_S, Serving
 from dynamic_mcp.host.serving_log import ServingLog
 from dynamic_mcp.host.signals import SignalHandlers
+from dynamic_mcp.proxy.profiles import unknown_profile
 from dynamic_mcp.session.command_server import CommandServer
 from dynamic_mcp.session.legacy import Session
 from dynamic_mcp.session.server import LineSession
@@ -35,6 +36,8 @@ log = logging.getLogger("dynamic_mcp")
 
 # How long the env files of a window may take to read; windows wait a little longer for their welcome.
 _ENTER_WITHIN_S = 4.0
+# How long a config that has just been changed may take to load, before a window hears that its profile is unknown.
+_LOAD_WITHIN_S = 1.5
 # However short it lingers, a daemon waits this long for its first window, which has to find it after its start.
 _FIRST_WINDOW_WITHIN_S = 5.0
 _CHECK_SOCKET_EVERY_S = 10.0
@@ -106,6 +109,7 @@ class Daemon:
         self._is_wanted = self._config.daemon is not None
         self._has_had_windows = False
         self._ended = asyncio.Event()
+        self._has_loaded = asyncio.Event()  # another version of the config
         self._linger: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
 
@@ -161,6 +165,12 @@ class Daemon:
         self._windows[face] = None
         self._has_had_windows = True
         self._cancel_linger()
+        if hello.purpose == "session" and not await self._may_have_profile(hello):
+            assert hello.profile is not None
+            face.end(
+                str(unknown_profile(hello.profile, self._config.profiles, self._config.file)), NotFound.exit_code
+            )
+            return None
         try:
             async with asyncio.timeout(_ENTER_WITHIN_S):
                 workspace = await self._workspaces.enter(hello.directory, hello.environment)
@@ -181,8 +191,24 @@ class Daemon:
         )
         continuation = hello.continuation
         return face.open_session(
-            partial(create, workspace=workspace, only=hello.only, transport="socket"), continuation
+            partial(create, workspace=workspace, only=hello.only, profile=hello.profile, transport="socket"),
+            continuation,
         )
+
+    async def _may_have_profile(self, hello: Hello) -> bool:
+        """Tell whether the config has the profile of a window, also one that was just added to the file.
+
+        A session that another daemon has begun goes on, and is told that its profile has gone.
+        """
+        if hello.profile is None or hello.continuation.generation:
+            return True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LOAD_WITHIN_S):
+                while hello.profile not in self._config.profiles:
+                    self._has_loaded.clear()
+                    self._serving.reloader.watch.check_soon()
+                    await self._has_loaded.wait()
+        return hello.profile in self._config.profiles
 
     def dismiss(self, face: SocketFace) -> None:
         """Let go of a window that has gone, and of what was kept for its workspace."""
@@ -204,6 +230,7 @@ class Daemon:
         if self._is_wanted and config.daemon is None:
             log.info("%s asks for no daemon any more; new windows are served alone", config.file)
         self._is_wanted = config.daemon is not None
+        self._has_loaded.set()
         self._begin_to_linger()
 
     def _cancel_linger(self) -> None:

@@ -22,6 +22,9 @@ from dynamic_mcp.proxy.proxy import Proxy
 log = logging.getLogger("dynamic_mcp")
 
 
+_PROFILE_GONE = "the profile `%s` is not in %s any more: clients over HTTP that name no other profile get 404"
+
+
 class HttpOverrides(Struct, frozen=True):
     """What the command line says of HTTP; None leaves it to the config, and the rest is added to that."""
 
@@ -31,6 +34,7 @@ class HttpOverrides(Struct, frozen=True):
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
     insecure: bool = False
+    profile: str | None = None
 
     def override(self, http: Http | None) -> Http:
         """Return what is served where a config says this."""
@@ -43,6 +47,7 @@ class HttpOverrides(Struct, frozen=True):
             allowed_hosts=http.allowed_hosts + self.allowed_hosts,
             allowed_origins=http.allowed_origins + self.allowed_origins,
             insecure=self.insecure or http.insecure,
+            profile=self.profile,
         )
 
 
@@ -185,5 +190,7 @@ class HttpControl:
         before = service.url
         await service.serve(http, config.file, max_body_bytes=config.max_message_bytes)
         self._service = service
+        if http.profile is not None and http.profile not in config.profiles:
+            log.error(_PROFILE_GONE, http.profile, config.file)
         if service.url != before:
             log.info("serving %s over HTTP at %s", config.file, service.url)

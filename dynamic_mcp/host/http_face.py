@@ -27,6 +27,7 @@ def make_options(
     return HttpOptions(
         path=http.path,
         root_path=http.root_path,
+        profile=http.profile,
         own_hosts=own_hosts + public_host,
         own_origins=public_origin,
         allowed_hosts=http.allowed_hosts,

@@ -35,7 +35,8 @@ SILENT_S = 3 * HEARTBEAT_S
 class SessionStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A connected client: since when (seconds since 1970), its requests so far, and its directory where known.
 
-    `only` is the group that it sees alone; empty if it sees all. The `transport` is `stdio`, `socket`, `http` or
+    `only` is the group that it sees alone; empty if it sees all. `profile` is the one that it has chosen; empty if
+    none. The `transport` is `stdio`, `socket`, `http` or
     `sse`.
     """
 
@@ -45,6 +46,7 @@ class SessionStatus(msgspec.Struct, frozen=True, kw_only=True):
     calls: int = 0
     directory: str = ""
     only: str = ""
+    profile: str = ""
     transport: str = "stdio"
 
 

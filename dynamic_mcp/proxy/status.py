@@ -49,6 +49,7 @@ def _read_session(client: Client) -> SessionStatus:
         calls=client.calls,
         directory=_directory(client),
         only=client.only or "",
+        profile=client.profile or "",
         transport=client.transport,
     )
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dynamic_mcp.cli.options import asking_options
+from dynamic_mcp.cli.options import examining_options
 from dynamic_mcp.cli.suggestions import complete_group
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Check the config and every server, and report problems.")
 @click.argument("group", required=False, shell_complete=complete_group)
-@asking_options
+@examining_options
 def command(this: Invocation, group: str | None) -> int:
     """Check the config, connect to every group (or only to GROUP), and report what is wrong and how to fix it.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dynamic_mcp.cli.options import common_options, project_option
-from dynamic_mcp.cli.suggestions import complete_ai_tool
+from dynamic_mcp.cli.suggestions import complete_ai_tool, complete_profile
 
 if TYPE_CHECKING:
     from dynamic_mcp.cli.invocation import Invocation
@@ -29,6 +29,12 @@ if TYPE_CHECKING:
     help="Connect to dynamic-mcp at this URL, such as http://127.0.0.1:8808/mcp, instead of starting it.",
 )
 @click.option(
+    "--profile",
+    metavar="NAME",
+    shell_complete=complete_profile,
+    help="The profile that TOOL gets: only its servers and tools. Default: all.",
+)
+@click.option(
     "--replace", is_flag=True, help="Disable or remove the imported servers in TOOL, so that they run only once."
 )
 @click.option("--dry-run", is_flag=True, help="Show the difference and write nothing.")
@@ -40,6 +46,7 @@ def command(
     scope: str,
     project: str | None,
     url: str | None,
+    profile: str | None,
     replace: bool,
     dry_run: bool,
 ) -> int:
@@ -53,7 +60,9 @@ def command(
     dynamic-mcp install cursor
     dynamic-mcp install claude --replace --dry-run
     dynamic-mcp install vscode --url https://mcp.example.com/mcp
+    dynamic-mcp install zed --profile review
     """
-    from dynamic_mcp.cli.installer import install
+    from dynamic_mcp.cli.installer import Start, install
 
-    return install(this, tool, scope, project, url=url, replace=replace, dry_run=dry_run)
+    start = Start(url, profile)
+    return install(this, tool, scope, project, start=start, replace=replace, dry_run=dry_run)

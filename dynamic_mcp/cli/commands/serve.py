@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dynamic_mcp.cli.options import config_option, log_options
+from dynamic_mcp.cli.options import config_option, log_options, profile_option
 from dynamic_mcp.cli.suggestions import complete_group
 
 _ONLY = "Serve one group alone, as if there were no proxy."
@@ -33,6 +33,7 @@ _ONLY = "Serve one group alone, as if there were no proxy."
 )
 @click.option("--insecure", is_flag=True, help="Let everybody who can reach the address use the servers.")
 @click.option("--only", metavar="GROUP", shell_complete=complete_group, help=_ONLY)
+@profile_option
 @log_options
 def command(
     config: str | None,
@@ -46,6 +47,7 @@ def command(
     allowed_origin: tuple[str, ...],
     insecure: bool,
     only: str | None,
+    profile: str | None,
     log_level: str | None,
     log_format: str | None,
 ) -> int:
@@ -53,6 +55,7 @@ def command(
 
     Default CONFIG: $DYNAMIC_MCP_CONFIG, else ./dynamic-mcp.json, else the one in your config directory.
     With --only, the client sees that group's own tools, prompts and instructions under their own names.
+    With --profile, clients see the servers and tools of that profile, unless those over HTTP choose another.
     Logs to stderr and to a file, which `dynamic-mcp logs` shows.
 
     \b
@@ -74,6 +77,7 @@ def command(
         allowed_hosts=allowed_host,
         allowed_origins=allowed_origin,
         insecure=insecure,
+        profile=profile,
     )
     overrides = parse_http_options(words)
     if overrides is not None:
@@ -82,4 +86,4 @@ def command(
                 f"`--only` is for stdin and stdout; over HTTP the path `/mcp/{only}` is that group"
             )
         return serve_http(config or config_file, overrides, log_level=log_level, log_format=log_format)
-    return serve(config or config_file, only=only, log_level=log_level, log_format=log_format)
+    return serve(config or config_file, only=only, profile=profile, log_level=log_level, log_format=log_format)

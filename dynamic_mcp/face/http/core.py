@@ -74,7 +74,7 @@ class HttpFace:
         self._authenticator = authenticator or LocalAuthenticator()
         self._now = now or asyncio.get_running_loop().time
         self._guard = Guard(options)
-        self._paths = Paths(options.path, options.root_path)
+        self._paths = Paths(options.path, options.root_path, options.profile)
         self._sessions: dict[bytes, HttpSession] = {}
         self._pages = TaskSet(log)
         self._budget = ReplayBudget()
@@ -90,7 +90,7 @@ class HttpFace:
         self._options = options
         self._authenticator = authenticator or LocalAuthenticator()
         self._guard = Guard(options)
-        self._paths = Paths(options.path, options.root_path)
+        self._paths = Paths(options.path, options.root_path, options.profile)
         self._modern.configure(options)
 
     # --- Handler ---------------------------------------------------------------------------------------

@@ -13,12 +13,13 @@ class HttpOptions(Struct, frozen=True):
     `own_hosts` are the names and addresses that it listens on, as they stand in `Host` without a port,
     `own_origins` those of its own pages as browsers name them, whatever a reverse proxy makes of `Host`.
     `accepts_any_address` tells that it listens on all addresses of the machine. `trusted_proxies` are addresses and
-    networks whose forwarded headers count, `unix` every peer of a Unix socket. `max_in_flight` bounds the requests of
-    one session.
+    networks whose forwarded headers count, `unix` every peer of a Unix socket. `profile` is that of clients that
+    choose none by their path. `max_in_flight` bounds the requests of one session.
     """
 
     path: str = DEFAULT_PATH
     root_path: str = ""
+    profile: str | None = None
     own_hosts: tuple[str, ...] = ("localhost", "127.0.0.1", "[::1]")
     own_origins: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ()

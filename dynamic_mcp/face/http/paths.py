@@ -1,4 +1,7 @@
-"""The paths of the HTTP face. A path is taken as it was sent; only the name of a group is decoded, and once."""
+"""The paths of the HTTP face. A path is taken as it was sent; only the name at its end is decoded, and once.
+
+Below `/mcp` and `/sse` there are groups, each by its name, and profiles: `/mcp/profile/<name>`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,9 @@ from enum import Enum, auto
 from urllib.parse import quote, unquote_to_bytes
 
 from msgspec import Struct
+
+# What comes before the name of a profile; without one, it is the name of a group.
+_PROFILE = b"profile/"
 
 
 class Place(Enum):
@@ -27,15 +33,19 @@ class Route(Struct, frozen=True, gc=False):
 
 
 class Paths:
-    """Finds what a path means. `path` is that of streamable HTTP, `root_path` what a reverse proxy puts before it."""
+    """Finds what a path means. `path` is that of streamable HTTP, `root_path` what a reverse proxy puts before it.
 
-    def __init__(self, path: str, root_path: str) -> None:
+    `profile` is that of clients whose path names none.
+    """
+
+    def __init__(self, path: str, root_path: str, profile: str | None = None) -> None:
         self._root = root_path.rstrip("/").encode()
+        self._profile = profile
         mcp = path.rstrip("/").encode()
         self._routes = {
-            mcp: Route(Place.MCP),
-            mcp + b"/": Route(Place.MCP),
-            b"/sse": Route(Place.EVENTS),
+            mcp: Route(Place.MCP, profile=profile),
+            mcp + b"/": Route(Place.MCP, profile=profile),
+            b"/sse": Route(Place.EVENTS, profile=profile),
             b"/messages": Route(Place.MESSAGES),
             b"/messages/": Route(Place.MESSAGES),
             b"/health": Route(Place.HEALTH),
@@ -51,16 +61,31 @@ class Paths:
         root = root_path.rstrip("/").encode() if root_path else self._root
         if root and path.startswith(root + b"/"):
             path = path[len(root) :]
-        return self._routes.get(path) or self._find_group(path)
+        return self._routes.get(path) or self._find_below(path)
 
     def messages(self, root_path: str, session: str) -> bytes:
         """Return where a client of the older transport posts its messages."""
         root = quote(root_path.rstrip("/")).encode() if root_path else self._root
         return b"%s/messages?session_id=%s" % (root, session.encode())
 
-    def _find_group(self, path: bytes) -> Route | None:
+    def _find_below(self, path: bytes) -> Route | None:
+        """Return the group or the profile that a path is about."""
         for prefix, place in self._below:
-            if path.startswith(prefix) and b"/" not in (rest := path[len(prefix) :]):
-                name = unquote_to_bytes(rest).decode("utf-8", "replace")
-                return Route(place, name) if name and "/" not in name else None
+            if not path.startswith(prefix):
+                continue
+            rest = path[len(prefix) :]
+            is_profile = rest.startswith(_PROFILE)
+            name = _decode_name(rest[len(_PROFILE) :] if is_profile else rest)
+            if name is None:
+                return None
+            return Route(place, profile=name) if is_profile else Route(place, name, self._profile)
         return None
+
+
+def _decode_name(part: bytes) -> str | None:
+    """Return the name that the last part of a path is; None if it is not one part, or its name is none of ours."""
+    try:
+        name = unquote_to_bytes(part).decode()
+    except UnicodeDecodeError:
+        return None
+    return name if name and "/" not in name else None
