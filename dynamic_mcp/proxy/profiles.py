@@ -46,6 +46,13 @@ def narrow(presentations: Mapping[str, Presentation], profile: Profile) -> dict[
     return {name: _narrow(name, each, profile) for name, each in presentations.items() if profile.selects(name)}
 
 
+def describe_emptiness(profile: Profile, config: Config) -> str:
+    """Say why a client with a profile has no group."""
+    if profile.name in config.profiles:
+        return f"the profile `{profile.name}` has no group"
+    return f"the config does not have the profile `{profile.name}` any more"
+
+
 def require(config: Config, name: str) -> Profile:
     """Return a profile of the config. Raises NotFound with the closest names."""
     found = config.profiles.get(name)

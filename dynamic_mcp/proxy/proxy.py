@@ -147,6 +147,8 @@ class Proxy:
 
     def has_place(self, authentication: Authentication, only: str | None, profile: str | None) -> bool:
         """Tell whether clients without a workspace may see this group alone, or choose this profile."""
+        if profile is not None and not self._views.has_profile(profile):
+            return False
         return only is None or self._views.view_of(authentication, profile).get(only) is not None
 
     def header_parameters(

@@ -91,6 +91,8 @@ class ToolSearch:
         from dynamic_mcp.search import rank
 
         groups = [group] if group else request.view.offering("tools")
+        if not groups:
+            return [format_tools([]), f"There is nothing to search: {request.view.names_in_words('tools')}."]
         await learn(request.client, groups, [ListKind.TOOLS], WAIT_S)
         indexed = await self._index_all(groups)
         indexes = [each.index for each in indexed]

@@ -73,10 +73,10 @@ class Tools:
         """Return what a model is told about the tools at the start."""
         exposed = self.exposed(view)
         about_exposed = meta_tools.build_direct_instructions(exposed.instructions())
-        if exposed.is_all():
-            return about_exposed
-        about_ours = meta_tools.build_instructions(_rows(view), split=view.split_calls)
-        return "\n\n".join(filter(None, [about_ours, about_exposed]))
+        about_ours = ""
+        if not exposed.is_all():
+            about_ours = meta_tools.build_instructions(_rows(view), split=view.split_calls)
+        return "\n\n".join(filter(None, [view.instructions, about_ours, about_exposed]))
 
     def _entries(self, view: View) -> list[Raw]:
         """Return every tool as it is listed: ours, unless all others are listed by themselves, and then those."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Raw, structs
 
-from dynamic_mcp.config.access import Kind
+from dynamic_mcp.config.access import Kind, Profile
 from dynamic_mcp.config.resolved import Config, Presentation, Timeouts
 from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.errors import Disabled, NotFound
@@ -18,6 +18,7 @@ from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.lifecycle import DOWN, State
 from dynamic_mcp.proxy.allowed_lists import INCOMPLETE, AllowedLists
+from dynamic_mcp.proxy.profiles import describe_emptiness, narrow
 from dynamic_mcp.system.text import one_line
 
 if TYPE_CHECKING:  # loaded with the first access rule
@@ -162,8 +163,12 @@ class GroupViews:
 class View:
     """The groups that a client may see, in the order of the config; `split_calls` and `roots` are the config's.
 
-    `pool` has the group views of other views. `rules` None is that everything is allowed.
+    `pool` has the group views of other views. `rules` None is that everything is allowed, and `profile` None that all
+    that is allowed is shown. `instructions` are those of the profile.
     """
+
+    instructions = ""
+    _emptiness = "no group is configured"
 
     def __init__(
         self,
@@ -172,6 +177,7 @@ class View:
         pool: GroupViews | None = None,
         *,
         rules: AccessRules | None = None,
+        profile: Profile | None = None,
         workspace: Workspace | None = None,
     ) -> None:
         self.split_calls = config.split_calls
@@ -180,11 +186,18 @@ class View:
         self.is_governed = rules is not None
         self._groups: dict[str, GroupView] = {}
         pool = pool or GroupViews()
+        presentations = config.presentations
+        if profile is not None:
+            presentations = narrow(presentations, profile)
+            self.instructions, self._emptiness = profile.instructions, describe_emptiness(profile, config)
         for group in groups:
+            presentation = presentations.get(group.name)
+            if presentation is None:
+                continue
             own = None if rules is None else rules.for_group(group.name)
             if own is None or own.is_visible:
                 own = None if own is None or own.allows_everything else own
-                self._groups[group.name] = pool.find(group, config.presentations[group.name], own)
+                self._groups[group.name] = pool.find(group, presentation, own)
 
     def __iter__(self) -> Iterator[GroupView]:
         return iter(self._groups.values())
@@ -220,7 +233,7 @@ class View:
     def names_in_words(self, feature: str = "") -> str:
         """Say which groups there are, or which of them offer a feature."""
         names = ", ".join(f"`{group.name}`" for group in self if group.offers(feature))
-        return f"the groups are {names}" if names else "no group is configured"
+        return f"the groups are {names}" if names else self._emptiness
 
     def offering(self, feature: str) -> list[GroupView]:
         """Return the groups that let this feature through."""

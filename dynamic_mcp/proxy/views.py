@@ -6,10 +6,12 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from dynamic_mcp.config.access import Profile
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.groups.audience import Authentication, Client
 from dynamic_mcp.groups.group import Group
+from dynamic_mcp.proxy.profiles import choose
 from dynamic_mcp.proxy.view import GroupViews, View
 from dynamic_mcp.system.bounded import BoundedDict
 
@@ -28,6 +30,7 @@ class Views:
     def __init__(self, configs: Mapping[Workspace | None, Config], groups_of: GroupsOf) -> None:
         self._groups_of = groups_of
         self._pool = GroupViews()
+        self._has_had_profiles = False
         self.apply(configs)
 
     def __iter__(self) -> Iterator[View]:
@@ -37,12 +40,14 @@ class Views:
     @property
     def are_governed(self) -> bool:
         """Whether clients of one workspace may have different views."""
-        return self._policy is not None or bool(self._configs[None].profiles)
+        return self._policy is not None or self._has_had_profiles
 
     def apply(self, configs: Mapping[Workspace | None, Config]) -> None:
         """Make the views of other configs from now on; lists that stay the same stay the same objects."""
         self._configs = dict(configs)
         self._policy = _read_policy(configs[None])
+        # a client that has chosen one keeps it, also once the config has none any more
+        self._has_had_profiles |= bool(configs[None].profiles)
         self._views: BoundedDict[Hashable, View] = BoundedDict(_MAX_VIEWS)
         self._by_client: WeakKeyDictionary[Client, tuple[Authentication, View]] = WeakKeyDictionary()
         self._pool = self._pool.renew()
@@ -59,29 +64,39 @@ class Views:
 
     def view_for(self, client: Client) -> View:
         """Return what a client may see."""
-        if not self.are_governed:
-            view = self._find(client.workspace, None)
+        if not self.are_governed and client.profile is None:
+            view = self._find(client.workspace, None, None)
         else:
             known = self._by_client.get(client)
             if known is None or known[0] is not client.authentication:
-                known = client.authentication, self._find(client.workspace, self._rules_for(client.authentication))
-                self._by_client[client] = known
+                view = self._find_for(client.authentication, client.profile, client.workspace)
+                known = self._by_client[client] = client.authentication, view
             view = known[1]
         return view if client.only is None else view.single(client.only)
 
     def view_of(self, authentication: Authentication, profile: str | None = None) -> View:
         """Return what somebody without a workspace may see who has chosen a profile, or none."""
-        return self._find(None, self._rules_for(authentication))
+        return self._find_for(authentication, profile, None)
 
-    def _rules_for(self, authentication: Authentication) -> AccessRules | None:
-        return None if self._policy is None else self._policy.rules_for(authentication)
+    def has_profile(self, name: str) -> bool:
+        """Tell whether there is a profile of this name."""
+        return name in self._configs[None].profiles
 
-    def _find(self, workspace: Workspace | None, rules: AccessRules | None) -> View:
-        key = (workspace, rules)
+    def _find_for(self, authentication: Authentication, profile: str | None, workspace: Workspace | None) -> View:
+        rules = None if self._policy is None else self._policy.rules_for(authentication)
+        profiles = self._configs[None].profiles
+        if profile is None and not profiles:
+            return self._find(workspace, rules, None)
+        roles = (*authentication.roles, *(() if rules is None else rules.roles))
+        return self._find(workspace, rules, choose(profiles, profile, roles))
+
+    def _find(self, workspace: Workspace | None, rules: AccessRules | None, profile: Profile | None) -> View:
+        key = (workspace, rules, None if profile is None else profile.name)
         found = self._views.get(key)
         if found is None:
             config, groups = self._configs[workspace], self._groups_of(workspace).values()
-            found = self._views[key] = View(groups, config, self._pool, rules=rules, workspace=workspace)
+            found = View(groups, config, self._pool, rules=rules, profile=profile, workspace=workspace)
+            self._views[key] = found
         return found
 
 
