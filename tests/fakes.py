@@ -267,11 +267,14 @@ class Client:
         workspace: Workspace | None = None,
         *,
         only: str | None = None,
+        profile: str | None = None,
         authentication: Authentication = LOCAL_USER,
     ) -> None:
         self.server = server
         self.lines: list[bytes] = []
-        self.session = Session(self._take, server, workspace=workspace, only=only, authentication=authentication)
+        self.session = Session(
+            self._take, server, authentication=authentication, workspace=workspace, only=only, profile=profile
+        )
         self._ids = 0
         self._arrived = asyncio.Event()
 

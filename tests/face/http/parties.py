@@ -189,9 +189,10 @@ class ByUserHeader(LocalAuthenticator):
 
 @contextlib.asynccontextmanager
 async def face_of(opener: Opener, **options: Any) -> AsyncIterator[HttpFace]:  # Any: of HttpOptions and of HttpFace
-    """Run a face in front of a proxy with a group for each name in the opener's plan."""
+    """Run a face in front of a proxy with a group for each name in the opener's plan, and perhaps `profiles`."""
     own = {name: options.pop(name) for name in ("authenticator", "now", "dispatcher") if name in options}
-    proxy = Proxy(config_of(*(group_config(name) for name in opener.plan)), opener=opener)
+    profiles = {each.name: each for each in options.pop("profiles", ())}
+    proxy = Proxy(config_of(*(group_config(name) for name in opener.plan), profiles=profiles), opener=opener)
     face = HttpFace(proxy, HttpOptions(**options), **own)
     try:
         yield face
