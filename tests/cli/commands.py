@@ -19,7 +19,15 @@ from typing import Any
 
 PROGRAM = (sys.executable, "-m", "dynamic_mcp")
 BOUND_S = 60
-_NOT_OURS = {"DYNAMIC_MCP_CONFIG", "DYNAMIC_MCP_LOG", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES"}
+_NOT_OURS = {
+    "DYNAMIC_MCP_CONFIG",
+    "DYNAMIC_MCP_LOG",
+    "DYNAMIC_MCP_PROFILE",
+    "NO_COLOR",
+    "FORCE_COLOR",
+    "COLUMNS",
+    "LINES",
+}
 
 
 @dataclass(frozen=True)
