@@ -44,10 +44,6 @@ class _RemoteGroup:
     # a warning about a variable in its headers that is not set
     unset: str = ""
 
-    def has_own_header(self) -> bool:
-        """Tell whether the config has an Authorization header for it."""
-        return any(name.lower() == "authorization" and value.strip() for name, value in self.remote.headers.items())
-
 
 # A group by its name, or a server that is in no config; None is all groups.
 Which = str | DirectServer | None
@@ -124,7 +120,7 @@ async def _log_in(group: _RemoteGroup, *, is_explicit: bool, open_browser: bool,
     if group.unset:
         group.out.say(f"{group.name}: a header in the config is incomplete: {group.unset}")
         return
-    if group.has_own_header():
+    if group.remote.has_own_authorization:
         group.out.say(f"{group.name}: uses the Authorization header of the config")
         return
     if not is_explicit and known is not None and known.token is not None and not ask_token:
@@ -268,7 +264,7 @@ async def _row(group: _RemoteGroup) -> dict[str, str | None]:
     row: dict[str, str | None] = {"group": group.name}
     if group.unset:
         return {**row, "state": group.unset}
-    if group.has_own_header():
+    if group.remote.has_own_authorization:
         return {**row, "state": "authorized by the config"}
     login = await group.bearer.load_login()
     token = login.token if login else None

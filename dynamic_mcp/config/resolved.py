@@ -14,6 +14,7 @@ from msgspec import Struct
 from dynamic_mcp.config.access import Access, Profile, ToolAccess
 from dynamic_mcp.config.addresses import Address, TcpAddress
 from dynamic_mcp.config.auth import Provider
+from dynamic_mcp.config.principal import Principal
 from dynamic_mcp.config.private import Private
 
 
@@ -147,13 +148,22 @@ class OAuth(Private, frozen=True):
 
 
 class Remote(Private, frozen=True):
-    """A server to reach; `kind` None is for the transport to find out."""
+    """A server to reach; `kind` None is for the transport to find out.
+
+    `login_of` is whose login it is reached with; None is the one that commands make, which is also for all.
+    """
 
     shown: ClassVar = ("kind", "oauth")
     kind: Literal["http", "sse"] | None
     url: str
     headers: Mapping[str, str]
     oauth: OAuth = OAuth()
+    login_of: Principal | None = None
+
+    @property
+    def has_own_authorization(self) -> bool:
+        """Whether the config has an Authorization header for it, so that nobody logs in."""
+        return any(name.lower() == "authorization" and value.strip() for name, value in self.headers.items())
 
 
 class Broken(Struct, frozen=True):

@@ -1,6 +1,7 @@
 """Which group serves which workspace: one group for each name and what would be started for it.
 
-With share `user` and `all`, there is one group for all workspaces, started as the first of them would start it.
+With share `user` and `all`, there is one group for all workspaces, started as the first of them would start it; but
+never one for two persons who have a login each.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from dynamic_mcp.config.resolved import Broken, Config, GroupConfig, Share
+from dynamic_mcp.config.principal import Principal
+from dynamic_mcp.config.resolved import Broken, Config, GroupConfig, Remote, Share
 from dynamic_mcp.config.workspace import Workspace, launch_of
 from dynamic_mcp.groups.group import Group
 
@@ -18,21 +20,24 @@ _IGNORING_WORKSPACES = frozenset({Share.USER, Share.ALL})
 
 Create = Callable[[GroupConfig, Config], Group]
 
+# Who has groups: a workspace, or a person whose logins some of them use; None is the proxy itself.
+Place = Workspace | Principal | None
+
 
 class Space(Struct, frozen=True):
-    """The groups of one workspace by name, in the order of the config that they come from."""
+    """The groups of one place by name, in the order of the config that they come from."""
 
     config: Config
     groups: Mapping[str, Group]
 
 
-Spaces = Mapping[Workspace | None, Space]
+Spaces = Mapping[Place, Space]
 
 
 class Assignment(Struct, frozen=True):
     """The spaces after a reload: the groups in them that are new, and what each of the others goes on with."""
 
-    spaces: dict[Workspace | None, Space]
+    spaces: dict[Place, Space]
     created: list[Group]
     kept: dict[Group, GroupConfig]
 
@@ -43,9 +48,9 @@ def find_match(config: GroupConfig, groups: Iterable[Group]) -> Group | None:
     return min(fitting, key=lambda each: isinstance(each.config.upstream, Broken), default=None)
 
 
-def assign(before: Spaces, configs: Mapping[Workspace | None, Config], create: Create) -> Assignment:
+def assign(before: Spaces, configs: Mapping[Place, Config], create: Create) -> Assignment:
     """Choose the groups for new configs: those that would start the same stay, the others are created."""
-    chosen: dict[tuple[Workspace | None, str], Group] = {}
+    chosen: dict[tuple[Place, str], Group] = {}
     created: list[Group] = []
     kept: dict[Group, GroupConfig] = {}
     for name in dict.fromkeys(each.name for config in configs.values() for each in config.groups):
@@ -71,14 +76,18 @@ def assign(before: Spaces, configs: Mapping[Workspace | None, Config], create: C
 
 
 def _fits(config: GroupConfig, running: GroupConfig) -> bool:
-    if config.share is not running.share:
+    if config.share is not running.share or _login_of(config) != _login_of(running):
         return False
     if config.share in _IGNORING_WORKSPACES and not isinstance(running.upstream, Broken):
         return True
     return launch_of(config.upstream) == launch_of(running.upstream)
 
 
-def _may_stay(group: Group, before: Spaces, wanted: Mapping[Workspace | None, GroupConfig]) -> bool:
+def _login_of(config: GroupConfig) -> Principal | None:
+    return config.upstream.login_of if isinstance(config.upstream, Remote) else None
+
+
+def _may_stay(group: Group, before: Spaces, wanted: Mapping[Place, GroupConfig]) -> bool:
     """Tell whether a group may go on; one of all workspaces may if nothing changes for the first of them."""
     if group.config.share not in _IGNORING_WORKSPACES:
         return True

@@ -7,6 +7,7 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
+from dynamic_mcp.config.principal import LOCAL, Principal
 from dynamic_mcp.config.resolved import Share
 from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.groups.lifecycle import State
@@ -15,20 +16,24 @@ from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.upstream.call import Caller
 from dynamic_mcp.upstream.handshake import ClientHello
 
+__all__ = [
+    "LOCAL",
+    "LOCAL_USER",
+    "Authentication",
+    "Client",
+    "Peers",
+    "Principal",
+    "Running",
+    "Transport",
+    "User",
+    "audience_of",
+    "find_joinable",
+    "hello_for",
+]
+
 _EVERYBODY = "everybody"
 # A command uses an instance in one of these states, the first if it can, rather than start another one.
 _JOINABLE = (State.READY, State.CONNECTING)
-
-
-class Principal(Struct, frozen=True):
-    """A person or program, as the issuer of its identity names it."""
-
-    issuer: str
-    subject: str
-
-
-# Whoever starts the program by its standard input and output.
-LOCAL = Principal(issuer="local", subject="user")
 
 
 class Authentication(Struct, frozen=True):

@@ -1,8 +1,8 @@
 """Catalogs on disk, so that a start connects to nothing. What cannot be read is set aside and never stops anything.
 
 A file is named by a hash of what the group runs (its program, arguments and own variables, or its URL, headers and
-scopes), so another config never meets it. For a workspace, the variables count too that the config has it inherit.
-Secrets are in that hash and nowhere else.
+scopes, and the person whose login it is), so another config never meets it. For a workspace, the variables count too
+that the config has it inherit. Secrets are in that hash and nowhere else.
 """
 
 from __future__ import annotations
@@ -122,10 +122,15 @@ def key(config: GroupConfig) -> str:
             what: object = ["program", program.command, program.args, program.cwd, own]
         case Remote() as remote:
             login = (remote.oauth.client_id, remote.oauth.scopes) if remote.oauth else None
-            what = ["remote", remote.kind, remote.url, sorted(remote.headers.items()), login]
+            what = ["remote", remote.kind, remote.url, sorted(remote.headers.items()), login, *_person(remote)]
         case Broken():
             what = ["broken", config.name]
     return sha256(wire.encode(what)).hexdigest()[:40]
+
+
+def _person(remote: Remote) -> list[list[str]]:
+    """Return who a server is reached for, if it may offer each person something else."""
+    return [] if remote.login_of is None else [[remote.login_of.issuer, remote.login_of.subject]]
 
 
 def _encode(group: str, stored: StoredCatalog) -> bytes:

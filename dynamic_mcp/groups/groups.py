@@ -1,7 +1,7 @@
-"""All groups: for the proxy's own environment in the order of the config, and for each workspace likewise.
+"""All groups: for the proxy's own environment in the order of the config, for each workspace, and for each person.
 
-There is one group for each name and what would be started for it, so workspaces for which a server would start
-identically share its group. Workspaces that differ see nothing of each other's.
+There is one group for each name and what would be started for it, so places for which a server would start
+identically share its group. Those that differ see nothing of each other's.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ import logging
 from collections.abc import Iterator, Mapping
 from functools import partial
 
+from dynamic_mcp.config.persons import knows_persons
+from dynamic_mcp.config.principal import Principal
 from dynamic_mcp.config.resolved import Config, GroupConfig, Presentation, Program
-from dynamic_mcp.config.workspace import Workspace
-from dynamic_mcp.groups.assignment import Assignment, Space, assign, find_match
-from dynamic_mcp.groups.audience import Client
+from dynamic_mcp.groups.assignment import Assignment, Place, Space, assign, find_match
+from dynamic_mcp.groups.audience import Authentication, Client
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.groups.group import Group
@@ -44,23 +45,40 @@ class Groups:
         self._observer = observer
         self._opener = opener
         self._catalog_store = catalog_store
-        self._spaces: dict[Workspace | None, Space] = {}
+        self._spaces: dict[Place, Space] = {}
         self._clients: dict[Client, None] = {}
         self._retiring: dict[asyncio.Task[None], Group] = {}
         self._is_closed = False
+        self._know_persons = knows_persons(config)
         self.add(None, config)
 
     def __iter__(self) -> Iterator[Group]:
-        """Yield the groups of all workspaces, each once."""
+        """Yield the groups of all places, each once."""
         return iter(dict.fromkeys(group for space in self._spaces.values() for group in space.groups.values()))
 
     def __getitem__(self, name: str) -> Group:
         """Return the group of this name for the proxy's own environment. Raises KeyError."""
         return self._spaces[None].groups[name]
 
-    def of(self, workspace: Workspace | None) -> Mapping[str, Group]:
-        """Return the groups of a workspace by name; none if it is not known."""
-        space = self._spaces.get(workspace)
+    @property
+    def know_persons(self) -> bool:
+        """Whether there is a server that each person logs in to."""
+        return self._know_persons
+
+    def place_of(self, client: Client) -> Place:
+        """Return whose groups serve a client."""
+        return self.place_for(client.authentication) if client.workspace is None else client.workspace
+
+    def place_for(self, authentication: Authentication) -> Place:
+        """Return whose groups serve a client without a workspace.
+
+        A person without groups gets none of the proxy's own, which would act with the local user's logins.
+        """
+        return authentication.principal if self._know_persons and not authentication.is_local else None
+
+    def of(self, place: Place) -> Mapping[str, Group]:
+        """Return the groups of a place by name; none if it is not known."""
+        space = self._spaces.get(place)
         return space.groups if space is not None else {}
 
     def start(self, client: Client) -> None:
@@ -75,10 +93,10 @@ class Groups:
         for group in (*self, *self._retiring.values()):
             group.release(client)
 
-    # --- workspaces ------------------------------------------------------------------------------------
+    # --- places ----------------------------------------------------------------------------------------
 
-    def add(self, workspace: Workspace | None, config: Config) -> None:
-        """Have groups for a workspace: those that would start identically, and new ones."""
+    def add(self, place: Place, config: Config) -> None:
+        """Have groups for a place: those that would start identically, and new ones."""
         known = list(self)
         groups: dict[str, Group] = {}
         for each in config.groups:
@@ -87,29 +105,32 @@ class Groups:
             if group is None:
                 group = self._create(each, config)
                 if namesakes:
-                    group_logger(log, each.name).info("group %s: %r has one of its own", each.name, workspace)
+                    level = logging.DEBUG if isinstance(place, Principal) else logging.INFO
+                    group_logger(log, each.name).log(level, "group %s: %r has one of its own", each.name, place)
             groups[each.name] = group
-        self._spaces[workspace] = Space(config, groups)
+        self._spaces[place] = Space(config, groups)
 
-    def remove(self, workspace: Workspace) -> None:
-        """Forget a workspace, and end the groups that no other one uses."""
-        groups = self.of(workspace)
-        self._spaces.pop(workspace, None)
+    def remove(self, place: Place) -> None:
+        """Forget a place, and end the groups that no other one uses."""
+        groups = self.of(place)
+        self._spaces.pop(place, None)
         used = set(self)
         for group in groups.values():
             if group not in used:
                 self._retire(group)
 
-    def apply(self, configs: Mapping[Workspace | None, Config]) -> None:
+    def apply(self, configs: Mapping[Place, Config]) -> None:
         """Take the place of the configs before, by difference; nothing is waited for.
 
         A group whose upstream stays keeps its process, its calls and its catalog. One whose upstream changed
         starts anew, and the old one ends once its calls have, within DRAIN_S; so does a group that is gone. If only
-        some of a group's workspaces change it, they get another one and the rest keep it.
+        some of a group's places change it, they get another one and the rest keep it.
         """
         if self._is_closed:
             return
         before, old, shown = self._spaces, list(self), self._presentations()
+        known = {client: self.of(self.place_of(client)) for client in self._clients}
+        self._know_persons = knows_persons(configs[None])
         assignment = assign(before, configs, self._create)
         self._spaces = assignment.spaces
         self._log_difference(old, assignment)
@@ -124,9 +145,8 @@ class Groups:
             else:
                 self._retire(group)
         for client in self._clients:
-            known = before[client.workspace].groups if client.workspace in before else {}
             for group in self._groups_for(client):
-                if known.get(group.name) is not group:
+                if known[client].get(group.name) is not group:
                     group.start(client)
 
     def _log_difference(self, old: list[Group], assignment: Assignment) -> None:
@@ -160,10 +180,11 @@ class Groups:
         )
 
     def _groups_for(self, client: Client) -> list[Group]:
-        return [each for each in self.of(client.workspace).values() if client.only in (None, each.name)]
+        groups = self.of(self.place_of(client)).values()
+        return [each for each in groups if client.only in (None, each.name)]
 
     def _find_current(self, name: str, client: Client) -> Group | None:
-        return self.of(client.workspace).get(name)
+        return self.of(self.place_of(client)).get(name)
 
     def _retire(self, group: Group) -> None:
         group.retire()

@@ -29,6 +29,8 @@ class _StoredToken(msgspec.Struct):
 
 def find_login(group: str, remote: Remote) -> Login | None:
     """Return the login that a group had there, if any."""
+    if remote.login_of is not None:  # the login there is the local user's
+        return None
     if remote.oauth.client_id is None or remote.oauth.account is not None or set(group) & set("/\\:"):
         return None
     try:

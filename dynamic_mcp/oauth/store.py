@@ -126,9 +126,11 @@ class Store:
 
 def key(remote: Remote) -> str:
     """Return the name of a login's files: a hash of what tells one login from another."""
-    identity = [remote.url, remote.oauth.client_id, remote.oauth.account]
+    identity: list[object] = [remote.url, remote.oauth.client_id, remote.oauth.account]
     if remote.oauth.grant in ("jwt_bearer", "cross_app"):  # whose token it is then depends on the assertion
         identity.append(remote.oauth.grant)
+    if remote.login_of is not None:
+        identity.append([remote.login_of.issuer, remote.login_of.subject])
     return sha256(json.dumps(identity).encode()).hexdigest()[:40]
 
 

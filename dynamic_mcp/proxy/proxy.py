@@ -10,10 +10,12 @@ from functools import partial
 from msgspec import Raw
 from msgspec.structs import replace
 
+from dynamic_mcp.config.persons import for_person, knows_persons
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.embeddings import SemanticIndex
-from dynamic_mcp.groups.audience import Authentication, Client, User
+from dynamic_mcp.groups.assignment import Place
+from dynamic_mcp.groups.audience import Authentication, Client, Principal, User
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.groups.group import Group
@@ -33,6 +35,7 @@ from dynamic_mcp.proxy.elicitations import COMPLETE, Elicitations
 from dynamic_mcp.proxy.logins import LoginOffers
 from dynamic_mcp.proxy.own_requests import tell
 from dynamic_mcp.proxy.parked_calls import ParkedCalls
+from dynamic_mcp.proxy.persons import Persons
 from dynamic_mcp.proxy.pipeline import Middleware, Pipeline
 from dynamic_mcp.proxy.prompts import Prompts
 from dynamic_mcp.proxy.request import Request
@@ -74,11 +77,12 @@ class Proxy:
         has_base: bool = True,
     ) -> None:
         self.has_base = has_base
-        base = self._base_of(config)
+        base = self._base = self._base_of(config)
         opener = opener or partial(open_link, logins=logins)
         self.groups = Groups(base, self, opener=opener, catalog_store=catalog_store)
         self.is_greeted = asyncio.Event()  # a client has been greeted
-        self._views = Views({None: base}, self.groups.of)
+        self._views = Views({None: base}, self.groups)
+        self._persons = Persons(self._add_person, self._remove_person)
         self._subscriptions = Subscriptions(self.view_for, self._snapshot)
         self._resource_subscriptions = ResourceSubscriptions()
         self._elicitations = Elicitations()
@@ -110,7 +114,12 @@ class Proxy:
 
         `by_workspace` has the config for each workspace that is to be known from now on.
         """
-        pairs: list[tuple[Workspace | None, Config]] = [(None, self._base_of(config)), *(by_workspace or {}).items()]
+        base = self._base = self._base_of(config)
+        pairs: list[tuple[Place, Config]] = [(None, base), *(by_workspace or {}).items()]
+        if knows_persons(base):
+            pairs += [(each, for_person(base, each)) for each in self._persons.adopt(self._subscriptions)]
+        else:
+            self._persons.forget()
         configs = dict(pairs)
         before = {client: self.view_for(client) for client in self._subscriptions}
         self.groups.apply(configs)
@@ -128,8 +137,18 @@ class Proxy:
 
     def remove_workspace(self, workspace: Workspace) -> None:
         """Forget a workspace that no client has any more, and end the groups that no other one uses."""
-        self._views.remove(workspace)
         self.groups.remove(workspace)
+        self._views.remove(workspace)
+
+    def _add_person(self, person: Principal) -> None:
+        """Have groups for a person: those of everybody, and one for each server that it logs in to."""
+        config = for_person(self._base, person)
+        self.groups.add(person, config)
+        self._views.add(person, config)
+
+    def _remove_person(self, person: Principal) -> None:
+        self.groups.remove(person)
+        self._views.remove(person)
 
     def complain(self, text: str) -> None:
         """Tell every client of an error of the proxy itself, unless it asked for worse only."""
@@ -158,13 +177,15 @@ class Proxy:
 
         `tool` is its listed name, for clients without a workspace that see all groups, or `only` one.
         """
-        view = self._views.view_of(authentication, profile)
+        view = self._views.view_of(authentication, profile, place=self.groups.place_for(authentication))
         return self._tools.header_parameters(view if only is None else view.single(only), tool)
 
     # --- what a client asks ----------------------------------------------------------------------------
 
     def view_for(self, client: Client) -> View:
         """Return what a client may see."""
+        if self.groups.know_persons:
+            self._persons.note(client)
         return self._views.view_for(client)
 
     def answer(self, request: Request) -> Awaitable[Frame]:
@@ -202,7 +223,7 @@ class Proxy:
 
     def release(self, client: Client) -> None:
         """Let go of a client that has gone: of all that is kept for it, and all that it asked upstreams for."""
-        self._resource_subscriptions.release(client, self.groups.of(client.workspace).values())
+        self._resource_subscriptions.release(client, self.groups.of(self.groups.place_of(client)).values())
         self._subscriptions.remove(client)
         self._elicitations.release(client)
         self._logins.release(client)
@@ -212,6 +233,7 @@ class Proxy:
         self._tasks.release(client)
         for group, instance in shared:
             self._tell_level(group, instance)
+        self._persons.release(client)
 
     def _base_of(self, config: Config) -> Config:
         """Return what is served to clients without a workspace."""
@@ -297,7 +319,7 @@ class Proxy:
         """Return how long a client may keep the result of a method; None where that is not said."""
         if method not in CACHEABLE:
             return None
-        is_private = client.workspace is not None or self._views.are_governed
+        is_private = self.groups.place_of(client) is not None or self._views.are_governed
         return cache_hint(self.view_for(client), method, self._clock.now(), is_private=is_private)
 
     def may_announce(self, client: Client, method: str) -> bool:

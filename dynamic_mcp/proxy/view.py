@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -11,8 +11,8 @@ from msgspec import Raw, structs
 
 from dynamic_mcp.config.access import Kind, Profile
 from dynamic_mcp.config.resolved import Config, Presentation, Timeouts
-from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.errors import Disabled, NotFound
+from dynamic_mcp.groups.assignment import Place
 from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.groups.group import Group
@@ -148,6 +148,11 @@ class GroupViews:
         """Return an empty pool that takes over from this one what is still the same."""
         return GroupViews(self._current)
 
+    def keep(self, groups: Collection[Group]) -> None:
+        """Forget the views of all other groups."""
+        self._former = {group: views for group, views in self._former.items() if group in groups}
+        self._current = {group: views for group, views in self._current.items() if group in groups}
+
     def find(self, group: Group, presentation: Presentation, rules: GroupRules | None) -> GroupView:
         """Return the view of a group with this presentation and these rules."""
         current = self._current.setdefault(group, [])
@@ -178,11 +183,11 @@ class View:
         *,
         rules: AccessRules | None = None,
         profile: Profile | None = None,
-        workspace: Workspace | None = None,
+        place: Place = None,
     ) -> None:
         self.split_calls = config.split_calls
         self.roots = config.roots
-        self.workspace = workspace
+        self.place = place
         self.is_governed = rules is not None
         self._groups: dict[str, GroupView] = {}
         pool = pool or GroupViews()
@@ -269,7 +274,7 @@ class SingleView(View):
     def __init__(self, whole: View, *group: GroupView) -> None:
         self.split_calls = False
         self.roots = whole.roots
-        self.workspace = whole.workspace
+        self.place = whole.place
         self.is_governed = whole.is_governed
         self._groups = {each.name: each for each in group}
 
@@ -284,6 +289,6 @@ class AdaptedView(View):
     def __init__(self, whole: View, groups: Iterable[GroupView], *, split_calls: bool) -> None:
         self.split_calls = split_calls
         self.roots = ()
-        self.workspace = whole.workspace
+        self.place = whole.place
         self.is_governed = whole.is_governed
         self._groups = {group.name: group for group in groups}

@@ -1,16 +1,16 @@
-"""The views of all clients: one for each workspace, profile and set of roles, however many clients have it."""
+"""The views of all clients: one for each place, profile and set of roles, however many clients have it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from dynamic_mcp.config.access import Profile
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.config.workspace import Workspace
+from dynamic_mcp.groups.assignment import Place
 from dynamic_mcp.groups.audience import Authentication, Client
-from dynamic_mcp.groups.group import Group
+from dynamic_mcp.groups.groups import Groups
 from dynamic_mcp.proxy.profiles import choose
 from dynamic_mcp.proxy.view import GroupViews, View
 from dynamic_mcp.system.bounded import BoundedDict
@@ -21,14 +21,12 @@ if TYPE_CHECKING:  # loaded with the first access rule
 # Views that are remembered. One that is forgotten is made again.
 _MAX_VIEWS = 10_000
 
-GroupsOf = Callable[[Workspace | None], Mapping[str, Group]]
-
 
 class Views:
-    """Finds the view of a client. `groups_of` returns the groups of a workspace."""
+    """Finds the view of a client on these groups."""
 
-    def __init__(self, configs: Mapping[Workspace | None, Config], groups_of: GroupsOf) -> None:
-        self._groups_of = groups_of
+    def __init__(self, configs: Mapping[Place, Config], groups: Groups) -> None:
+        self._groups = groups
         self._pool = GroupViews()
         self._has_had_profiles = False
         self.apply(configs)
@@ -42,7 +40,7 @@ class Views:
         """Whether clients of one workspace may have different views."""
         return self._policy is not None or self._has_had_profiles
 
-    def apply(self, configs: Mapping[Workspace | None, Config]) -> None:
+    def apply(self, configs: Mapping[Place, Config]) -> None:
         """Make the views of other configs from now on; lists that stay the same stay the same objects."""
         self._configs = dict(configs)
         self._policy = _read_policy(configs[None])
@@ -51,51 +49,57 @@ class Views:
         self._views: BoundedDict[Hashable, View] = BoundedDict(_MAX_VIEWS)
         self._by_client: WeakKeyDictionary[Client, tuple[Authentication, View]] = WeakKeyDictionary()
         self._pool = self._pool.renew()
+        self._nothing = View((), configs[None])  # for clients that have gone, and their place with them
 
-    def add(self, workspace: Workspace, config: Config) -> None:
-        """Make views for a workspace too."""
-        self._configs[workspace] = config
+    def add(self, place: Place, config: Config) -> None:
+        """Make views for a workspace or a person too."""
+        self._configs[place] = config
 
-    def remove(self, workspace: Workspace) -> None:
-        """Forget a workspace."""
-        self._configs.pop(workspace, None)
-        for key in [key for key, view in self._views.items() if view.workspace is workspace]:
+    def remove(self, place: Place) -> None:
+        """Forget a workspace or a person, whose groups are gone."""
+        self._configs.pop(place, None)
+        for key in [key for key, view in self._views.items() if view.place == place]:
             del self._views[key]
+        self._pool.keep({*self._groups})
 
     def view_for(self, client: Client) -> View:
         """Return what a client may see."""
+        place = self._groups.place_of(client)
         if not self.are_governed and client.profile is None:
-            view = self._find(client.workspace, None, None)
+            view = self._find(place, None, None)
         else:
             known = self._by_client.get(client)
             if known is None or known[0] is not client.authentication:
-                view = self._find_for(client.authentication, client.profile, client.workspace)
+                view = self._find_for(client.authentication, client.profile, place)
                 known = self._by_client[client] = client.authentication, view
             view = known[1]
         return view if client.only is None else view.single(client.only)
 
-    def view_of(self, authentication: Authentication, profile: str | None = None) -> View:
+    def view_of(self, authentication: Authentication, profile: str | None = None, *, place: Place = None) -> View:
         """Return what somebody without a workspace may see who has chosen a profile, or none."""
-        return self._find_for(authentication, profile, None)
+        return self._find_for(authentication, profile, place)
 
     def has_profile(self, name: str) -> bool:
         """Tell whether there is a profile of this name."""
         return name in self._configs[None].profiles
 
-    def _find_for(self, authentication: Authentication, profile: str | None, workspace: Workspace | None) -> View:
+    def _find_for(self, authentication: Authentication, profile: str | None, place: Place) -> View:
         rules = None if self._policy is None else self._policy.rules_for(authentication)
         profiles = self._configs[None].profiles
         if profile is None and not profiles:
-            return self._find(workspace, rules, None)
+            return self._find(place, rules, None)
         roles = (*authentication.roles, *(() if rules is None else rules.roles))
-        return self._find(workspace, rules, choose(profiles, profile, roles))
+        return self._find(place, rules, choose(profiles, profile, roles))
 
-    def _find(self, workspace: Workspace | None, rules: AccessRules | None, profile: Profile | None) -> View:
-        key = (workspace, rules, None if profile is None else profile.name)
+    def _find(self, place: Place, rules: AccessRules | None, profile: Profile | None) -> View:
+        key = (place, rules, None if profile is None else profile.name)
         found = self._views.get(key)
         if found is None:
-            config, groups = self._configs[workspace], self._groups_of(workspace).values()
-            found = View(groups, config, self._pool, rules=rules, profile=profile, workspace=workspace)
+            config = self._configs.get(place)
+            if config is None:
+                return self._nothing
+            groups = self._groups.of(place).values()
+            found = View(groups, config, self._pool, rules=rules, profile=profile, place=place)
             self._views[key] = found
         return found
 

@@ -12,7 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace as with_fields
 
+from dynamic_mcp.config.principal import Principal
 from dynamic_mcp.errors import LoginNeeded, Unreachable
 from dynamic_mcp.oauth.credentials import Token
 from dynamic_mcp.oauth.store import Store
@@ -344,3 +346,18 @@ async def test_a_token_of_the_predecessor_goes_to_no_other_authorization_server(
     with pytest.raises(LoginNeeded):
         await bearer(remote(server.mcp_url, client_id="mine"), tmp_path / "logins").get_header()
     assert server.requests_to("/token") == []
+
+
+async def test_a_token_of_the_predecessor_is_the_local_users_alone(
+    server: AuthServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    old = tmp_path / ".dynamic-mcp" / "oauth-servers" / "up.json"
+    old.parent.mkdir(parents=True)
+    old.write_text('{"access_token": "a"}')
+    config = remote(server.mcp_url, client_id="mine")
+    of_ann = with_fields(config, login_of=Principal("token", "ann"))
+
+    headers = [await bearer(each, tmp_path / "logins").get_header() for each in (config, of_ann)]
+
+    assert headers == ["Bearer a", None]

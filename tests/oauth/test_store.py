@@ -12,7 +12,9 @@ import keyring
 import pytest
 from keyring.backend import KeyringBackend
 from keyring.errors import PasswordDeleteError
+from msgspec.structs import replace as with_fields
 
+from dynamic_mcp.config.principal import Principal
 from dynamic_mcp.oauth.credentials import Client, Login, Token
 from dynamic_mcp.oauth.store import Store, key
 from dynamic_mcp.system.paths import FileLock
@@ -180,3 +182,17 @@ def test_without_the_keychain_package_the_error_says_how_to_install_it(
 
     with pytest.raises(OSError, match="pip install"):
         Store(tmp_path, remote(URL, token_store="keyring")).save(LOGIN)
+
+
+def test_each_person_has_a_file_of_its_own_and_no_names_can_be_taken_for_others(tmp_path: Path) -> None:
+    persons = [None, *(Principal(*names) for names in (("a", "bc"), ("ab", "c"), ("", "abc"), ('a","b', "c")))]
+    remotes = [with_fields(remote(URL), login_of=person) for person in persons]
+
+    for config in remotes:
+        Store(tmp_path, config).save(replace(LOGIN, issuer=key(config)))
+
+    assert len({key(config) for config in remotes}) == len(persons)
+    loaded = [Store(tmp_path, config).load() for config in remotes]
+    assert [login and login.issuer for login in loaded] == [key(config) for config in remotes]
+    if os.name == "posix":
+        assert all(stat.S_IMODE(file.stat().st_mode) == 0o600 for file in tmp_path.glob("*.json"))

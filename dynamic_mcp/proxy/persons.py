@@ -1,0 +1,50 @@
+"""Who is there, where servers have a login of each person: a person is known for as long as it has a client.
+
+Without such servers nobody is: then all who come over HTTP use the same groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from dynamic_mcp.groups.audience import Client, Principal
+
+
+class Persons:
+    """The persons whose clients are connected. `on_arrival` and `on_end` are called with the first and the last."""
+
+    def __init__(self, on_arrival: Callable[[Principal], None], on_end: Callable[[Principal], None]) -> None:
+        self._on_arrival = on_arrival
+        self._on_end = on_end
+        self._clients: dict[Principal, set[Client]] = {}
+
+    def note(self, client: Client) -> None:
+        """Count a client over HTTP that is not the local user's, once; one that has gone brings nobody back."""
+        if client.workspace is not None or client.is_closed or client.authentication.is_local:
+            return
+        clients = self._clients.get(client.principal)
+        if clients is None:
+            clients = self._clients[client.principal] = set()
+            self._on_arrival(client.principal)
+        clients.add(client)
+
+    def release(self, client: Client) -> None:
+        """Count a client no more."""
+        clients = self._clients.get(client.principal)
+        if clients is None or client not in clients:
+            return
+        clients.discard(client)
+        if not clients:
+            del self._clients[client.principal]
+            self._on_end(client.principal)
+
+    def adopt(self, clients: Iterable[Client]) -> list[Principal]:
+        """Count clients of before there were such servers, and return all persons; nobody is said to arrive."""
+        for client in clients:
+            if client.workspace is None and not client.authentication.is_local:
+                self._clients.setdefault(client.principal, set()).add(client)
+        return [*self._clients]
+
+    def forget(self) -> None:
+        """Know nobody any more, since there are no such servers."""
+        self._clients.clear()
