@@ -185,9 +185,10 @@ class InvalidArguments(DynamicMcpError):
 
 
 class LoginNeeded(DynamicMcpError):
-    """A group needs a login. `command` starts one; `is_done` tells cheaply whether somebody has logged in since.
+    """A group needs a login. `command` starts one, or the `hint` says what does.
 
-    With a `scope`, there is a login, but it lacks this scope. `why` is the outcome of the last attempt to log in.
+    `is_done` tells cheaply whether somebody has logged in since. With a `scope`, there is a login, but it lacks this
+    scope. `why` is the outcome of the last attempt to log in.
     """
 
     exit_code = 4
@@ -200,13 +201,19 @@ class LoginNeeded(DynamicMcpError):
         scope: str | None = None,
         why: str = "",
         is_done: Callable[[], bool] | None = None,
+        hint: str = "",
     ) -> None:
         what = f"needs a login with the scope `{scope}`" if scope else "needs a login"
         self.reason = f"{what}; {why}" if why else what
-        super().__init__(f"group `{group}` {self.reason}", hint=f"run `{command}`")
+        super().__init__(f"group `{group}` {self.reason}", hint=hint or f"run `{command}`")
         self.group = group
         self.scope = scope
+        self.why = why
         self.is_done = is_done or (lambda: False)
+
+    def with_hint(self, hint: str) -> LoginNeeded:
+        """Return this error for somebody who logs in otherwise than by the command."""
+        return LoginNeeded(self.group, "", scope=self.scope, why=self.why, is_done=self.is_done, hint=hint)
 
 
 class UpstreamError(DynamicMcpError):

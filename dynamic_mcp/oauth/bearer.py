@@ -36,6 +36,8 @@ RETRY_AFTER_S = 30.0
 FRESH_S = 5.0
 # How often in an hour a login with more scope is requested.
 MAX_STEP_UPS, STEP_UPS_S = 3, 3600.0
+# Links are for one person, and so not part of what is logged and shown of a group.
+_LINK_HINT = "whoever uses it is sent a link to log in"
 
 
 class Bearer:
@@ -160,7 +162,8 @@ class Bearer:
         def is_done() -> bool:
             return self._version != version or self._store.stamp() != stamp
 
-        return LoginNeeded(self.group, self._command, scope=scope, why=self.last_failure, is_done=is_done)
+        hint = "" if self.remote.login_of is None else _LINK_HINT
+        return LoginNeeded(self.group, self._command, scope=scope, why=self.last_failure, is_done=is_done, hint=hint)
 
     async def close(self) -> None:
         """Wait for a running renewal: its answer may be the only copy of the next refresh token."""

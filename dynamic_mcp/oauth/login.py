@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from authlib.common.security import generate_token
@@ -28,7 +30,26 @@ from dynamic_mcp.oauth.web import create_client
 
 LOGIN_S = 300.0
 
-__all__ = ["LOGIN_S", "Attempt", "LoginAborted", "NoClient", "begin_login"]
+__all__ = ["LOGIN_S", "Attempt", "LoginAborted", "NoClient", "Redirect", "begin_login"]
+
+
+class Redirect(Protocol):
+    """Where the authorization server sends the browser, entered as a context while somebody waits for it there."""
+
+    @property
+    def redirect_uri(self) -> str:
+        """The address, known once it is entered."""
+        ...
+
+    async def __aenter__(self) -> object: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    async def wait_for_response(self) -> AuthorizationResponse:
+        """Wait until a browser comes back with the response."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -64,7 +85,7 @@ class Attempt:
     """A login in progress: send the user to `url`, then await `finish`; `warnings` are for the user, too."""
 
     def __init__(
-        self, remote: Remote, policy: AddressPolicy, request: _AuthorizationRequest, callback: Callback
+        self, remote: Remote, policy: AddressPolicy, request: _AuthorizationRequest, redirect: Redirect
     ) -> None:
         self.url = request.url()
         self.warnings: list[str] = []
@@ -72,7 +93,7 @@ class Attempt:
         self._policy = policy
         self._request = request
         self._target = request.target
-        self._callback = callback
+        self._redirect = redirect
         self._pasted_response: asyncio.Future[AuthorizationResponse] = asyncio.get_running_loop().create_future()
 
     def is_assumed(self) -> bool:
@@ -87,7 +108,7 @@ class Attempt:
 
     async def finish(self, within_s: float = LOGIN_S) -> Login:
         """Wait for the user, five minutes at most, and return the login. Raises LoginAborted."""
-        browser = asyncio.create_task(self._callback.wait_for_response())
+        browser = asyncio.create_task(self._redirect.wait_for_response())
         try:
             sources = {browser, self._pasted_response}
             done, _ = await asyncio.wait(sources, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
@@ -131,17 +152,25 @@ class Attempt:
 
 @asynccontextmanager
 async def begin_login(
-    remote: Remote, policy: AddressPolicy, challenge: BearerChallenge, known: Login | None
+    remote: Remote,
+    policy: AddressPolicy,
+    challenge: BearerChallenge,
+    known: Login | None,
+    open_redirect: Callable[[str], Redirect] | None = None,
 ) -> AsyncIterator[Attempt]:
-    """Discover how to log in, obtain a client, listen for the browser, and yield the attempt. Raises LoginAborted."""
+    """Discover how to log in, obtain a client, wait for the browser, and yield the attempt. Raises LoginAborted.
+
+    `open_redirect` returns where the browser comes back with this state; by default that is a port of this machine.
+    """
     state = secrets.token_urlsafe(32)
     async with create_client(policy) as web:
         target = await Discovery(web, policy, remote).run(challenge)
-        async with await _create_callback(remote, target, known, state) as callback:
-            client = await obtain_client(target, remote.oauth, known, callback.redirect_uri, web)
+        redirect = open_redirect(state) if open_redirect else await _create_callback(remote, target, known, state)
+        async with redirect:
+            client = await obtain_client(target, remote.oauth, known, redirect.redirect_uri, web)
             scope = union(target.scope, known.wanted_scope if known else None)
-            request = _AuthorizationRequest(target, client, callback.redirect_uri, scope, state, generate_token(64))
-            yield Attempt(remote, policy, request, callback)
+            request = _AuthorizationRequest(target, client, redirect.redirect_uri, scope, state, generate_token(64))
+            yield Attempt(remote, policy, request, redirect)
 
 
 async def _create_callback(remote: Remote, target: DiscoveryResult, known: Login | None, state: str) -> Callback:

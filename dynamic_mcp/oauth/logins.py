@@ -3,46 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import logging
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dynamic_mcp.config.principal import Principal
 from dynamic_mcp.config.resolved import Remote
 from dynamic_mcp.oauth.authorization import Authorization
+from dynamic_mcp.oauth.pending import PendingLogin, start_login
 from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.system.paths import FileLock
 from dynamic_mcp.system.task_set import TaskSet
 
 if TYPE_CHECKING:
     from dynamic_mcp.oauth.bearer import Bearer
+    from dynamic_mcp.oauth.links import LoginLink, LoginLinks
 
 log = logging.getLogger(__name__)
 
 CLOSE_S = 2.0
 
 
-class PendingLogin:
-    """A login in progress; any number of tasks may wait for it."""
-
-    def __init__(self, url: asyncio.Future[str], end: asyncio.Task[bool]) -> None:
-        self._url = url
-        self.end = end
-
-    async def wait_for_url(self) -> str | None:
-        """Return the URL to send the user to; None if the login could not be started."""
-        first: set[asyncio.Future[str] | asyncio.Future[bool]] = {self._url, self.end}
-        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
-        return self._url.result() if self._url.done() else None
-
-    async def wait_for_end(self) -> bool:
-        """Wait for the end of the login; return whether somebody has logged in."""
-        return await asyncio.shield(self.end)
-
-
 class Logins:
-    """The credentials of each group; groups of one name have their own where their servers differ.
+    """The credentials of each group; groups of one name have their own where their servers or persons differ.
 
     `command` returns the command line that logs in to a group. A browser is opened only if `environment` says that
     there is one; None opens none.
@@ -56,6 +41,7 @@ class Logins:
         self._pending: dict[Bearer, PendingLogin] = {}
         self._with_browser: dict[Bearer, asyncio.Task[None]] = {}
         self._browser_tasks = TaskSet(log)
+        self._renewals = TaskSet(log)
         self._browser_lock = asyncio.Lock()
 
     def authorization(self, group: str, remote: Remote) -> Authorization:
@@ -71,19 +57,39 @@ class Logins:
     def begin(self, group: str, remote: Remote) -> PendingLogin | None:
         """Start a login in the background, or join the one in progress; None for a group that has no logins."""
         bearer = self._find(group, remote)
-        if bearer is None or not bearer.remote.oauth.needs_user:
+        if bearer is None or not bearer.remote.oauth.needs_user or remote.login_of is not None:
             return None
         pending = self._pending.get(bearer)
         if pending is None or pending.end.done():
-            url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-            end = asyncio.create_task(_log_in(bearer, url), name=f"login of {group}")
-            pending = self._pending[bearer] = PendingLogin(url, end)
+            pending = self._pending[bearer] = start_login(bearer)
         return pending
+
+    @cached_property
+    def links(self) -> LoginLinks:
+        """The links by which persons log in."""
+        from dynamic_mcp.oauth.links import LoginLinks
+
+        return LoginLinks()
+
+    def send_link(self, group: str, remote: Remote) -> LoginLink | None:
+        """Return a link to log in for the person whose login the server gets; None if there can be none."""
+        bearer = self._find(group, remote)
+        return None if bearer is None or remote.login_of is None else self.links.send(bearer, remote.login_of)
+
+    def forget(self, person: Principal) -> None:
+        """Forget the credentials of a person who has gone; what is stored stays."""
+        for group, bearers in [*self._bearers.items()]:
+            for bearer in bearers:
+                if bearer.remote.login_of == person:
+                    self._renewals.create(bearer.close(), name=f"renewal for {group}")
+            self._bearers[group] = [each for each in bearers if each.remote.login_of != person]
 
     def open_browser(self, group: str, remote: Remote) -> None:
         """Open a browser for a group, once, if there is one and the config allows it. Does not wait."""
         bearer = self._find(group, remote)
         if bearer is None or self._environment is None or bearer in self._with_browser:
+            return
+        if remote.login_of is not None:  # who is not at this machine
             return
         if not bearer.remote.oauth.may_open_browser:
             return
@@ -104,10 +110,12 @@ class Logins:
 
     async def close(self) -> None:
         """Cancel logins, but let running renewals finish."""
+        if "links" in self.__dict__:
+            self.links.close()
         for task in [*self._browser_tasks, *(pending.end for pending in self._pending.values())]:
             task.cancel()
         bearers = (bearer for bearers in self._bearers.values() for bearer in bearers)
-        renewals = [asyncio.ensure_future(bearer.close()) for bearer in bearers]
+        renewals = [*(asyncio.ensure_future(bearer.close()) for bearer in bearers), *self._renewals]
         if renewals:
             await asyncio.wait(renewals, timeout=CLOSE_S)
 
@@ -134,23 +142,3 @@ class Logins:
                         await pending.wait_for_end()
             finally:
                 lock.release()
-
-
-async def _log_in(bearer: Bearer, url: asyncio.Future[str]) -> bool:
-    """Do one login and return whether it worked; if not, the group's reason says why from then on."""
-    await asyncio.to_thread(importlib.import_module, "dynamic_mcp.oauth.login")
-    from dynamic_mcp.oauth.login import LoginAborted, begin_login
-
-    try:
-        async with begin_login(bearer.remote, bearer.policy, bearer.challenge, await bearer.load_login()) as attempt:
-            url.set_result(attempt.url)
-            login = await attempt.finish()
-        for warning in attempt.warnings:
-            group_logger(log, bearer.group).warning("group %s: %s", bearer.group, warning)
-    except LoginAborted as exc:
-        bearer.last_failure = f"a login has failed: {exc}"
-        group_logger(log, bearer.group).warning("group %s is not logged in: %s", bearer.group, exc)
-        return False
-    await bearer.adopt(login)
-    group_logger(log, bearer.group).info("group %s is logged in", bearer.group)
-    return True

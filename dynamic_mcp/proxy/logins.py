@@ -1,5 +1,6 @@
 """Getting a person to log in: the client shows the link if it can (URL elicitation), else a browser opens once.
 
+A person who comes over HTTP is sent a link to a page of ours instead, in the error if the client cannot show it.
 Nothing else waits for it: only the request that needs the login does, and only where the client was asked.
 """
 
@@ -9,20 +10,38 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Iterable
+from typing import Protocol
 
 from msgspec import Raw
 
 from dynamic_mcp.config.resolved import Remote
-from dynamic_mcp.groups.audience import Client
+from dynamic_mcp.errors import LoginNeeded
+from dynamic_mcp.groups.audience import Client, Principal
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.envelope import MAY_ASK
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.oauth.logins import Logins, PendingLogin
+from dynamic_mcp.oauth.logins import Logins
 from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.proxy.request import Request
+from dynamic_mcp.proxy.view import GroupView
 
 log = logging.getLogger(__name__)
+
+_NOT_OURS = "whoever runs dynamic-mcp must log in there"
+_NO_LINKS = "there is no link to log in, since `settings.http.public_url` is not set; tell whoever runs dynamic-mcp"
+
+
+class _Login(Protocol):
+    """A login that somebody is asked to do."""
+
+    async def wait_for_url(self) -> str | None:
+        """Return the URL to send the person to; None if the login cannot begin."""
+        ...
+
+    async def wait_for_end(self) -> bool:
+        """Wait for the end of the login; return whether somebody has logged in."""
+        ...
 
 
 class LoginOffers:
@@ -64,13 +83,27 @@ class LoginOffers:
         if self._logins is None or not _takes_links(request.client) or key in self._declined:
             return False
         if key not in self._asking:
-            remote = request.view[group].config.upstream
-            pending = self._logins.begin(group, remote) if isinstance(remote, Remote) else None
+            pending = self._begin(request.client, request.view[group])
             if pending is None:
                 return False
             task = self._asking[key] = asyncio.create_task(self._ask(request, group, pending))
             task.add_done_callback(lambda _: self._asking.pop(key, None))
         return await asyncio.shield(self._asking[key])
+
+    def explain(self, client: Client, group: GroupView, error: LoginNeeded) -> LoginNeeded:
+        """Return the error as this client is told it: only the local user can use the command."""
+        if client.authentication.is_local:
+            return error
+        remote = group.config.upstream
+        if self._logins is None or not isinstance(remote, Remote) or remote.login_of != client.principal:
+            return error.with_hint(_NOT_OURS)
+        link = self._logins.send_link(group.name, remote)
+        return error.with_hint(_NO_LINKS if link is None else f"log in at {link.url} and then try again")
+
+    def forget(self, person: Principal) -> None:
+        """Forget the credentials of a person who has gone."""
+        if self._logins is not None:
+            self._logins.forget(person)
 
     def release(self, client: Client) -> None:
         """Ask a client no more."""
@@ -83,7 +116,16 @@ class LoginOffers:
         for task in self._asking.values():
             task.cancel()
 
-    async def _ask(self, request: Request, group: str, pending: PendingLogin) -> bool:
+    def _begin(self, client: Client, group: GroupView) -> _Login | None:
+        """Begin a login for whoever uses the client; None if that is not for this person to do."""
+        remote = group.config.upstream
+        if self._logins is None or not isinstance(remote, Remote):
+            return None
+        if client.authentication.is_local:
+            return self._logins.begin(group.name, remote)
+        return self._logins.send_link(group.name, remote) if remote.login_of == client.principal else None
+
+    async def _ask(self, request: Request, group: str, pending: _Login) -> bool:
         url = await pending.wait_for_url()
         if url is None:
             return False

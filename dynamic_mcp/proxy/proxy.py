@@ -148,7 +148,9 @@ class Proxy:
 
     def _remove_person(self, person: Principal) -> None:
         self.groups.remove(person)
+        self.groups.remove(person)
         self._views.remove(person)
+        self._logins.forget(person)
 
     def complain(self, text: str) -> None:
         """Tell every client of an error of the proxy itself, unless it asked for worse only."""

@@ -49,13 +49,14 @@ class Router:
 
     async def _answer_after_logins(self, request: Request) -> Frame:
         use_case = self._use_cases.get(request.method, self._otherwise)
-        for _ in range(MAX_LOGINS):
+        logins = 0
+        while True:
             try:
                 return await use_case(request)
             except LoginNeeded as exc:
-                if not await self._logins.offer(request, exc.group):
-                    raise
-        return await use_case(request)
+                if logins == MAX_LOGINS or not await self._logins.offer(request, exc.group):
+                    raise self._logins.explain(request.client, request.view[exc.group], exc) from None
+            logins += 1
 
     async def _pass_on(self, request: Request) -> Frame:
         """Pass on a request that the protocol does not know."""

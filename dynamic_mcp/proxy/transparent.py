@@ -62,9 +62,9 @@ class Transparent:
             group = _only(client, view_for(client))
             try:
                 said = await group.learn_hello(client)
-            except LoginNeeded:
+            except LoginNeeded as exc:
                 if not await self._logins.wait_for_browser(group.group):
-                    raise
+                    raise self._logins.explain(client, group, exc) from None
                 continue
             if said is not None:  # else a reload has just replaced the group
                 return _hello(group, said, client.hello.revision)

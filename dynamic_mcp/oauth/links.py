@@ -1,0 +1,224 @@
+"""Links by which a person logs in to a server in a browser that may be anywhere, and which browser may use them.
+
+A link is good for ten minutes and one login. The first browser that begins keeps it: only that one, which has a
+secret of its own for it, may bring the code back. So nobody can be made to log in for somebody else by being sent to
+the authorization server in the middle of a login.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import secrets
+import time
+from collections.abc import Callable
+from functools import partial
+from hashlib import sha256
+from types import TracebackType
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl
+
+from dynamic_mcp.config.principal import Principal
+from dynamic_mcp.oauth.callback import AuthorizationResponse, UnexpectedResponse, parse_response
+from dynamic_mcp.oauth.pending import PendingLogin, start_login
+
+if TYPE_CHECKING:
+    from dynamic_mcp.oauth.bearer import Bearer
+
+# Below the URL of the server: pages of links, and where authorization servers send browsers back to.
+LINK_PATH = "/upstream-login/"
+CALLBACK_PATH = "/upstream-login/callback"
+VALID_S = 600.0
+# A link that nobody has opened yet is sent again while it has this long to live.
+_REUSE_S = 300.0
+_MAX_EACH = 4
+
+
+class LinkRedirect:
+    """The redirect URI of one login by a link: an address of our HTTP server, which passes on the response."""
+
+    def __init__(self, redirect_uri: str, state: str, on_close: Callable[[], object]) -> None:
+        self.redirect_uri = redirect_uri
+        self._state = state
+        self._on_close = on_close
+        self._response: asyncio.Future[AuthorizationResponse] = asyncio.get_running_loop().create_future()
+
+    async def __aenter__(self) -> LinkRedirect:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._response.cancel()
+        self._on_close()
+
+    @property
+    def has_response(self) -> bool:
+        """Whether the browser has come back."""
+        return self._response.done() and not self._response.cancelled()
+
+    def receive(self, query: str) -> None:
+        """Take the response that a browser has brought back. Raises UnexpectedResponse."""
+        response = parse_response(query, self._state)
+        if self._response.done():
+            raise UnexpectedResponse("this login is over")
+        self._response.set_result(response)
+
+    async def wait_for_response(self) -> AuthorizationResponse:
+        """Wait until a browser comes back with the response."""
+        return await self._response
+
+
+class LoginLink:
+    """A link for one person to log in to one server."""
+
+    def __init__(self, id: str, url: str, bearer: Bearer, person: Principal, expires_at: float) -> None:
+        self.id = id
+        self.url = url
+        self.bearer = bearer
+        self.person = person
+        self.expires_at = expires_at
+        self.redirect: LinkRedirect | None = None
+        self.attempt: PendingLogin | None = None
+        self.end: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._browser = ""
+
+    @property
+    def group(self) -> str:
+        """The group of the server."""
+        return self.bearer.group
+
+    @property
+    def is_unopened(self) -> bool:
+        """Whether no browser has begun a login with it."""
+        return not self._browser
+
+    @property
+    def is_finishing(self) -> bool:
+        """Whether a code is being exchanged for a token."""
+        is_back = self.redirect is not None and self.redirect.has_response
+        return is_back and self.attempt is not None and not self.attempt.end.done()
+
+    def claim(self, browser: str) -> bool:
+        """Let the browser with this secret use the link, unless another one does; tell whether it may."""
+        digest = sha256(browser.encode()).hexdigest()
+        self._browser = self._browser or digest
+        return hmac.compare_digest(self._browser, digest)
+
+    def belongs_to(self, browser: str) -> bool:
+        """Tell whether this browser has begun a login with the link."""
+        return bool(self._browser) and self.claim(browser)
+
+    async def wait_for_url(self) -> str | None:
+        """Return the link itself."""
+        return self.url
+
+    async def wait_for_end(self) -> bool:
+        """Wait until the link is used up; return whether somebody has logged in by it."""
+        return await asyncio.shield(self.end)
+
+
+class LoginLinks:
+    """The links that were sent and are valid. Without a `base_url`, where browsers reach us, there are none."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self.base_url: str | None = None
+        self._now = now
+        self._links: dict[str, LoginLink] = {}
+        self._by_state: dict[str, LoginLink] = {}
+        self._expiry: asyncio.TimerHandle | None = None
+
+    def __len__(self) -> int:
+        return len(self._links)
+
+    def send(self, bearer: Bearer, person: Principal) -> LoginLink | None:
+        """Return a link for a person: one that was not opened yet, or a new one; None if there can be none."""
+        if self.base_url is None:
+            return None
+        self.drop_expired()
+        own = [each for each in self._links.values() if each.bearer is bearer]
+        for link in own:
+            if link.is_unopened and link.expires_at - self._now() >= _REUSE_S:
+                return link
+        for link in own[: max(0, len(own) - _MAX_EACH + 1)]:
+            self._drop(link)
+        id = secrets.token_urlsafe(32)
+        link = LoginLink(id, f"{self.base_url}{LINK_PATH}{id}", bearer, person, self._now() + VALID_S)
+        self._links[id] = link
+        if self._expiry is None:
+            self._expire_later()
+        return link
+
+    def find(self, id: str) -> LoginLink | None:
+        """Return a valid link."""
+        self.drop_expired()
+        return self._links.get(id)
+
+    async def begin(self, link: LoginLink) -> str | None:
+        """Begin a login, or once more if the browser did not come back; return where to send it.
+
+        None: it cannot begin, and the `last_failure` of the credentials says why. Raises UnexpectedResponse.
+        """
+        if link.is_finishing:
+            raise UnexpectedResponse("this login is being finished")
+        if link.attempt is not None:
+            link.attempt.end.cancel()
+        attempt = link.attempt = start_login(link.bearer, partial(self._open_redirect, link))
+        return await attempt.wait_for_url()
+
+    def find_returning(self, query: str) -> LoginLink:
+        """Return the link whose login a browser comes back for. Raises UnexpectedResponse."""
+        try:
+            states = [value for name, value in parse_qsl(query, max_num_fields=50) if name == "state"]
+        except ValueError:
+            raise UnexpectedResponse("this is not an answer to a login") from None
+        link = self._by_state.get(states[0]) if len(states) == 1 else None
+        if link is None:
+            raise UnexpectedResponse("it does not belong to a login in progress: its `state` is missing or unknown")
+        return link
+
+    async def finish(self, link: LoginLink, query: str) -> bool:
+        """Take the response of the authorization server; return whether the login worked.
+
+        Raises UnexpectedResponse.
+        """
+        assert link.redirect is not None
+        assert link.attempt is not None
+        link.redirect.receive(query)
+        is_done = await link.attempt.wait_for_end()
+        if is_done:
+            self._drop(link, is_done=True)
+        return is_done
+
+    def drop_expired(self) -> None:
+        """Forget the links that have expired, but not in the middle of an exchange."""
+        for link in [*self._links.values()]:
+            if link.expires_at <= self._now() and not link.is_finishing:
+                self._drop(link)
+
+    def close(self) -> None:
+        """Forget all links, and end their logins."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+        for link in [*self._links.values()]:
+            self._drop(link)
+
+    def _open_redirect(self, link: LoginLink, state: str) -> LinkRedirect:
+        self._by_state[state] = link
+        redirect_uri = f"{self.base_url}{CALLBACK_PATH}"
+        link.redirect = LinkRedirect(redirect_uri, state, lambda: self._by_state.pop(state, None))
+        return link.redirect
+
+    def _drop(self, link: LoginLink, *, is_done: bool = False) -> None:
+        self._links.pop(link.id, None)
+        if link.attempt is not None:
+            link.attempt.end.cancel()
+        if not link.end.done():
+            link.end.set_result(is_done)
+
+    def _expire_later(self) -> None:
+        """Forget what has expired now and then, for as long as there are links."""
+        self.drop_expired()
+        delay_s = VALID_S / 10
+        self._expiry = asyncio.get_running_loop().call_later(delay_s, self._expire_later) if self._links else None
