@@ -13,7 +13,7 @@ UNIX_PEER = "unix"  # among the trusted proxies: whoever connects to the Unix so
 PATH = r"^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+$"
 SOCKET_MODE = r"^0?[0-7]{3}$"
 # What the server answers beside its MCP endpoint.
-_TAKEN = frozenset({"/health", "/ready", "/sse", "/messages"})
+_TAKEN = frozenset({"/health", "/ready", "/sse", "/messages", "/upstream-login"})
 ORIGIN = r"^[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?)(:[0-9]{1,5})?$"
 HOST = r"^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?)(:[0-9]{1,5})?$"
 

@@ -11,6 +11,7 @@ from dynamic_mcp.face.http.core import HttpFace
 from dynamic_mcp.face.http.options import HttpOptions
 from dynamic_mcp.host.http_address import LOOPBACK_HOSTS
 from dynamic_mcp.host.http_face import make_options, tick
+from dynamic_mcp.host.http_logins import add_login_pages, send_links
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.system.task_set import TaskSet
 
@@ -23,6 +24,7 @@ class MountedService:
     url = ""
 
     def __init__(self, proxy: Proxy) -> None:
+        self._proxy = proxy
         self.face = HttpFace(proxy, HttpOptions())
         self.shutdown_timeout_s = Http().shutdown_timeout_s
         self._providers = ProviderPool()
@@ -35,7 +37,9 @@ class MountedService:
         self.shutdown_timeout_s = http.shutdown_timeout_s
         # an address in `Host` cannot be a page's own name, so any will do where ours are not known
         options = make_options(http, max_body_bytes, own_hosts=LOOPBACK_HOSTS, accepts_any_address=True)
-        self.face.configure(options, self._providers.make_authenticator(http, config_file))
+        authenticator = self._providers.make_authenticator(http, config_file)
+        self.face.configure(options, add_login_pages(authenticator, http, self._proxy))
+        send_links(http, self._proxy)
         await self._providers.keep_only(http, config_file)
 
     def reload_certificate(self) -> None:

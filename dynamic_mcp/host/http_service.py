@@ -21,6 +21,7 @@ from dynamic_mcp.face.http.server import HttpServer
 from dynamic_mcp.host.http_address import Place, find_place, refuse_unsafe
 from dynamic_mcp.host.http_certificate import Certificate
 from dynamic_mcp.host.http_face import make_options, tick
+from dynamic_mcp.host.http_logins import add_login_pages, send_links
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.system.task_set import TaskSet
 
@@ -79,6 +80,7 @@ class HttpService:
             refuse_unsafe(place)
         options = _read_options(http, place, max_body_bytes)
         authenticator = self._providers.make_authenticator(http, config_file)
+        authenticator = add_login_pages(authenticator, http, self._proxy)
         face = self._face or HttpFace(self._proxy, options, authenticator=authenticator)
         if self._face is not None and not authenticator.is_open:  # before others can reach it, where it moves
             face.configure(self._options, authenticator)
@@ -90,6 +92,7 @@ class HttpService:
             await self._providers.keep_only(self._http, self._config_file)
             raise
         face.configure(options, authenticator)
+        send_links(http, self._proxy)
         self._http, self._config_file = http, config_file
         self._options, self._authenticator = options, authenticator
         if self._face is None:

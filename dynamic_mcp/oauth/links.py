@@ -119,10 +119,10 @@ class LoginLink:
 
 
 class LoginLinks:
-    """The links that were sent and are valid. Without a `base_url`, where browsers reach us, there are none."""
+    """The links that were sent and are valid. `base_url` returns where browsers reach us; None is nowhere."""
 
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
-        self.base_url: str | None = None
+    def __init__(self, base_url: Callable[[], str | None], now: Callable[[], float] = time.monotonic) -> None:
+        self._base_url = base_url
         self._now = now
         self._links: dict[str, LoginLink] = {}
         self._by_state: dict[str, LoginLink] = {}
@@ -133,7 +133,8 @@ class LoginLinks:
 
     def send(self, bearer: Bearer, person: Principal) -> LoginLink | None:
         """Return a link for a person: one that was not opened yet, or a new one; None if there can be none."""
-        if self.base_url is None:
+        base_url = self._base_url()
+        if base_url is None:
             return None
         self.drop_expired()
         own = [each for each in self._links.values() if each.bearer is bearer]
@@ -143,7 +144,7 @@ class LoginLinks:
         for link in own[: max(0, len(own) - _MAX_EACH + 1)]:
             self._drop(link)
         id = secrets.token_urlsafe(32)
-        link = LoginLink(id, f"{self.base_url}{LINK_PATH}{id}", bearer, person, self._now() + VALID_S)
+        link = LoginLink(id, f"{base_url}{LINK_PATH}{id}", bearer, person, self._now() + VALID_S)
         self._links[id] = link
         if self._expiry is None:
             self._expire_later()
@@ -206,7 +207,7 @@ class LoginLinks:
 
     def _open_redirect(self, link: LoginLink, state: str) -> LinkRedirect:
         self._by_state[state] = link
-        redirect_uri = f"{self.base_url}{CALLBACK_PATH}"
+        redirect_uri = f"{self._base_url() or ''}{CALLBACK_PATH}"
         link.redirect = LinkRedirect(redirect_uri, state, lambda: self._by_state.pop(state, None))
         return link.redirect
 

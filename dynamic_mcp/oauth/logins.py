@@ -30,10 +30,11 @@ class Logins:
     """The credentials of each group; groups of one name have their own where their servers or persons differ.
 
     `command` returns the command line that logs in to a group. A browser is opened only if `environment` says that
-    there is one; None opens none.
+    there is one; None opens none. `base_url` is where browsers reach our HTTP server, if they do.
     """
 
     def __init__(self, folder: Path, command: Callable[[str], str], environment: Mapping[str, str] | None) -> None:
+        self.base_url: str | None = None
         self._folder = folder
         self._command = command
         self._environment = environment
@@ -69,7 +70,7 @@ class Logins:
         """The links by which persons log in."""
         from dynamic_mcp.oauth.links import LoginLinks
 
-        return LoginLinks()
+        return LoginLinks(lambda: self.base_url)
 
     def send_link(self, group: str, remote: Remote) -> LoginLink | None:
         """Return a link to log in for the person whose login the server gets; None if there can be none."""

@@ -48,7 +48,7 @@ class LoginOffers:
     """Offers the logins of groups to whoever is there."""
 
     def __init__(self, logins: Logins | None, clients: Iterable[Client]) -> None:
-        self._logins = logins
+        self.logins = logins
         self._clients = clients
         self._asking: dict[tuple[Client, str], asyncio.Task[bool]] = {}
         self._declined: set[tuple[Client, str]] = set()
@@ -59,28 +59,28 @@ class LoginOffers:
         Commands tell the person how to log in.
         """
         remote = group.config.upstream
-        if self._logins is None or not isinstance(remote, Remote):
+        if self.logins is None or not isinstance(remote, Remote):
             return
         clients = list(self._clients)
         is_for_command = bool(clients) and all(client.is_command for client in clients)
         if not is_for_command and not any(
             _takes_links(each) and group.current_for(each) is group for each in clients
         ):
-            self._logins.open_browser(group.name, remote)
+            self.logins.open_browser(group.name, remote)
 
     async def wait_for_browser(self, group: Group) -> bool:
         """Wait while a browser is open for a login to the group; tell whether there was one."""
         remote = group.config.upstream
-        if self._logins is None or not isinstance(remote, Remote):
+        if self.logins is None or not isinstance(remote, Remote):
             return False
-        return await self._logins.wait_for_browser(group.name, remote)
+        return await self.logins.wait_for_browser(group.name, remote)
 
     async def offer(self, request: Request, group: str) -> bool:
         """Offer a login to the client, and wait until it is done; tell whether it is."""
         key = (request.client, group)
         if request.revision.is_stateless and request.method not in MAY_ASK:
             return False
-        if self._logins is None or not _takes_links(request.client) or key in self._declined:
+        if self.logins is None or not _takes_links(request.client) or key in self._declined:
             return False
         if key not in self._asking:
             pending = self._begin(request.client, request.view[group])
@@ -95,15 +95,15 @@ class LoginOffers:
         if client.authentication.is_local:
             return error
         remote = group.config.upstream
-        if self._logins is None or not isinstance(remote, Remote) or remote.login_of != client.principal:
+        if self.logins is None or not isinstance(remote, Remote) or remote.login_of != client.principal:
             return error.with_hint(_NOT_OURS)
-        link = self._logins.send_link(group.name, remote)
+        link = self.logins.send_link(group.name, remote)
         return error.with_hint(_NO_LINKS if link is None else f"log in at {link.url} and then try again")
 
     def forget(self, person: Principal) -> None:
         """Forget the credentials of a person who has gone."""
-        if self._logins is not None:
-            self._logins.forget(person)
+        if self.logins is not None:
+            self.logins.forget(person)
 
     def release(self, client: Client) -> None:
         """Ask a client no more."""
@@ -119,11 +119,11 @@ class LoginOffers:
     def _begin(self, client: Client, group: GroupView) -> _Login | None:
         """Begin a login for whoever uses the client; None if that is not for this person to do."""
         remote = group.config.upstream
-        if self._logins is None or not isinstance(remote, Remote):
+        if self.logins is None or not isinstance(remote, Remote):
             return None
         if client.authentication.is_local:
-            return self._logins.begin(group.name, remote)
-        return self._logins.send_link(group.name, remote) if remote.login_of == client.principal else None
+            return self.logins.begin(group.name, remote)
+        return self.logins.send_link(group.name, remote) if remote.login_of == client.principal else None
 
     async def _ask(self, request: Request, group: str, pending: _Login) -> bool:
         url = await pending.wait_for_url()

@@ -105,6 +105,11 @@ class Proxy:
         self._authorize()
 
     @property
+    def logins(self) -> Logins | None:
+        """The logins at servers."""
+        return self._logins.logins
+
+    @property
     def clients(self) -> Iterable[Client]:
         """The clients that have been greeted."""
         return self._subscriptions
@@ -147,7 +152,6 @@ class Proxy:
         self._views.add(person, config)
 
     def _remove_person(self, person: Principal) -> None:
-        self.groups.remove(person)
         self.groups.remove(person)
         self._views.remove(person)
         self._logins.forget(person)
