@@ -88,6 +88,10 @@ class LoginLink:
         """The group of the server."""
         return self.bearer.group
 
+    def is_for(self, bearer: Bearer) -> bool:
+        """Tell whether it is for the login of these credentials, also once their person has been away."""
+        return (self.bearer.group, self.bearer.remote) == (bearer.group, bearer.remote)
+
     @property
     def is_unopened(self) -> bool:
         """Whether no browser has begun a login with it."""
@@ -137,7 +141,7 @@ class LoginLinks:
         if base_url is None:
             return None
         self.drop_expired()
-        own = [each for each in self._links.values() if each.bearer is bearer]
+        own = [each for each in self._links.values() if each.is_for(bearer)]
         for link in own:
             if link.is_unopened and link.expires_at - self._now() >= _REUSE_S:
                 return link

@@ -74,6 +74,7 @@ class Manners:
     overrides: dict[str, Callable[[Request], Answer]] = field(default_factory=dict)  # by path
     refuses_all_tokens: bool = False
     is_open: bool = False  # the MCP server asks for no token
+    is_personal: bool = False  # it offers each grant a tool of its own, `tool_of_N`, and calls name the grant
     is_modern_only: bool = False  # it knows no `initialize`, which comes before the token
     token_delay_s: float = 0.0
 
@@ -146,6 +147,10 @@ class AuthServer:
         """Revoke every grant, as a user can at the service."""
         for grant in self._grants:
             grant.is_revoked = True
+
+    def revoke(self, number: int) -> None:
+        """Revoke one grant, by its number."""
+        self._grants[number].is_revoked = True
 
     def forget_clients(self) -> None:
         """Forget all clients."""
@@ -326,10 +331,10 @@ class AuthServer:
         if not set(needed.split()) <= set(scope.split()):
             says = f'Bearer error="insufficient_scope", scope="{needed}"'
             return Answer(403, {"error": "insufficient_scope"}, {"WWW-Authenticate": says})
-        return _mcp_answer(request)
+        return _mcp_answer(request, self._grants.index(grant) if self.manners.is_personal else None)
 
 
-def _mcp_answer(request: Request) -> Answer:
+def _mcp_answer(request: Request, number: int | None = None) -> Answer:
     if request.method != "POST":
         return Answer(200 if request.method == "DELETE" else 405)
     message = json.loads(request.body)
@@ -342,9 +347,11 @@ def _mcp_answer(request: Request) -> Answer:
                 "serverInfo": {"name": "guarded", "version": "1"},
             }
         case "tools/list":
-            result = {"tools": [tool]}
+            own = [] if number is None else [{**tool, "name": f"tool_of_{number}"}]
+            result = {"tools": [tool, *own]}
         case "tools/call":
-            result = {"content": [{"type": "text", "text": json.dumps(message["params"].get("arguments"))}]}
+            text = json.dumps(message["params"].get("arguments")) if number is None else f"grant {number}"
+            result = {"content": [{"type": "text", "text": text}]}
         case _:
             return Answer(202)
     return Answer(200, {"jsonrpc": "2.0", "id": message["id"], "result": result})

@@ -1,0 +1,144 @@
+"""A proxy that serves several persons over HTTP in front of a server that each of them logs in to, and browsers."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import AsyncIterator, Mapping
+from functools import partial
+from pathlib import Path
+
+import httpx2
+
+from dynamic_mcp.config.addresses import TcpAddress
+from dynamic_mcp.config.auth import Bearer, Forwarded, NamedToken, Provider
+from dynamic_mcp.config.resolved import Http, OAuth, Remote
+from dynamic_mcp.groups.catalog_store import CatalogStore
+from dynamic_mcp.host.http_service import HttpService
+from dynamic_mcp.oauth.logins import Logins
+from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.upstream.open import open_link
+from tests.fakes import Json, PresentedGroup, config_of, group_config
+from tests.http_client import HttpClient
+from tests.mcp_client import McpClient
+from tests.oauth.visits import free_port
+from tests.upstreams.auth_server import AuthServer
+
+TOKENS = {"ann": "front-token-of-ann", "bob": "front-token-of-bob"}
+BEARER = Bearer(tuple(NamedToken(token, name) for name, token in TOKENS.items()))
+FORWARDED = Forwarded(trusted=("127.0.0.1",))
+ASKS: Json = {"elicitation": {"form": {}, "url": {}}}
+_LINK = re.compile(r"http://127\.0\.0\.1:[0-9]+/upstream-login/[A-Za-z0-9_-]+")
+
+
+class Office:
+    """The proxy, with its logins and catalogs in a folder."""
+
+    def __init__(self, folder: Path, config: Mapping[str, PresentedGroup], port: int) -> None:
+        self.url = f"http://127.0.0.1:{port}"
+        self.logins = Logins(folder / "logins", lambda group: f"dynamic-mcp auth login {group}", None)
+        self.proxy = Proxy(
+            config_of(*config.values()),
+            opener=partial(open_link, logins=self.logins),
+            logins=self.logins,
+            catalog_store=CatalogStore(folder / "catalogs"),
+        )
+        self.service = HttpService(self.proxy)
+        self._folder = folder
+        self._port = port
+
+    async def serve(self, *auth: Provider, is_public: bool = True) -> None:
+        """Listen, for clients who say who they are in these ways."""
+        public_url = f"{self.url}/mcp" if is_public else None
+        http = Http(listen=TcpAddress("127.0.0.1", self._port), public_url=public_url, auth=auth)
+        await self.service.serve(http, self._folder / "dynamic-mcp.json", max_body_bytes=1 << 20)
+
+    async def close(self) -> None:
+        """End everything."""
+        await self.service.finish(0)
+        await self.proxy.close()
+        await self.logins.close()
+
+
+@contextlib.asynccontextmanager
+async def office(
+    folder: Path, server: AuthServer, *auth: Provider, is_public: bool = True, **oauth: object
+) -> AsyncIterator[Office]:
+    """Serve a group `far`, which is this server."""
+    remote = Remote(kind="http", url=server.mcp_url, headers={}, oauth=OAuth(**oauth))  # type: ignore[arg-type]
+    place = Office(folder, {"far": group_config("far", upstream=remote)}, await free_port())
+    await place.serve(*(auth or (BEARER, FORWARDED)), is_public=is_public)
+    try:
+        yield place
+    finally:
+        await place.close()
+
+
+@contextlib.asynccontextmanager
+async def person(
+    place: Office, name: str, *, is_forwarded: bool = False, capabilities: object = None, path: str = "/mcp"
+) -> AsyncIterator[McpClient]:
+    """Greet a client of a person, who shows a token or comes through a reverse proxy."""
+    shown = {"X-Forwarded-User": name} if is_forwarded else {"Authorization": f"Bearer {TOKENS[name]}"}
+    async with HttpClient(place.url) as http:
+        client = McpClient(http, path, headers=shown)
+        await client.initialize(capabilities)
+        yield client
+        await client.delete()
+
+
+async def echo(client: McpClient) -> str:
+    """Call a tool of the server, and return what that says, or why it is not called."""
+    answer = await client.call("far", "echo")
+    text: str = answer["result"]["content"][0]["text"]
+    return text
+
+
+def link_in(text: str) -> str:
+    """Return the link in what somebody was told."""
+    found: set[str] = {*_LINK.findall(text)}
+    (link,) = found
+    return link
+
+
+class Browser:
+    """A browser of a person; `forwarded` is who the reverse proxy says that it is."""
+
+    def __init__(self, forwarded: str = "") -> None:
+        headers = {"X-Forwarded-User": forwarded} if forwarded else {}
+        self.http = httpx2.AsyncClient(headers=headers)
+
+    async def open(self, link: str, *, hops: int = 10) -> httpx2.Response:
+        """Open a page, and follow so many redirects."""
+        page = await self.http.get(link)
+        return await self.follow(page, hops=hops)
+
+    async def confirm(self, page: httpx2.Response, *, hops: int = 10) -> httpx2.Response:
+        """Press the button of a page, and follow so many redirects."""
+        found = re.search(r'name="token" value="([0-9a-f]+)"', page.text)
+        assert found is not None, page.text
+        pressed = await self.http.post(page.url, data={"token": found[1]}, headers={"Origin": _origin(page)})
+        return await self.follow(pressed, hops=hops)
+
+    async def follow(self, page: httpx2.Response, *, hops: int = 10) -> httpx2.Response:
+        for _ in range(hops):
+            if not page.is_redirect:
+                break
+            page = await self.http.get(page.headers["location"])
+        return page
+
+    async def log_in(self, link: str) -> httpx2.Response:
+        """Open a link, agree, and log in."""
+        return await self.confirm(await self.open(link))
+
+
+def _origin(page: httpx2.Response) -> str:
+    return f"{page.url.scheme}://{page.url.host}:{page.url.port}"
+
+
+@contextlib.asynccontextmanager
+async def browser(forwarded: str = "") -> AsyncIterator[Browser]:
+    """Open a browser."""
+    opened = Browser(forwarded)
+    async with opened.http:
+        yield opened
