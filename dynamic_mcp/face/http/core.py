@@ -79,7 +79,7 @@ class HttpFace:
         self._pages = TaskSet(log)
         self._budget = ReplayBudget()
         answering = ModernDispatcher(proxy, now=self._now) if dispatcher is None else dispatcher
-        self._modern = ModernRequests(answering, proxy, options, self._now)
+        self._modern = ModernRequests(answering, proxy, options, self._now, self.lacks_scope)
 
     def __repr__(self) -> str:
         load = f"{len(self._sessions)} sessions, {self._modern.in_flight} modern requests"
@@ -290,6 +290,10 @@ class HttpFace:
         if not is_initialize:
             return refusal(400, "the header `Mcp-Session-Id` is missing: a session begins with `initialize`")
         return self._open_session(post.arrival)
+
+    def lacks_scope(self, scopes: tuple[str, ...]) -> Response:
+        """Return the refusal of a request whose token lacks these scopes."""
+        return self._authenticator.lacks_scope(scopes)
 
     def _open_session(self, arrival: Arrival, *, is_old: bool = False) -> HttpSession | Response:
         if self.is_finishing:

@@ -77,8 +77,16 @@ class Dispatcher(Protocol):
 class ModernRequests:
     """The requests of modern clients that one face has in flight."""
 
-    def __init__(self, dispatcher: Dispatcher, tools: Tools, options: HttpOptions, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        tools: Tools,
+        options: HttpOptions,
+        now: Callable[[], float],
+        lacks_scope: Callable[[tuple[str, ...]], Response],
+    ) -> None:
         self.now = now
+        self.lacks_scope = lacks_scope
         self._is_finishing = False
         self._dispatcher = dispatcher
         self._tools = tools

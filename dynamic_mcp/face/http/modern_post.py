@@ -26,6 +26,7 @@ from dynamic_mcp.face.http.arrival import Arrival
 from dynamic_mcp.face.http.exchange import Response
 from dynamic_mcp.face.http.messages import id_for_answer, parse_message
 from dynamic_mcp.face.http.responses import ACCEPTED, EVENTS, JSON, RETRY_AFTER, Headers, refusal, with_headers
+from dynamic_mcp.face.http.scopes import missing_in, with_body
 from dynamic_mcp.groups.audience import Authentication
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.envelope import RequestMembers
@@ -67,6 +68,10 @@ class Requests(Protocol):
 
     def begin(self, post: ModernPost, frame: Frame) -> Call | None:
         """Start to answer a request. None: it is answered already."""
+        ...
+
+    def lacks_scope(self, scopes: tuple[str, ...]) -> Response:
+        """Return the refusal of a request whose token lacks these scopes."""
         ...
 
     def end(self, post: ModernPost) -> None:
@@ -186,6 +191,9 @@ class ModernPost:
             return
         line = wire.answer_line(self._id, frame)
         if not self._is_stream:
+            if scopes := missing_in(frame.error):
+                self._respond(with_body(self._requests.lacks_scope(scopes), line))
+                return
             status = self._status_of(frame)
             more = RETRY_AFTER if status == 503 else ()
             self._respond(Response(status, JSON + more, line))

@@ -11,6 +11,7 @@ from dynamic_mcp.face.http.arrival import Arrival
 from dynamic_mcp.face.http.exchange import Response
 from dynamic_mcp.face.http.messages import has_envelope, id_for_answer, parse_message
 from dynamic_mcp.face.http.responses import ACCEPTED, JSON, Headers, refusal, with_headers
+from dynamic_mcp.face.http.scopes import find_missing, with_body
 from dynamic_mcp.face.http.session import ENDED, HttpSession
 from dynamic_mcp.face.http.stream import Stream
 from dynamic_mcp.mcp import wire
@@ -32,6 +33,10 @@ class Sessions(Protocol):
 
     def begin_session(self, post: Post, *, is_initialize: bool) -> HttpSession | Response:
         """Begin a session for its first message, or say why there is none."""
+        ...
+
+    def lacks_scope(self, scopes: tuple[str, ...]) -> Response:
+        """Return the refusal of a request whose token lacks these scopes."""
         ...
 
     def end(self, session: HttpSession) -> None:
@@ -165,6 +170,8 @@ class Post:
             if line:
                 self._stream.send(line)
             session.finish(self._stream)
+        elif line and (scopes := find_missing(line)):
+            self.respond(with_body(self._sessions.lacks_scope(scopes), line))
         elif line:
             headers = _name(session) if is_first and has_begun else ()
             self.respond(Response(400 if self._is_receiving else 200, JSON + headers, line))

@@ -121,6 +121,7 @@ class HttpClient:
         self.face = face
         self.path = path
         self.session = ""
+        self.headers: dict[str, str] = {}  # that every request has
         self._ids = 0
 
     def send(self, method: str, path: str = "", body: bytes = b"", /, **headers: str) -> Reply:
@@ -132,7 +133,7 @@ class HttpClient:
             "mcp-session-id": self.session,
             "content-length": str(len(body)) if body else "",
         }
-        given = usual | {name.replace("_", "-"): value for name, value in headers.items()}
+        given = usual | self.headers | {name.replace("_", "-"): value for name, value in headers.items()}
         encoded = {name.encode(): value.encode() for name, value in given.items() if value}
         head = RequestHead(method=method, target=(path or self.path).encode(), headers=encoded, peer="127.0.0.1")
         reply = Reply()

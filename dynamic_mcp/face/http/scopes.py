@@ -1,0 +1,33 @@
+"""Which answers say that the client's token lacks a scope: over HTTP, that is a status of its own."""
+
+from __future__ import annotations
+
+from msgspec import Raw
+
+from dynamic_mcp.errors import INSUFFICIENT_SCOPE
+from dynamic_mcp.face.http.exchange import Response
+from dynamic_mcp.face.http.responses import JSON
+from dynamic_mcp.mcp import wire
+
+_MARK = b'"code":%d' % INSUFFICIENT_SCOPE
+
+
+def find_missing(line: bytes) -> tuple[str, ...]:
+    """Return the scopes that an answer says are missing; nothing for every other answer."""
+    if _MARK not in line:
+        return ()
+    return missing_in(wire.parse(line).error)
+
+
+def missing_in(error: Raw) -> tuple[str, ...]:
+    """Return the scopes that a JSON-RPC error says are missing."""
+    if not len(error) or bytes(wire.member(error, "code")) != b"%d" % INSUFFICIENT_SCOPE:
+        return ()
+    scopes = wire.value(wire.member(error, "data", "scopes"))
+    return tuple(map(str, scopes)) if isinstance(scopes, list) else ()
+
+
+def with_body(refusal: Response, line: bytes) -> Response:
+    """Return a refusal whose body is the answer itself."""
+    others = tuple(header for header in refusal.headers if header[0] != b"content-type")
+    return Response(refusal.status, JSON + others, line)
