@@ -19,8 +19,6 @@ _MAX_PAGE_BYTES = 64 << 10
 class DeferredRequest:
     """Keeps the body until `outcome` is known, then `serve` says who takes it."""
 
-    needs_client = False
-
     def __init__(
         self,
         exchange: Exchange,
@@ -35,6 +33,11 @@ class DeferredRequest:
         self._body: bytes | None = None
         self._receiver: Receiver | None = None
         self._is_connected = True
+
+    @property
+    def needs_client(self) -> bool:
+        """Whether nobody wants the answer once the client sends nothing more, as far as it is known who answers."""
+        return self._receiver is not None and self._receiver.needs_client
 
     def receive_body(self, body: bytes) -> None:
         """Keep the body until it is known whose it is."""
