@@ -93,6 +93,7 @@ def _show_sessions(out: Output, sessions: Sequence[SessionStatus]) -> None:
     rows = [
         {
             "SESSION": _name(each),
+            "WHO": each.subject,
             "OVER": _TRANSPORTS.get(each.transport, each.transport) if has_several else "",
             "SINCE": _format_time(each.since),
             "CALLS": str(each.calls),
@@ -102,7 +103,7 @@ def _show_sessions(out: Output, sessions: Sequence[SessionStatus]) -> None:
         }
         for each in sessions[:_MOST_SESSIONS]
     ]
-    _print_rows(out, ("SESSION", "OVER", "SINCE", "CALLS", "ONLY", "PROFILE", "DIRECTORY"), rows)
+    _print_rows(out, ("SESSION", "WHO", "OVER", "SINCE", "CALLS", "ONLY", "PROFILE", "DIRECTORY"), rows)
     if len(sessions) > _MOST_SESSIONS:
         out.print_line(f"and {len(sessions) - _MOST_SESSIONS} more", indent=2)
     out.print_line("")

@@ -35,12 +35,13 @@ SILENT_S = 3 * HEARTBEAT_S
 class SessionStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A connected client: since when (seconds since 1970), its requests so far, and its directory where known.
 
-    `only` is the group that it sees alone; empty if it sees all. `profile` is the one that it has chosen; empty if
-    none. The `transport` is `stdio`, `socket`, `http` or
+    `subject` is who has authenticated, empty for the local user. `only` is the group that it sees alone; empty if it
+    sees all. `profile` is the one that it has chosen; empty if none. The `transport` is `stdio`, `socket`, `http` or
     `sse`.
     """
 
     client: str = ""
+    subject: str = ""
     version: str = ""
     since: float = 0.0
     calls: int = 0

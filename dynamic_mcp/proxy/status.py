@@ -45,6 +45,7 @@ def _read_session(client: Client) -> SessionStatus:
     return SessionStatus(
         client=one_line(client.hello.name, _LONGEST_NAME),
         version=one_line(client.hello.version, _LONGEST_NAME),
+        subject="" if client.authentication.is_local else one_line(client.principal.subject, _LONGEST_NAME),
         since=client.since,
         calls=client.calls,
         directory=_directory(client),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.config.resolved import Share
+from dynamic_mcp.groups.audience import Authentication, Principal
 from dynamic_mcp.proxy.status import read_status
 from tests.fakes import Client, Json, settled
 from tests.groups.shared import SAMPLING
@@ -124,3 +125,12 @@ async def test_an_endless_client_name_is_cut() -> None:
         assert len(status.sessions[0].client) < 100
         assert len(status.sessions[0].version) < 100
         assert len(status.groups[0].instances[0].clients[0]) < 100
+
+
+async def test_a_session_names_who_has_authenticated() -> None:
+    async with scene() as on:
+        ann = Client(on.proxy, authentication=Authentication(Principal("token", "ann"), "bearer"))
+        for each in (Client(on.proxy), ann):
+            await each.initialize()
+
+        assert [session.subject for session in read_status(on.proxy, CONFIG).sessions] == ["", "ann"]
