@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.http_program import serving_http
+from tests.http_program import HttpProgram, serving_http
 from tests.journeys.diary import DIARY, Person, write_diary
 from tests.program import BOUND_S, Json, full, odd
 from tests.reverse_proxies import Site, caddy, caddy_path, find_program, nginx, nginx_path
@@ -28,6 +29,8 @@ pytestmark = [
 ]
 SERVERS: Json = {"a": full("--name", "a"), "b": full("--name", "b"), "odd": odd()}
 ACCEPT = {"accept": "application/json, text/event-stream"}
+_MODERN = {**ACCEPT, "mcp-protocol-version": "2026-07-28", "mcp-method": "tools/list"}
+_PING: Json = {"jsonrpc": "2.0", "id": 7, "method": "ping"}
 WHOLE_SITES = {"nginx": nginx, "caddy": caddy}
 PATHS = {"nginx": nginx_path, "caddy": caddy_path}
 
@@ -76,6 +79,18 @@ async def path(program: str, folder: Path) -> AsyncIterator[Site]:
         yield site
 
 
+@pytest.fixture
+async def users(program: str, folder: Path) -> AsyncIterator[tuple[HttpProgram, Site]]:
+    """A program that believes the reverse proxy about who somebody is, and its site, which asks for a password."""
+    auth = {"kind": "forwarded", "trusted": ["127.0.0.1"]}
+    settings = {"http": {"public_url": "https://mcp.example.com/mcp", "auth": [auth]}}
+    async with (
+        serving_http(folder, SERVERS, settings=settings) as own,
+        WHOLE_SITES[program](folder, own.origin.removeprefix("http://")) as site,
+    ):
+        yield own, site
+
+
 def client_of(site: Site) -> httpx2.AsyncClient:
     """Return a client of this site, which knows the password."""
     return httpx2.AsyncClient(headers=dict(site.headers), verify=site.tls or True, timeout=BOUND_S)
@@ -113,6 +128,34 @@ async def test_only_the_health_check_needs_no_password(site: Site) -> None:
             assert (await http.get(f"{site.origin}{place}")).status_code == status, place
 
 
+async def test_whoever_gives_the_password_is_the_user_whatever_the_client_says(
+    users: tuple[HttpProgram, Site],
+) -> None:
+    own, site = users
+    lies = {"x-forwarded-user": "eve", "x-forwarded-groups": "admin"}
+    async with asyncio.timeout(BOUND_S), client_of(site) as http:
+        session = await _begin_session(http, site.url, **lies)
+        assert (await http.post(site.url, json=_PING, headers={**ACCEPT, **session, **lies})).status_code == 200
+        assert (await http.post(site.url, json=_modern_list(), headers={**_MODERN, **lies})).status_code == 200
+    # the address of the reverse proxy is believed, so here it can be seen whose session it is
+    async with asyncio.timeout(BOUND_S), httpx2.AsyncClient(trust_env=False) as local:
+        for user, status in (("eve", 404), ("alice", 200)):
+            headers = {**ACCEPT, **session, "x-forwarded-user": user}
+            assert (await local.post(own.url, json=_PING, headers=headers)).status_code == status
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a second address of this machine")
+async def test_who_goes_past_the_reverse_proxy_is_nobody(users: tuple[HttpProgram, Site]) -> None:
+    own, _ = users
+    elsewhere = httpx2.AsyncHTTPTransport(local_address="127.0.0.2")
+    lies = {"x-forwarded-user": "alice", "x-forwarded-for": "127.0.0.1", "forwarded": "for=127.0.0.1"}
+    async with asyncio.timeout(BOUND_S), httpx2.AsyncClient(transport=elsewhere, headers=lies) as http:
+        for headers, message in ((ACCEPT, _PING), (_MODERN, _modern_list())):
+            answer = await http.post(own.url, json=message, headers=headers)
+            assert answer.status_code == 401
+            assert "/.well-known/oauth-protected-resource/mcp" in answer.headers["www-authenticate"]
+
+
 async def test_a_stream_that_breaks_on_the_way_goes_on_where_it_broke(site: Site) -> None:
     async with asyncio.timeout(BOUND_S), client_of(site) as http:
         session = await _begin_session(http, site.url)
@@ -141,15 +184,24 @@ async def test_a_large_request_and_its_large_answer_pass_whole(site: Site) -> No
         assert answer.json()["result"]["content"][0]["text"] == text
 
 
-async def _begin_session(http: httpx2.AsyncClient, url: str) -> dict[str, str]:
+async def _begin_session(http: httpx2.AsyncClient, url: str, **headers: str) -> dict[str, str]:
     """Return the headers of a session that has begun."""
     hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
     body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
-    answer = await http.post(url, json=body, headers=ACCEPT)
+    answer = await http.post(url, json=body, headers={**ACCEPT, **headers})
     session = {"mcp-session-id": answer.headers["mcp-session-id"]}
     note = {"jsonrpc": "2.0", "method": "notifications/initialized"}
     assert (await http.post(url, json=note, headers={**ACCEPT, **session})).status_code == 202
     return session
+
+
+def _modern_list() -> Json:
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": _MODERN["mcp-protocol-version"],
+        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    return {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": meta}}
 
 
 def _tool_call(id: int, group: str, name: str, *, token: str = "", **args: Json) -> Json:
