@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from dynamic_mcp.asgi import app as dynamic_mcp
 
-tools = dynamic_mcp(Path(__file__).with_name("dynamic-mcp.json"))
+tools = dynamic_mcp(Path(__file__).with_name("app.json"))
 
 
 @asynccontextmanager
