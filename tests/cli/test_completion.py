@@ -96,7 +96,7 @@ def test_without_a_config_nothing_is_offered_and_nothing_said(cli: CliRunner) ->
         (["call", "art", "paint", "colour", "=", "r"], ["red"]),
         (["call", "art", "paint", "colour", "=", "red", "where.i"], ["where.indoors="]),
         (["call", "art", "paint", "colour", "=", "red", "where.indoors", "=", "f"], ["false"]),
-        (["to"], ["tools"]),
+        (["to"], ["tools", "token"]),
     ],
 )
 def test_bash_which_cuts_words_at_the_equals_sign_gets_what_it_can_put_there(

@@ -172,6 +172,17 @@ async def test_a_reload_asks_everybody_who_they_are_before_it_moves(tmp_path: Pa
             assert await status_of(with_token(moved)) == 200
 
 
+async def test_doctor_finds_what_tells_clients_where_to_log_in(tmp_path: Path) -> None:
+    port = free_port()
+    url = f"http://127.0.0.1:{port}/mcp"
+    file = write_config(tmp_path, {}, http={"listen": port, "public_url": url, "auth": [BEARER]})
+    async with asyncio.timeout(BOUND_S), serving_words(file) as program:
+        await program.says(url)
+        found = json.loads(await _run("doctor", "--json", config=tmp_path))["findings"]
+    (about_url,) = [each for each in found if each["where"] == "settings.http.public_url"]
+    assert about_url["level"] == "ok"
+
+
 async def test_an_address_that_cannot_be_had_leaves_authentication_as_it_was(tmp_path: Path) -> None:
     port = free_port()
     taken = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
