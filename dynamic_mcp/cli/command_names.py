@@ -10,7 +10,7 @@ SECTIONS = {
     "Serve": ["serve", "connect", "daemon"],
     "Set up": ["init", "import", "install", "uninstall", "undo", "add", "remove", "enable", "disable"],
     "Look and try": ["tools", "resources", "prompts", "call", "read", "prompt", "stats"],
-    "Check and repair": ["check", "doctor", "auth", "token", "status", "logs"],
+    "Check and repair": ["check", "doctor", "access", "auth", "token", "status", "logs"],
     "For editors and shells": ["schema", "completions"],
 }
 COMMANDS = [name for names in SECTIONS.values() for name in names]

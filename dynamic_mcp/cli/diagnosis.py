@@ -73,7 +73,19 @@ def _check_files(file: Path) -> tuple[Config | None, list[Finding]]:
     from dynamic_mcp.cli.tool_entries import check_variables
 
     config, findings = check_file(file, os.environ)
-    return config, findings if config is None else [*findings, *check_variables(file, os.environ)]
+    if config is None:
+        return None, findings
+    return config, [*findings, *_check_access(config), *check_variables(file, os.environ)]
+
+
+def _check_access(config: Config) -> list[Finding]:
+    """Return the findings about who may use what; most configs say nothing about that."""
+    if config.access is None and config.http is None:
+        return []
+    from dynamic_mcp.cli.access_catalogs import known_catalogs
+    from dynamic_mcp.doctor.access import check_access_rules
+
+    return list(check_access_rules(config, known_catalogs(config)))
 
 
 async def _examine(this: Invocation, config: Config) -> tuple[list[Finding], list[ServerReport]]:

@@ -1,0 +1,56 @@
+"""What servers have, as far as it is known on disk, whoever may use it. Connects only if asked to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from dynamic_mcp.cli.invocation import Invocation
+from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.errors import DynamicMcpError
+from dynamic_mcp.groups.catalog import Catalog, ListKind
+from dynamic_mcp.groups.catalog_store import CatalogStore
+from dynamic_mcp.system import paths
+
+
+def known_catalogs(config: Config) -> dict[str, Catalog]:
+    """Return the stored catalogs by group; those that are not known are missing."""
+    store = CatalogStore(paths.cache_dir() / "catalogs")
+    stored = {group.name: store.load(group) for group in config.groups}
+    return {name: each.catalog for name, each in stored.items() if each is not None}
+
+
+def read_catalogs(this: Invocation, config: Config, *, connects: bool) -> Mapping[str, Catalog]:
+    """Do the same, after connecting to the groups that are not known if asked to; say which are missing."""
+    known = known_catalogs(config)
+    missing = tuple(group for group in config.groups if group.name not in known)
+    if missing and connects:
+        _connect(this, replace(config, groups=missing))
+        known = known_catalogs(config)
+    for group in config.groups:
+        if group.name not in known:
+            hint = "" if connects else "; `--connect` reads them"
+            this.out.say(f"the tools of group `{group.name}` are not known{hint}")
+    return known
+
+
+def _connect(this: Invocation, config: Config) -> None:
+    """Have catalogs read and stored, all of them whatever the local user may see."""
+    from dynamic_mcp.cli.client import for_each_group
+    from dynamic_mcp.cli.own_client import open_own_client
+    from dynamic_mcp.cli.runner import run
+    from dynamic_mcp.proxy.client_group import ClientGroup
+
+    async def read(group: ClientGroup) -> None:
+        try:
+            await group.catalog(ListKind)  # the whole catalog, so that it is stored
+        except DynamicMcpError as exc:
+            this.out.print_error(str(exc))
+
+    async def connect() -> None:
+        with this.out.progress("connecting to", [group.name for group in config.groups]) as progress:
+            async with open_own_client(replace(config, access=None, profiles={}), this.out) as client:
+                await for_each_group(client, progress, read)
+
+    run(connect())

@@ -1,0 +1,188 @@
+"""Decides one request as serving would, and says by which rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from msgspec import Raw
+
+from dynamic_mcp.cli.access_catalogs import known_catalogs
+from dynamic_mcp.cli.access_subject import Question
+from dynamic_mcp.cli.invocation import Invocation, unknown_group
+from dynamic_mcp.config.access import Effect, Kind, Rule
+from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.groups.audience import Authentication
+from dynamic_mcp.policy.access import DEFAULT, AccessRules, Decision, GroupRules, Policy
+from dynamic_mcp.policy.classify import access_of
+
+_EXIT_CODES = {Effect.ALLOW: 0, Effect.DENY: 1, Effect.ASK: 3}
+_STYLES = {Effect.ALLOW: "green", Effect.DENY: "red", Effect.ASK: "yellow"}
+
+
+@dataclass(frozen=True)
+class ConsideredRule:
+    """A rule of the subject's roles; `mismatch` says why it does not match, and is empty if it does."""
+
+    id: str
+    effect: str
+    about: str
+    matches: bool
+    mismatch: str
+
+
+@dataclass(frozen=True)
+class _Case:
+    """One request, with all that decides about it. `policy` None is a config without rules."""
+
+    group: str
+    kind: Kind
+    name: str
+    access: str
+    who: Authentication
+    arguments: Raw | None
+    policy: Policy | None
+
+    @property
+    def rules(self) -> AccessRules | None:
+        return self.policy.rules_for(self.who) if self.policy is not None else None
+
+    def decide(self) -> tuple[Decision, bool, bool]:
+        """Return what follows, whether it is listed, and whether it depends on the arguments."""
+        if self.rules is None:
+            return Decision(Effect.ALLOW), True, False
+        own = self.rules.for_group(self.group)
+        if self.kind is Kind.RESOURCE:
+            return own.judge_resource(self.name), own.may_see_resource(self.name), False
+        judgement = own.judge(self.kind, self.name, self.access)
+        return judgement.decide(self.arguments), judgement.is_visible, judgement.settled is None
+
+    def considered(self) -> list[ConsideredRule]:
+        """Return every rule of the roles, in their order."""
+        if self.policy is None or self.rules is None:
+            return []
+        own = self.rules.for_group(self.group)
+        reasons = self._reasons(own)
+        rules = [rule for role in sorted(self.rules.roles) for rule in self.policy.rules[role]]
+        return [
+            ConsideredRule(rule.source.id, rule.source.effect.value, describe_rule(rule.source), not why, why)
+            for rule in rules
+            for why in (reasons.get(id(rule), "its servers do not match"),)
+        ]
+
+    def _reasons(self, own: GroupRules) -> dict[int, str]:
+        return {id(rule): why for rule, why in own.explain(self.kind, self.name, self.access, self.arguments)}
+
+
+def check_access(this: Invocation, question: Question) -> int:
+    """Print the decision; return its exit code. Raises InvalidArguments and NotFound."""
+    case = _read_case(this, question)
+    decision, facts = _decide(this, case)
+    if this.out.is_json:
+        this.out.print_json(facts)
+    else:
+        _show_decision(this, decision, str(facts["reason"]))
+    return _EXIT_CODES[decision.effect]
+
+
+def explain_access(this: Invocation, question: Question) -> int:
+    """Print the decision and all rules that were considered; return its exit code."""
+    case = _read_case(this, question)
+    decision, facts = _decide(this, case)
+    considered = case.considered()
+    if this.out.is_json:
+        this.out.print_json({**facts, "rules": considered})
+        return _EXIT_CODES[decision.effect]
+    _show_decision(this, decision, str(facts["reason"]))
+    this.out.print_line(f"roles: {', '.join(case.rules.roles) if case.rules and case.rules.roles else 'none'}")
+    if case.kind is Kind.TOOL:
+        this.out.print_line(f"the tool counts as `{case.access}`")
+    rows = [[each.id, each.effect, each.about, each.mismatch or "matches"] for each in considered]
+    if rows:
+        this.out.print_table(["RULE", "EFFECT", "ABOUT", "RESULT"], rows)
+    return _EXIT_CODES[decision.effect]
+
+
+def describe_rule(rule: Rule) -> str:
+    """Return what a rule is about, in one line: `tools delete_* of github; only write`."""
+    kinds = {"tools": rule.tools, "prompts": rule.prompts, "resources": rule.resources}
+    if all(globs == ("*",) for globs in kinds.values()):
+        what = "everything"
+    else:
+        what = " and ".join(f"{kind} {', '.join(globs)}" for kind, globs in kinds.items() if globs)
+    parts = [f"{what or 'nothing'} of {', '.join(rule.servers)}"]
+    if rule.access != "any":
+        parts.append(f"only {rule.access}")
+    if rule.arguments:
+        parts.append(f"arguments {', '.join(condition.path for condition in rule.arguments)}")
+    if rule.when is not None:
+        parts.append("when …")
+    if rule.scope is not None:
+        parts.append(f"scope {rule.scope}")
+    return "; ".join(parts)
+
+
+def _read_case(this: Invocation, question: Question) -> _Case:
+    config = this.read_config()
+    if question.group not in config.presentations:
+        raise unknown_group(question.group, config)
+    kind, name = question.target
+    access = _class_of(this, config, question.group, name) if kind is Kind.TOOL else "read"
+    policy = Policy(config.access) if config.access is not None else None
+    who = question.authentication(config)
+    return _Case(question.group, kind, name, access, who, question.raw_arguments, policy)
+
+
+def _class_of(this: Invocation, config: Config, group: str, tool: str) -> str:
+    """Return whether a tool only reads; one that is not known counts as one that writes."""
+    shown = config.presentations[group]
+    if not shown.tools.allows(tool) or not shown.features.tools:
+        this.out.say(f"the config's filter hides `{tool}`, whatever the rules say")
+    catalog = known_catalogs(config).get(group)
+    entry = catalog.tools.get(tool) if catalog is not None else None
+    if entry is None:
+        unknown = (
+            f"`{group}` is not known to have a tool `{tool}`"
+            if catalog is not None
+            else (f"the tools of group `{group}` are not known")
+        )
+        this.out.say(f"{unknown}; `{tool}` counts as one that writes")
+        return "write"
+    return access_of(tool, entry, shown.access).access
+
+
+def _decide(this: Invocation, case: _Case) -> tuple[Decision, dict[str, object]]:
+    decision, is_listed, depends = case.decide()
+    if depends and case.arguments is None:
+        this.out.say("the decision depends on the arguments; `--args` gives them")
+    rules = case.rules
+    facts: dict[str, object] = {
+        "effect": decision.effect.value,
+        "rule": decision.rule,
+        "reason": _reason(case, decision),
+        "is_listed": is_listed,
+        "group": case.group,
+        "kind": case.kind.value,
+        "name": case.name,
+        "subject": case.who.principal.subject,
+        "roles": sorted(rules.roles) if rules is not None else [],
+    }
+    if case.kind is Kind.TOOL:
+        facts["access"] = case.access
+    if decision.scopes:
+        facts["scopes"] = list(decision.scopes)
+    return decision, facts
+
+
+def _reason(case: _Case, decision: Decision) -> str:
+    if case.policy is None:
+        return "the config has no access rules"
+    if decision.scopes:
+        return f"the token lacks the scope `{'` or `'.join(decision.scopes)}`"
+    if decision.rule == DEFAULT:
+        roles = case.rules.roles if case.rules is not None else ()
+        return "no rule matches" if roles else "the subject has no role, so no rule applies"
+    return next((each.about for each in case.considered() if each.id == decision.rule), "")
+
+
+def _show_decision(this: Invocation, decision: Decision, reason: str) -> None:
+    this.out.print_line(f"{decision.effect.value}  {decision.rule}  ({reason})", _STYLES[decision.effect])

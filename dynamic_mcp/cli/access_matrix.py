@@ -1,0 +1,84 @@
+"""Shows what each role may do with each tool that is known."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from dynamic_mcp.cli.access_catalogs import read_catalogs
+from dynamic_mcp.cli.invocation import Invocation
+from dynamic_mcp.config.access import Effect, Kind
+from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.groups.audience import Authentication, Principal
+from dynamic_mcp.groups.catalog import Catalog
+from dynamic_mcp.policy.access import DEFAULT, Policy
+from dynamic_mcp.policy.classify import access_of
+
+DEPENDS = "depends"
+# Spreadsheets take a cell that begins with one of these for a formula.
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+
+
+@dataclass(frozen=True)
+class MatrixRow:
+    """A tool, its class, and what follows for each role."""
+
+    group: str
+    tool: str
+    access: str
+    roles: Mapping[str, str]
+
+
+def show_matrix(this: Invocation, *, as_csv: bool, connects: bool) -> int:
+    """Print the matrix; return the exit code."""
+    config = this.read_groups()
+    policy = Policy(config.access) if config.access is not None else None
+    if policy is None:
+        this.out.say("the config has no access rules, so everybody may use everything")
+    rows = list(_rows(config, policy, read_catalogs(this, config, connects=connects)))
+    roles = list(policy.rules) if policy is not None else []
+    if as_csv:
+        this.out.print_text(_format_csv(rows, roles))
+    elif this.out.is_json:
+        this.out.print_json(rows)
+    elif rows:
+        cells = [[row.group, row.tool, row.access, *(row.roles[role] for role in roles)] for row in rows]
+        this.out.print_table(["GROUP", "TOOL", "CLASS", *roles], cells)
+    return 0
+
+
+def _rows(config: Config, policy: Policy | None, catalogs: Mapping[str, Catalog]) -> Iterator[MatrixRow]:
+    for group, catalog in catalogs.items():
+        shown = config.presentations[group]
+        for tool in filter(shown.tools.allows, catalog.tools):
+            access = access_of(tool, catalog.tools[tool], shown.access).access
+            effects: dict[str, str] = {}
+            if policy is not None:
+                effects = {role: _effect(policy, role, group, tool, access) for role in policy.rules}
+            yield MatrixRow(group, tool, access, effects)
+
+
+def _effect(policy: Policy, role: str, group: str, tool: str, access: str) -> str:
+    """Return what follows for somebody who has this role alone, and of whom nothing else is known."""
+    somebody = Authentication(Principal("token", ""), "bearer", (role,))
+    judgement = policy.rules_for(somebody).for_group(group).judge(Kind.TOOL, tool, access)
+    if judgement.settled is None:
+        return DEPENDS if judgement.is_visible else Effect.DENY.value
+    own = [rule for rule in policy.rules[role] if rule.uses_caller and rule.servers.matches(group)]
+    return DEPENDS if own and judgement.settled.rule == DEFAULT else judgement.settled.effect.value
+
+
+def _format_csv(rows: list[MatrixRow], roles: list[str]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["group", "tool", "access", *map(_harmless, roles)])
+    for row in rows:
+        names = [_harmless(row.group), _harmless(row.tool)]
+        writer.writerow([*names, row.access, *(row.roles[role] for role in roles)])
+    return text.getvalue().rstrip("\n")
+
+
+def _harmless(cell: str) -> str:
+    return f"'{cell}" if cell.startswith(_FORMULAS) else cell

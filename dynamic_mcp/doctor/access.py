@@ -1,0 +1,145 @@
+"""Checks of access rules: what matches nothing, what nobody can have, and what lets in more than it seems.
+
+It connects to nothing: what servers have is known from earlier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+from dynamic_mcp.config.access import Access, Effect, Kind, Rule
+from dynamic_mcp.config.auth import Bearer, Jwt
+from dynamic_mcp.config.keys import Keys, format_path
+from dynamic_mcp.config.resolved import Config, Remote
+from dynamic_mcp.doctor.findings import Finding, Level
+from dynamic_mcp.errors import closest
+from dynamic_mcp.groups.catalog import Catalog, ListKind
+from dynamic_mcp.policy.globs import Globs
+from dynamic_mcp.policy.uris import UriGlobs
+
+_ROOT: Keys = ("settings", "access")
+_LISTS = {
+    Kind.TOOL: (ListKind.TOOLS,),
+    Kind.PROMPT: (ListKind.PROMPTS,),
+    Kind.RESOURCE: (ListKind.RESOURCES, ListKind.TEMPLATES),
+}
+
+
+def check_access_rules(
+    config: Config, catalogs: Mapping[str, Catalog], *, token_roles: Collection[str] | None = None
+) -> Iterator[Finding]:
+    """Return the findings about `settings.access` and what belongs to it.
+
+    `catalogs` are those that are known, by group; `token_roles` are the roles of the tokens that commands have made,
+    and None if those are not known.
+    """
+    yield from _check_http(config)
+    access = config.access
+    if access is None:
+        return
+    for role, rules in access.roles.items():
+        for number, rule in enumerate(rules):
+            yield from _check_rule(config, catalogs, rule, (*_ROOT, "roles", role, number))
+    yield from _check_undefined_roles(config, access)
+    yield from _check_unused_roles(config, access, token_roles)
+
+
+# --- rules -----------------------------------------------------------------------------------------------
+
+
+def _check_rule(config: Config, catalogs: Mapping[str, Catalog], rule: Rule, place: Keys) -> Iterator[Finding]:
+    if rule.effect is Effect.ASK:
+        what = "asks a person, which is not possible yet: what it matches is refused"
+        yield _warning((*place, "effect"), what, "use `deny`, or `allow` with conditions on the `arguments`")
+    names = [group.name for group in config.groups]
+    for number, glob in enumerate(rule.servers):
+        if not any(map(Globs((glob,)).matches, names)):
+            what = f"`{glob}` matches no enabled server of the config"
+            yield _warning((*place, "servers", number), what, _guess(glob, names))
+    servers = [name for name in names if Globs(rule.servers).matches(name)]
+    if servers and all(name in catalogs for name in servers):
+        yield from _check_names(rule, [catalogs[name] for name in servers], place)
+
+
+def _check_names(rule: Rule, catalogs: Sequence[Catalog], place: Keys) -> Iterator[Finding]:
+    """Check the globs of names. What a server has not been asked for is not missing."""
+    for kind, globs in ((Kind.TOOL, rule.tools), (Kind.PROMPT, rule.prompts), (Kind.RESOURCE, rule.resources)):
+        if not all(catalog.knows(_LISTS[kind]) for catalog in catalogs):
+            continue
+        names = [name for catalog in catalogs for each in _LISTS[kind] for name in catalog.entries(each)]
+        for number, glob in enumerate(globs or ()):
+            if glob != "*" and not _matches_any(kind, glob, rule.effect, names):
+                what = f"`{glob}` matches no {kind.value} that its servers are known to have"
+                yield _warning((*place, f"{kind.value}s", number), what, _guess(glob, names))
+
+
+def _matches_any(kind: Kind, glob: str, effect: Effect, names: Iterable[str]) -> bool:
+    if kind is Kind.RESOURCE:
+        uris = UriGlobs((glob,))
+        # whether a URI exists that a template does not name cannot be told
+        return any(uris.may_match(name) if "{" in name else uris.match_any(name) for name in names)
+    globs = Globs((glob,))
+    return any(map(globs.matches if effect is Effect.ALLOW else globs.matches_variant, names))
+
+
+# --- roles -----------------------------------------------------------------------------------------------
+
+
+def _check_undefined_roles(config: Config, access: Access) -> Iterator[Finding]:
+    for place, roles in _named_roles(config, access):
+        for role in dict.fromkeys(roles):
+            if role not in access.roles:
+                hint = _guess(role, access.roles) or "define it in `settings.access.roles`"
+                yield _warning(place, f"the role `{role}` is not defined, so it gives nothing", hint)
+
+
+def _check_unused_roles(config: Config, access: Access, token_roles: Collection[str] | None) -> Iterator[Finding]:
+    """Check that somebody can have each role; nothing can be said where tokens may have any."""
+    providers = config.http.auth if config.http is not None else ()
+    if any(isinstance(each, Jwt) and each.roles_claim for each in providers):
+        return
+    if token_roles is None and any(isinstance(each, Bearer) for each in providers):
+        return
+    used = {role for _, roles in _named_roles(config, access) for role in roles}.union(token_roles or ())
+    for role in access.roles:
+        if role not in used:
+            hint = "give it to somebody in `people` or `roles_from`, or to a token"
+            yield _warning((*_ROOT, "roles", role), "nobody can have this role", hint)
+
+
+def _named_roles(config: Config, access: Access) -> Iterator[tuple[Keys, tuple[str, ...]]]:
+    """Yield the places that name roles, with the roles."""
+    for subject, roles in access.people.items():
+        yield (*_ROOT, "people", subject), roles
+    for glob, roles in access.by_group:
+        yield (*_ROOT, "roles_from", "map", glob), roles
+    for provider in config.http.auth if config.http is not None else ():
+        for token in provider.tokens if isinstance(provider, Bearer) else ():
+            yield ("settings", "http", "auth"), token.roles
+    for name, profile in config.profiles.items():
+        yield ("profiles", name, "roles"), profile.roles
+
+
+# --- the rest --------------------------------------------------------------------------------------------
+
+
+def _check_http(config: Config) -> Iterator[Finding]:
+    if config.http is None or not config.http.auth:
+        return
+    if config.access is None:
+        what = "there are no access rules, so every client that authenticates may use everything"
+        yield _warning(("settings", "http", "auth"), what, "add `settings.access`")
+    for group in config.groups:
+        if isinstance(group.upstream, Remote) and group.upstream.oauth.is_shared:
+            what = "everybody who may use this server acts with the same login, that of the local user"
+            yield Finding(Level.NOTE, format_path(("mcpServers", group.name, "oauth", "shared")), what)
+
+
+def _guess(name: str, names: Iterable[str]) -> str:
+    """Return a hint what may be meant; a glob is not like any one name."""
+    near = closest(name, names) if not {"*", "?"} & set(name) else []
+    return f"did you mean `{near[0]}`?" if near else ""
+
+
+def _warning(place: Keys, what: str, hint: str = "") -> Finding:
+    return Finding(Level.WARNING, format_path(place), what, hint)

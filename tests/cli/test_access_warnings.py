@@ -1,0 +1,88 @@
+"""What `check` and `doctor` find wrong with access rules."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.commands import CliRunner
+from tests.program import full
+
+PLACE = "settings.access"
+
+
+def warnings(cli: CliRunner, **environment: str) -> dict[str, str]:
+    """Return what `check` warns of, by place."""
+    done = cli.run("check", **environment)
+    assert done.code == 0, done.out
+    return {each["where"]: each["what"] for each in done.json if each["level"] in ("warning", "note")}
+
+
+def test_rules_that_match_nothing_are_found_once_the_tools_are_known(cli: CliRunner) -> None:
+    rules = [
+        {"servers": ["full", "ful"], "tools": ["echo", "ecko", "zz*"]},
+        {"servers": ["other"], "tools": ["anything"]},
+        {"prompts": ["*"], "resources": ["nowhere:*"]},
+    ]
+    cli.configure({"full": full()}, settings={"access": {"roles": {"r": rules}, "people": {"a": ["r"]}}})
+    cli.config.chmod(0o600)
+    before = warnings(cli)
+    assert set(before) == {f"{PLACE}.roles.r[0].servers[1]", f"{PLACE}.roles.r[1].servers[0]"}
+    assert cli.run("access", "classify", "--connect").code == 0
+    found = warnings(cli)
+    assert set(found) - set(before) == {
+        f"{PLACE}.roles.r[0].tools[1]",
+        f"{PLACE}.roles.r[0].tools[2]",
+        f"{PLACE}.roles.r[2].resources[0]",
+    }
+    assert found[f"{PLACE}.roles.r[0].tools[1]"] == "`ecko` matches no tool that its servers are known to have"
+
+
+def test_roles_that_nobody_has_and_roles_that_do_not_exist_are_found(cli: CliRunner) -> None:
+    access = {
+        "roles": {"used": [], "grouped": [], "profiled": [], "alone": []},
+        "people": {"a": ["used", "usedd"]},
+        "roles_from": {"map": {"g": ["grouped"]}},
+    }
+    cli.configure({"full": full()}, settings={"access": access}, profiles={"p": {"roles": ["profiled", "nil"]}})
+    cli.config.chmod(0o600)
+    found = warnings(cli)
+    assert set(found) == {f"{PLACE}.people.a", f"{PLACE}.roles.alone", "profiles.p.roles"}
+    assert "`usedd` is not defined" in found[f"{PLACE}.people.a"]
+    assert found[f"{PLACE}.roles.alone"] == "nobody can have this role"
+
+
+@pytest.mark.parametrize(
+    "provider",
+    [
+        {"kind": "bearer"},
+        {"kind": "jwt", "issuer": "https://id.example", "audience": ["x"], "claims": {"roles": "roles"}},
+    ],
+)
+def test_nobody_is_told_of_roles_that_tokens_may_have(cli: CliRunner, provider: object) -> None:
+    http = {"auth": [provider], "public_url": "https://mcp.example/mcp"}
+    cli.configure({"full": full()}, settings={"access": {"roles": {"alone": []}}, "http": http})
+    cli.config.chmod(0o600)
+    assert warnings(cli) == {}
+
+
+def test_a_rule_that_asks_is_a_warning(cli: CliRunner) -> None:
+    access = {"roles": {"r": [{"effect": "ask"}]}, "people": {"a": ["r"]}}
+    cli.configure({"full": full()}, settings={"access": access})
+    cli.config.chmod(0o600)
+    assert list(warnings(cli)) == [f"{PLACE}.roles.r[0].effect"]
+
+
+def test_authentication_without_rules_and_shared_logins_are_named(cli: CliRunner) -> None:
+    shared = {"url": "https://mcp.example/", "oauth": {"shared": True}}
+    cli.configure({"far": shared}, settings={"http": {"auth": [{"kind": "bearer"}]}})
+    cli.config.chmod(0o600)
+    found = warnings(cli)
+    assert set(found) == {"settings.http.auth", "mcpServers.far.oauth.shared"}
+    assert "every client that authenticates may use everything" in found["settings.http.auth"]
+
+
+def test_doctor_says_the_same(cli: CliRunner) -> None:
+    access = {"roles": {"r": [{"servers": ["none"]}]}, "people": {"a": ["r"]}}
+    cli.configure({"full": full()}, settings={"access": access})
+    done = cli.run("doctor")
+    assert f"{PLACE}.roles.r[0].servers[0]" in {each["where"] for each in done.json["findings"]}
