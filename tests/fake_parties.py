@@ -11,7 +11,7 @@ from msgspec import Raw
 from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.errors import LinkLost
 from dynamic_mcp.groups import audience
-from dynamic_mcp.groups.audience import LOCAL_USER, Principal, Transport, User
+from dynamic_mcp.groups.audience import LOCAL_USER, Client, Principal, Transport, User
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.instance import Instance
@@ -106,6 +106,9 @@ class Watcher:
         self.dismissed: list[audience.Client] = []
         self.concerned: list[list[audience.Client]] = []
         self._change = asyncio.Event()
+
+    def shows(self, group: Group, client: Client) -> bool:
+        return True
 
     def group_changed(self, group: Group) -> None:
         if not self.states or self.states[-1] != group.state.name:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from dynamic_mcp.config.persons import knows_persons
@@ -119,9 +119,10 @@ class Groups:
             if group not in used:
                 self._retire(group)
 
-    def apply(self, configs: Mapping[Place, Config]) -> None:
+    def apply(self, configs: Mapping[Place, Config], on_change: Callable[[], object] = lambda: None) -> None:
         """Take the place of the configs before, by difference; nothing is waited for.
 
+        `on_change` is called once there are the new groups, before they start for the clients that see them now.
         A group whose upstream stays keeps its process, its calls and its catalog. One whose upstream changed
         starts anew, and the old one ends once its calls have, within DRAIN_S; so does a group that is gone. If only
         some of a group's places change it, they get another one and the rest keep it.
@@ -129,7 +130,7 @@ class Groups:
         if self._is_closed:
             return
         before, old, shown = self._spaces, list(self), self._presentations()
-        known = {client: self.of(self.place_of(client)) for client in self._clients}
+        known = {client: set(self._groups_for(client)) for client in self._clients}
         self._know_persons = knows_persons(configs[None])
         assignment = assign(before, configs, self._create)
         self._spaces = assignment.spaces
@@ -144,9 +145,10 @@ class Groups:
                 group.dismiss_strangers()
             else:
                 self._retire(group)
+        on_change()
         for client in self._clients:
             for group in self._groups_for(client):
-                if known[client].get(group.name) is not group:
+                if group not in known[client]:
                     group.start(client)
 
     def _log_difference(self, old: list[Group], assignment: Assignment) -> None:
@@ -181,7 +183,7 @@ class Groups:
 
     def _groups_for(self, client: Client) -> list[Group]:
         groups = self.of(self.place_of(client)).values()
-        return [each for each in groups if client.only in (None, each.name)]
+        return [each for each in groups if client.only in (None, each.name) and self._observer.shows(each, client)]
 
     def _find_current(self, name: str, client: Client) -> Group | None:
         return self.of(self.place_of(client)).get(name)

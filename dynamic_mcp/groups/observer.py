@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 class Observer(Protocol):
     """Whoever shows the groups to clients."""
 
+    def shows(self, group: Group, client: Client) -> bool:
+        """Tell whether a client sees a group; for those that it does not see, nothing is started."""
+        ...
+
     def group_changed(self, group: Group) -> None:
         """Learn that a group's state or catalog is another one now."""
         ...

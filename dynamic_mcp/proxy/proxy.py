@@ -127,8 +127,7 @@ class Proxy:
             self._persons.forget()
         configs = dict(pairs)
         before = {client: self.view_for(client) for client in self._subscriptions}
-        self.groups.apply(configs)
-        self._views.apply(configs)
+        self.groups.apply(configs, partial(self._views.apply, configs))
         self._authorize()
         self._semantic_index.configure(config.embeddings)
         self._resource_subscriptions.reopen(partial(self._find_new_group, before))
@@ -342,6 +341,11 @@ class Proxy:
                 self._tell_level(group, instance)
 
     # --- Observer: what a group does -------------------------------------------------------------------
+
+    def shows(self, group: Group, client: Client) -> bool:
+        """Tell whether a client sees a group."""
+        is_whole = client.profile is None and not self._views.are_governed
+        return is_whole or self.view_for(client).has_group(group)
 
     def group_changed(self, group: Group) -> None:
         """Tell the clients if what a list answers is another answer now."""

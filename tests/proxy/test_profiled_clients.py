@@ -120,6 +120,18 @@ async def test_each_client_sees_what_its_profile_selects_and_all_share_the_serve
         assert sorted(it.opener.opened) == ["docs", "git", "mail"]
 
 
+async def test_servers_start_only_for_clients_that_see_them() -> None:
+    async with scene(REVIEW, Profile("none", servers=())) as it:
+        await it.join("none")
+        assert it.opener.opened == []
+        review = await it.join("review")
+        assert sorted(it.opener.opened) == ["docs", "git"]
+
+        await it.reload(Profile("review", servers=("*",)))
+        assert sorted(it.opener.opened) == ["docs", "git", "mail"]
+        assert len(review.heard("notifications/resources/list_changed")) == 1
+
+
 async def test_what_a_profile_does_not_select_cannot_be_told_from_what_does_not_exist() -> None:
     async with scene(REVIEW) as it:
         client = await it.join("review")
