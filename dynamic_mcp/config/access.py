@@ -82,7 +82,7 @@ class ToolAccess(Struct, frozen=True):
 
 
 class Profile(Struct, frozen=True):
-    """A selection of servers and tools; patterns of tools match their name, or `<server>__<tool>`."""
+    """A selection of servers and tools; a pattern of tools with `__` can also be of `<server>__<tool>`."""
 
     name: str
     servers: tuple[str, ...] = ("*",)

@@ -102,7 +102,7 @@ class ToolAccess(Section, frozen=True):
 
 
 class ProfileTools(Section, frozen=True):
-    """Which tools a profile shows. A pattern is a glob of a tool's name, or of `<server>__<tool>`."""
+    """Which tools a profile shows: globs of their names; one with `__` can also be of `<server>__<tool>`."""
 
     include: Annotated[Globs | None, "Only these tools; an empty list means none. Default: all."] = None
     exclude: Annotated[Globs | None, "These tools never, even if `include` matches them."] = None
