@@ -9,21 +9,24 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 
 import click
+from msgspec.structs import replace as with_fields
 
 from dynamic_mcp.cli.direct_server import DirectServer, configure
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.config.keys import format_path
+from dynamic_mcp.config.principal import Principal
 from dynamic_mcp.config.resolved import Config, GroupConfig, Remote
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, LoginFailed, LoginNeeded
 from dynamic_mcp.oauth.bearer import Bearer
 from dynamic_mcp.oauth.callback import UnexpectedResponse
 from dynamic_mcp.oauth.credentials import Login, Token
+from dynamic_mcp.oauth.store import list_persons
 from dynamic_mcp.oauth.user_logins import login_command, login_folder
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.shell import format_command
@@ -70,21 +73,41 @@ def log_out(this: Invocation, which: Which) -> None:
         asyncio.run(_log_out(group))
 
 
+def log_person_out(this: Invocation, which: Which, subject: str, issuer: str | None) -> None:
+    """Revoke and delete the tokens that a person has at one server, or at all groups. Raises DynamicMcpError."""
+    found = [
+        (group, person)
+        for group in _select_groups(this, which)
+        for person in list_persons(login_folder(), group.remote)
+        if person.subject == subject and issuer in (None, person.issuer)
+    ]
+    issuers = sorted({person.issuer for _, person in found})
+    if len(issuers) > 1:
+        names = " and ".join(f"`{each}`" for each in issuers)
+        raise InvalidArguments(f"{names} have a `{subject}` each", hint="say which one with `--issuer`")
+    if not found:
+        this.out.say(f"no login of `{subject}` is stored")
+    for group, person in found:
+        asyncio.run(_log_out(_of_person(group, person)))
+
+
 def show_status(this: Invocation, which: Which) -> int:
     """Print which groups are logged in; return the exit code."""
     groups = _select_groups(this, which, only_remote=which is not None)
-    rows = asyncio.run(_list_rows(groups))
+    own = asyncio.run(_list_rows(groups))
+    rows = [*own, *asyncio.run(_list_rows(_list_personal(groups)))]
     if this.out.is_json:
         this.out.print_json(rows)
     elif rows:
-        columns = ("group", "state", "until", "scope", "issuer")
+        persons = ("person",) if len(rows) > len(own) else ()
+        columns = ("group", *persons, "state", "until", "scope", "issuer")
         rows_of_text = [[row.get(column) or "" for column in columns] for row in rows]
         this.out.print_table([column.upper() for column in columns], rows_of_text)
     else:
         this.out.say("no group has a `url`, so there is nothing to log in to")
     failures = {"expired"} if which is None else {"expired", "not logged in"}
     failures |= {group.unset for group in groups if group.unset}
-    return LOGIN_NEEDED if any(row["state"] in failures for row in rows) else 0
+    return LOGIN_NEEDED if any(row["state"] in failures for row in own) else 0
 
 
 # --- which groups ----------------------------------------------------------------------------------------
@@ -110,6 +133,17 @@ def _remote_group(config: GroupConfig, root: Config, command: str, out: Output) 
     warnings = [each for each in root.warnings if each.startswith((f"{headers}.", f"{headers}["))]
     unset = warnings[0].partition(": ")[2] if warnings else ""
     return _RemoteGroup(config.name, config.upstream, bearer, out, unset)
+
+
+def _list_personal(groups: list[_RemoteGroup]) -> list[_RemoteGroup]:
+    """Return the groups once more for each person who has a login of its own to them."""
+    folder = login_folder()
+    return [_of_person(group, person) for group in groups for person in list_persons(folder, group.remote)]
+
+
+def _of_person(group: _RemoteGroup, person: Principal) -> _RemoteGroup:
+    remote = with_fields(group.remote, login_of=person)
+    return replace(group, remote=remote, bearer=Bearer(group.name, remote, login_folder(), ""))
 
 
 # --- login -----------------------------------------------------------------------------------------------
@@ -238,8 +272,9 @@ def _read_token() -> str:
 
 async def _log_out(group: _RemoteGroup) -> None:
     known = await group.bearer.load_login()
+    label = group.name if group.remote.login_of is None else f"{group.name}, `{group.remote.login_of.subject}`"
     if known is None or known.token is None:
-        group.out.say(f"{group.name}: not logged in")
+        group.out.say(f"{label}: not logged in")
         return
     if known.revocation_endpoint is not None and known.client is not None:
         from dynamic_mcp.oauth.tokens import TokenDenied, TokenEndpoint, TokenRequestFailed
@@ -248,12 +283,12 @@ async def _log_out(group: _RemoteGroup) -> None:
             await TokenEndpoint(group.bearer.policy, known, group.remote.oauth).revoke(known.token)
         except (TokenDenied, TokenRequestFailed) as exc:
             why = f"`{known.revocation_endpoint}` {exc}"
-            group.out.say(f"warning: {group.name}: the token was deleted here, but not revoked: {why}")
+            group.out.say(f"warning: {label}: the token was deleted here, but not revoked: {why}")
     try:
         await group.bearer.forget()
     except OSError as exc:
         raise LoginFailed(group.name, f"the token cannot be deleted: {exc.strerror or exc}") from exc
-    group.out.say(f"{group.name}: logged out")
+    group.out.say(f"{label}: logged out")
 
 
 async def _list_rows(groups: list[_RemoteGroup]) -> list[dict[str, str | None]]:
@@ -262,6 +297,8 @@ async def _list_rows(groups: list[_RemoteGroup]) -> list[dict[str, str | None]]:
 
 async def _row(group: _RemoteGroup) -> dict[str, str | None]:
     row: dict[str, str | None] = {"group": group.name}
+    if group.remote.login_of is not None:
+        row |= {"person": group.remote.login_of.subject, "person_issuer": group.remote.login_of.issuer}
     if group.unset:
         return {**row, "state": group.unset}
     if group.remote.has_own_authorization:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from dynamic_mcp.cli.output import NARROW, Output
 from dynamic_mcp.cli.process_table import Memory
 from dynamic_mcp.observe.proxies import GroupStatus, InstanceStatus, RunningProxy, SessionStatus
-from dynamic_mcp.system.text import pluralize
+from dynamic_mcp.system.text import one_line, pluralize
 
 _MIB = 1 << 20
 _COLUMNS = ("GROUP", "TOOLS", "CALLS", "CALLS/S", "ERRORS", "P50", "P95", "SESSIONS", "MEMORY", "PID", "STATE")
@@ -22,6 +22,8 @@ _DISPENSABLE = ("PID", "TOOLS", "P50", "SESSIONS", "CALLS/S")
 _GAP = 2
 # Over HTTP there may be a thousand; `--json` has them all.
 _MOST_SESSIONS = 50
+_MOST_OF_PERSONS = 50
+_LONGEST_PERSON = 40
 _TRANSPORTS = {"stdio": "stdio", "socket": "window", "http": "HTTP", "sse": "HTTP+SSE"}
 
 Row = Mapping[str, str]
@@ -113,24 +115,34 @@ def _show_groups(out: Output, proxy: MeasuredProxy, rate_of: Callable[[str], str
     is_shared = _is_shared(proxy.running)
     rows: list[Row] = []
     reasons: list[str] = []
-    for group in proxy.running.status.groups:
+    groups = proxy.running.status.groups
+    personal = [group for group in groups if group.person]
+    for group in [*(each for each in groups if not each.person), *personal[:_MOST_OF_PERSONS]]:
         row = _group_row(proxy, group, is_shared=is_shared)
         rows.append({**row, "CALLS/S": rate_of(group.name)})
         several = group.instances if len(group.instances) > 1 else []
         rows += [_instance_row(proxy, each) for each in several]
-        reasons += [f"{group.name}, {each.shared_by}: {each.reason}" for each in several if each.reason]
+        label = _label(group)
+        reasons += [f"{label}, {each.shared_by}: {each.reason}" for each in several if each.reason]
         if group.reason and not several:
-            reasons.append(f"{group.name}: {group.reason}")
+            reasons.append(f"{label}: {group.reason}")
     _print_rows(out, _COLUMNS, rows, _DISPENSABLE)
+    if len(personal) > _MOST_OF_PERSONS:
+        out.print_line(f"and {len(personal) - _MOST_OF_PERSONS} more of persons", indent=2)
     for reason in dict.fromkeys(reasons):  # copies of one server often fail alike
         out.print_line(reason, "yellow", indent=2)
+
+
+def _label(group: GroupStatus) -> str:
+    """Return the name of a group, and of the person whose login it has."""
+    return f"{group.name} ({one_line(group.person, _LONGEST_PERSON)})" if group.person else group.name
 
 
 def _group_row(proxy: MeasuredProxy, group: GroupStatus, *, is_shared: bool) -> Row:
     """Return the row of a group: with what its instance is, if it has just one, else with the sums."""
     instances = group.instances
     row = {
-        "GROUP": group.name,
+        "GROUP": _label(group),
         "TOOLS": "?" if group.tools is None else str(group.tools),
         "CALLS": str(group.calls),
         "ERRORS": str(group.failures),

@@ -16,6 +16,7 @@ from dynamic_mcp.config.read import list_disabled, read, read_document
 from dynamic_mcp.config.resolved import Broken, Config, GroupConfig, Program
 from dynamic_mcp.config.secrets import plain_secrets
 from dynamic_mcp.doctor.findings import Finding, Level, config_error
+from dynamic_mcp.doctor.logins import check_logins
 from dynamic_mcp.errors import ConfigError, closest
 from dynamic_mcp.system.shell import quote
 from dynamic_mcp.system.text import pluralize
@@ -38,6 +39,7 @@ def check_file(file: Path, environment: Mapping[str, str]) -> tuple[Config | Non
         *(_secret_finding(where) for where in secrets),
         *(_warning_finding(warning) for warning in config.warnings),
         *(finding for group in config.groups for finding in _check_upstream(group)),
+        *check_logins(config),
         *(finding for profile in config.profiles.values() for finding in _check_profile(profile, config)),
     ]
     return config, findings

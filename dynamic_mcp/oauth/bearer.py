@@ -136,7 +136,7 @@ class Bearer:
     async def save_login(self, login: Login) -> bool:
         """Use another login; return whether it was saved."""
         self._version += 1
-        self._login = login
+        login = self._login = replace(login, person=self.remote.login_of)
         is_saved = True
         try:
             await asyncio.to_thread(self._store.save, login)

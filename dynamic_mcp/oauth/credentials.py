@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from dynamic_mcp.config.principal import Principal
+
 # A token is renewed this long before it expires, or at half its lifetime if that comes later.
 EARLY_S = 300.0
 
@@ -46,7 +48,8 @@ class Login:
     """The login to one server.
 
     A login without an issuer has a token that was pasted, or taken from another program. `requested_scope` is what
-    was asked for at the login, and `wanted_scope` what the server has asked for since.
+    was asked for at the login, and `wanted_scope` what the server has asked for since. Without a `person`, it is the
+    local user's.
     """
 
     server: str
@@ -59,6 +62,7 @@ class Login:
     wanted_scope: str | None = None
     requested_scope: str | None = None
     is_in_keyring: bool = False
+    person: Principal | None = None
 
 
 def union(*scopes: str | None) -> str | None:

@@ -18,7 +18,9 @@ from hashlib import sha256
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace as with_fields
 
+from dynamic_mcp.config.principal import Principal
 from dynamic_mcp.config.resolved import Remote
 from dynamic_mcp.oauth.credentials import Login, Token
 from dynamic_mcp.system import paths
@@ -132,6 +134,19 @@ def key(remote: Remote) -> str:
     if remote.login_of is not None:
         identity.append([remote.login_of.issuer, remote.login_of.subject])
     return sha256(json.dumps(identity).encode()).hexdigest()[:40]
+
+
+def list_persons(folder: Path, remote: Remote) -> list[Principal]:
+    """Return the persons who have a login of their own to a server. What cannot be read is left out."""
+    found: list[Principal] = []
+    for file in folder.glob(f"*.v{FORMAT}.json"):
+        try:
+            person = msgspec.json.decode(_read_private(file), type=Login).person
+        except (OSError, ValueError, RecursionError):
+            continue
+        if person is not None and file.name == f"{key(with_fields(remote, login_of=person))}.v{FORMAT}.json":
+            found.append(person)
+    return sorted(found, key=lambda each: (each.subject, each.issuer))
 
 
 def _read_private(file: Path) -> bytes:

@@ -74,10 +74,13 @@ class InstanceStatus(msgspec.Struct, frozen=True, kw_only=True):
 class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The status of a group; `tools` is None while unknown. `failures` counts calls without a result.
 
+    `person` is whose login it has, where each person has one; `person_issuer` is who names the person so.
     Calls and failures are those of all its instances, also of those that have ended.
     """
 
     name: str = ""
+    person: str = ""
+    person_issuer: str = ""
     state: str = ""
     reason: str = ""
     tools: int | None = None

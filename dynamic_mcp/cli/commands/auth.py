@@ -52,13 +52,22 @@ def login(
 
 @command.command("logout")
 @_name
+@click.option("--as", "subject", metavar="SUBJECT", help="Those of this person, who comes over HTTP.")
+@click.option("--issuer", help="Who names the person, where several do so.")
 @client_id_option
 @common_options
-def logout(this: Invocation, *, name: str | None, client_id: str | None) -> None:
+def logout(
+    this: Invocation, *, name: str | None, subject: str | None, issuer: str | None, client_id: str | None
+) -> None:
     """Revoke and delete the tokens of a group."""
-    from dynamic_mcp.cli.login import log_out
+    from dynamic_mcp.cli.login import log_out, log_person_out
 
-    log_out(this, _server(name, client_id))
+    if subject is not None:
+        log_person_out(this, _server(name, client_id), subject, issuer)
+    elif issuer is not None:
+        raise click.UsageError("--issuer goes with --as")
+    else:
+        log_out(this, _server(name, client_id))
 
 
 @command.command("status")
