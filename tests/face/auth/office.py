@@ -24,7 +24,7 @@ from tests.mcp_client import McpClient
 from tests.oauth.visits import free_port
 from tests.upstreams.auth_server import AuthServer
 
-TOKENS = {"ann": "front-token-of-ann", "bob": "front-token-of-bob"}
+TOKENS = {name: f"front-token-of-{name}-k3W9x2QmZ7vR4tLpB8nY5cJd6sHg1fAe" for name in ("ann", "bob")}
 BEARER = Bearer(tuple(NamedToken(token, name) for name, token in TOKENS.items()))
 FORWARDED = Forwarded(trusted=("127.0.0.1",))
 ASKS: Json = {"elicitation": {"form": {}, "url": {}}}
@@ -76,11 +76,11 @@ async def office(
 
 @contextlib.asynccontextmanager
 async def person(
-    place: Office, name: str, *, is_forwarded: bool = False, capabilities: object = None, path: str = "/mcp"
+    url: str, name: str, *, is_forwarded: bool = False, capabilities: object = None, path: str = "/mcp"
 ) -> AsyncIterator[McpClient]:
     """Greet a client of a person, who shows a token or comes through a reverse proxy."""
     shown = {"X-Forwarded-User": name} if is_forwarded else {"Authorization": f"Bearer {TOKENS[name]}"}
-    async with HttpClient(place.url) as http:
+    async with HttpClient(url) as http:
         client = McpClient(http, path, headers=shown)
         await client.initialize(capabilities)
         yield client

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from urllib.parse import urlencode
@@ -19,8 +20,28 @@ from tests.face.auth.office import (
     office,
     person,
 )
-from tests.fakes import BOUND_S
+from tests.face.http.modern_parties import META, headers_for, modern
+from tests.fakes import BOUND_S, Json
+from tests.http_client import HttpClient
+from tests.mcp_client import BOTH
 from tests.upstreams.auth_server import Answer, AuthServer
+
+
+async def post_modern(http: HttpClient, name: str, params: dict[str, Json]) -> dict[str, Json]:
+    """Post a call of a modern client that takes links, and return its result, or its error."""
+    message = modern("tools/call", params)
+    message["params"]["_meta"] = {**META, "io.modelcontextprotocol/clientCapabilities": ASKS}
+    headers = {
+        **headers_for(message),
+        "Content-Type": "application/json",
+        "Accept": BOTH,
+        "Authorization": f"Bearer {TOKENS[name]}",
+    }
+    response = await http.request("POST", "/mcp", headers, json.dumps(message).encode())
+    data = await response.read()
+    answer = json.loads(data.partition(b"data:")[2] if response.is_stream else data)
+    result: dict[str, Json] = answer.get("result") or answer["error"]
+    return result
 
 
 @pytest.fixture
@@ -36,7 +57,7 @@ async def server() -> AsyncIterator[AuthServer]:
 async def test_two_persons_log_in_and_are_served_with_their_own_tokens_and_catalogs(
     server: AuthServer, tmp_path: Path
 ) -> None:
-    async with office(tmp_path, server) as place, person(place, "ann") as ann, person(place, "bob") as bob:
+    async with office(tmp_path, server) as place, person(place.url, "ann") as ann, person(place.url, "bob") as bob:
         said: list[str] = []
         tools: list[str] = []
         for client in (ann, bob):
@@ -55,18 +76,18 @@ async def test_two_persons_log_in_and_are_served_with_their_own_tokens_and_catal
 
 
 async def test_a_restart_finds_the_logins_of_all_persons_again(server: AuthServer, tmp_path: Path) -> None:
-    async with office(tmp_path, server) as place, person(place, "ann") as ann, person(place, "bob") as bob:
+    async with office(tmp_path, server) as place, person(place.url, "ann") as ann, person(place.url, "bob") as bob:
         for client in (ann, bob):
             async with browser() as own:
                 await own.log_in(link_in(await echo(client)))
 
-    async with office(tmp_path, server) as place, person(place, "bob") as bob, person(place, "ann") as ann:
+    async with office(tmp_path, server) as place, person(place.url, "bob") as bob, person(place.url, "ann") as ann:
         assert [await echo(each) for each in (ann, bob)] == ["grant 0", "grant 1"]
 
 
 async def test_a_login_that_ends_costs_its_person_alone(server: AuthServer, tmp_path: Path) -> None:
     server.manners.rotates = False
-    async with office(tmp_path, server) as place, person(place, "ann") as ann, person(place, "bob") as bob:
+    async with office(tmp_path, server) as place, person(place.url, "ann") as ann, person(place.url, "bob") as bob:
         for client in (ann, bob):
             async with browser() as own:
                 await own.log_in(link_in(await echo(client)))
@@ -81,7 +102,7 @@ async def test_a_login_that_ends_costs_its_person_alone(server: AuthServer, tmp_
 async def test_the_group_comes_up_by_itself_after_the_login_and_its_tools_are_announced(
     server: AuthServer, tmp_path: Path
 ) -> None:
-    async with office(tmp_path, server) as place, person(place, "ann") as ann, browser() as own:
+    async with office(tmp_path, server) as place, person(place.url, "ann") as ann, browser() as own:
         link = link_in(await echo(ann))
         stream = await ann.listen()
 
@@ -95,7 +116,7 @@ async def test_the_group_comes_up_by_itself_after_the_login_and_its_tools_are_an
 async def test_one_login_is_for_all_where_the_config_says_so_and_is_not_offered_to_persons(
     server: AuthServer, tmp_path: Path
 ) -> None:
-    async with office(tmp_path, server, is_shared=True) as place, person(place, "ann", capabilities=ASKS) as ann:
+    async with office(tmp_path, server, is_shared=True) as place, person(place.url, "ann", capabilities=ASKS) as ann:
         refused = await echo(ann)
     assert "whoever runs dynamic-mcp must log in there" in refused
     assert "http://" not in refused
@@ -103,14 +124,14 @@ async def test_one_login_is_for_all_where_the_config_says_so_and_is_not_offered_
 
 
 async def test_without_a_public_url_the_error_says_what_is_missing(server: AuthServer, tmp_path: Path) -> None:
-    async with office(tmp_path, server, BEARER, is_public=False) as place, person(place, "ann") as ann:
+    async with office(tmp_path, server, BEARER, is_public=False) as place, person(place.url, "ann") as ann:
         assert "`settings.http.public_url` is not set" in await echo(ann)
 
 
 async def test_a_client_of_one_group_is_told_the_link_when_it_says_hello(server: AuthServer, tmp_path: Path) -> None:
-    async with office(tmp_path, server) as place, person(place, "ann") as ann, browser() as own:
+    async with office(tmp_path, server) as place, person(place.url, "ann") as ann, browser() as own:
         await own.log_in(link_in(await echo(ann)))
-        async with person(place, "ann", path="/mcp/far") as direct:
+        async with person(place.url, "ann", path="/mcp/far") as direct:
             answer = await direct.request("tools/call", {"name": "echo", "arguments": {}})
             assert answer["result"]["content"][0]["text"] == "grant 0"
 
@@ -119,7 +140,11 @@ async def test_a_client_of_one_group_is_told_the_link_when_it_says_hello(server:
 
 
 async def test_a_call_waits_for_the_login_where_the_client_takes_the_link(server: AuthServer, tmp_path: Path) -> None:
-    async with office(tmp_path, server) as place, person(place, "ann", capabilities=ASKS) as ann, browser() as own:
+    async with (
+        office(tmp_path, server) as place,
+        person(place.url, "ann", capabilities=ASKS) as ann,
+        browser() as own,
+    ):
         arguments = {"group": "far", "name": "echo", "args": {}}
         id, stream = await ann.begin("tools/call", {"name": "call_dynamic_tool", "arguments": arguments})
         async with asyncio.timeout(BOUND_S):
@@ -134,7 +159,7 @@ async def test_a_call_waits_for_the_login_where_the_client_takes_the_link(server
 
 
 async def test_a_client_that_declines_is_told_the_link_and_asked_no_more(server: AuthServer, tmp_path: Path) -> None:
-    async with office(tmp_path, server) as place, person(place, "ann", capabilities=ASKS) as ann:
+    async with office(tmp_path, server) as place, person(place.url, "ann", capabilities=ASKS) as ann:
         arguments = {"group": "far", "name": "echo", "args": {}}
         id, stream = await ann.begin("tools/call", {"name": "call_dynamic_tool", "arguments": arguments})
         async with asyncio.timeout(BOUND_S):
@@ -146,13 +171,33 @@ async def test_a_client_that_declines_is_told_the_link_and_asked_no_more(server:
         assert link_in(await echo(ann)) == question["params"]["url"]
 
 
+async def test_a_modern_client_is_asked_to_open_the_link_and_its_retry_goes_on(
+    server: AuthServer, tmp_path: Path
+) -> None:
+    arguments = {"group": "far", "name": "echo", "args": {}}
+    params = {"name": "call_dynamic_tool", "arguments": arguments}
+    async with office(tmp_path, server) as place, HttpClient(place.url) as http, browser() as own:
+        asked = await post_modern(http, "ann", params)
+        ((key, question),) = asked["inputRequests"].items()
+        state = {"requestState": asked["requestState"], "inputResponses": {key: {"action": "accept"}}}
+        assert asked["resultType"] == "input_required"
+        assert question["params"]["mode"] == "url"
+        refused = await post_modern(http, "bob", {**params, **state})
+        assert "grant" not in str(refused)
+
+        assert (await own.log_in(question["params"]["url"])).status_code == 200
+        answer = await post_modern(http, "ann", {**params, **state})
+
+        assert answer["content"][0]["text"] == "grant 0"
+
+
 # --- whose link it is ---------------------------------------------------------------------------------------
 
 
 async def test_a_page_says_for_whom_it_is_and_nothing_begins_without_its_button(
     server: AuthServer, tmp_path: Path
 ) -> None:
-    async with office(tmp_path, server) as place, person(place, "ann") as ann, browser() as own:
+    async with office(tmp_path, server) as place, person(place.url, "ann") as ann, browser() as own:
         link = link_in(await echo(ann))
         before = len(server.requests)
 
@@ -171,7 +216,12 @@ async def test_a_page_says_for_whom_it_is_and_nothing_begins_without_its_button(
 
 
 async def test_a_page_of_somebody_else_cannot_press_the_button(server: AuthServer, tmp_path: Path) -> None:
-    async with office(tmp_path, server) as place, person(place, "ann") as ann, browser() as own, browser() as victim:
+    async with (
+        office(tmp_path, server) as place,
+        person(place.url, "ann") as ann,
+        browser() as own,
+        browser() as victim,
+    ):
         page = await own.open(link_in(await echo(ann)))
         token = page.text.partition('value="')[2].partition('"')[0]
 
@@ -186,7 +236,7 @@ async def test_a_page_of_somebody_else_cannot_press_the_button(server: AuthServe
 async def test_the_address_of_the_authorization_server_is_of_no_use_in_another_browser(
     server: AuthServer, tmp_path: Path, *, is_forwarded: bool
 ) -> None:
-    async with office(tmp_path, server) as place, person(place, "ann", is_forwarded=is_forwarded) as ann:
+    async with office(tmp_path, server) as place, person(place.url, "ann", is_forwarded=is_forwarded) as ann:
         link = link_in(await echo(ann))
         name = "ann" if is_forwarded else ""
         async with browser(name) as own, browser(name) as victim:
@@ -204,7 +254,7 @@ async def test_the_address_of_the_authorization_server_is_of_no_use_in_another_b
 async def test_who_a_reverse_proxy_names_needs_no_button_and_nobody_else_may_use_the_link(
     server: AuthServer, tmp_path: Path
 ) -> None:
-    async with office(tmp_path, server) as place, person(place, "ann", is_forwarded=True) as ann:
+    async with office(tmp_path, server) as place, person(place.url, "ann", is_forwarded=True) as ann:
         link = link_in(await echo(ann))
         async with browser("bob") as of_bob, browser() as of_nobody, browser("ann") as own:
             for other in (of_bob, of_nobody):
@@ -220,7 +270,7 @@ async def test_who_a_reverse_proxy_names_needs_no_button_and_nobody_else_may_use
 async def test_a_login_begun_by_its_person_is_not_ended_as_somebody_else(server: AuthServer, tmp_path: Path) -> None:
     async with (
         office(tmp_path, server) as place,
-        person(place, "ann", is_forwarded=True) as ann,
+        person(place.url, "ann", is_forwarded=True) as ann,
         browser("ann") as own,
         browser("bob") as of_bob,
     ):
@@ -235,7 +285,7 @@ async def test_a_login_begun_by_its_person_is_not_ended_as_somebody_else(server:
 
 
 async def test_a_callback_counts_once(server: AuthServer, tmp_path: Path) -> None:
-    async with office(tmp_path, server) as place, person(place, "ann") as ann, browser() as own:
+    async with office(tmp_path, server) as place, person(place.url, "ann") as ann, browser() as own:
         link = link_in(await echo(ann))
         begun = await own.confirm(await own.open(link), hops=1)
         callback = begun.headers["location"]
@@ -248,7 +298,7 @@ async def test_a_callback_counts_once(server: AuthServer, tmp_path: Path) -> Non
 
 
 async def test_a_browser_that_goes_back_begins_anew_and_only_that_counts(server: AuthServer, tmp_path: Path) -> None:
-    async with office(tmp_path, server) as place, person(place, "ann") as ann, browser() as own:
+    async with office(tmp_path, server) as place, person(place.url, "ann") as ann, browser() as own:
         link = link_in(await echo(ann))
         first = await own.confirm(await own.open(link), hops=1)
 
@@ -258,7 +308,7 @@ async def test_a_browser_that_goes_back_begins_anew_and_only_that_counts(server:
 
 
 async def test_callbacks_that_come_at_once_count_once(server: AuthServer, tmp_path: Path) -> None:
-    async with office(tmp_path, server) as place, person(place, "ann") as ann, browser() as own:
+    async with office(tmp_path, server) as place, person(place.url, "ann") as ann, browser() as own:
         begun = await own.confirm(await own.open(link_in(await echo(ann))), hops=1)
 
         pages = await asyncio.gather(*(own.open(begun.headers["location"]) for _ in range(5)))
@@ -279,7 +329,7 @@ async def test_callbacks_that_come_at_once_count_once(server: AuthServer, tmp_pa
 async def test_a_callback_that_belongs_to_no_login_changes_nothing_and_shows_nothing_of_itself(
     server: AuthServer, tmp_path: Path, query: dict[str, str]
 ) -> None:
-    async with office(tmp_path, server) as place, person(place, "ann") as ann, browser() as own:
+    async with office(tmp_path, server) as place, person(place.url, "ann") as ann, browser() as own:
         begun = await own.confirm(await own.open(link_in(await echo(ann))), hops=0)
 
         page = await own.open(f"{place.url}/upstream-login/callback?{urlencode(query)}")
@@ -293,7 +343,7 @@ async def test_a_callback_that_belongs_to_no_login_changes_nothing_and_shows_not
 async def test_a_code_of_another_issuer_is_not_exchanged_and_a_refusal_is_shown_escaped(
     server: AuthServer, tmp_path: Path
 ) -> None:
-    async with office(tmp_path, server) as place, person(place, "ann") as ann, browser() as own:
+    async with office(tmp_path, server) as place, person(place.url, "ann") as ann, browser() as own:
         link = link_in(await echo(ann))
         server.manners.iss = "https://evil.test"
         page = await own.log_in(link)
@@ -318,7 +368,7 @@ async def test_a_code_of_another_issuer_is_not_exchanged_and_a_refusal_is_shown_
 
 
 async def test_the_client_is_registered_for_the_public_address(server: AuthServer, tmp_path: Path) -> None:
-    async with office(tmp_path, server) as place, person(place, "ann") as ann, browser() as own:
+    async with office(tmp_path, server) as place, person(place.url, "ann") as ann, browser() as own:
         await own.log_in(link_in(await echo(ann)))
 
         (client,) = server.clients.values()
