@@ -1,0 +1,293 @@
+"""Two worlds that a client must not be able to tell apart: one where things are hidden from it, one without them.
+
+In both the same access rules apply. In the second world, the upstreams do not have what the rules hide, and the
+config does not have the groups that they hide. So the answers to a client must be the same bytes in both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fnmatch
+import json
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+
+from msgspec import Struct
+
+from dynamic_mcp.config.access import Access, Effect, Kind, Rule
+from dynamic_mcp.config.resolved import Exposure
+from dynamic_mcp.groups.audience import Authentication, Principal
+from dynamic_mcp.mcp.revisions import MODERN
+from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.session.stream_session import StreamSession
+from tests.fakes import BOUND_S, FakeUpstream, Json, Opener, PresentedGroup, config_of, group_config, tool
+
+ALICE = Authentication(Principal("https://idp.example", "alice"), "jwt", roles=("dev",))
+CAPABILITIES: Json = {
+    "tools": {"listChanged": True},
+    "prompts": {},
+    "resources": {"subscribe": True},
+    "completions": {},
+    "tasks": {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}},
+}
+_META = "io.modelcontextprotocol/"
+
+
+class Offers(Struct, frozen=True):
+    """What a server has; `readable` are the URIs that it answers, listed or not."""
+
+    tools: tuple[str, ...] = ()
+    prompts: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+    templates: tuple[str, ...] = ()
+    readable: tuple[str, ...] = ()
+
+    def keep(self, has: Callable[[Kind, str], bool], has_template: Callable[[str], bool]) -> Offers:
+        """Return these offers without what is hidden."""
+        return Offers(
+            tools=tuple(name for name in self.tools if has(Kind.TOOL, name)),
+            prompts=tuple(name for name in self.prompts if has(Kind.PROMPT, name)),
+            resources=tuple(uri for uri in self.resources if has(Kind.RESOURCE, uri)),
+            templates=tuple(filter(has_template, self.templates)),
+            readable=tuple(uri for uri in self.readable if has(Kind.RESOURCE, uri)),
+        )
+
+
+EVERYTHING: Mapping[str, Offers] = {
+    "a": Offers(
+        tools=("read_x", "delete_x", "b__c", "c"),
+        prompts=("greet", "b__hi"),
+        resources=("x://a/one", "x://shared"),
+        templates=("x://a/items/{id}", "y://{+rest}"),
+        readable=("x://a/one", "x://shared", "x://a/items/7", "x://a/unlisted", "y://far/off"),
+    ),
+    "a__b": Offers(
+        tools=("c", "read_x"),
+        prompts=("hi", "greet"),
+        resources=("x://shared", "x://b/one"),
+        templates=("x://a/items/{id}",),
+        readable=("x://shared", "x://b/one", "x://a/items/8"),
+    ),
+    "z": Offers(
+        tools=("read_x", "send"),
+        prompts=("greet",),
+        resources=("x://z/one",),
+        readable=("x://z/one", "x://a/unlisted"),
+    ),
+}
+
+
+class Server(FakeUpstream):
+    """An upstream that answers for what it offers, and refuses the rest."""
+
+    def __init__(self, name: str, offers: Offers) -> None:
+        super().__init__()
+        self.name = name
+        self.offers = offers
+        self.used: list[tuple[str, str]] = []
+        hello = self.answers["initialize"] | {"capabilities": CAPABILITIES}
+        self.answers = {
+            "initialize": hello,
+            "tools/list": {"tools": [tool(each, description=f"Does {each}.") for each in offers.tools]},
+            "prompts/list": {"prompts": [{"name": each} for each in offers.prompts]},
+            "resources/list": {"resources": [{"uri": each, "name": "r"} for each in offers.resources]},
+            "resources/templates/list": {
+                "resourceTemplates": [{"uriTemplate": each, "name": "t"} for each in offers.templates]
+            },
+            "tasks/list": {"tasks": []},
+        }
+        self._uses: dict[str, tuple[Callable[[Json], str], Iterable[str]]] = {
+            "tools/call": (lambda params: params["name"], offers.tools),
+            "prompts/get": (lambda params: params["name"], offers.prompts),
+            "resources/read": (lambda params: params["uri"], offers.readable),
+            "resources/subscribe": (lambda params: params["uri"], offers.readable),
+            "resources/unsubscribe": (lambda params: params["uri"], offers.readable),
+            "completion/complete": (
+                lambda params: params["ref"].get("name") or params["ref"]["uri"],
+                (*offers.prompts, *offers.templates, *offers.resources),
+            ),
+            "tasks/get": (lambda params: params["taskId"], ()),
+            "tasks/cancel": (lambda params: params["taskId"], ()),
+            "tasks/result": (lambda params: params["taskId"], ()),
+        }
+
+    def send(self, line: bytes) -> None:
+        super().send(line)
+        message = json.loads(line)
+        method = message.get("method", "")
+        if "id" in message and method not in self.answers:
+            asyncio.get_running_loop().call_soon(
+                self.say, {"jsonrpc": "2.0", "id": message["id"], **self._use(message)}
+            )
+
+    def _use(self, message: Json) -> dict[str, Json]:
+        method = message["method"]
+        if method not in self._uses:
+            return {"error": {"code": -32601, "message": f"method not found in {self.name}"}}
+        key_of, known = self._uses[method]
+        key = key_of(message["params"])
+        self.used.append((method, key))
+        if key not in known:
+            return {"error": {"code": -32602, "message": f"{self.name} does not know it"}}
+        return {"result": self._result(method, key)}
+
+    def _result(self, method: str, key: str) -> Json:
+        text = {"type": "text", "text": f"{key} of {self.name}"}
+        match method:
+            case "tools/call":
+                return {"content": [text]}
+            case "prompts/get":
+                return {"messages": [{"role": "user", "content": text}]}
+            case "resources/read":
+                return {"contents": [{"uri": key, "text": text["text"]}]}
+            case "completion/complete":
+                return {"completion": {"values": [text["text"]]}}
+        return {}
+
+
+class Plan(Struct, frozen=True):
+    """Access rules, and how the groups are shown."""
+
+    rules: tuple[Rule, ...]
+    default: Effect = Effect.DENY
+    exposures: Mapping[str, Exposure] = {}
+    split_calls: bool = False
+
+    def has(self, group: str, kind: Kind, name: str) -> bool:
+        """Tell whether a thing exists for the client, by the words of the documentation."""
+        own = [rule for rule in self.rules if _is_about(rule, group, kind, name)]
+        if any(rule.effect is Effect.DENY and not rule.arguments for rule in own):
+            return False
+        return self.default is Effect.ALLOW or any(rule.effect is not Effect.DENY for rule in own)
+
+    def has_template(self, group: str, template: str) -> bool:
+        """Tell whether a template exists: these templates are not denied whole, and one of their URIs is allowed."""
+        prefix = template.partition("{")[0]
+        own = [rule for rule in self.rules if rule.resources is not None and _any(rule.servers, group)]
+        covering = [rule for rule in own if _any(rule.resources, f"{prefix}\0")]
+        if any(rule.effect is Effect.DENY and not rule.arguments for rule in covering):
+            return False
+        meeting = [rule for rule in own if any(_meets(glob, prefix) for glob in rule.resources or ())]
+        return self.default is Effect.ALLOW or any(
+            rule.effect is not Effect.DENY and not rule.arguments for rule in meeting
+        )
+
+    def has_group(self, group: str) -> bool:
+        """Tell whether a group exists: its rules leave something that may be allowed."""
+        return any(self._leaves(group, kind) for kind in Kind)
+
+    def _leaves(self, group: str, kind: Kind) -> bool:
+        own = [rule for rule in self.rules if _globs(rule, kind) is not None and _any(rule.servers, group)]
+        if any(rule.effect is Effect.DENY and "*" in _globs(rule, kind) and not rule.arguments for rule in own):
+            return False
+        return self.default is Effect.ALLOW or any(rule.effect is not Effect.DENY for rule in own)
+
+    def config_of(self, group: str) -> PresentedGroup:
+        return group_config(group, exposure=self.exposures.get(group, Exposure(direct=False, pinned=())))
+
+    @property
+    def access(self) -> Access:
+        return Access(default=self.default, roles={"dev": self.rules})
+
+
+def _is_about(rule: Rule, group: str, kind: Kind, name: str) -> bool:
+    globs = _globs(rule, kind)
+    if globs is None or not _any(rule.servers, group):
+        return False
+    is_strict = rule.effect is Effect.ALLOW or kind is Kind.RESOURCE
+    return _any(globs, name) if is_strict else _any([glob.lower() for glob in globs], name.lower())
+
+
+def _globs(rule: Rule, kind: Kind) -> tuple[str, ...]:
+    return {Kind.TOOL: rule.tools, Kind.PROMPT: rule.prompts, Kind.RESOURCE: rule.resources}[kind]  # type: ignore[return-value]
+
+
+def _any(globs: Iterable[str] | None, name: str) -> bool:
+    return any(fnmatch.fnmatchcase(name, glob) for glob in globs or ())
+
+
+def _meets(glob: str, prefix: str) -> bool:
+    """Tell whether a glob, whose only wildcard is a star at its end, matches a text with this prefix."""
+    start = glob.removesuffix("*")
+    return start.startswith(prefix) or (glob != start and prefix.startswith(start))
+
+
+class World:
+    """A proxy with these rules, in front of what is there."""
+
+    def __init__(self, plan: Plan, offers: Mapping[str, Offers]) -> None:
+        self.servers = {name: Server(name, each) for name, each in offers.items()}
+        self.config = config_of(
+            *(plan.config_of(name) for name in offers), access=plan.access, split_calls=plan.split_calls
+        )
+        self.proxy = Proxy(self.config, opener=Opener(**{name: [server] for name, server in self.servers.items()}))
+
+    def join(self, *, only: str | None = None, is_modern: bool = False) -> Asker:
+        """Return one more client, with the role that the rules are for."""
+        return Asker(self.proxy, only=only, is_modern=is_modern)
+
+    @property
+    def used(self) -> set[tuple[str, str, str]]:
+        """What the upstreams were asked to use: server, method, and name or URI."""
+        return {(name, *each) for name, server in self.servers.items() for each in server.used}
+
+
+class Asker:
+    """A client that asks one thing after another, and keeps the bytes of each answer."""
+
+    def __init__(self, proxy: Proxy, *, only: str | None, is_modern: bool) -> None:
+        self._is_modern = is_modern
+        self._lines: list[bytes] = []
+        self._arrived = asyncio.Event()
+        self._count = 0
+        self.session = StreamSession(self._take, proxy, authentication=ALICE, only=only)
+
+    async def initialize(self) -> bytes:
+        """Shake hands, as only clients of older revisions do."""
+        if self._is_modern:
+            return b""
+        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+        answer = await self.ask("initialize", hello)
+        self.session.receive(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
+        return answer
+
+    async def ask(self, method: str, params: Mapping[str, Json]) -> bytes:
+        """Send a request and return the line that answers it."""
+        self._count += 1
+        id = f"c{self._count}"
+        if self._is_modern:
+            about = {"protocolVersion": MODERN.name, "clientInfo": {"name": "t", "version": "1"}}
+            meta = {f"{_META}{name}": value for name, value in {**about, "clientCapabilities": {}}.items()}
+            params = {**params, "_meta": meta}
+        self.session.receive(json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).encode())
+        async with asyncio.timeout(BOUND_S):
+            while True:
+                for line in self._lines:
+                    message = json.loads(line)
+                    if message.get("id") == id and "method" not in message:
+                        return line
+                await self._arrived.wait()
+
+    def _take(self, line: bytes) -> None:
+        self._lines.append(line)
+        self._arrived.set()
+        self._arrived = asyncio.Event()
+
+
+@contextlib.asynccontextmanager
+async def two_worlds(plan: Plan) -> AsyncIterator[tuple[World, World]]:
+    """Run both worlds: the one where things are hidden, and the one without them."""
+    left = {
+        name: offers.keep(
+            lambda kind, key, name=name: plan.has(name, kind, key),  # type: ignore[misc]
+            lambda template, name=name: plan.has_template(name, template),  # type: ignore[misc]
+        )
+        for name, offers in EVERYTHING.items()
+        if plan.has_group(name)
+    }
+    hiding, lacking = World(plan, EVERYTHING), World(plan, left)
+    try:
+        yield hiding, lacking
+    finally:
+        await hiding.proxy.close()
+        await lacking.proxy.close()
