@@ -15,7 +15,7 @@ from dynamic_mcp.face.auth.metadata import ResourceMetadata
 from dynamic_mcp.face.auth.provider import Denial, Provider
 from dynamic_mcp.face.http.authenticator import Outcome, Page
 from dynamic_mcp.face.http.exchange import RequestHead, Response
-from dynamic_mcp.face.http.responses import refusal
+from dynamic_mcp.face.http.responses import Headers, refusal
 from dynamic_mcp.groups.audience import Authentication
 
 log = logging.getLogger(__name__)
@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 _MAX_TOKEN_BYTES = 16 << 10
 _TOKEN = re.compile(rb"[!-~]+")  # more than RFC 6750 has, section 2.1: tokens of a config are what somebody wrote
 _STATUS_BY_ERROR = {"invalid_request": 400, "invalid_token": 401, "insufficient_scope": 403}
+_RETRY: Headers = ((b"retry-after", b"5"),)
 
 _DOUBLED = Denial("invalid_request", "the header `Authorization` is there twice")
 _TOO_LONG = Denial("invalid_token", f"the token is longer than {_MAX_TOKEN_BYTES} bytes")
@@ -95,6 +96,8 @@ class AuthChain:
         """Return the refusal of a credential, or of its absence."""
         if denial is None:
             status, why = 401, "this server needs a credential: the header `Authorization: Bearer …`"
+        elif denial.error == "temporarily_unavailable":  # a new login would be of no use
+            return refusal(503, denial.why, _RETRY)
         else:
             status, why = _STATUS_BY_ERROR[denial.error], denial.why
             log.debug("refused a client at %s: %s", (head and head.peer) or "a Unix socket", why)

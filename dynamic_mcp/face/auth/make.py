@@ -10,13 +10,15 @@ from dynamic_mcp.config.resolved import Http
 from dynamic_mcp.face.auth.bearer import BearerProvider
 from dynamic_mcp.face.auth.chain import AuthChain
 from dynamic_mcp.face.auth.forwarded import ForwardedProvider
+from dynamic_mcp.face.auth.jwt import make_jwt
 from dynamic_mcp.face.auth.metadata import ResourceMetadata
 from dynamic_mcp.face.auth.provider import Provider
 from dynamic_mcp.face.auth.token_store import token_store
 from dynamic_mcp.face.http.authenticator import Authenticator, LocalAuthenticator
 
-# What a provider follows from: its own config, the URL that it is for, and the config whose tokens it knows.
-_Key = tuple[auth.Provider, str | None, Path]
+# What a provider follows from: its own config, the URL and the paths that it is for, and the config whose tokens it
+# knows.
+_Key = tuple[auth.Provider, str | None, str, str, Path]
 
 
 class ProviderPool:
@@ -54,12 +56,14 @@ def _make_provider(config: auth.Provider, http: Http, config_file: Path) -> Prov
             return BearerProvider(config, token_store(config_file))
         case auth.Forwarded():
             return ForwardedProvider(config)
+        case auth.Jwt():
+            return make_jwt(config, http)
         case _:
             raise NotImplementedError(type(config).__name__)
 
 
 def _keys(http: Http, config_file: Path) -> list[_Key]:
-    return [(each, http.public_url, config_file) for each in http.auth]
+    return [(each, http.public_url, http.path, http.root_path, config_file) for each in http.auth]
 
 
 def _required_scopes(http: Http) -> tuple[str, ...]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from asyncio import Future
 from collections.abc import AsyncIterator
 from typing import Any
@@ -13,7 +15,7 @@ from dynamic_mcp.face.auth.jwks import FRESH_S, KEPT_S, PAUSE_S, RETRY_S, KeySet
 from dynamic_mcp.face.auth.provider import Denial
 from dynamic_mcp.face.auth.signatures import import_keys
 from dynamic_mcp.groups.audience import Authentication
-from tests.face.auth.parts import PUBLIC_URL, Door
+from tests.face.auth.jwt_parties import PUBLIC_URL, Door
 from tests.fakes import BOUND_S
 from tests.oidc_provider import JWKS, OAUTH, OPENID, OidcProvider
 from tests.signing_keys import key_for, public_jwk
@@ -351,3 +353,12 @@ def test_what_is_no_key_for_signatures_is_left_out(jwk: Json) -> None:
 
 def test_a_key_set_is_read_up_to_a_bound() -> None:
     assert len(import_keys({"keys": [GOOD] * 5000})) == 100
+
+
+def test_what_checks_signatures_comes_with_the_first_token_only() -> None:
+    heavy = ("joserfc", "httpx2", "authlib", "cryptography")
+    program = f"import sys, dynamic_mcp.face.auth.make; print([m for m in {heavy} if m in sys.modules])"
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "[]"

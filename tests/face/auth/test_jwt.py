@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from dynamic_mcp.face.auth.provider import Denial
 from dynamic_mcp.face.auth.signed_token import TokenError, parse_token
 from dynamic_mcp.groups.audience import Authentication, Principal
-from tests.face.auth.parts import PUBLIC_URL, Door, head_of
+from tests.face.auth.jwt_parties import PUBLIC_URL, Door, head_of
 from tests.oidc_provider import ALGORITHMS, JWKS, OidcProvider
 from tests.signing_keys import encode, key_for, public_jwk, sign
 

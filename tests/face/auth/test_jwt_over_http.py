@@ -5,61 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from asyncio import Future
 from collections.abc import AsyncIterator
 
 import pytest
 
-from dynamic_mcp.face.auth.jwt import JwtProvider
-from dynamic_mcp.face.auth.provider import Denial
-from dynamic_mcp.face.http.authenticator import LocalAuthenticator, Outcome
+from dynamic_mcp.face.auth.chain import AuthChain
+from dynamic_mcp.face.auth.metadata import ResourceMetadata
 from dynamic_mcp.face.http.core import HttpFace
-from dynamic_mcp.face.http.exchange import RequestHead, Response
-from dynamic_mcp.groups.audience import Authentication
-from tests.face.auth.parts import PUBLIC_URL, Door
+from tests.face.auth.jwt_parties import PUBLIC_URL, Door
+from tests.face.auth.parties import TokenClient
 from tests.face.http.modern_parties import ModernHttpClient, modern
-from tests.face.http.parties import HELLO, HttpClient, Reply, face_of
+from tests.face.http.parties import HELLO, face_of
 from tests.fakes import BOUND_S, FakeUpstream, Json, Opener
 from tests.oidc_provider import JWKS, OidcProvider
 
-STATUS = {"invalid_token": 401, "insufficient_scope": 403, "invalid_request": 400, "temporarily_unavailable": 503}
-
-
-class BySignedToken(LocalAuthenticator):
-    """Takes whoever has a signed token, as a chain with one provider does."""
-
-    is_open = False
-
-    def __init__(self, provider: JwtProvider) -> None:
-        self._provider = provider
-
-    def authenticate(self, head: RequestHead) -> Outcome | Future[Outcome]:
-        kind, _, token = head.headers.get(b"authorization", b"").decode("latin-1").partition(" ")
-        if kind != "Bearer" or not self._provider.recognises(head, token):
-            return Response(401)
-        found = self._provider.authenticate(head, token)
-        return asyncio.ensure_future(self._wait(found)) if isinstance(found, Future) else _outcome(found)
-
-    def is_valid(self, authentication: Authentication) -> bool:
-        return self._provider.is_valid(authentication)
-
-    async def _wait(self, found: Future[Authentication | Denial]) -> Outcome:
-        return _outcome(await found)
-
-
-def _outcome(found: Authentication | Denial) -> Outcome:
-    return Response(STATUS[found.error]) if isinstance(found, Denial) else found
-
-
-class TokenClient(HttpClient):
-    """A client that shows a token with each request."""
-
-    def __init__(self, face: HttpFace, token: str, path: str = "/mcp") -> None:
-        super().__init__(face, path)
-        self.token = token
-
-    def send(self, method: str, path: str = "", body: bytes = b"", /, **headers: str) -> Reply:
-        return super().send(method, path, body, **{"authorization": f"Bearer {self.token}", **headers})
+METADATA = ResourceMetadata(PUBLIC_URL, path="/mcp")
 
 
 class Place:
@@ -80,7 +40,7 @@ async def place() -> AsyncIterator[Place]:
     upstream = FakeUpstream({"tools/call": {"content": []}})
     async with OidcProvider() as issuer:
         door = Door(issuer)
-        async with face_of(Opener(up=[upstream]), authenticator=BySignedToken(door.provider)) as face:
+        async with face_of(Opener(up=[upstream]), authenticator=AuthChain([door.provider], METADATA)) as face:
             yield Place(issuer, door, face, upstream)
         await door.provider.close()
 
@@ -186,7 +146,27 @@ async def test_a_token_counts_for_each_request_anew(place: Place) -> None:
 async def test_an_issuer_that_is_down_is_told_from_a_token_that_is_wrong(place: Place) -> None:
     place.issuer.fail(JWKS)
 
-    assert (await place.client().request("initialize", HELLO).ends()).status == 503
+    reply = await place.client().request("initialize", HELLO).ends()
+
+    assert (reply.status, reply.headers["retry-after"]) == (503, "5")
+    assert "www-authenticate" not in reply.headers
+
+
+async def test_a_refusal_says_where_to_log_in_and_nothing_of_the_token(place: Place) -> None:
+    reply = await place.client("https://other.example.com").request("initialize", HELLO).ends()
+
+    challenge = reply.headers["www-authenticate"]
+    assert reply.status == 401
+    assert 'error="invalid_token"' in challenge
+    assert 'resource_metadata="https://mcp.example.com/.well-known/oauth-protected-resource/mcp"' in challenge
+    assert "other.example.com" not in challenge
+
+
+@pytest.mark.parametrize("path", ["/mcp/up", "/mcp"])
+async def test_a_token_for_one_group_serves_that_group_only(place: Place, path: str) -> None:
+    reply = await place.client(f"{PUBLIC_URL}/up", path).request("initialize", HELLO).ends()
+
+    assert reply.status == (200 if path == "/mcp/up" else 401)
 
 
 async def test_the_token_goes_no_further(place: Place, caplog: pytest.LogCaptureFixture) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from asyncio import Future
 from pathlib import Path
 
-from dynamic_mcp.config.auth import Bearer, NamedToken
+from dynamic_mcp.config.auth import Bearer, Jwt, NamedToken
 from dynamic_mcp.config.resolved import Http
 from dynamic_mcp.face.auth.make import ProviderPool
 from dynamic_mcp.face.http.authenticator import Authenticator
 from dynamic_mcp.groups.audience import LOCAL_USER, Authentication
-from tests.face.auth.parties import BEARER, FORWARDED, OTHER_TOKEN, TOKEN, head_of
+from tests.face.auth.parties import BEARER, FORWARDED, OTHER_TOKEN, PUBLIC_URL, TOKEN, head_of
+from tests.oidc_provider import JWKS, OidcProvider
 
 FILE = Path("dynamic-mcp.json")
 
@@ -37,6 +39,22 @@ async def test_a_provider_that_has_not_changed_goes_on_with_all_that_it_knows() 
     await pool.keep_only(http, FILE)
     assert again.is_valid(before)
     assert user(again, TOKEN) is before
+
+
+async def test_keys_of_an_issuer_are_kept_while_the_config_of_it_is_the_same() -> None:
+    async with OidcProvider() as issuer:
+        pool, jwt = ProviderPool(), Jwt(issuer.issuer)
+        first, second = (
+            pool.make_authenticator(Http(auth=auth, public_url=PUBLIC_URL), FILE) for auth in ((jwt,), (BEARER, jwt))
+        )
+        for authenticator in (first, second):
+            head = head_of(authorization=f"Bearer {issuer.mint(PUBLIC_URL)}")
+            outcome = authenticator.authenticate(head)
+            found = await outcome if isinstance(outcome, Future) else outcome
+            assert isinstance(found, Authentication)
+            assert second.is_valid(found)
+        assert issuer.count(JWKS) == 1
+        await pool.close()
 
 
 async def test_what_a_changed_provider_has_let_in_counts_no_more() -> None:

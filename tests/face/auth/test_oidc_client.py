@@ -14,7 +14,7 @@ import pytest
 from dynamic_mcp.config.auth import Oidc
 from dynamic_mcp.face.auth.jwks import RETRY_S
 from dynamic_mcp.face.auth.oidc_client import Identity, OidcClient, OidcError, PendingLogin
-from tests.face.auth.parts import Clock
+from tests.face.auth.jwt_parties import Clock
 from tests.fakes import BOUND_S
 from tests.oidc_provider import JWKS, OAUTH, OPENID, TOKEN, USERINFO, OidcProvider
 from tests.signing_keys import sign
