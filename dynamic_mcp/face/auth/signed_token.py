@@ -135,10 +135,15 @@ def pair_claims(claims: Mapping[str, object]) -> tuple[tuple[str, tuple[str, ...
 
 
 def _decode(segment: str) -> bytes:
+    """Return what base64url stands for. Raises TokenError, also for a second way to write the same bytes."""
+    padded = segment.translate(_TO_STANDARD) + "=" * (-len(segment) % 4)
     try:
-        return binascii.a2b_base64(segment.translate(_TO_STANDARD) + "=" * (-len(segment) % 4), strict_mode=True)
+        content = binascii.a2b_base64(padded, strict_mode=True)
     except binascii.Error:
         raise TokenError("the token is not a signed token") from None
+    if binascii.b2a_base64(content, newline=False) != padded.encode():
+        raise TokenError("the token is not a signed token")
+    return content
 
 
 def _parse_object(content: bytes) -> dict[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import subprocess
 import sys
 from asyncio import Future
@@ -349,6 +350,39 @@ def test_what_is_no_key_for_signatures_is_left_out(jwk: Json) -> None:
     assert [key.kid for key in import_keys({"keys": [jwk, GOOD]})] == ["good"]
     with pytest.raises(KeySetError):
         import_keys({"keys": [jwk]})
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "jwk", "content", "signature"),
+    [
+        (
+            "ES256",  # RFC 7515, appendix A.3
+            {
+                "kty": "EC",
+                "crv": "P-256",
+                "x": "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU",
+                "y": "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0",
+            },
+            (
+                "eyJhbGciOiJFUzI1NiJ9.eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFt"
+                "cGxlLmNvbS9pc19yb290Ijp0cnVlfQ"
+            ),
+            "DtEhU3ljbEg8L38VWAfUAqOyKAM6-Xx-F4GawxaepmXFCgfTjDxw5djxLa8ISlSApmWQxfKTUJqPP3-Kg6NU1Q",
+        ),
+        (
+            "EdDSA",  # RFC 8037, appendices A.4 and A.5
+            {"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"},
+            "eyJhbGciOiJFZERTQSJ9.RXhhbXBsZSBvZiBFZDI1NTE5IHNpZ25pbmc",
+            "hgyY0il_MGCjP0JzlnLWG1PPOt7-09PGcvMg3AIbQR6dWbhijcNR4ki4iylGjg5BhVsPt9g7sVvpAr_MuM0KAg",
+        ),
+    ],
+)
+def test_the_examples_of_the_standards_are_signed(algorithm: str, jwk: Json, content: str, signature: str) -> None:
+    (key,) = import_keys({"keys": [jwk]})
+    signed = base64.urlsafe_b64decode(f"{signature}==")
+
+    assert key.has_signed(algorithm, content.encode(), signed)
+    assert not key.has_signed(algorithm, content.encode() + b"A", signed)
 
 
 def test_a_key_set_is_read_up_to_a_bound() -> None:

@@ -423,6 +423,27 @@ async def test_a_changed_token_is_another_token(issuer: OidcProvider, door: Door
     assert "signed" in await door.refuse(f"{header}.{forged}.{signature}")
 
 
+@pytest.mark.parametrize(("algorithm", "size"), [("ES256", 64), ("ES512", 132), ("EdDSA", 64), ("RS256", 256)])
+@pytest.mark.parametrize("byte", [b"\0", b"\xff"])
+async def test_a_signature_of_nothing_is_none(
+    issuer: OidcProvider, door: Door, algorithm: str, size: int, byte: bytes
+) -> None:
+    content = issuer.mint(PUBLIC_URL, algorithm=algorithm).rpartition(".")[0]
+
+    for length in (size, size - 1, size + 1, 1):
+        assert "signed" in await door.refuse(f"{content}.{encode(byte * length)}")
+
+
+async def test_a_token_with_any_other_character_in_it_counts_no_more(issuer: OidcProvider, door: Door) -> None:
+    for algorithm in ("RS256", "ES256", "EdDSA"):
+        good = issuer.mint(PUBLIC_URL, algorithm=algorithm)
+        await door.admit(good)
+        for at in range(len(good)):
+            bad = f"{good[:at]}{'A' if good[at] != 'A' else 'B'}{good[at + 1 :]}"
+            assert isinstance(door.provider.authenticate(head_of(bad), bad), Denial)
+    assert issuer.count(JWKS) == 1
+
+
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(max_size=300) | st.lists(st.binary(max_size=80).map(encode), max_size=4).map(".".join))
 def test_no_text_whatever_breaks_the_reader(text: str) -> None:
