@@ -26,12 +26,6 @@ Json = Any  # whatever JSON a test writes down
 
 
 @pytest.fixture
-async def issuer() -> AsyncIterator[OidcProvider]:
-    async with OidcProvider() as issuer:
-        yield issuer
-
-
-@pytest.fixture
 async def door(issuer: OidcProvider) -> AsyncIterator[Door]:
     door = Door(issuer)
     yield door
