@@ -59,9 +59,13 @@ class Oidc(Private, frozen=True):
 
 
 class Login(Struct, frozen=True):
-    """Our own authorization server; `oidc` None is that `Forwarded` tells who somebody is."""
+    """Our own authorization server; `oidc` None is that `Forwarded` tells who somebody is.
+
+    `scopes` are those that the access rules ask for.
+    """
 
     oidc: Oidc | None = None
+    scopes: tuple[str, ...] = ()
     access_ttl_s: float = 3600.0
     refresh_ttl_s: float = 30 * 24 * 3600.0
 

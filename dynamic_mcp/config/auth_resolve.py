@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dynamic_mcp.config import auth, auth_form, values
+from dynamic_mcp.config import access_form, auth, auth_form, values
 from dynamic_mcp.config.keys import Keys
 from dynamic_mcp.config.upstream import Substitution
 
@@ -11,7 +11,9 @@ _AT: Keys = ("settings", "http", "auth")
 _SHORTEST_TOKEN = 24
 
 
-def resolve_provider(own: auth_form.Provider, number: int, texts: Substitution) -> auth.Provider:
+def resolve_provider(
+    own: auth_form.Provider, number: int, texts: Substitution, access: access_form.Access | None
+) -> auth.Provider:
     """Return one provider with every default and every variable."""
     at: Keys = (*_AT, number)
     match own:
@@ -28,7 +30,7 @@ def resolve_provider(own: auth_form.Provider, number: int, texts: Substitution) 
                 groups=defaults.groups if own.groups is None else own.groups.lower().encode(),
             )
         case auth_form.Login():
-            return _login(own, at, texts)
+            return _login(own, at, texts, _list_scopes(access))
 
 
 def _token(own: auth_form.NamedToken, at: Keys, texts: Substitution) -> auth.NamedToken | None:
@@ -57,14 +59,21 @@ def _jwt(own: auth_form.Jwt, at: Keys, texts: Substitution) -> auth.Jwt:
     )
 
 
-def _login(own: auth_form.Login, at: Keys, texts: Substitution) -> auth.Login:
+def _login(own: auth_form.Login, at: Keys, texts: Substitution, scopes: tuple[str, ...]) -> auth.Login:
     defaults = auth.Login()
     access_ttl_s, refresh_ttl_s = values.parse_duration(own.access_ttl), values.parse_duration(own.refresh_ttl)
     return auth.Login(
         oidc=None if own.oidc is None else _oidc(own.oidc, (*at, "oidc"), texts),
+        scopes=scopes,
         access_ttl_s=defaults.access_ttl_s if access_ttl_s is None else access_ttl_s,
         refresh_ttl_s=defaults.refresh_ttl_s if refresh_ttl_s is None else refresh_ttl_s,
     )
+
+
+def _list_scopes(access: access_form.Access | None) -> tuple[str, ...]:
+    """Return the scopes that a client may be told to ask for."""
+    roles = {} if access is None else access.roles or {}
+    return tuple(sorted({rule.scope for rules in roles.values() for rule in rules if rule.scope is not None}))
 
 
 def _oidc(own: auth_form.Oidc, at: Keys, texts: Substitution) -> auth.Oidc:

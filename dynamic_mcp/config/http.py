@@ -30,7 +30,9 @@ def resolve_http(settings: form.Settings, surroundings: Surroundings) -> tuple[H
         allowed_origins=tuple(own.allowed_origins or ()),
         trusted_proxies=tuple(own.trusted_proxies or ()),
         public_url=own.public_url,
-        auth=tuple(resolve_provider(each, number, texts) for number, each in enumerate(own.auth or ())),
+        auth=tuple(
+            resolve_provider(each, number, texts, settings.access) for number, each in enumerate(own.auth or ())
+        ),
         tls=_resolve_tls(own.tls, texts, surroundings),
         max_sessions=_or(own.max_sessions, defaults.max_sessions),
         session_timeout_s=_or(values.parse_duration(own.session_timeout), defaults.session_timeout_s),

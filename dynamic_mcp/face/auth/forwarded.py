@@ -45,6 +45,11 @@ class ForwardedProvider:
         claims = ((GROUPS_CLAIM, groups),) if groups else ()
         return Authentication(Principal(ISSUER, user), "forwarded", claims=claims)
 
+    def identify(self, head: RequestHead) -> Authentication | None:
+        """Return the user of the headers on a page; None if no trusted peer names one."""
+        found = self.authenticate(head, None) if self.recognises(head, None) else None
+        return found if isinstance(found, Authentication) else None
+
     def is_valid(self, authentication: Authentication) -> bool:
         """Tell whether a reverse proxy has named this user: it is asked with every request, and tells no end."""
         return authentication.provider == "forwarded"

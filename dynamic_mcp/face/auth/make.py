@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from dynamic_mcp.config import auth
 from dynamic_mcp.config.resolved import Http
@@ -11,14 +10,15 @@ from dynamic_mcp.face.auth.bearer import BearerProvider
 from dynamic_mcp.face.auth.chain import AuthChain
 from dynamic_mcp.face.auth.forwarded import ForwardedProvider
 from dynamic_mcp.face.auth.jwt import make_jwt
+from dynamic_mcp.face.auth.login.addresses import Addresses, issuer_of
 from dynamic_mcp.face.auth.metadata import ResourceMetadata
 from dynamic_mcp.face.auth.provider import Provider
 from dynamic_mcp.face.auth.token_store import token_store
 from dynamic_mcp.face.http.authenticator import Authenticator, LocalAuthenticator
 
-# What a provider follows from: its own config, the URL and the paths that it is for, and the config whose tokens it
-# knows.
-_Key = tuple[auth.Provider, str | None, str, str, Path]
+# What a provider follows from: its own config, the URL and the paths that it is for, the config whose tokens it knows,
+# and what the pages of a login need besides.
+_Key = tuple[auth.Provider, str | None, str, str, Path, tuple[object, ...]]
 
 
 class ProviderPool:
@@ -58,12 +58,35 @@ def _make_provider(config: auth.Provider, http: Http, config_file: Path) -> Prov
             return ForwardedProvider(config)
         case auth.Jwt():
             return make_jwt(config, http)
-        case _:
-            raise NotImplementedError(type(config).__name__)
+        case auth.Login():
+            return _make_login(config, http, config_file)
 
 
 def _keys(http: Http, config_file: Path) -> list[_Key]:
-    return [(each, http.public_url, http.path, http.root_path, config_file) for each in http.auth]
+    where = (http.public_url, http.path, http.root_path, config_file)
+    return [(each, *where, _page_needs(each, http)) for each in http.auth]
+
+
+def _page_needs(config: auth.Provider, http: Http) -> tuple[object, ...]:
+    return (http.trusted_proxies, _forwarded(http)) if isinstance(config, auth.Login) else ()
+
+
+def _forwarded(http: Http) -> auth.Forwarded | None:
+    return next((each for each in http.auth if isinstance(each, auth.Forwarded)), None)
+
+
+def _make_login(config: auth.Login, http: Http, config_file: Path) -> Provider:
+    from dynamic_mcp.face.auth.login.database import file_for
+    from dynamic_mcp.face.auth.login.provider import LoginProvider
+
+    file = file_for(config_file)
+    if config.oidc is not None:
+        from dynamic_mcp.face.auth.login.oidc import OidcIdentityProvider
+
+        return LoginProvider(config, http, file, OidcIdentityProvider(config.oidc, Addresses(http)))
+    forwarded = _forwarded(http)
+    assert forwarded is not None, "the config was checked to have one"
+    return LoginProvider(config, http, file, ForwardedProvider(forwarded).identify)
 
 
 def _required_scopes(http: Http) -> tuple[str, ...]:
@@ -77,7 +100,7 @@ def _make_metadata(http: Http, scopes: tuple[str, ...]) -> ResourceMetadata | No
     if http.public_url is None:
         return None
     issuers = [each.issuer for each in http.auth if isinstance(each, auth.Jwt)]
-    own = [public_origin(http.public_url) for each in http.auth if isinstance(each, auth.Login)]
+    own = [issuer_of(http) for each in http.auth if isinstance(each, auth.Login)]
     return ResourceMetadata(
         http.public_url,
         path=http.path,
@@ -85,9 +108,3 @@ def _make_metadata(http: Http, scopes: tuple[str, ...]) -> ResourceMetadata | No
         authorization_servers=[*issuers, *own],
         scopes=scopes,
     )
-
-
-def public_origin(public_url: str) -> str:
-    """Return the origin of the URL that clients write."""
-    parts = urlsplit(public_url)
-    return f"{parts.scheme}://{parts.netloc}"

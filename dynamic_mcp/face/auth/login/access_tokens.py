@@ -102,6 +102,8 @@ class AccessTokens:
 
     def is_valid(self, authentication: Authentication) -> bool:
         """Tell whether one of the logins by which somebody was let in still counts."""
+        if authentication.provider != "login":
+            return False
         if not self._is_fresh() and not len(self._tasks):
             self._tasks.create(self._read_again(), name="read revoked logins")
         seen = self._seen.get(authentication) or {}
@@ -127,7 +129,7 @@ class AccessTokens:
                 await self._read()
             verified = self._known.get(_hash(token)) or await self._database.run(lambda _: self._verify(token))
         except DatabaseError:
-            return Denial("invalid_token", "the access token cannot be checked now")
+            return Denial("temporarily_unavailable", "the access token cannot be checked now")
         if verified is None:
             return _INVALID
         self._known[_hash(token)] = verified

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from asyncio import Future
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
@@ -32,8 +32,8 @@ from dynamic_mcp.groups.audience import Authentication
 OFFLINE = "offline_access"
 
 
-class Provider:
-    """`who` tells who somebody is; `scopes` are those that the access rules name."""
+class LoginProvider:
+    """Everything of it is in this file; `who` tells who somebody is."""
 
     def __init__(
         self,
@@ -42,12 +42,11 @@ class Provider:
         file: Path,
         who: IdentityProvider | Identify,
         *,
-        scopes: Collection[str] = (),
         now: Callable[[], float] = time.time,
         fetch: Fetch | None = None,
     ) -> None:
         assert http.public_url is not None
-        at, peers, known = Addresses(http), Peers(http.trusted_proxies), frozenset({OFFLINE, *scopes})
+        at, peers, known = Addresses(http), Peers(http.trusted_proxies), frozenset({OFFLINE, *login.scopes})
         self._who = who
         self._database = database = Database(file)
         self._documents = Documents(database, fetch or guarded_fetch(http.public_url), now)

@@ -16,7 +16,7 @@ from dynamic_mcp.config.auth import Login
 from dynamic_mcp.config.resolved import Http
 from dynamic_mcp.face.auth.login.client_metadata import Document, FetchError
 from dynamic_mcp.face.auth.login.identity import Identify, IdentityProvider
-from dynamic_mcp.face.auth.login.provider import Provider
+from dynamic_mcp.face.auth.login.provider import LoginProvider
 from dynamic_mcp.face.auth.provider import Denial
 from dynamic_mcp.face.http.authenticator import PageRequest
 from dynamic_mcp.face.http.exchange import RequestHead, Response
@@ -75,7 +75,7 @@ class Web:
 class Site:
     """A server with its provider `login`, as programs reach it."""
 
-    def __init__(self, provider: Provider, clock: Clock, web: Web) -> None:
+    def __init__(self, provider: LoginProvider, clock: Clock, web: Web) -> None:
         self.provider = provider
         self.clock = clock
         self.web = web
@@ -157,7 +157,7 @@ async def open_site(
     """Open a server on the database in a folder, as one of its workers does."""
     http = Http(public_url=public_url, root_path=root_path, trusted_proxies=trusted)
     clock, web = clock or Clock(), Web()
-    provider = Provider(Login(), http, folder / "logins.sqlite", who, scopes=scopes, now=clock, fetch=web.fetch)
+    provider = LoginProvider(Login(scopes=scopes), http, folder / "logins.sqlite", who, now=clock, fetch=web.fetch)
     try:
         yield Site(provider, clock, web)
     finally:
