@@ -59,15 +59,15 @@ class HttpProgram:
 
 @contextlib.asynccontextmanager
 async def serving_http(
-    folder: Path, servers: Json, *options: str, socket: Path | None = None, **root: Json
+    folder: Path, servers: Json, *options: str, socket: Path | None = None, port: int | None = None, **root: Json
 ) -> AsyncIterator[HttpProgram]:
     """Run the program over HTTP on a config with these servers; a signal ends it afterwards, with exit code 0.
 
-    It listens at any port, or at this Unix socket.
+    It listens at this port or any, or at this Unix socket.
     """
     file = folder / "dynamic-mcp.json"
     file.write_text(json.dumps({"mcpServers": servers, **root}))
-    port = free_port()
+    port = port or free_port()
     address = f"127.0.0.1:{port}" if socket is None else f"unix:{socket}"
     command = (*OWN, "serve", str(file), "--http", address, *options)
     quiet = asyncio.subprocess.DEVNULL

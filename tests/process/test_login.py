@@ -1,0 +1,269 @@
+"""The whole program with its own authorization server: clients that people use log in unaided."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import shutil
+import ssl
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+import pytest
+from mcp import Client
+from mcp.client.auth import OAuthClientProvider
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
+from pydantic import AnyUrl
+
+from tests.headless_browser import HeadlessBrowser
+from tests.http_program import HttpProgram, serving_http
+from tests.journeys.remote_server import free_port
+from tests.oidc_provider import OidcProvider
+from tests.program import BOUND_S, Json, full
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="signals as POSIX has them"),
+    pytest.mark.alone_only("HTTP is served the same by a daemon"),
+]
+
+REDIRECT = "http://localhost:3030/callback"
+BEHIND_PROXY: Json = [{"kind": "login"}, {"kind": "forwarded", "trusted": ["127.0.0.1"]}]
+
+
+@contextlib.asynccontextmanager
+async def serving_logins(
+    folder: Path, auth: Json = BEHIND_PROXY, port: int | None = None, **settings: Json
+) -> AsyncIterator[HttpProgram]:
+    """Run the program with a server `a` and an authorization server of its own."""
+    port = port or free_port()
+    http = {"public_url": f"http://127.0.0.1:{port}/mcp", "auth": auth}
+    settings = {"http": http, "access": {"default": "allow"}, **settings}
+    servers = {"a": full("--name", "a")}
+    async with asyncio.timeout(BOUND_S), serving_http(folder, servers, port=port, settings=settings) as program:
+        yield program
+        assert "Traceback" not in program.log()
+
+
+class Storage:
+    """What a client keeps of its login."""
+
+    def __init__(self) -> None:
+        self.tokens: OAuthToken | None = None
+        self.client: OAuthClientInformationFull | None = None
+
+    async def get_tokens(self) -> OAuthToken | None:
+        return self.tokens
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        self.tokens = tokens
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        return self.client
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        self.client = client_info
+
+
+class SdkClient:
+    """The Python SDK's client with its OAuth, and the person who uses it."""
+
+    def __init__(self, url: str, browser: HeadlessBrowser, document: str | None = None) -> None:
+        self.url = url
+        self.browser = browser
+        self.storage = Storage()
+        self.logins: list[str] = []
+        self.metadata = OAuthClientMetadata(redirect_uris=[AnyUrl(REDIRECT)], client_name="SDK <b>client</b>")
+        self.document = document
+
+    @contextlib.asynccontextmanager
+    async def connected(self, *, is_expired: bool = False) -> AsyncIterator[Client]:
+        provider = OAuthClientProvider(
+            self.url,
+            self.metadata,
+            self.storage,
+            redirect_handler=self._redirect,
+            callback_handler=self._call_back,
+            client_metadata_url=self.document,
+        )
+        if is_expired:
+            await provider._initialize()  # noqa: SLF001 - the SDK reads its storage so, and nothing else expires it
+            provider.context.token_expiry_time = 1
+        async with (
+            httpx2.AsyncClient(auth=provider, trust_env=False, timeout=BOUND_S) as http,
+            Client(streamable_http_client(self.url, http_client=http)) as client,
+        ):
+            yield client
+
+    async def _redirect(self, url: str) -> None:
+        self.logins.append(await self.browser.visit(url))
+
+    async def _call_back(self) -> AuthorizationCodeResult:
+        query = parse_qs(urlsplit(self.logins[-1]).query)
+        return AuthorizationCodeResult(code=query["code"][0], state=query["state"][0], iss=query["iss"][0])
+
+
+async def _use(client: Client) -> str:
+    result = await client.call_tool("call_dynamic_tool", {"group": "a", "name": "echo", "args": {"text": "hi"}})
+    return json.dumps(result.model_dump(mode="json"))
+
+
+async def test_the_python_sdk_registers_logs_in_and_calls_a_tool(tmp_path: Path) -> None:
+    async with serving_logins(tmp_path) as program:
+        sdk = SdkClient(program.url, HeadlessBrowser("ann"))
+        async with sdk.connected() as client:
+            assert "hi" in await _use(client)
+        assert len(sdk.logins) == 1
+        assert "SDK &lt;b&gt;client&lt;/b&gt;" in sdk.browser.pages[0]
+        async with sdk.connected() as client:
+            await client.list_tools()
+        assert len(sdk.logins) == 1, "it has kept its tokens"
+
+
+async def test_the_python_sdk_refreshes_its_tokens_without_its_person(tmp_path: Path) -> None:
+    async with serving_logins(tmp_path) as program:
+        sdk = SdkClient(program.url, HeadlessBrowser("ann"))
+        async with sdk.connected() as client:
+            await client.list_tools()
+        before = sdk.storage.tokens
+        async with sdk.connected(is_expired=True) as client:
+            assert "hi" in await _use(client)
+        after = sdk.storage.tokens
+        assert before is not None
+        assert after is not None
+        assert before.access_token != after.access_token
+        assert before.refresh_token != after.refresh_token
+        assert len(sdk.logins) == 1
+
+
+async def test_the_login_of_a_client_outlives_the_program(tmp_path: Path) -> None:
+    port = free_port()
+    async with serving_logins(tmp_path, port=port) as program:
+        sdk = SdkClient(program.url, HeadlessBrowser("ann"))
+        async with sdk.connected() as client:
+            await client.list_tools()
+    async with serving_logins(tmp_path, port=port), sdk.connected() as client:
+        assert "hi" in await _use(client)
+    assert len(sdk.logins) == 1
+
+
+async def test_a_login_for_one_group_is_for_that_group(tmp_path: Path) -> None:
+    async with serving_logins(tmp_path) as program:
+        sdk = SdkClient(program.url_of("a"), HeadlessBrowser("ann"))
+        async with sdk.connected() as client:
+            assert "echo" in [tool.name for tool in (await client.list_tools()).tools]
+        assert sdk.storage.tokens is not None
+        shown = {"authorization": f"Bearer {sdk.storage.tokens.access_token}"}
+        async with httpx2.AsyncClient(trust_env=False) as http:
+            refused = await http.post(program.url, json={}, headers=shown)
+            assert refused.status_code == 401
+            assert "invalid_token" in refused.headers["www-authenticate"]
+
+
+async def test_a_person_who_says_no_lets_no_client_in(tmp_path: Path) -> None:
+    async with serving_logins(tmp_path) as program:
+        sdk = SdkClient(program.url, HeadlessBrowser("ann", decision="deny"))
+        with pytest.raises(BaseExceptionGroup):
+            async with sdk.connected():
+                raise AssertionError
+        assert "error=access_denied" in sdk.logins[0]
+        assert sdk.storage.tokens is None
+
+
+async def test_the_python_sdk_logs_in_where_an_identity_provider_is_asked(tmp_path: Path) -> None:
+    port = free_port()
+    async with OidcProvider() as idp:
+        idp.register("us", f"http://127.0.0.1:{port}/login/callback", secret="secret")
+        idp.person.groups = ["dev"]
+        oidc = {"issuer": idp.issuer, "client_id": "us", "client_secret": "secret"}
+        rules = {
+            "roles": {"dev": [{"servers": ["a"]}]},
+            "roles_from": {"claim": "groups", "map": {"dev": ["dev"]}},
+        }
+        async with serving_logins(tmp_path, [{"kind": "login", "oidc": oidc}], port, access=rules) as program:
+            sdk = SdkClient(program.url, HeadlessBrowser())
+            async with sdk.connected() as client:
+                assert "hi" in await _use(client)
+            assert "ann@example.com" in sdk.browser.pages[0]
+
+
+async def test_a_registration_of_ten_megabytes_is_not_read(tmp_path: Path) -> None:
+    async with serving_logins(tmp_path) as program, httpx2.AsyncClient(trust_env=False) as http:
+        body = json.dumps({"redirect_uris": [REDIRECT], "client_name": "x" * (10 << 20)}).encode()
+        headers = {"content-type": "application/json"}
+        with contextlib.suppress(httpx2.WriteError, httpx2.RemoteProtocolError, httpx2.ReadError):
+            answer = await http.post(f"{program.origin}/register", content=body, headers=headers)
+            assert answer.status_code == 413
+        answer = await http.post(f"{program.origin}/register", json={"redirect_uris": [REDIRECT]})
+        assert answer.status_code == 201
+
+
+async def test_pages_of_any_origin_read_the_metadata_and_none_sends_the_form(tmp_path: Path) -> None:
+    async with serving_logins(tmp_path) as program, httpx2.AsyncClient(trust_env=False) as http:
+        evil = {"origin": "https://evil.example"}
+        metadata = await http.get(f"{program.origin}/.well-known/oauth-authorization-server", headers=evil)
+        assert metadata.headers["access-control-allow-origin"] == "*"
+        for method, path in (("POST", "/consent"), ("POST", "/token"), ("POST", "/register"), ("GET", "/authorize")):
+            answer = await http.request(method, f"{program.origin}{path}", headers=evil)
+            assert answer.status_code == 403
+            assert "access-control-allow-origin" not in answer.headers
+
+
+# --- documents -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with a certificate for localhost and its key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    file = tmp_path_factory.mktemp("tls") / "localhost.pem"
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost"
+    names = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    subprocess.run([*command.split(), *names, "-keyout", file, "-out", file], check=True, capture_output=True)
+    return file
+
+
+@contextlib.asynccontextmanager
+async def publishing(certificate: Path) -> AsyncIterator[tuple[str, list[str]]]:
+    """Publish the document of a client over https; return its URL, and the requests for it."""
+    requests: list[str] = []
+    port = free_port()
+    url = f"https://localhost:{port}/oauth/client.json"
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        requests.append((await reader.readuntil(b"\r\n\r\n")).decode())
+        document = {"client_id": url, "client_name": "Published", "redirect_uris": [REDIRECT]}
+        body = json.dumps({**document, "token_endpoint_auth_method": "none"}).encode()
+        head = (
+            f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close"
+        )
+        writer.write(f"{head}\r\n\r\n".encode() + body)
+        await writer.drain()
+        writer.close()
+
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(certificate)
+    async with await asyncio.start_server(answer, "127.0.0.1", port, ssl=tls):
+        yield url, requests
+
+
+async def test_the_python_sdk_logs_in_by_its_document_and_registers_nothing(
+    tmp_path: Path, certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    async with publishing(certificate) as (url, requests), serving_logins(tmp_path) as program:
+        sdk = SdkClient(program.url, HeadlessBrowser("ann"), document=url)
+        async with sdk.connected() as client:
+            assert "hi" in await _use(client)
+        assert sdk.storage.client is None or sdk.storage.client.client_id == url
+        assert len(requests) == 1
+        assert "Published by" in sdk.browser.pages[0]
+        async with sdk.connected(is_expired=True) as client:
+            assert "hi" in await _use(client)
+        assert len(sdk.logins) == 1
