@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
-import shutil
-import ssl
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -22,32 +18,15 @@ from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull,
 from pydantic import AnyUrl
 
 from tests.headless_browser import HeadlessBrowser
-from tests.http_program import HttpProgram, serving_http
 from tests.journeys.remote_server import free_port
+from tests.login_program import REDIRECT, make_certificate, publishing, serving_logins
 from tests.oidc_provider import OidcProvider
-from tests.program import BOUND_S, Json, full
+from tests.program import BOUND_S
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="signals as POSIX has them"),
     pytest.mark.alone_only("HTTP is served the same by a daemon"),
 ]
-
-REDIRECT = "http://localhost:3030/callback"
-BEHIND_PROXY: Json = [{"kind": "login"}, {"kind": "forwarded", "trusted": ["127.0.0.1"]}]
-
-
-@contextlib.asynccontextmanager
-async def serving_logins(
-    folder: Path, auth: Json = BEHIND_PROXY, port: int | None = None, **settings: Json
-) -> AsyncIterator[HttpProgram]:
-    """Run the program with a server `a` and an authorization server of its own."""
-    port = port or free_port()
-    http = {"public_url": f"http://127.0.0.1:{port}/mcp", "auth": auth}
-    settings = {"http": http, "access": {"default": "allow"}, **settings}
-    servers = {"a": full("--name", "a")}
-    async with asyncio.timeout(BOUND_S), serving_http(folder, servers, port=port, settings=settings) as program:
-        yield program
-        assert "Traceback" not in program.log()
 
 
 class Storage:
@@ -220,37 +199,7 @@ async def test_pages_of_any_origin_read_the_metadata_and_none_sends_the_form(tmp
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file with a certificate for localhost and its key."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed")
-    file = tmp_path_factory.mktemp("tls") / "localhost.pem"
-    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost"
-    names = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
-    subprocess.run([*command.split(), *names, "-keyout", file, "-out", file], check=True, capture_output=True)
-    return file
-
-
-@contextlib.asynccontextmanager
-async def publishing(certificate: Path) -> AsyncIterator[tuple[str, list[str]]]:
-    """Publish the document of a client over https; return its URL, and the requests for it."""
-    requests: list[str] = []
-    port = free_port()
-    url = f"https://localhost:{port}/oauth/client.json"
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        requests.append((await reader.readuntil(b"\r\n\r\n")).decode())
-        document = {"client_id": url, "client_name": "Published", "redirect_uris": [REDIRECT]}
-        body = json.dumps({**document, "token_endpoint_auth_method": "none"}).encode()
-        head = (
-            f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close"
-        )
-        writer.write(f"{head}\r\n\r\n".encode() + body)
-        await writer.drain()
-        writer.close()
-
-    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    tls.load_cert_chain(certificate)
-    async with await asyncio.start_server(answer, "127.0.0.1", port, ssl=tls):
-        yield url, requests
+    return make_certificate(tmp_path_factory.mktemp("tls"))
 
 
 async def test_the_python_sdk_logs_in_by_its_document_and_registers_nothing(
