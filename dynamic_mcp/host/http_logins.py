@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
-
 from dynamic_mcp.config import auth
 from dynamic_mcp.config.resolved import Http
 from dynamic_mcp.face.auth.forwarded import ISSUER
-from dynamic_mcp.face.auth.make import public_origin
+from dynamic_mcp.face.auth.login.addresses import issuer_of
 from dynamic_mcp.face.auth.upstream_login import IsSame, UpstreamLoginPages, WithLoginPages
 from dynamic_mcp.face.http.authenticator import Authenticator
 from dynamic_mcp.groups.audience import Authentication, Principal
@@ -19,7 +17,7 @@ def add_login_pages(authenticator: Authenticator, http: Http, proxy: Proxy) -> A
     base_url = find_base_url(http)
     if proxy.logins is None or base_url is None or authenticator.is_open:
         return authenticator
-    is_same = _make_is_same(http, public_origin(base_url))
+    is_same = _make_is_same(http, issuer_of(http))
     pages = UpstreamLoginPages(proxy.logins.links, authenticator.authenticate, base_url=base_url, is_same=is_same)
     return WithLoginPages(authenticator, pages)
 
@@ -32,18 +30,15 @@ def send_links(http: Http, proxy: Proxy) -> None:
 
 def find_base_url(http: Http) -> str | None:
     """Return the URL that stands before all paths of the server: the public one without the path of the endpoint."""
-    if http.public_url is None:
-        return None
-    url = http.public_url.rstrip("/")
-    return url.removesuffix(http.path) if urlsplit(url).path.endswith(http.path) else public_origin(url)
+    return None if http.public_url is None else issuer_of(http)
 
 
-def _make_is_same(http: Http, origin: str) -> IsSame:
+def _make_is_same(http: Http, issuer: str) -> IsSame:
     """Return what knows that our own logins name people as the reverse proxy does that they are behind."""
     is_behind = any(isinstance(each, auth.Login) and each.oidc is None for each in http.auth)
 
     def is_same(seen: Authentication, person: Principal) -> bool:
         names = (seen.principal.issuer, person.issuer)
-        return is_behind and names == (ISSUER, origin) and seen.principal.subject == person.subject
+        return is_behind and names == (ISSUER, issuer) and seen.principal.subject == person.subject
 
     return is_same

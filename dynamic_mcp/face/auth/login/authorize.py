@@ -7,6 +7,7 @@ even one with an error, would lead from our address to anywhere (RFC 9700, secti
 from __future__ import annotations
 
 import hmac
+import logging
 import re
 import secrets
 import sqlite3
@@ -30,9 +31,13 @@ from dynamic_mcp.face.auth.login.redirects import find_redirect
 from dynamic_mcp.face.http.authenticator import PageRequest
 from dynamic_mcp.face.http.exchange import RequestHead, Response
 
+log = logging.getLogger(__name__)
+
 _CHALLENGE = re.compile(r"[A-Za-z0-9_\-]{43}", re.ASCII)
 _MAX_STATE_CHARS = 4096
-_BURST, _PER_MINUTE = 20, 10.0
+# How often one address may begin a login, and make us fetch a document that we do not have.
+_LOGINS, _FETCHES = (60, 60.0), (20, 10.0)
+_TOO_MANY = OAuthError("temporarily_unavailable", "too many logins were begun: try again in a minute", 429)
 _NOT_HERE = OAuthError("invalid_request", "this page has expired, or was used before")
 
 
@@ -56,13 +61,15 @@ class Authorization:
         self._who = who
         self._scopes = frozenset(scopes)
         self._peers = peers
-        self._limiter = Limiter(_BURST, _PER_MINUTE, now)
+        self._logins, self._fetches = Limiter(*_LOGINS, now), Limiter(*_FETCHES, now)
         self._browsers = Browsers(at.origin, is_https=at.is_https)
         self._now = now
 
     async def begin(self, request: PageRequest) -> Response:
         """Answer GET /authorize."""
         head = request.head
+        if not self._logins.may(self._peers.find(head)):
+            raise _TOO_MANY
         fields = _query(head)
         asked = self._read(fields, await self._find_client(head, fields.need("client_id")))
         browser = self._browsers.name(head)
@@ -122,6 +129,8 @@ class Authorization:
         if ended is None:
             raise _NOT_HERE
         asked, code = ended
+        said = "allows" if code is not None else "does not allow"
+        log.info("somebody %s the client %s to act for them", said, ascii(asked.client.id))
         return self._send_back(asked, {"error": "access_denied"} if code is None else {"code": code})
 
     # --- what is asked for -----------------------------------------------------------------------------
@@ -139,8 +148,8 @@ class Authorization:
             return client
         try:
             known = await self._documents.find_known(id)
-            if known is None and not self._limiter.may(self._peers.find(head)):
-                raise OAuthError("temporarily_unavailable", "too many logins: try again in a minute", 429)
+            if known is None and not self._fetches.may(self._peers.find(head)):
+                raise _TOO_MANY
             return known or await self._documents.fetch(id)
         except ForbiddenClient as exc:
             raise OAuthError("invalid_client", exc.why) from None

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from importlib import import_module
 from urllib.parse import urlsplit
 
@@ -85,7 +86,7 @@ class Documents:
         task = self._fetching.get(url)
         if task is None:
             task = self._fetching[url] = asyncio.create_task(self._fetch_one(url))
-            task.add_done_callback(lambda _: self._fetching.pop(url, None))
+            task.add_done_callback(partial(self._forget, url))
         return await asyncio.shield(task)
 
     async def close(self) -> None:
@@ -94,6 +95,11 @@ class Documents:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _forget(self, url: str, task: asyncio.Task[Client]) -> None:
+        self._fetching.pop(url, None)
+        if not task.cancelled():
+            task.exception()  # whoever waited for it may have gone
 
     async def _fetch_one(self, url: str) -> Client:
         try:

@@ -36,7 +36,7 @@ CREATE TABLE IF NOT EXISTS codes (id BLOB PRIMARY KEY, data BLOB NOT NULL, until
 CREATE INDEX IF NOT EXISTS codes_until ON codes (until);
 CREATE TABLE IF NOT EXISTS families (
   id TEXT PRIMARY KEY, client TEXT NOT NULL, subject TEXT NOT NULL, data BLOB NOT NULL, secret BLOB NOT NULL,
-  number INTEGER NOT NULL, renewed REAL NOT NULL, until REAL NOT NULL, answer BLOB);
+  number INTEGER NOT NULL, made REAL NOT NULL, renewed REAL NOT NULL, until REAL NOT NULL, answer BLOB);
 CREATE INDEX IF NOT EXISTS families_until ON families (until);
 CREATE INDEX IF NOT EXISTS families_owner ON families (client, subject);
 CREATE INDEX IF NOT EXISTS families_answered ON families (renewed) WHERE answer IS NOT NULL;

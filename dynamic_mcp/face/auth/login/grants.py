@@ -24,6 +24,10 @@ GRACE_S = 30.0
 MAX_CODES = 10_000
 MAX_FAMILIES = 100_000
 MAX_PER_OWNER = 100
+# What was said about the person at the login counts for so many times as long as a login that nobody uses.
+_MOST_TIMES = 3
+# As long as any access token lasts, also one of an earlier version of the config.
+_REVOKED_S = 7 * 24 * 3600.0
 # A used code is remembered for this long, to know it when it comes again.
 _REMEMBERED_S = 3600.0
 
@@ -32,9 +36,10 @@ Issue = Callable[[sqlite3.Connection, "Family", str | None], bytes]
 
 
 class Refused(Struct, frozen=True):
-    """Why there are no tokens; what was revoked because of it stays revoked."""
+    """Why there are no tokens. `was_reused`: what was shown had been used before, and its login is revoked."""
 
     why: str
+    was_reused: bool = False
 
 
 class Family(Struct, frozen=True):
@@ -76,7 +81,7 @@ def redeem_code(
         return Refused("the code was given to another client")
     if row[2] is not None:
         revoke(connection, row[2], lifetimes, now)
-        return Refused("the code was used before: what it gave is revoked")
+        return Refused("the code was used before: what it gave is revoked", was_reused=True)
     if row[1] <= now:
         return Refused("the code has expired")
     family = Family(secrets.token_urlsafe(16), grant)
@@ -105,7 +110,7 @@ def refresh(
     id, _, rest = token.partition(".")
     number_text, _, _ = rest.partition(".")
     row = connection.execute(
-        "SELECT data, secret, number, renewed, until, answer FROM families WHERE id = ?", (id,)
+        "SELECT data, secret, number, renewed, until, answer, made FROM families WHERE id = ?", (id,)
     ).fetchone()
     number = int(number_text) if number_text.isdecimal() and len(number_text) < 10 else 0
     if row is None or not hmac.compare_digest(token.encode(), _token(id, row[1], number).encode()):
@@ -119,12 +124,18 @@ def refresh(
         return bytes(row[5])
     if number != row[2]:
         revoke(connection, id, lifetimes, now)
-        return Refused("the refresh token was used before: the login is revoked")
+        return Refused("the refresh token was used before: the login is revoked", was_reused=True)
     connection.execute("UPDATE families SET answer = NULL WHERE answer IS NOT NULL AND renewed < ?", (now - GRACE_S,))
     answer = issue(connection, Family(id, grant), _token(id, row[1], number + 1))
     connection.execute(
         "UPDATE families SET number = ?, renewed = ?, until = ?, answer = ? WHERE id = ?",
-        (number + 1, now, now + lifetimes.refresh_s, answer, id),
+        (
+            number + 1,
+            now,
+            min(now, row[6] + (_MOST_TIMES - 1) * lifetimes.refresh_s) + lifetimes.refresh_s,
+            answer,
+            id,
+        ),
     )
     return answer
 
@@ -145,7 +156,9 @@ def revoke(connection: sqlite3.Connection, family: str, lifetimes: Lifetimes, no
     """End a login; its access tokens do not count any more, either."""
     connection.execute("DELETE FROM families WHERE id = ?", (family,))
     connection.execute("DELETE FROM revoked WHERE until < ?", (now,))
-    connection.execute("INSERT OR REPLACE INTO revoked VALUES (?, ?)", (family, now + lifetimes.access_s))
+    connection.execute(
+        "INSERT OR REPLACE INTO revoked VALUES (?, ?)", (family, now + max(lifetimes.access_s, _REVOKED_S))
+    )
 
 
 def revoked(connection: sqlite3.Connection, now: float) -> frozenset[str]:
@@ -168,8 +181,8 @@ def _add_family(
     if count >= MAX_FAMILIES:
         connection.execute("DELETE FROM families WHERE id IN (SELECT id FROM families ORDER BY renewed LIMIT 1)")
     until = now + (lifetimes.refresh_s if grant.may_refresh else lifetimes.access_s)
-    row = (family.id, *owner, msgspec.json.encode(grant), secret, 1, now, until, None)
-    connection.execute("INSERT INTO families VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+    row = (family.id, *owner, msgspec.json.encode(grant), secret, 1, now, now, until, None)
+    connection.execute("INSERT INTO families VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
 
 
 def _token(family: str, secret: bytes, number: int) -> str:

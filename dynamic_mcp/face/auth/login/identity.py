@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import msgspec
-from msgspec import Struct
 
+from dynamic_mcp.config.private import Private
 from dynamic_mcp.face.auth.login.records import Person
 from dynamic_mcp.face.http.exchange import RequestHead
 from dynamic_mcp.groups.audience import Authentication
@@ -20,9 +20,10 @@ class NotIdentified(Exception):
     """Nobody says who this is; the message is for the person."""
 
 
-class Question(Struct, frozen=True):
+class Question(Private, frozen=True):
     """Where to send a browser whose person is to log in, with which `state` it comes back, and what to keep."""
 
+    shown: ClassVar = ()
     url: str
     state: str
     kept: str

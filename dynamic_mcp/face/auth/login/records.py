@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from msgspec import Struct
 
+from dynamic_mcp.config.private import Private
 from dynamic_mcp.face.auth.login.clients import Client
 
 Claims = tuple[tuple[str, tuple[str, ...]], ...]
@@ -28,9 +31,10 @@ class AuthorizationRequest(Struct, frozen=True):
     parts: tuple[str, ...] = ("",)
 
 
-class PendingLogin(Struct, frozen=True):
+class PendingLogin(Private, frozen=True):
     """A request whose person has to be found out; `kept` is what the identity provider's client wants back."""
 
+    shown: ClassVar = ("request",)
     request: AuthorizationRequest
     browser: str
     kept: str

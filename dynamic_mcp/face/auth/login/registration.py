@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Callable
 
@@ -14,7 +15,10 @@ from dynamic_mcp.face.http.authenticator import PageRequest
 from dynamic_mcp.face.http.exchange import Response
 from dynamic_mcp.face.http.headers import is_json
 
-_BURST, _PER_MINUTE = 30, 10.0
+log = logging.getLogger(__name__)
+
+# Enough for a company whose people all begin on one morning behind one address.
+_BURST, _PER_MINUTE = 60, 60.0
 
 
 class Registration:
@@ -38,6 +42,7 @@ class Registration:
             raise OAuthError(exc.error, exc.why) from None
         now = self._now()
         await self._database.run(lambda connection: store.add_client(connection, client, now))
+        log.info("a client has registered as %s: %s", client.id, ascii(client.name or "without a name"))
         return json_response(_describe(client, now), 201)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import logging
 import re
 import secrets
 import sqlite3
@@ -25,11 +26,13 @@ from dynamic_mcp.face.http.authenticator import PageRequest
 from dynamic_mcp.face.http.exchange import Response
 from dynamic_mcp.face.http.responses import JSON
 
+log = logging.getLogger(__name__)
+
 _VERIFIER = re.compile(r"[A-Za-z0-9\-._~]{43,128}", re.ASCII)
 
 
 class Tokens:
-    """Issues tokens, and revokes them. `on_revoke` is told each login that has ended."""
+    """Issues tokens, and revokes them. `on_revoke` is called when a login has ended before its time."""
 
     def __init__(
         self,
@@ -57,7 +60,9 @@ class Tokens:
         work = self._redeem(fields, client_id) if grant_type == CODE else self._refresh(fields, client_id)
         answer = await self._database.run(work)
         if isinstance(answer, Refused):
-            self._on_revoke()
+            if answer.was_reused:
+                log.warning("the client %s: %s", ascii(client_id[:200]), answer.why)
+                self._on_revoke()
             raise OAuthError("invalid_grant", answer.why)
         return Response(200, JSON + NO_STORE, answer)
 

@@ -101,6 +101,18 @@ async def test_a_login_that_is_used_goes_on_for_longer_than_thirty_days(tmp_path
         assert await site.is_good(tokens["access_token"])
 
 
+async def test_after_ninety_days_a_person_has_to_log_in_again_so_that_their_groups_are_asked_for(
+    tmp_path: Path,
+) -> None:
+    async with open_site(tmp_path) as site:
+        tokens = await site.log_in()
+        for _ in range(5):
+            site.clock.advance(17.9 * 24 * 3600)
+            tokens = {**tokens, **json_of(await site.refresh(tokens))}
+        site.clock.advance(24 * 3600)
+        assert error_of(await site.refresh(tokens)) == "invalid_grant"
+
+
 async def test_a_client_that_wants_no_refresh_token_gets_none(tmp_path: Path) -> None:
     async with open_site(tmp_path) as site:
         id = await site.client(grant_types=["authorization_code"])
