@@ -314,5 +314,5 @@ def decode_hello(body: bytes) -> Hello:
             interrupted=tuple(frames.unpack(members[b"interrupted"])),
         ),
         only=members.get(b"only", b"").decode() or None,
-        profile=os.fsdecode(members.get(b"profile", b"")) or None,
+        profile=members.get(b"profile", b"").decode(errors="replace") or None,
     )

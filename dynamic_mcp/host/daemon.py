@@ -30,7 +30,7 @@ from dynamic_mcp.session.legacy import Session
 from dynamic_mcp.session.server import LineSession
 from dynamic_mcp.session.stream_session import StreamSession
 from dynamic_mcp.system.event_loop import loop_factory
-from dynamic_mcp.system.text import pluralize
+from dynamic_mcp.system.text import escape, pluralize
 
 log = logging.getLogger("dynamic_mcp")
 
@@ -165,11 +165,8 @@ class Daemon:
         self._windows[face] = None
         self._has_had_windows = True
         self._cancel_linger()
-        if hello.purpose == "session" and not await self._may_have_profile(hello):
-            assert hello.profile is not None
-            face.end(
-                str(unknown_profile(hello.profile, self._config.profiles, self._config.file)), NotFound.exit_code
-            )
+        if (unknown := await self._check_profile(hello)) is not None:
+            face.end(escape(str(unknown), keep="\n"), unknown.exit_code)
             return None
         try:
             async with asyncio.timeout(_ENTER_WITHIN_S):
@@ -195,20 +192,24 @@ class Daemon:
             continuation,
         )
 
-    async def _may_have_profile(self, hello: Hello) -> bool:
-        """Tell whether the config has the profile of a window, also one that was just added to the file.
+    async def _check_profile(self, hello: Hello) -> NotFound | None:
+        """Return the error that the config has no such profile, also after a moment for one that was just added.
 
-        A session that another daemon has begun goes on, and is told that its profile has gone.
+        A session that another daemon has begun goes on, and is told that its profile has gone. A command has read the
+        config itself.
         """
-        if hello.profile is None or hello.continuation.generation:
-            return True
+        if hello.profile is None or hello.continuation.generation or hello.purpose == "command":
+            return None
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LOAD_WITHIN_S):
                 while hello.profile not in self._config.profiles:
                     self._has_loaded.clear()
                     self._serving.reloader.watch.check_soon()
                     await self._has_loaded.wait()
-        return hello.profile in self._config.profiles
+        config = self._config
+        return (
+            None if hello.profile in config.profiles else unknown_profile(hello.profile, config.profiles, config.file)
+        )
 
     def dismiss(self, face: SocketFace) -> None:
         """Let go of a window that has gone, and of what was kept for its workspace."""

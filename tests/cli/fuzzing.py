@@ -124,7 +124,9 @@ _TEXT = st.text(st.characters(exclude_characters="\0/~", exclude_categories=[]),
     lambda word: not word.startswith("-") and ".." not in word
 )
 _WORD = st.one_of(st.sampled_from(KNOWN), st.sampled_from(KNOWN), _TEXT)
-_NAMES = _words("DYNAMIC_MCP_CONFIG DYNAMIC_MCP_LOG COLUMNS LINES TERM NO_COLOR FORCE_COLOR LANG PATH TMPDIR")
+_NAMES = _words(
+    "DYNAMIC_MCP_CONFIG DYNAMIC_MCP_LOG DYNAMIC_MCP_PROFILE COLUMNS LINES TERM NO_COLOR FORCE_COLOR LANG PATH TMPDIR"
+)
 _VALUES = ["", *_words("0 -5 abc 99999999999 dumb debug /dev/null nowhere far.json broken.json \udcff")]
 _STDIN = [
     b"",

@@ -93,6 +93,27 @@ async def test_an_unknown_profile_ends_with_the_names_also_where_a_daemon_runs(t
         assert await groups_of(first) == ["a", "b"]
 
 
+async def test_a_name_of_any_bytes_is_shown_without_what_a_terminal_would_act_on(tmp_path: Path) -> None:
+    file = str(save(tmp_path))
+    async with running(file) as first:
+        await first.initialize()
+        async with running(file, "--profile", "\udcff\x1b[31m") as program:
+            assert await program.ends() == 2
+            said = await program.stderr()
+            assert "no profile is named" in said
+            assert "\x1b" not in said
+
+
+async def test_one_group_alone_must_be_in_the_profile(tmp_path: Path) -> None:
+    file = str(save(tmp_path))
+    async with running("serve", "--only", "a", "--profile", "review", file) as program:
+        await program.initialize()
+        assert [each["name"] for each in (await program.request("tools/list"))["result"]["tools"]] == ["echo"]
+    async with running("serve", "--only", "b", "--profile", "review", file) as program:
+        assert await program.ends() == 2
+        assert "no group is named `b`" in await program.stderr()
+
+
 async def test_clients_of_different_profiles_share_the_servers_of_a_daemon(tmp_path: Path) -> None:
     file = str(save(tmp_path))
     async with (
