@@ -186,11 +186,8 @@ class Daemon:
             if is_command
             else partial(StreamSession, server=proxy)
         )
-        continuation = hello.continuation
-        return face.open_session(
-            partial(create, workspace=workspace, only=hello.only, profile=hello.profile, transport="socket"),
-            continuation,
-        )
+        create = partial(create, workspace=workspace, only=hello.only, profile=hello.profile, transport="socket")
+        return face.open_session(create, hello.continuation)
 
     async def _check_profile(self, hello: Hello) -> NotFound | None:
         """Return the error that the config has no such profile, also after a moment for one that was just added.
