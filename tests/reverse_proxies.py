@@ -61,6 +61,26 @@ async def nginx(folder: Path, address: str) -> AsyncIterator[Site]:
 
 
 @contextlib.asynccontextmanager
+async def nginx_login(folder: Path, address: str, oauth2_proxy: str) -> AsyncIterator[Site]:
+    """Run nginx with a site of its own, where people log in with what is at another address."""
+    port = free_port()
+    certificate, key = _make_certificate(folder)
+    site = _read_example(
+        "nginx-login.conf",
+        {
+            f"server {UPSTREAM};": f"server {address};",
+            "listen 443 ssl http2;": f"listen 127.0.0.1:{port} ssl http2;",
+            "/etc/ssl/mcp.example.com.pem": str(certificate),
+            "/etc/ssl/mcp.example.com.key": str(key),
+            "http://127.0.0.1:4180;": f"http://{oauth2_proxy};",
+        },
+    )
+    async with _running_nginx(folder, site, port):
+        tls = ssl.create_default_context(cafile=certificate)
+        yield Site(f"https://127.0.0.1:{port}", "", {"host": "mcp.example.com"}, tls)
+
+
+@contextlib.asynccontextmanager
 async def nginx_path(folder: Path, address: str) -> AsyncIterator[Site]:
     """Run nginx with a path of a site."""
     port = free_port()
