@@ -76,6 +76,28 @@ async def test_mounted_it_starts_with_its_first_request(tmp_path: Path) -> None:
         pass
 
 
+async def test_mounted_it_asks_for_tokens_and_tells_of_logins_at_the_well_known_path_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOKEN", "token-of-somebody-0123456789")
+    bearer = {"kind": "bearer", "tokens": [{"token": "${TOKEN}", "subject": "ann"}]}
+    http_settings = {"public_url": "https://www.example.com/tools/mcp", "auth": [bearer]}
+    application = app(write_config(tmp_path, {"odd": odd()}, http=http_settings))
+    metadata = "/.well-known/oauth-protected-resource"
+    site = Starlette(routes=[Mount(metadata, application), Mount("/tools", application)])
+    transport = httpx2.ASGITransport(app=site)
+    async with application.running(), httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+        refused = await http.post("/tools/mcp/odd", json={})
+        assert refused.status_code == 401
+        place = f"{metadata}/tools/mcp/odd"
+        assert f'resource_metadata="https://www.example.com{place}"' in refused.headers["www-authenticate"]
+        assert (await http.get(place)).json()["resource"] == "https://www.example.com/tools/mcp/odd"
+        http.headers["authorization"] = "Bearer token-of-somebody-0123456789"
+        client = HttpClient("http://127.0.0.1/tools/mcp", http)
+        await client.initialize()
+        assert text_of(await client.call("odd", "echo", {"text": "a"})) == "a"
+
+
 async def test_mounted_it_lives_in_the_life_of_the_other_application(tmp_path: Path) -> None:
     application = app(write_config(tmp_path, {"odd": odd()}))
     outer = Starlette(routes=[Mount("/tools", application)])
