@@ -1,6 +1,6 @@
 """nginx as the documents show it beside oauth2-proxy: whom it names to the program, where, and where it names nobody.
 
-Both servers behind it are stand-ins that show what they were sent.
+What is behind it are stand-ins that show what they were sent, and then the program itself.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from tests.http_program import serving_http
 from tests.program import BOUND_S
 from tests.reverse_proxies import Site, find_program, nginx_login
 from tests.upstreams.odd_http import head_of
 
 pytestmark = [
-    pytest.mark.alone_only("the program is not part of it"),
+    pytest.mark.alone_only("HTTP is served the same by a daemon"),
     pytest.mark.skipif(os.name != "posix", reason="the example is for Unix"),
 ]
 
@@ -127,3 +128,39 @@ async def test_nobody_outside_asks_who_is_logged_in(site: tuple[Site, StandIn]) 
     at, _ = site
     async with asyncio.timeout(BOUND_S), client_of(at) as http:
         assert (await http.get(f"{at.origin}/oauth2/auth", headers={"cookie": "ann"})).status_code == 404
+
+
+async def test_the_program_behind_it_asks_whom_it_names_for_consent(tmp_path: Path) -> None:
+    for each in ("nginx", "openssl"):
+        if find_program(each) is None:
+            pytest.skip(f"{each} is not installed")
+    oauth2_proxy = StandIn(as_oauth2_proxy)
+    auth = [{"kind": "login"}, {"kind": "forwarded", "trusted": ["127.0.0.1"]}]
+    settings = {"http": {"public_url": "https://mcp.example.com/mcp", "auth": auth}}
+    async with (
+        asyncio.timeout(BOUND_S),
+        oauth2_proxy.listening() as other,
+        serving_http(tmp_path, {}, settings=settings) as program,
+        nginx_login(tmp_path, program.origin.removeprefix("http://"), other) as site,
+        client_of(site) as http,
+    ):
+        metadata = await http.get(f"{site.origin}/.well-known/oauth-protected-resource/mcp")
+        assert metadata.json()["authorization_servers"] == ["https://mcp.example.com"]
+        redirect = "http://127.0.0.1:33418/callback"
+        wanted = {"redirect_uris": [redirect], "client_name": "editor", "token_endpoint_auth_method": "none"}
+        client = (await http.post(f"{site.origin}/register", json=wanted)).json()
+        asked = {
+            "response_type": "code",
+            "client_id": client["client_id"],
+            "redirect_uri": redirect,
+            "code_challenge": "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM",
+            "code_challenge_method": "S256",
+            "resource": "https://mcp.example.com/mcp",
+            "state": "s",
+        }
+        stranger = await http.get(f"{site.origin}/authorize", params=asked)
+        assert (stranger.status_code, stranger.headers["location"]) == (302, "https://idp.example.com/login")
+        page = await http.get(f"{site.origin}/authorize", params=asked, headers={"cookie": "ann"})
+        assert page.status_code == 200
+        assert "ann@example.com" in page.text
+        assert "eve" not in page.text
