@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from dynamic_mcp.cli import strict_json
 from dynamic_mcp.config.access import LOCAL_NAME, Kind
 from dynamic_mcp.config.auth import Bearer, Jwt, Provider
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import InvalidArguments
+from dynamic_mcp.face.auth.bearer import ISSUER
+from dynamic_mcp.face.auth.jwt import read_authentication
+from dynamic_mcp.face.auth.signed_token import read_name
+from dynamic_mcp.face.auth.token_store import StoredToken, token_store
 from dynamic_mcp.groups.audience import LOCAL_USER, Authentication, Principal
 from dynamic_mcp.system.file_reader import read_bytes
-
-# What an issuer is called where the options name none, as for tokens of this program.
-_OWN_ISSUER = "token"
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ class Question:
         return Raw(self.arguments.encode())
 
     def authentication(self, config: Config) -> Authentication:
-        """Return who asks. Raises InvalidArguments."""
+        """Return who asks. Raises DynamicMcpError."""
         if self.claims is not None:
             return self._authenticate_token(config, _read_claims(self.claims))
         if self.subject is None:
@@ -63,56 +66,48 @@ class Question:
             if self.roles:
                 raise InvalidArguments("the local user has no credential with roles", hint="leave out `--role`")
             return LOCAL_USER
-        roles = dict.fromkeys([*self.roles, *_roles_of_tokens(_providers(config), self.subject)])
-        return Authentication(Principal(_OWN_ISSUER, self.subject), "bearer", tuple(roles))
+        roles = dict.fromkeys([*self.roles, *_roles_of_tokens(config, self.subject)])
+        return Authentication(Principal(ISSUER, self.subject), "bearer", tuple(roles))
 
     def _authenticate_token(self, config: Config, claims: Mapping[str, object]) -> Authentication:
         """Return whose token has these claims, as the provider of its issuer reads it."""
-        jwt = _find_provider(_providers(config), claims)
-        subject = self.subject or _text(_find(claims, jwt.subject_claim))
-        if not subject:
+        jwt = _find_provider(config, claims)
+        if self.subject is not None:
+            claims = {**claims, jwt.subject_claim: self.subject}
+        if read_name(claims, jwt.subject_claim) is None:
             raise InvalidArguments(f"the claims have no `{jwt.subject_claim}`", hint="say who asks by `--as SUBJECT`")
-        roles = _texts(_find(claims, jwt.roles_claim)) if jwt.roles_claim is not None else ()
-        return Authentication(
-            Principal(_text(claims.get("iss")) or jwt.issuer, subject),
-            "jwt",
-            tuple(dict.fromkeys([*self.roles, *roles])),
-            tuple(sorted((name, texts) for name in claims if (texts := _texts(claims[name])))),
-            _scopes(claims, jwt.scopes_claim),
-        )
+        found = read_authentication(jwt, claims)
+        return replace(found, roles=tuple(dict.fromkeys([*self.roles, *found.roles])))
+
+
+def stored_tokens(config: Config) -> tuple[StoredToken, ...]:
+    """Return the tokens that commands have made, if they count. Raises DynamicMcpError if they cannot be read."""
+    if not any(isinstance(each, Bearer) for each in _providers(config)):
+        return ()
+    return tuple(token for token in token_store(config.file).load() if not token.has_expired(time.time()))
 
 
 def _providers(config: Config) -> Sequence[Provider]:
     return config.http.auth if config.http is not None else ()
 
 
-def _find_provider(providers: Iterable[Provider], claims: Mapping[str, object]) -> Jwt:
+def _find_provider(config: Config, claims: Mapping[str, object]) -> Jwt:
     """Return the provider for a token; of one that none is for, the usual claims count."""
-    issuers = [each for each in providers if isinstance(each, Jwt)]
-    found = next((each for each in issuers if claims.get("iss") in (None, each.issuer)), None)
-    return found or Jwt(issuer=_OWN_ISSUER)
+    issuers = [each for each in _providers(config) if isinstance(each, Jwt)]
+    issuer = claims.get("iss")
+    found = next((each for each in issuers if issuer in (None, each.issuer)), None)
+    return found or Jwt(issuer=issuer if isinstance(issuer, str) else ISSUER)
 
 
-def _roles_of_tokens(providers: Iterable[Provider], subject: str) -> Iterable[str]:
-    """Yield the roles of the config's tokens for a subject."""
-    for provider in providers:
+def _roles_of_tokens(config: Config, subject: str) -> Iterable[str]:
+    """Yield the roles of all tokens for a subject."""
+    for provider in _providers(config):
         for token in provider.tokens if isinstance(provider, Bearer) else ():
             if token.subject == subject:
                 yield from token.roles
-
-
-def _find(claims: Mapping[str, object], path: str) -> object:
-    """Return a claim by its name, or by the names that lead to it: `realm_access.roles`."""
-    if path in claims:
-        return claims[path]
-    first, _, rest = path.partition(".")
-    inner = claims.get(first)
-    return _find(inner, rest) if rest and isinstance(inner, dict) else None
-
-
-def _scopes(claims: Mapping[str, object], name: str | None) -> frozenset[str]:
-    given = claims.get("scope", claims.get("scp")) if name is None else _find(claims, name)
-    return frozenset(given.split()) if isinstance(given, str) else frozenset(_texts(given))
+    for stored in stored_tokens(config):
+        if stored.subject == subject:
+            yield from stored.roles
 
 
 def _read_claims(file: str) -> dict[str, object]:
@@ -130,13 +125,3 @@ def _read_object(text: str, option: str) -> dict[str, object]:
         if isinstance(found, dict):
             return found
     raise InvalidArguments(f"`{option}` is not a JSON object")
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    if isinstance(value, list):
-        return tuple(each for each in value if isinstance(each, str))
-    return (value,) if isinstance(value, str) else ()

@@ -83,9 +83,14 @@ def _check_access(config: Config) -> list[Finding]:
     if config.access is None and config.http is None:
         return []
     from dynamic_mcp.cli.access_catalogs import known_catalogs
+    from dynamic_mcp.cli.access_subject import stored_tokens
     from dynamic_mcp.doctor.access import check_access_rules
 
-    return list(check_access_rules(config, known_catalogs(config)))
+    try:
+        token_roles = [role for token in stored_tokens(config) for role in token.roles]
+    except DynamicMcpError as exc:
+        return [Finding(Level.ERROR, "tokens", exc.message, exc.hint, exc.exit_code)]
+    return list(check_access_rules(config, known_catalogs(config), token_roles))
 
 
 async def _examine(this: Invocation, config: Config) -> tuple[list[Finding], list[ServerReport]]:

@@ -26,12 +26,11 @@ _LISTS = {
 
 
 def check_access_rules(
-    config: Config, catalogs: Mapping[str, Catalog], *, token_roles: Collection[str] | None = None
+    config: Config, catalogs: Mapping[str, Catalog], token_roles: Collection[str]
 ) -> Iterator[Finding]:
     """Return the findings about `settings.access` and what belongs to it.
 
-    `catalogs` are those that are known, by group; `token_roles` are the roles of the tokens that commands have made,
-    and None if those are not known.
+    `catalogs` are those that are known, by group; `token_roles` are the roles of the tokens that commands have made.
     """
     yield from _check_http(config)
     access = config.access
@@ -41,6 +40,7 @@ def check_access_rules(
         for number, rule in enumerate(rules):
             yield from _check_rule(config, catalogs, rule, (*_ROOT, "roles", role, number))
     yield from _check_undefined_roles(config, access)
+    yield from _check_token_roles(access, token_roles)
     yield from _check_unused_roles(config, access, token_roles)
 
 
@@ -93,14 +93,19 @@ def _check_undefined_roles(config: Config, access: Access) -> Iterator[Finding]:
                 yield _warning(place, f"the role `{role}` is not defined, so it gives nothing", hint)
 
 
-def _check_unused_roles(config: Config, access: Access, token_roles: Collection[str] | None) -> Iterator[Finding]:
+def _check_token_roles(access: Access, roles: Collection[str]) -> Iterator[Finding]:
+    for role in dict.fromkeys(roles):
+        if role not in access.roles:
+            hint = "`dynamic-mcp token list` shows who has it"
+            yield Finding(Level.WARNING, "tokens", f"the role `{role}` is not defined, so it gives nothing", hint)
+
+
+def _check_unused_roles(config: Config, access: Access, token_roles: Collection[str]) -> Iterator[Finding]:
     """Check that somebody can have each role; nothing can be said where tokens may have any."""
     providers = config.http.auth if config.http is not None else ()
     if any(isinstance(each, Jwt) and each.roles_claim for each in providers):
         return
-    if token_roles is None and any(isinstance(each, Bearer) for each in providers):
-        return
-    used = {role for _, roles in _named_roles(config, access) for role in roles}.union(token_roles or ())
+    used = {role for _, roles in _named_roles(config, access) for role in roles}.union(token_roles)
     for role in access.roles:
         if role not in used:
             hint = "give it to somebody in `people` or `roles_from`, or to a token"

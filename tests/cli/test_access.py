@@ -90,12 +90,15 @@ def test_claims_are_read_as_the_provider_of_their_issuer_reads_them(ruled: CliRu
     assert (decided["subject"], decided["roles"]) == ("dan@x", ["scoped"])
 
 
-def test_roles_of_the_configs_tokens_count(ruled: CliRunner) -> None:
+def test_roles_of_tokens_count(ruled: CliRunner) -> None:
     tokens = [{"token": "${T}", "subject": "robot", "roles": ["dev"]}]
     auth = [{"kind": "bearer", "tokens": tokens}]
     ruled.configure({"full": full()}, settings={"access": ACCESS, "http": {"auth": auth}})
-    done = ruled.run("access", "check", "-g", "full", "--as", "robot", "--tool", "echo", T="x" * 40)
-    assert done.code == 0, done.err
+    question = ("access", "check", "-g", "full", "--tool", "echo", "--as")
+    assert ruled.run(*question, "robot", T="x" * 40).code == 0
+    assert ruled.run(*question, "other", T="x" * 40).code == 1
+    assert ruled.run("token", "create", "--as", "other", "--role", "dev", T="x" * 40).code == 0
+    assert ruled.run(*question, "other", T="x" * 40).code == 0
 
 
 @pytest.mark.parametrize(

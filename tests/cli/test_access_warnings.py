@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.cli.commands import CliRunner
 from tests.program import full
 
@@ -51,18 +49,23 @@ def test_roles_that_nobody_has_and_roles_that_do_not_exist_are_found(cli: CliRun
     assert found[f"{PLACE}.roles.alone"] == "nobody can have this role"
 
 
-@pytest.mark.parametrize(
-    "provider",
-    [
-        {"kind": "bearer"},
-        {"kind": "jwt", "issuer": "https://id.example", "audience": ["x"], "claims": {"roles": "roles"}},
-    ],
-)
-def test_nobody_is_told_of_roles_that_tokens_may_have(cli: CliRunner, provider: object) -> None:
-    http = {"auth": [provider], "public_url": "https://mcp.example/mcp"}
+def test_nobody_is_told_of_roles_that_the_tokens_of_an_issuer_may_have(cli: CliRunner) -> None:
+    issuer = {"kind": "jwt", "issuer": "https://id.example", "audience": ["x"], "claims": {"roles": "roles"}}
+    http = {"auth": [issuer], "public_url": "https://mcp.example/mcp"}
     cli.configure({"full": full()}, settings={"access": {"roles": {"alone": []}}, "http": http})
     cli.config.chmod(0o600)
     assert warnings(cli) == {}
+
+
+def test_roles_of_tokens_that_commands_have_made_count(cli: CliRunner) -> None:
+    access: dict[str, object] = {"roles": {"given": [], "alone": []}}
+    cli.configure({"full": full()}, settings={"access": access, "http": {"auth": [{"kind": "bearer"}]}})
+    cli.config.chmod(0o600)
+    assert cli.run("token", "create", "--as", "robot", "--role", "given", "--role", "undefined").code == 0
+    assert warnings(cli) == {
+        "tokens": "the role `undefined` is not defined, so it gives nothing",
+        f"{PLACE}.roles.alone": "nobody can have this role",
+    }
 
 
 def test_a_rule_that_asks_is_a_warning(cli: CliRunner) -> None:

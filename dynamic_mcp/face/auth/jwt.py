@@ -149,25 +149,12 @@ class JwtProvider:
             valid_until = self._check(token)  # once more: it may have expired while the keys were fetched
         except TokenError as exc:
             return Denial("invalid_token", str(exc))
-        authentication = self._authentication(token.claims)
+        authentication = read_authentication(self._config, token.claims)
         required = self._config.required_scopes
         if authentication.scopes is not None and not authentication.scopes.issuperset(required):
             return Denial("insufficient_scope", "the token lacks a scope that this server needs", required)
         self._keep(digest, token, authentication, valid_until)
         return authentication
-
-    def _authentication(self, claims: Mapping[str, object]) -> Authentication:
-        config = self._config
-        subject = read_name(claims, config.subject_claim)
-        assert subject is not None
-        roles = () if config.roles_claim is None else read_texts(find_claim(claims, config.roles_claim))[:_MAX_ROLES]
-        return Authentication(
-            principal=Principal(config.issuer, subject),
-            provider="jwt",
-            roles=roles,
-            claims=pair_claims(claims),
-            scopes=_read_scopes(claims, config.scopes_claim),
-        )
 
     def _keep(self, digest: bytes, token: SignedToken, authentication: Authentication, valid_until: float) -> None:
         audiences = read_texts(token.claims.get("aud"))
@@ -175,6 +162,20 @@ class JwtProvider:
         self._known[digest] = _Known(authentication, audiences, min(valid_until, self._now() + KEPT_S))
         before = self._valid_until.pop(authentication, 0.0)
         self._valid_until[authentication] = max(before, valid_until)
+
+
+def read_authentication(config: Jwt, claims: Mapping[str, object]) -> Authentication:
+    """Return who a token is of, by its claims alone; its subject is checked already."""
+    subject = read_name(claims, config.subject_claim)
+    assert subject is not None
+    roles = () if config.roles_claim is None else read_texts(find_claim(claims, config.roles_claim))[:_MAX_ROLES]
+    return Authentication(
+        principal=Principal(config.issuer, subject),
+        provider="jwt",
+        roles=roles,
+        claims=pair_claims(claims),
+        scopes=_read_scopes(claims, config.scopes_claim),
+    )
 
 
 def _digest(token: str) -> bytes:
