@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from msgspec import Raw
@@ -10,10 +11,11 @@ from dynamic_mcp.cli.access_catalogs import known_catalogs
 from dynamic_mcp.cli.access_subject import Question
 from dynamic_mcp.cli.invocation import Invocation, unknown_group
 from dynamic_mcp.config.access import Effect, Kind, Rule
-from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.config.resolved import Config, Presentation
 from dynamic_mcp.groups.audience import Authentication
 from dynamic_mcp.policy.access import DEFAULT, AccessRules, Decision, GroupRules, Policy
 from dynamic_mcp.policy.classify import access_of
+from dynamic_mcp.proxy.profiles import choose, narrow
 
 _EXIT_CODES = {Effect.ALLOW: 0, Effect.DENY: 1, Effect.ASK: 3}
 _STYLES = {Effect.ALLOW: "green", Effect.DENY: "red", Effect.ASK: "yellow"}
@@ -129,14 +131,14 @@ def _read_case(this: Invocation, question: Question) -> _Case:
     access = _class_of(this, config, question.group, name) if kind is Kind.TOOL else "read"
     policy = Policy(config.access) if config.access is not None else None
     who = question.authentication(config)
-    return _Case(question.group, kind, name, access, who, question.raw_arguments, policy)
+    case = _Case(question.group, kind, name, access, who, question.raw_arguments, policy)
+    _say_if_hidden(this, config, case)
+    return case
 
 
 def _class_of(this: Invocation, config: Config, group: str, tool: str) -> str:
     """Return whether a tool only reads; one that is not known counts as one that writes."""
     shown = config.presentations[group]
-    if not shown.tools.allows(tool) or not shown.features.tools:
-        this.out.say(f"the config's filter hides `{tool}`, whatever the rules say")
     catalog = known_catalogs(config).get(group)
     entry = catalog.tools.get(tool) if catalog is not None else None
     if entry is None:
@@ -148,6 +150,24 @@ def _class_of(this: Invocation, config: Config, group: str, tool: str) -> str:
         this.out.say(f"{unknown}; `{tool}` counts as one that writes")
         return "write"
     return access_of(tool, entry, shown.access).access
+
+
+def _say_if_hidden(this: Invocation, config: Config, case: _Case) -> None:
+    """Say what else than rules keeps it from the subject."""
+    roles = case.rules.roles if case.rules is not None else ()
+    profile = choose(config.profiles, None, (*case.who.roles, *roles))
+    narrowed = config.presentations if profile is None else narrow(config.presentations, profile)
+    if profile is not None and not _shows(narrowed, case):
+        this.out.say(f"the profile `{profile.name}`, which follows from the roles, does not show it")
+    elif not _shows(config.presentations, case):
+        this.out.say(f"the config hides it for everybody, by `features` or `tools` of `{case.group}`")
+
+
+def _shows(presentations: Mapping[str, Presentation], case: _Case) -> bool:
+    shown = presentations.get(case.group)
+    if shown is None or not shown.features.allows(f"{case.kind.value}s"):
+        return False
+    return case.kind is not Kind.TOOL or shown.tools.allows(case.name)
 
 
 def _decide(this: Invocation, case: _Case) -> tuple[Decision, dict[str, object]]:

@@ -39,8 +39,7 @@ def check_access_rules(
     for role, rules in access.roles.items():
         for number, rule in enumerate(rules):
             yield from _check_rule(config, catalogs, rule, (*_ROOT, "roles", role, number))
-    yield from _check_undefined_roles(config, access)
-    yield from _check_token_roles(access, token_roles)
+    yield from _check_undefined_roles(config, access, token_roles)
     yield from _check_unused_roles(config, access, token_roles)
 
 
@@ -85,44 +84,56 @@ def _matches_any(kind: Kind, glob: str, effect: Effect, names: Iterable[str]) ->
 # --- roles -----------------------------------------------------------------------------------------------
 
 
-def _check_undefined_roles(config: Config, access: Access) -> Iterator[Finding]:
-    for place, roles in _named_roles(config, access):
-        for role in dict.fromkeys(roles):
-            if role not in access.roles:
-                hint = _guess(role, access.roles) or "define it in `settings.access.roles`"
-                yield _warning(place, f"the role `{role}` is not defined, so it gives nothing", hint)
+def _check_undefined_roles(config: Config, access: Access, token_roles: Collection[str]) -> Iterator[Finding]:
+    """Check the roles of people and groups, which only rules use, and those of tokens, which profiles use as well."""
+    of_profiles = {role for profile in config.profiles.values() for role in profile.roles}
+    of_tokens = {*token_roles, *(role for _, roles in _roles_in_config_tokens(config) for role in roles)}
+    for place, roles in _roles_in_rules(access):
+        yield from _find_undefined(access, place, roles, ())
+    for place, roles in (*_roles_in_config_tokens(config), (("tokens",), tuple(token_roles))):
+        yield from _find_undefined(access, place, roles, of_profiles)
+    if not _may_issuers_give_roles(config):
+        for name, profile in config.profiles.items():
+            yield from _find_undefined(access, ("profiles", name, "roles"), profile.roles, of_tokens)
 
 
-def _check_token_roles(access: Access, roles: Collection[str]) -> Iterator[Finding]:
+def _find_undefined(access: Access, place: Keys, roles: Iterable[str], others: Collection[str]) -> Iterator[Finding]:
     for role in dict.fromkeys(roles):
-        if role not in access.roles:
-            hint = "`dynamic-mcp token list` shows who has it"
-            yield Finding(Level.WARNING, "tokens", f"the role `{role}` is not defined, so it gives nothing", hint)
+        if role not in access.roles and role not in others:
+            hint = _guess(role, access.roles) or "define it in `settings.access.roles`"
+            yield _warning(place, f"the role `{role}` is not defined, so it gives nothing", hint)
 
 
 def _check_unused_roles(config: Config, access: Access, token_roles: Collection[str]) -> Iterator[Finding]:
-    """Check that somebody can have each role; nothing can be said where tokens may have any."""
-    providers = config.http.auth if config.http is not None else ()
-    if any(isinstance(each, Jwt) and each.roles_claim for each in providers):
+    """Check that somebody can have each role; nothing can be said where an issuer's tokens may have any."""
+    if _may_issuers_give_roles(config):
         return
-    used = {role for _, roles in _named_roles(config, access) for role in roles}.union(token_roles)
+    named = [*_roles_in_rules(access), *_roles_in_config_tokens(config)]
+    used = {role for _, roles in named for role in roles}.union(token_roles)
+    used.update(role for profile in config.profiles.values() for role in profile.roles)
     for role in access.roles:
         if role not in used:
             hint = "give it to somebody in `people` or `roles_from`, or to a token"
             yield _warning((*_ROOT, "roles", role), "nobody can have this role", hint)
 
 
-def _named_roles(config: Config, access: Access) -> Iterator[tuple[Keys, tuple[str, ...]]]:
-    """Yield the places that name roles, with the roles."""
+def _may_issuers_give_roles(config: Config) -> bool:
+    providers = config.http.auth if config.http is not None else ()
+    return any(isinstance(each, Jwt) and each.roles_claim is not None for each in providers)
+
+
+def _roles_in_rules(access: Access) -> Iterator[tuple[Keys, tuple[str, ...]]]:
+    """Yield the places of people and groups, with their roles."""
     for subject, roles in access.people.items():
         yield (*_ROOT, "people", subject), roles
     for glob, roles in access.by_group:
         yield (*_ROOT, "roles_from", "map", glob), roles
+
+
+def _roles_in_config_tokens(config: Config) -> Iterator[tuple[Keys, tuple[str, ...]]]:
     for provider in config.http.auth if config.http is not None else ():
         for token in provider.tokens if isinstance(provider, Bearer) else ():
             yield ("settings", "http", "auth"), token.roles
-    for name, profile in config.profiles.items():
-        yield ("profiles", name, "roles"), profile.roles
 
 
 # --- the rest --------------------------------------------------------------------------------------------

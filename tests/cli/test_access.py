@@ -158,6 +158,17 @@ def test_a_tool_that_is_not_known_counts_as_one_that_writes(ruled: CliRunner) ->
     assert ask(ruled, "check", "-g", "full", "--as", "alice", "--tool", "roots", code=0)["access"] == "read"
 
 
+def test_it_is_said_that_something_else_than_rules_hides_a_tool(cli: CliRunner) -> None:
+    profiles = {"small": {"tools": {"exclude": ["echo"]}, "roles": ["dev"]}}
+    hidden = full(tools={"exclude": ["crash"]})
+    cli.configure({"full": hidden}, settings={"access": ACCESS}, profiles=profiles)
+    question = ("access", "check", "-g", "full", "--as", "carol", "--tool")
+    assert "the profile `small`, which follows from the roles, does not show it" in cli.run(*question, "echo").err
+    nobody = ("access", "check", "-g", "full", "--as", "alice", "--tool")
+    assert "the config hides it for everybody" in cli.run(*nobody, "crash").err
+    assert "show" not in cli.run(*nobody, "plain").err
+
+
 def test_the_matrix_connects_only_if_asked_to(ruled: CliRunner) -> None:
     done = ruled.run("access", "matrix")
     assert (done.code, done.json) == (0, [])
