@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dynamic_mcp.config.access import Access, Effect, Kind, Rule
 from dynamic_mcp.config.auth import Bearer, Jwt
 from dynamic_mcp.config.keys import Keys, format_path
-from dynamic_mcp.config.resolved import Config, Remote
+from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.doctor.findings import Finding, Level
 from dynamic_mcp.errors import closest
 from dynamic_mcp.groups.catalog import Catalog, ListKind
@@ -140,15 +140,9 @@ def _roles_in_config_tokens(config: Config) -> Iterator[tuple[Keys, tuple[str, .
 
 
 def _check_http(config: Config) -> Iterator[Finding]:
-    if config.http is None or not config.http.auth:
-        return
-    if config.access is None:
+    if config.http is not None and config.http.auth and config.access is None:
         what = "there are no access rules, so every client that authenticates may use everything"
         yield _warning(("settings", "http", "auth"), what, "add `settings.access`")
-    for group in config.groups:
-        if isinstance(group.upstream, Remote) and group.upstream.oauth.is_shared:
-            what = "everybody who may use this server acts with the same login, that of the local user"
-            yield Finding(Level.NOTE, format_path(("mcpServers", group.name, "oauth", "shared")), what)
 
 
 def _guess(name: str, names: Iterable[str]) -> str:

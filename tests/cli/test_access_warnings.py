@@ -75,12 +75,11 @@ def test_a_rule_that_asks_is_a_warning(cli: CliRunner) -> None:
     assert list(warnings(cli)) == [f"{PLACE}.roles.r[0].effect"]
 
 
-def test_authentication_without_rules_and_shared_logins_are_named(cli: CliRunner) -> None:
-    shared = {"url": "https://mcp.example/", "oauth": {"shared": True}}
-    cli.configure({"far": shared}, settings={"http": {"auth": [{"kind": "bearer"}]}})
+def test_authentication_without_rules_is_a_warning(cli: CliRunner) -> None:
+    cli.configure({"full": full()}, settings={"http": {"auth": [{"kind": "bearer"}]}})
     cli.config.chmod(0o600)
     found = warnings(cli)
-    assert set(found) == {"settings.http.auth", "mcpServers.far.oauth.shared"}
+    assert list(found) == ["settings.http.auth"]
     assert "every client that authenticates may use everything" in found["settings.http.auth"]
 
 
