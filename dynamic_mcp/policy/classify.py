@@ -1,7 +1,7 @@
 """Tells whether a tool only reads, from what its server says of it. What is not clearly a reader is a writer.
 
-A server can say anything, so its words are taken against it and not for it: it takes one sign of writing to be a
-writer, and none to be a reader.
+One sign of writing outweighs all signs of reading. All of it is what the server says: this sorts the tools of servers
+that mean well, and is no protection from one that lies, for which there are the config's own lists.
 """
 
 from __future__ import annotations
