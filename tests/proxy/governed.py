@@ -237,8 +237,7 @@ class Asker:
 
     def __init__(self, proxy: Proxy, *, only: str | None, is_modern: bool) -> None:
         self._is_modern = is_modern
-        self._lines: list[bytes] = []
-        self._arrived = asyncio.Event()
+        self._answers: dict[str, asyncio.Future[bytes]] = {}
         self._count = 0
         self.session = StreamSession(self._take, proxy, authentication=ALICE, only=only)
 
@@ -259,19 +258,16 @@ class Asker:
             about = {"protocolVersion": MODERN.name, "clientInfo": {"name": "t", "version": "1"}}
             meta = {f"{_META}{name}": value for name, value in {**about, "clientCapabilities": {}}.items()}
             params = {**params, "_meta": meta}
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._answers[id] = answer
         self.session.receive(json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).encode())
-        async with asyncio.timeout(BOUND_S):
-            while True:
-                for line in self._lines:
-                    message = json.loads(line)
-                    if message.get("id") == id and "method" not in message:
-                        return line
-                await self._arrived.wait()
+        async with asyncio.timeout(2 * BOUND_S):
+            return await answer
 
     def _take(self, line: bytes) -> None:
-        self._lines.append(line)
-        self._arrived.set()
-        self._arrived = asyncio.Event()
+        message = json.loads(line)
+        if "method" not in message:
+            self._answers[message["id"]].set_result(line)
 
 
 @contextlib.asynccontextmanager
