@@ -6,6 +6,7 @@ depends on arguments, on scopes and on a person, and what has changed since the 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 
 from msgspec import Raw
@@ -38,6 +39,10 @@ _HARMLESS = frozenset(
         "tasks/list",
     )
 )
+# Parameters that say what a request is about.
+_TEXTS = frozenset(("name", "uri", "taskId", "type"))
+_KEYS = _TEXTS | {"arguments", "ref"}
+_FOLDED_KEYS = frozenset(key.casefold() for key in _KEYS)
 
 
 class Authorization:
@@ -65,6 +70,7 @@ class Authorization:
     def _check(self, group: GroupView, method: str, params: Mapping[str, Raw]) -> None:
         if group.rules is None or method in _HARMLESS:
             return
+        _check_form(params)
         if method == "tools/call":
             _check_named(group, Kind.TOOL, params.get("name"), params.get("arguments"))
         elif method == "prompts/get":
@@ -82,6 +88,24 @@ class Authorization:
         tool = self._tools_of_tasks.get((group.name, id))
         if tool is None or not group.judge(Kind.TOOL, tool).is_visible:
             raise NotFound("task", id)
+
+
+def _check_form(params: Mapping[str, Raw]) -> None:
+    """Refuse what servers may read in another way than we do. Raises wire.Malformed.
+
+    Some do not care about the case of a key, some take the first of two equal keys, and some take a list for a text.
+    """
+    for key, value in params.items():
+        if key in _TEXTS and wire.text(value) is None:
+            raise wire.Malformed(f"`{key}` is not a string")
+        if key not in _KEYS and key.casefold() in _FOLDED_KEYS:
+            raise wire.Malformed(f"`{key}` is not a parameter")
+    if "ref" in params:
+        keys: list[str] = json.loads(bytes(params["ref"]), object_pairs_hook=lambda pairs: [key for key, _ in pairs])
+        reference = wire.members(params["ref"])
+        if len(keys) != len(reference):
+            raise wire.Malformed("`ref` has a key twice")
+        _check_form(reference)
 
 
 def _check_named(group: GroupView, kind: Kind, name: Raw | None, arguments: Raw | None) -> None:

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
 from msgspec import Struct
 
-from dynamic_mcp.config.access import Access, Effect, Kind, Rule
+from dynamic_mcp.config.access import Access, Effect, Kind, Rule, ToolAccess
 from dynamic_mcp.config.resolved import Exposure
 from dynamic_mcp.groups.audience import Authentication, Principal
 from dynamic_mcp.mcp.revisions import MODERN
@@ -77,6 +77,10 @@ EVERYTHING: Mapping[str, Offers] = {
 }
 
 
+# The tools that may change something.
+WRITING = ("delete_x", "send", "b__c", "c")
+
+
 class Server(FakeUpstream):
     """An upstream that answers for what it offers, and refuses the rest."""
 
@@ -103,7 +107,7 @@ class Server(FakeUpstream):
             "resources/subscribe": (lambda params: params["uri"], offers.readable),
             "resources/unsubscribe": (lambda params: params["uri"], offers.readable),
             "completion/complete": (
-                lambda params: params["ref"].get("name") or params["ref"]["uri"],
+                lambda params: next((params["ref"][key] for key in ("name", "uri") if key in params["ref"]), ""),
                 (*offers.prompts, *offers.templates, *offers.resources),
             ),
             "tasks/get": (lambda params: params["taskId"], ()),
@@ -160,10 +164,20 @@ class Plan(Struct, frozen=True):
             return False
         return self.default is Effect.ALLOW or any(rule.effect is not Effect.DENY for rule in own)
 
+    def decide(self, group: str, kind: Kind, name: str, *, level: int) -> Effect:
+        """Return what follows for a thing that exists, with this argument."""
+        own = {
+            rule.effect
+            for rule in self.rules
+            if _is_about(rule, group, kind, name)
+            and (not rule.arguments or (level == 1 and kind is not Kind.RESOURCE))
+        }
+        return next((each for each in (Effect.DENY, Effect.ASK, Effect.ALLOW) if each in own), self.default)
+
     def has_template(self, group: str, template: str) -> bool:
         """Tell whether a template exists: these templates are not denied whole, and one of their URIs is allowed."""
         prefix = template.partition("{")[0]
-        own = [rule for rule in self.rules if rule.resources is not None and _any(rule.servers, group)]
+        own = [rule for rule in self.rules if _globs(rule, Kind.RESOURCE) and _any(rule.servers, group)]
         covering = [rule for rule in own if _any(rule.resources, f"{prefix}\0")]
         if any(rule.effect is Effect.DENY and not rule.arguments for rule in covering):
             return False
@@ -177,13 +191,15 @@ class Plan(Struct, frozen=True):
         return any(self._leaves(group, kind) for kind in Kind)
 
     def _leaves(self, group: str, kind: Kind) -> bool:
-        own = [rule for rule in self.rules if _globs(rule, kind) is not None and _any(rule.servers, group)]
-        if any(rule.effect is Effect.DENY and "*" in _globs(rule, kind) and not rule.arguments for rule in own):
+        own = [rule for rule in self.rules if _globs(rule, kind) and _any(rule.servers, group)]
+        of_all = [rule for rule in own if "*" in _globs(rule, kind) and rule.access == "any" and not rule.arguments]
+        if any(rule.effect is Effect.DENY for rule in of_all):
             return False
         return self.default is Effect.ALLOW or any(rule.effect is not Effect.DENY for rule in own)
 
     def config_of(self, group: str) -> PresentedGroup:
-        return group_config(group, exposure=self.exposures.get(group, Exposure(direct=False, pinned=())))
+        exposure = self.exposures.get(group, Exposure(direct=False, pinned=()))
+        return group_config(group, exposure=exposure, access=ToolAccess(read=("read_*",), write=WRITING))
 
     @property
     def access(self) -> Access:
@@ -192,14 +208,18 @@ class Plan(Struct, frozen=True):
 
 def _is_about(rule: Rule, group: str, kind: Kind, name: str) -> bool:
     globs = _globs(rule, kind)
-    if globs is None or not _any(rule.servers, group):
+    access = "write" if kind is Kind.TOOL and name in WRITING else "read"
+    if not _any(rule.servers, group) or rule.access not in ("any", access):
         return False
     is_strict = rule.effect is Effect.ALLOW or kind is Kind.RESOURCE
     return _any(globs, name) if is_strict else _any([glob.lower() for glob in globs], name.lower())
 
 
 def _globs(rule: Rule, kind: Kind) -> tuple[str, ...]:
-    return {Kind.TOOL: rule.tools, Kind.PROMPT: rule.prompts, Kind.RESOURCE: rule.resources}[kind]  # type: ignore[return-value]
+    """Return what a rule names of a kind; prompts and resources only read."""
+    if kind is not Kind.TOOL and rule.access == "write":
+        return ()
+    return {Kind.TOOL: rule.tools, Kind.PROMPT: rule.prompts, Kind.RESOURCE: rule.resources}[kind] or ()
 
 
 def _any(globs: Iterable[str] | None, name: str) -> bool:
@@ -252,15 +272,20 @@ class Asker:
 
     async def ask(self, method: str, params: Mapping[str, Json]) -> bytes:
         """Send a request and return the line that answers it."""
-        self._count += 1
-        id = f"c{self._count}"
         if self._is_modern:
             about = {"protocolVersion": MODERN.name, "clientInfo": {"name": "t", "version": "1"}}
             meta = {f"{_META}{name}": value for name, value in {**about, "clientCapabilities": {}}.items()}
             params = {**params, "_meta": meta}
+        return await self.ask_raw(method, json.dumps(params).encode())
+
+    async def ask_raw(self, method: str, params: bytes) -> bytes:
+        """Send a request with these params, as they are."""
+        self._count += 1
+        id = f"c{self._count}"
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._answers[id] = answer
-        self.session.receive(json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).encode())
+        head = json.dumps({"jsonrpc": "2.0", "id": id, "method": method}).encode()
+        self.session.receive(head[:-1] + b',"params":' + params + b"}")
         async with asyncio.timeout(2 * BOUND_S):
             return await answer
 
