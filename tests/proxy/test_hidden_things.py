@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from urllib.parse import quote
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -40,6 +42,7 @@ def _rule(number: int) -> st.SearchStrategy[Rule]:
         tools=st.none() | _globs(TOOLS),
         prompts=st.none() | _globs(PROMPTS),
         resources=st.none() | _globs(URIS),
+        access=st.sampled_from(["any", "any", "read", "write"]),
         arguments=st.just(()) | st.just((Condition("$.level", values=(1,)),)),
     )
 
@@ -96,7 +99,6 @@ def _plain(group: str) -> list[Question]:
         ("tasks/get", {"taskId": "x"}),
         ("tools/call", {}),
         ("prompts/get", {"name": 5}),
-        ("resources/read", {"uri": 5}),
     ]
 
 
@@ -153,6 +155,72 @@ async def test_a_client_of_one_group_cannot_tell_either(plan: Plan, is_modern: b
         answers = [await _ask(world.join(only=only, is_modern=is_modern), questions) for world in worlds]
         assert _differences(questions, *answers) == []
         _check_use(worlds[0], plan)
+
+
+@settings(max_examples=40)
+@given(PLANS, st.booleans(), st.sampled_from([0, 1]))
+@example(FEW, False, 0)
+@example(MOST, True, 1)
+async def test_lists_show_what_may_be_used_and_calls_decide_by_the_same_rules(
+    plan: Plan, is_modern: bool, level: int
+) -> None:
+    async with two_worlds(plan) as (world, _):
+        client = world.join(is_modern=is_modern)
+        await client.initialize()
+        for group in filter(plan.has_group, EVERYTHING):
+            find = {"name": "get_dynamic_tools", "arguments": {"group": group, "detail": "names"}}
+            listed = json.loads(await client.ask("tools/call", find))["result"]["content"][0]["text"]
+            shown = [each["name"] for each in json.loads(listed)["tools"]]
+            assert shown == [name for name in EVERYTHING[group].tools if plan.has(group, Kind.TOOL, name)]
+            for name in shown:
+                arguments = {"group": group, "name": name, "args": {"level": level}}
+                verb = _verb(plan)
+                answer = await client.ask("tools/call", {"name": verb, "arguments": arguments})
+                expected = plan.decide(group, Kind.TOOL, name, level=level)
+                assert _effect(answer, f"{name} of {group}") is expected, (group, name, answer)
+
+
+@settings(max_examples=40)
+@given(PLANS, st.booleans())
+@example(FEW, True)
+@example(MOST, False)
+async def test_listed_prompts_and_resources_can_be_used_as_the_rules_say(plan: Plan, is_modern: bool) -> None:
+    async with two_worlds(plan) as (world, _):
+        client = world.join(is_modern=is_modern)
+        await client.initialize()
+        prompts = json.loads(await client.ask("prompts/list", {}))["result"]["prompts"]
+        assert sorted(each["name"] for each in prompts) == sorted(_usable(plan, Kind.PROMPT))
+        for qualified, (group, name) in _usable(plan, Kind.PROMPT).items():
+            answer = await client.ask("prompts/get", {"name": qualified, "arguments": {}})
+            assert _effect(answer, f"{name} of {group}") is plan.decide(group, Kind.PROMPT, name, level=0)
+        uris = json.loads(await client.ask("resources/list", {}))["result"]["resources"]
+        assert len(uris) == len(_usable(plan, Kind.RESOURCE))
+        for group, uri in _usable(plan, Kind.RESOURCE).values():
+            answer = await client.ask("resources/read", {"uri": f"dynamic-mcp://{group}/{quote(uri, safe='')}"})
+            assert _effect(answer, f"{uri} of {group}") is plan.decide(group, Kind.RESOURCE, uri, level=0)
+
+
+def _usable(plan: Plan, kind: Kind) -> dict[str, tuple[str, str]]:
+    """Return what is listed of a kind, as group and own name, by its qualified name."""
+    member = "prompts" if kind is Kind.PROMPT else "resources"
+    return {
+        f"{group}__{name}": (group, name)
+        for group, offers in EVERYTHING.items()
+        for name in getattr(offers, member)
+        if plan.has_group(group) and plan.has(group, kind, name)
+    }
+
+
+def _verb(plan: Plan) -> str:
+    """Return the tool to call a tool with, whose annotations say nothing."""
+    return "call_dynamic_tool_write" if plan.split_calls else "call_dynamic_tool"
+
+
+def _effect(answer: bytes, success: str) -> Effect:
+    """Return what an answer says of the decision."""
+    if success.encode() in answer:
+        return Effect.ALLOW
+    return Effect.ASK if b"want a person to approve" in answer else Effect.DENY
 
 
 def _check_use(world: World, plan: Plan) -> None:
