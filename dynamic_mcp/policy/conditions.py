@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from msgspec import Raw
@@ -49,6 +50,11 @@ class Arguments:
             raise self._value
         return self._value
 
+    @cached_property
+    def folded(self) -> object:
+        """The arguments as a server reads them to which the case of a key makes no difference."""
+        return _fold_keys(self.value)
+
 
 class Conditions:
     """The conditions of one rule on arguments, compiled."""
@@ -68,10 +74,9 @@ class Conditions:
         if not self._conditions:
             return True
         parsed = arguments if isinstance(arguments, Arguments) else Arguments(arguments)
-        data = parsed.value
-        if data is None:
+        if parsed.value is None:
             return False
-        result = _all([each.evaluate(data, effect) for each in self._conditions])
+        result = _all([each.evaluate(parsed, effect) for each in self._conditions])
         if isinstance(result, ConditionError):
             raise result
         return result
@@ -84,16 +89,22 @@ class _Compiled:
         self._condition = condition
         try:
             self._selector = Selector(condition.path, max_s=_MAX_SELECT_S)
+            # folding would change what a filter compares with
+            folded = condition.path if "?" in condition.path else condition.path.casefold()
+            self._folded_selector = Selector(folded, max_s=_MAX_SELECT_S)
         except BadPath as exc:
             raise ConditionError(f"`{condition.path}` is not a JSONPath that can be used") from exc
         self._values = None if condition.values is None else frozenset(map(_key, condition.values))
         self._pattern = None if condition.pattern is None else _Pattern(condition.pattern)
 
-    def evaluate(self, data: object, effect: Effect) -> _Result:
+    def evaluate(self, arguments: Arguments, effect: Effect) -> _Result:
         try:
-            values = self._selector.select(data)
+            values = self._selector.select(arguments.value)
+            folded = self._folded_selector.select(arguments.folded)
         except BadPath:
             return self._error("cannot be applied to the arguments")
+        if [_fold_keys(value) for value in values] != folded:
+            return self._error("is also written in another case")
         results = [self._check(value, effect) for value in values]
         if effect is Effect.ALLOW:
             return bool(results) and _all(results)
@@ -192,6 +203,12 @@ def _parse(raw: Raw | None) -> dict[str, object] | ConditionError | None:
     except (ValueError, RecursionError):
         return ConditionError("the arguments are not valid JSON, or nested too deeply")
     return value if isinstance(value, dict) else None
+
+
+def _fold_keys(value: object) -> object:
+    if isinstance(value, dict):
+        return {key.casefold(): _fold_keys(inner) for key, inner in value.items()}
+    return [_fold_keys(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _check_depth(text: bytes, value: object) -> None:

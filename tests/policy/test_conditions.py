@@ -120,6 +120,29 @@ def test_arguments_that_servers_may_read_differently_are_an_error(raw: bytes, ef
         Conditions([Condition("$.a")]).evaluate(Raw(raw), effect)
 
 
+@pytest.mark.parametrize("effect", EVERY)
+@pytest.mark.parametrize(
+    ("path", "arguments"),
+    [
+        ("$.database", {"Database": "prod"}),
+        ("$.database", {"database": "stage", "DATABASE": "prod"}),
+        ("$.Db.Name", {"db": {"name": "prod"}}),
+        ("$..name", {"list": [{"name": "stage"}, {"Name": "prod"}]}),
+        ("$['data base']", {"Data Base": 1}),
+    ],
+)
+def test_a_key_in_another_case_is_an_error(path: str, arguments: object, effect: Effect) -> None:
+    with pytest.raises(ConditionError):
+        evaluate(arguments, Condition(path, values=("stage",)), effect=effect)
+
+
+def test_the_case_of_other_keys_makes_no_difference() -> None:
+    arguments = {"Type": "A", "dataBase": "Stage", "tags": {"X": 1, "x": 2}, "list": [{"Kind": "A", "ok": True}]}
+    assert evaluate(arguments, Condition("$.dataBase", values=("Stage",)))
+    assert evaluate(arguments, Condition("$.list[0].ok", values=(True,)))
+    assert not evaluate(arguments, Condition("$.missing"))
+
+
 def test_an_error_does_not_matter_if_the_answer_is_known_without_it() -> None:
     wrong, right = Condition("$.a", pattern="x"), Condition("$.b", values=(1,))
     for effect in EVERY:
