@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from dynamic_mcp.config.auth import Bearer, Forwarded, NamedToken
+from dynamic_mcp.config.auth import Bearer, Forwarded, Login, NamedToken
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import ConfigError
 
@@ -64,3 +64,14 @@ def test_a_token_that_can_be_guessed_or_lacks_its_variable_is_left_out_with_a_wa
         f"settings.http.auth[0].tokens[{number}].token" for number in (1, 2, 3)
     ]
     assert LONG[:-1] not in str(read.warnings)
+
+
+def test_a_login_knows_the_scopes_that_access_rules_ask_for(read_config: ReadConfig) -> None:
+    proxied = {"kind": "forwarded", "trusted": ["unix"]}
+    own = {"auth": [{"kind": "login"}, proxied], "public_url": "https://mcp.example.com/mcp"}
+    rules = [{"servers": ["a"], "scope": "write"}, {"servers": ["b"], "scope": "files"}, {"servers": ["c"]}]
+    settings = {"http": own, "access": {"roles": {"dev": rules}}}
+    http = read_config({"mcpServers": {}, "settings": settings}).http
+    assert http is not None
+    assert isinstance(http.auth[0], Login)
+    assert http.auth[0].scopes == ("files", "write")

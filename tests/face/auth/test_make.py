@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from asyncio import Future
 from pathlib import Path
 
-from dynamic_mcp.config.auth import Bearer, Jwt, NamedToken
+from dynamic_mcp.config.auth import Bearer, Forwarded, Jwt, Login, NamedToken
 from dynamic_mcp.config.resolved import Http
 from dynamic_mcp.face.auth.make import ProviderPool
-from dynamic_mcp.face.http.authenticator import Authenticator
+from dynamic_mcp.face.http.authenticator import Authenticator, PageRequest
 from dynamic_mcp.groups.audience import LOCAL_USER, Authentication
-from tests.face.auth.parties import BEARER, FORWARDED, OTHER_TOKEN, PUBLIC_URL, TOKEN, head_of
+from tests.face.auth.parties import BEARER, FORWARDED, METADATA, OTHER_TOKEN, PUBLIC_URL, TOKEN, head_of
 from tests.oidc_provider import JWKS, OidcProvider
 
 FILE = Path("dynamic-mcp.json")
@@ -74,3 +75,30 @@ async def test_providers_are_asked_in_the_order_of_the_config() -> None:
         outcome = ProviderPool().make_authenticator(Http(auth=order), FILE).authenticate(head)
         assert isinstance(outcome, Authentication)
         assert outcome.principal.subject == subject
+
+
+async def test_a_login_asks_the_reverse_proxy_of_the_same_config_and_is_another_when_that_changes() -> None:
+    http = Http(auth=(Login(), FORWARDED), public_url=PUBLIC_URL)
+    others = [
+        Http(auth=(Login(), Forwarded(("10.0.0.1",))), public_url=PUBLIC_URL),
+        Http(auth=(Login(scopes=("files",)), FORWARDED), public_url=PUBLIC_URL),
+        Http(auth=(Login(), FORWARDED), public_url="https://other.example.com/mcp"),
+        Http(auth=(Login(), FORWARDED), public_url=PUBLIC_URL, root_path="/tools"),
+    ]
+    pool = ProviderPool()
+    page = pool.make_authenticator(http, FILE).find_page("GET", b"/authorize")
+    assert page is not None
+    assert page == pool.make_authenticator(http, FILE).find_page("GET", b"/authorize")
+    for other in others:
+        assert page != pool.make_authenticator(other, FILE).find_page("GET", b"/authorize")
+    await pool.close()
+
+
+async def test_the_metadata_names_our_own_authorization_server_with_what_comes_before_our_paths() -> None:
+    http = Http(auth=(Login(), FORWARDED), public_url="https://mcp.example.com/tools/mcp")
+    pool = ProviderPool()
+    page = pool.make_authenticator(http, FILE).find_page("GET", f"{METADATA}/tools/mcp".encode())
+    assert page is not None
+    document = json.loads((await page(PageRequest(head_of(), b""))).body)
+    assert document["authorization_servers"] == ["https://mcp.example.com/tools"]
+    await pool.close()

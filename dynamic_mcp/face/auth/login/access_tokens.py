@@ -81,7 +81,7 @@ class AccessTokens:
         self._tasks = TaskSet()
         self._keys: Mapping[str, Key] = {}
         self._revoked: frozenset[str] = frozenset()
-        self._read_at = -_FRESH_S
+        self._read_at = self._tried_at = -_FRESH_S
         self._known: BoundedDict[bytes, _Verified] = BoundedDict(_MAX_REMEMBERED)
         # the logins by which somebody was let in, with their ends: a new token prolongs a stream of an old one
         self._seen: BoundedDict[Authentication, dict[str, float]] = BoundedDict(_MAX_REMEMBERED)
@@ -104,7 +104,8 @@ class AccessTokens:
         """Tell whether one of the logins by which somebody was let in still counts."""
         if authentication.provider != "login":
             return False
-        if not self._is_fresh() and not len(self._tasks):
+        if not 0 <= self._now() - self._tried_at < _FRESH_S:
+            self._tried_at = self._now()
             self._tasks.create(self._read_again(), name="read revoked logins")
         seen = self._seen.get(authentication) or {}
         now = self._now()

@@ -61,26 +61,27 @@ class Database:
         self._file = file
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="logins")
         self._connection: sqlite3.Connection | None = None
+        self._is_closed = False
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Do something in one transaction, which no other process disturbs. Raises DatabaseError.
 
         What `work` raises undoes what it did.
         """
+        if self._is_closed:
+            raise DatabaseError("it was closed")
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, self._transact, work)
-        except RuntimeError as exc:  # the thread has ended
-            raise DatabaseError("closed") from exc
         except (sqlite3.Error, OSError) as exc:
             log.error("the logins in %s cannot be used: %s", self._file, exc)  # noqa: TRY400
             raise DatabaseError(str(exc)) from exc
 
     async def close(self) -> None:
         """Close the file after what is under way."""
-        try:
-            await asyncio.get_running_loop().run_in_executor(self._thread, self._disconnect)
-        except RuntimeError:
+        if self._is_closed:
             return
+        self._is_closed = True
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._disconnect)
         self._thread.shutdown(wait=False)
 
     def _transact(self, work: Callable[[sqlite3.Connection], T]) -> T:

@@ -11,10 +11,12 @@ import secrets
 import sqlite3
 from collections.abc import Callable
 from hashlib import sha256
+from typing import ClassVar
 
 import msgspec
 from msgspec import Struct
 
+from dynamic_mcp.config.private import Private
 from dynamic_mcp.face.auth.login.records import Grant
 from dynamic_mcp.face.auth.login.store import hash_of
 
@@ -76,13 +78,14 @@ def redeem_code(
     row = connection.execute("SELECT data, until, family FROM codes WHERE id = ?", (key,)).fetchone()
     if row is None:
         return Refused("the code is not known")
-    grant = msgspec.json.decode(row[0], type=Grant)
+    data, until, used_by = row
+    grant = msgspec.json.decode(data, type=Grant)
     if grant.client_id != client_id:
         return Refused("the code was given to another client")
-    if row[2] is not None:
-        revoke(connection, row[2], lifetimes, now)
+    if used_by is not None:
+        revoke(connection, used_by, lifetimes, now)
         return Refused("the code was used before: what it gave is revoked", was_reused=True)
-    if row[1] <= now:
+    if until <= now:
         return Refused("the code has expired")
     family = Family(secrets.token_urlsafe(16), grant)
     connection.execute("UPDATE codes SET family = ? WHERE id = ?", (family.id, key))
@@ -107,63 +110,74 @@ def refresh(
     connection: sqlite3.Connection, token: str, client_id: str, lifetimes: Lifetimes, now: float, issue: Issue
 ) -> bytes | Refused:
     """Return the answer with new tokens, or again the one that a client may not have got."""
-    id, _, rest = token.partition(".")
-    number_text, _, _ = rest.partition(".")
-    row = connection.execute(
-        "SELECT data, secret, number, renewed, until, answer, made FROM families WHERE id = ?", (id,)
-    ).fetchone()
-    number = int(number_text) if number_text.isdecimal() and len(number_text) < 10 else 0
-    if row is None or not hmac.compare_digest(token.encode(), _token(id, row[1], number).encode()):
+    found = _find(connection, token)
+    if found is None:
         return Refused("the refresh token is not known")
-    grant = msgspec.json.decode(row[0], type=Grant)
-    if grant.client_id != client_id:
+    row, number = found
+    if row.grant.client_id != client_id:
         return Refused("the refresh token was given to another client")
-    if row[4] <= now:
+    if row.until <= now:
         return Refused("the login has expired")
-    if number == row[2] - 1 and now <= row[3] + GRACE_S and row[5] is not None:
-        return bytes(row[5])
-    if number != row[2]:
-        revoke(connection, id, lifetimes, now)
+    if number == row.number - 1 and now <= row.renewed + GRACE_S and row.answer is not None:
+        return row.answer
+    if number != row.number:
+        revoke(connection, row.id, lifetimes, now)
         return Refused("the refresh token was used before: the login is revoked", was_reused=True)
     connection.execute("UPDATE families SET answer = NULL WHERE answer IS NOT NULL AND renewed < ?", (now - GRACE_S,))
-    answer = issue(connection, Family(id, grant), _token(id, row[1], number + 1))
+    answer = issue(connection, Family(row.id, row.grant), _token(row.id, row.secret, number + 1))
+    until = min(now + lifetimes.refresh_s, row.made + _MOST_TIMES * lifetimes.refresh_s)
     connection.execute(
         "UPDATE families SET number = ?, renewed = ?, until = ?, answer = ? WHERE id = ?",
-        (
-            number + 1,
-            now,
-            min(now, row[6] + (_MOST_TIMES - 1) * lifetimes.refresh_s) + lifetimes.refresh_s,
-            answer,
-            id,
-        ),
+        (number + 1, now, until, answer, row.id),
     )
     return answer
 
 
 def find_family(connection: sqlite3.Connection, token: str) -> Family | None:
     """Return the login of a refresh token, whether or not it is the newest."""
-    id, _, rest = token.partition(".")
-    row = connection.execute("SELECT data, secret FROM families WHERE id = ?", (id,)).fetchone()
-    number = rest.partition(".")[0]
-    if row is None or not number.isdecimal() or len(number) > 9:
-        return None
-    if not hmac.compare_digest(token.encode(), _token(id, row[1], int(number)).encode()):
-        return None
-    return Family(id, msgspec.json.decode(row[0], type=Grant))
+    found = _find(connection, token)
+    return None if found is None else Family(found[0].id, found[0].grant)
 
 
 def revoke(connection: sqlite3.Connection, family: str, lifetimes: Lifetimes, now: float) -> None:
     """End a login; its access tokens do not count any more, either."""
     connection.execute("DELETE FROM families WHERE id = ?", (family,))
     connection.execute("DELETE FROM revoked WHERE until < ?", (now,))
-    connection.execute(
-        "INSERT OR REPLACE INTO revoked VALUES (?, ?)", (family, now + max(lifetimes.access_s, _REVOKED_S))
-    )
+    until = now + max(lifetimes.access_s, _REVOKED_S)
+    connection.execute("INSERT OR REPLACE INTO revoked VALUES (?, ?)", (family, until))
 
 
 def revoked(connection: sqlite3.Connection, now: float) -> frozenset[str]:
     """Return the logins that were revoked, as long as one of their access tokens may be around."""
     return frozenset(id for (id,) in connection.execute("SELECT family FROM revoked WHERE until > ?", (now,)))
+
+
+class _Row(Private, frozen=True):
+    """What is kept of a login; `number` is that of its newest refresh token."""
+
+    shown: ClassVar = ("id", "number")
+    id: str
+    grant: Grant
+    secret: bytes
+    number: int
+    made: float
+    renewed: float
+    until: float
+    answer: bytes | None
+
+
+def _find(connection: sqlite3.Connection, token: str) -> tuple[_Row, int] | None:
+    """Return the login of a refresh token that we have made, and the token's number."""
+    id, _, rest = token.partition(".")
+    text = rest.partition(".")[0]
+    row = connection.execute(
+        "SELECT id, data, secret, number, made, renewed, until, answer FROM families WHERE id = ?", (id,)
+    ).fetchone()
+    if row is None or not text.isdecimal() or len(text) > 9:
+        return None
+    known = _Row(row[0], msgspec.json.decode(row[1], type=Grant), *row[2:])
+    is_ours = hmac.compare_digest(token.encode(), _token(id, known.secret, int(text)).encode())
+    return (known, int(text)) if is_ours else None
 
 
 def _add_family(
