@@ -16,7 +16,7 @@ from dynamic_mcp.face.auth.provider import Provider
 from dynamic_mcp.face.auth.token_store import token_store
 from dynamic_mcp.face.http.authenticator import Authenticator, LocalAuthenticator
 
-# What a provider follows from: its own config, the URL and the paths that it is for, the config whose tokens it knows,
+# What a provider follows from: its config, the URL and the paths that it is for, the config whose tokens it knows,
 # and what the pages of a login need besides.
 _Key = tuple[auth.Provider, str | None, str, str, Path, tuple[object, ...]]
 
