@@ -211,6 +211,11 @@ class GroupConfig(Struct, frozen=True):
     empty: tuple[str, ...] = ()
 
     @property
+    def person(self) -> Principal | None:
+        """Whose login it has, where each person has one of its own."""
+        return self.upstream.login_of if isinstance(self.upstream, Remote) else None
+
+    @property
     def label(self) -> str:
         """What stands behind the group in a word: the program's name, or the host."""
         match self.upstream:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dynamic_mcp.config.principal import Principal
-from dynamic_mcp.config.resolved import Broken, Config, GroupConfig, Remote, Share
+from dynamic_mcp.config.resolved import Broken, Config, GroupConfig, Share
 from dynamic_mcp.config.workspace import Workspace, launch_of
 from dynamic_mcp.groups.group import Group
 
@@ -76,15 +76,11 @@ def assign(before: Spaces, configs: Mapping[Place, Config], create: Create) -> A
 
 
 def _fits(config: GroupConfig, running: GroupConfig) -> bool:
-    if config.share is not running.share or _login_of(config) != _login_of(running):
+    if config.share is not running.share or config.person != running.person:
         return False
     if config.share in _IGNORING_WORKSPACES and not isinstance(running.upstream, Broken):
         return True
     return launch_of(config.upstream) == launch_of(running.upstream)
-
-
-def _login_of(config: GroupConfig) -> Principal | None:
-    return config.upstream.login_of if isinstance(config.upstream, Remote) else None
 
 
 def _may_stay(group: Group, before: Spaces, wanted: Mapping[Place, GroupConfig]) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 from dynamic_mcp.config.persons import knows_persons
@@ -90,14 +90,24 @@ class Groups:
     def release(self, client: Client) -> None:
         """Serve a client no longer."""
         self._clients.pop(client, None)
-        for group in (*self, *self._retiring.values()):
+        retiring = (each for each in self._retiring.values() if each.config.person in (None, client.principal))
+        for group in (*self.that_may_serve(client), *retiring):
             group.release(client)
+
+    def that_may_serve(self, client: Client) -> Iterable[Group]:
+        """Return the groups that a client may use or have used, as far as they are not about to end."""
+        place = self.place_of(client)
+        return dict.fromkeys((*self.of(place).values(), *self._neighbours(place)))
+
+    def _neighbours(self, place: Place) -> Iterable[Group]:
+        """Return the groups that a place may share: a person those of the proxy's own environment, which are few."""
+        return self.of(None).values() if isinstance(place, Principal) else self
 
     # --- places ----------------------------------------------------------------------------------------
 
     def add(self, place: Place, config: Config) -> None:
         """Have groups for a place: those that would start identically, and new ones."""
-        known = list(self)
+        known = self._neighbours(place)
         groups: dict[str, Group] = {}
         for each in config.groups:
             namesakes = [group for group in known if group.name == each.name]
@@ -110,14 +120,15 @@ class Groups:
             groups[each.name] = group
         self._spaces[place] = Space(config, groups)
 
-    def remove(self, place: Place) -> None:
-        """Forget a place, and end the groups that no other one uses."""
+    def remove(self, place: Place) -> list[Group]:
+        """Forget a place, and end the groups that no other one uses; returns these."""
         groups = self.of(place)
         self._spaces.pop(place, None)
-        used = set(self)
-        for group in groups.values():
-            if group not in used:
-                self._retire(group)
+        used = set(self._neighbours(place))
+        ended = [group for group in groups.values() if group not in used]
+        for group in ended:
+            self._retire(group)
+        return ended
 
     def apply(self, configs: Mapping[Place, Config], on_change: Callable[[], object] = lambda: None) -> None:
         """Take the place of the configs before, by difference; nothing is waited for.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Sequence
+from weakref import ref
 
 from msgspec import Raw
 
@@ -17,22 +18,25 @@ Tool = tuple[GroupView, str]
 
 
 class ExposedTools:
-    """The tools that the config exposes beside, or instead of, the two tools."""
+    """The tools that the config exposes beside, or instead of, the two tools.
+
+    They are remembered by their view, so they must not hold on to it.
+    """
 
     def __init__(self, view: View) -> None:
-        self._view = view
+        self._view = ref(view)
         self._seen: list[Catalog | None] = []
         self._by_name: dict[str, Tool] = {}
         self._entries: list[Raw] = []
 
     def groups(self) -> list[GroupView]:
         """Return the groups that show some of their tools, or all."""
-        exposing = ((group, group.presentation.exposure) for group in self._view.offering("tools"))
+        exposing = ((group, group.presentation.exposure) for group in self._offering())
         return [group for group, exposure in exposing if exposure.direct or exposure.pinned]
 
     def is_all(self) -> bool:
         """Tell whether every tool is listed by itself, so that there is nothing to find."""
-        offering = self._view.offering("tools")
+        offering = self._offering()
         return bool(offering) and all(group.presentation.exposure.direct for group in offering)
 
     async def learn(self, client: Client) -> None:
@@ -60,6 +64,11 @@ class ExposedTools:
             for group in self.groups()
             if group.presentation.exposure.direct and group.known and group.known.instructions
         }
+
+    def _offering(self) -> list[GroupView]:
+        view = self._view()
+        assert view is not None, "whoever asks has the view"
+        return view.offering("tools")
 
     def _look(self) -> None:
         """Name the tools anew when the catalogs are others than before."""

@@ -141,8 +141,7 @@ class Proxy:
 
     def remove_workspace(self, workspace: Workspace) -> None:
         """Forget a workspace that no client has any more, and end the groups that no other one uses."""
-        self.groups.remove(workspace)
-        self._views.remove(workspace)
+        self._views.remove(workspace, self.groups.remove(workspace))
 
     def _add_person(self, person: Principal) -> None:
         """Have groups for a person: those of everybody, and one for each server that it logs in to."""
@@ -151,8 +150,7 @@ class Proxy:
         self._views.add(person, config)
 
     def _remove_person(self, person: Principal) -> None:
-        self.groups.remove(person)
-        self._views.remove(person)
+        self._views.remove(person, self.groups.remove(person))
         self._logins.forget(person)
 
     def complain(self, text: str) -> None:
@@ -292,7 +290,7 @@ class Proxy:
     def _instances_of(self, client: Client) -> list[tuple[Group, Instance]]:
         return [
             (group, instance)
-            for group in self.groups
+            for group in self.groups.that_may_serve(client)
             for instance in group.instances.values()
             if client in instance.users
         ]
@@ -349,7 +347,7 @@ class Proxy:
 
     def group_changed(self, group: Group) -> None:
         """Tell the clients if what a list answers is another answer now."""
-        self._subscriptions.announce_soon()
+        self._subscriptions.announce_soon(group)
         if group.state is State.NEEDS_LOGIN:
             self._logins.open_browser_if_needed(group)
 

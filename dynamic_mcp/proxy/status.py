@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from dynamic_mcp.config.location import identify
-from dynamic_mcp.config.resolved import Remote, Share
+from dynamic_mcp.config.resolved import Share
 from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.instance import Instance
@@ -61,8 +61,7 @@ def _directory(client: Client) -> str:
 
 
 def _read_group(group: Group) -> GroupStatus:
-    remote = group.config.upstream
-    person = remote.login_of if isinstance(remote, Remote) else None
+    person = group.config.person
     return GroupStatus(
         name=group.name,
         person="" if person is None else person.subject,

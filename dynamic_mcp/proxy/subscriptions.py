@@ -43,6 +43,8 @@ class Subscriptions:
         self._levels: dict[Client, int] = {}
         self._with_level: WeakSet[Instance] = WeakSet()
         self._announcing: asyncio.TimerHandle | None = None
+        self._changed: set[Group] = set()
+        self._is_any_changed = False
 
     def __iter__(self) -> Iterator[Client]:
         return iter(self._announced)
@@ -64,16 +66,27 @@ class Subscriptions:
 
     # --- lists -----------------------------------------------------------------------------------------
 
-    def announce_soon(self) -> None:
-        """Tell the clients in a moment whose lists answer something else by then."""
+    def announce_soon(self, changed: Group | None = None) -> None:
+        """Tell the clients in a moment whose lists answer something else by then; None is that any may have changed.
+
+        A group that has changed concerns those who see it: of a thousand persons, the one whose login it has.
+        """
+        if changed is None:
+            self._is_any_changed = True
+        elif self._announced:
+            self._changed.add(changed)
         if self._announcing is None and self._announced:
             self._announcing = asyncio.get_running_loop().call_later(SETTLE_S, self._announce)
 
     def _announce(self) -> None:
         self._announcing = None
+        changed, self._changed = self._changed, set()
+        concerns_all, self._is_any_changed = self._is_any_changed, False
         snapshots: dict[View, Snapshot] = {}
         for client, before in list(self._announced.items()):
             view = self._view_for(client)
+            if not concerns_all and not any(map(view.has_group, changed)):
+                continue
             after = snapshots.get(view) or snapshots.setdefault(view, self._snapshot(view))
             self._announced[client] = {name: before[name] if each is None else each for name, each in after.items()}
             for feature, each in after.items():

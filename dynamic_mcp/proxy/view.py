@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -137,7 +137,7 @@ class GroupViews:
     `former` are those of the config before.
     """
 
-    def __init__(self, former: Mapping[Group, list[GroupView]] | None = None) -> None:
+    def __init__(self, former: dict[Group, list[GroupView]] | None = None) -> None:
         self._former = former or {}
         self._current: dict[Group, list[GroupView]] = {}
 
@@ -148,10 +148,11 @@ class GroupViews:
         """Return an empty pool that takes over from this one what is still the same."""
         return GroupViews(self._current)
 
-    def keep(self, groups: Collection[Group]) -> None:
-        """Forget the views of all other groups."""
-        self._former = {group: views for group, views in self._former.items() if group in groups}
-        self._current = {group: views for group, views in self._current.items() if group in groups}
+    def forget(self, groups: Iterable[Group]) -> None:
+        """Forget the views of groups that have ended."""
+        for group in groups:
+            self._former.pop(group, None)
+            self._current.pop(group, None)
 
     def find(self, group: Group, presentation: Presentation, rules: GroupRules | None) -> GroupView:
         """Return the view of a group with this presentation and these rules."""

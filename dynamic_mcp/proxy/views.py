@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -10,6 +10,7 @@ from dynamic_mcp.config.access import Profile
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.groups.assignment import Place
 from dynamic_mcp.groups.audience import Authentication, Client
+from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.groups import Groups
 from dynamic_mcp.proxy.profiles import choose
 from dynamic_mcp.proxy.view import GroupViews, View
@@ -55,12 +56,12 @@ class Views:
         """Make views for a workspace or a person too."""
         self._configs[place] = config
 
-    def remove(self, place: Place) -> None:
-        """Forget a workspace or a person, whose groups are gone."""
+    def remove(self, place: Place, ended: Iterable[Group]) -> None:
+        """Forget a workspace or a person, and the groups that have ended with it."""
         self._configs.pop(place, None)
         for key in [key for key, view in self._views.items() if view.place == place]:
             del self._views[key]
-        self._pool.keep({*self._groups})
+        self._pool.forget(ended)
 
     def view_for(self, client: Client) -> View:
         """Return what a client may see."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 
+from dynamic_mcp.config.access import Access
 from dynamic_mcp.config.resolved import GroupConfig, OAuth, Remote
 from dynamic_mcp.groups.audience import LOCAL_USER, Authentication, Principal
 from dynamic_mcp.groups.catalog_store import CatalogStore
@@ -39,6 +40,10 @@ class Connector:
         self.servers: list[Far] = []
         self.mute: set[str] = set()
 
+    def forget(self) -> None:
+        """Hold on to no server any more."""
+        self.servers.clear()
+
     async def __call__(
         self, config: GroupConfig, listener: Listener, hello: ClientHello, *, lacks: Era | None = None
     ) -> tuple[Link, ServerHello]:
@@ -58,9 +63,11 @@ class Connector:
 class Desk:
     """A proxy, and the clients of persons."""
 
-    def __init__(self, *groups: PresentedGroup, store: CatalogStore | None = None) -> None:
+    def __init__(
+        self, *groups: PresentedGroup, store: CatalogStore | None = None, access: Access | None = None
+    ) -> None:
         self.connector = Connector()
-        self.proxy = Proxy(config_of(*groups), opener=self.connector, catalog_store=store)
+        self.proxy = Proxy(config_of(*groups, access=access), opener=self.connector, catalog_store=store)
 
     async def join(self, who: Authentication = LOCAL_USER, *, only: str | None = None) -> Client:
         """Greet a client of a person."""
@@ -81,8 +88,10 @@ class Desk:
 
 
 @contextlib.asynccontextmanager
-async def desk(*groups: PresentedGroup, store: CatalogStore | None = None) -> AsyncIterator[Desk]:
-    scene = Desk(*(groups or (group_config("far", upstream=remote()),)), store=store)
+async def desk(
+    *groups: PresentedGroup, store: CatalogStore | None = None, access: Access | None = None
+) -> AsyncIterator[Desk]:
+    scene = Desk(*(groups or (group_config("far", upstream=remote()),)), store=store, access=access)
     try:
         yield scene
     finally:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import weakref
 from pathlib import Path
 
 import pytest
 
+from dynamic_mcp.config.access import Access, Rule
 from dynamic_mcp.config.resolved import Exposure, Share
 from dynamic_mcp.groups.audience import LOCAL_USER, Authentication, Principal
 from dynamic_mcp.groups.catalog_store import CatalogStore
-from tests.fakes import Client, Json, group_config, settled, text_of
+from tests.fakes import BOUND_S, Client, Json, group_config, settled, text_of
 from tests.proxy.persons import ANN, BOB, desk, remote
 from tests.proxy.windows import echo, shown
 
@@ -175,3 +179,43 @@ async def test_a_changed_catalog_of_one_person_is_announced_to_that_person_alone
         await ann.hears("notifications/tools/list_changed", before[0] + 1)
         await settled()
         assert len(bob.heard("notifications/tools/list_changed")) == before[1]
+
+
+async def test_nothing_holds_on_to_the_groups_of_a_person_who_has_gone() -> None:
+    async with desk(group_config("far", upstream=remote()), group_config("near")) as on:
+        ann = await on.join(ANN)
+        await echo(ann, "far")
+        group = weakref.ref(on.proxy.groups.of(ANN.principal)["far"])
+        assert group() is not None
+
+        await on.leave(ann)
+        del ann
+        on.connector.forget()
+        async with asyncio.timeout(BOUND_S):
+            while group() is not None:  # noqa: ASYNC110 - the collector tells nobody
+                gc.collect()
+                await asyncio.sleep(0.01)
+
+
+async def test_persons_with_roles_see_of_their_own_groups_what_their_roles_may() -> None:
+    access = Access(roles={"dev": (Rule("dev"),), "reader": (Rule("reader", tools=("tool_of_*",)),)})
+    dev, reader = (
+        Authentication(who.principal, "bearer", roles=(role,)) for who, role in ((ANN, "dev"), (BOB, "reader"))
+    )
+    async with desk(access=access) as on:
+        ann, bob = await on.join(dev), await on.join(reader)
+
+        assert await echo(ann, "far") == "as ann"
+        assert "as bob" not in await echo(bob, "far")
+        assert text_of(await bob.call("far", "tool_of_bob")) == "as bob"
+        assert ["tool_of_ann" in await shown(each, "far") for each in (ann, bob)] == [True, False]
+
+
+async def test_what_changes_for_one_person_is_not_looked_up_for_others() -> None:
+    async with desk() as on:
+        ann, bob = await on.join(ANN), await on.join(BOB)
+        groups = {who: on.proxy.groups.of(who.principal)["far"] for who in (ANN, BOB)}
+
+        assert on.proxy.view_for(ann.session).has_group(groups[ANN])
+        assert not on.proxy.view_for(ann.session).has_group(groups[BOB])
+        assert [*on.proxy.groups.that_may_serve(bob.session)] == [groups[BOB], on.proxy.groups["far"]]
