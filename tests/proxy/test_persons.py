@@ -192,7 +192,7 @@ async def test_nothing_holds_on_to_the_groups_of_a_person_who_has_gone() -> None
         del ann
         on.connector.forget()
         async with asyncio.timeout(BOUND_S):
-            while group() is not None:  # noqa: ASYNC110 - the collector tells nobody
+            while group() is not None:
                 gc.collect()
                 await asyncio.sleep(0.01)
 
