@@ -32,8 +32,8 @@ from dynamic_mcp.proxy.cache_hints import CACHEABLE, CacheHint, cache_hint
 from dynamic_mcp.proxy.capabilities import capabilities
 from dynamic_mcp.proxy.completion import Completion
 from dynamic_mcp.proxy.elicitations import COMPLETE, Elicitations
+from dynamic_mcp.proxy.log_levels import LogLevels
 from dynamic_mcp.proxy.logins import LoginOffers
-from dynamic_mcp.proxy.own_requests import tell
 from dynamic_mcp.proxy.parked_calls import ParkedCalls
 from dynamic_mcp.proxy.persons import Persons
 from dynamic_mcp.proxy.pipeline import Middleware, Pipeline
@@ -51,7 +51,6 @@ from dynamic_mcp.proxy.transparent import Transparent
 from dynamic_mcp.proxy.view import GroupView, SingleView, View
 from dynamic_mcp.proxy.views import Views
 from dynamic_mcp.system.clock import LoopClock
-from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.upstream.handshake import OURSELVES
 from dynamic_mcp.upstream.open import OpenLink, open_link
 
@@ -84,6 +83,7 @@ class Proxy:
         self._views = Views({None: base}, self.groups)
         self._persons = Persons(self._add_person, self._remove_person)
         self._subscriptions = Subscriptions(self.view_for, self._snapshot)
+        self._log_levels = LogLevels(self._subscriptions, self.groups.that_may_serve)
         self._resource_subscriptions = ResourceSubscriptions()
         self._elicitations = Elicitations()
         self._logins = LoginOffers(logins, self._subscriptions)
@@ -101,7 +101,6 @@ class Proxy:
         )
         self.parked_calls = ParkedCalls()
         self._clock = LoopClock()
-        self._background = TaskSet()
         self._authorize()
 
     @property
@@ -160,7 +159,7 @@ class Proxy:
     async def close(self) -> None:
         """End every group."""
         self._subscriptions.close()
-        self._background.cancel_all()
+        self._log_levels.close()
         self._resource_subscriptions.close()
         self._logins.close()
         await self._tasks.close()
@@ -169,9 +168,8 @@ class Proxy:
 
     def has_place(self, authentication: Authentication, only: str | None, profile: str | None) -> bool:
         """Tell whether clients without a workspace may see this group alone, or choose this profile."""
-        if profile is not None and not self._views.has_profile(profile):
-            return False
-        return only is None or self._views.view_of(authentication, profile).get(only) is not None
+        has_profile = profile is None or self._views.has_profile(profile)
+        return has_profile and (only is None or self._views.view_of(authentication, profile).get(only) is not None)
 
     def header_parameters(
         self, tool: str, authentication: Authentication, only: str | None, profile: str | None
@@ -231,11 +229,11 @@ class Proxy:
         self._elicitations.release(client)
         self._logins.release(client)
         self._results.release(client)
-        shared = [(group, instance) for group, instance in self._instances_of(client) if len(instance.users) > 1]
+        shared = [each for each in self._log_levels.instances_of(client) if len(each[1].users) > 1]
         self.groups.release(client)
         self._tasks.release(client)
         for group, instance in shared:
-            self._tell_level(group, instance)
+            self._log_levels.tell(group, instance)
         self._persons.release(client)
 
     def _base_of(self, config: Config) -> Config:
@@ -272,28 +270,13 @@ class Proxy:
             "prompts/list": prompts.list_prompts,
             "prompts/get": prompts.get,
             "completion/complete": Completion(pipeline).complete,
-            "logging/setLevel": self._set_level,
+            "logging/setLevel": self._log_levels.set,
             "tasks/get": self._tasks.get,
             "tasks/cancel": self._tasks.get,
             "tasks/update": self._tasks.update,
             "tasks/result": self._tasks.result,
             "tasks/list": self._tasks.list_tasks,
         }
-
-    async def _set_level(self, request: Request) -> Frame:
-        """Remember the client's level, and tell its servers if it is the most verbose one they have to serve."""
-        self._subscriptions.set_level(request.client, wire.member(request.params, "level"))
-        for group, instance in self._instances_of(request.client):
-            self._tell_level(group, instance)
-        return wire.result_frame(b"{}")
-
-    def _instances_of(self, client: Client) -> list[tuple[Group, Instance]]:
-        return [
-            (group, instance)
-            for group in self.groups.that_may_serve(client)
-            for instance in group.instances.values()
-            if client in instance.users
-        ]
 
     # --- modern clients --------------------------------------------------------------------------------
 
@@ -334,9 +317,7 @@ class Proxy:
 
     def want_level(self, client: Client, level: str) -> None:
         """See to it that servers send log messages of this level, before the client's next request."""
-        if self._subscriptions.want_level(client, level):
-            for group, instance in self._instances_of(client):
-                self._tell_level(group, instance)
+        self._log_levels.want(client, level)
 
     # --- Observer: what a group does -------------------------------------------------------------------
 
@@ -353,18 +334,17 @@ class Proxy:
 
     def link_opened(self, group: Group, instance: Instance) -> None:
         """Ask a new link for what clients have asked of the one before: the log level, and subscriptions."""
-        self._subscriptions.forget_level(instance)
-        self._tell_level(group, instance)
+        self._log_levels.renew(group, instance)
         self._resource_subscriptions.renew(group, instance)
 
     def client_moved(self, group: Group, client: Client, before: Instance) -> None:
         """Take a client's subscriptions to its new instance, and its log level from the one before."""
-        self._tell_level(group, before)
+        self._log_levels.tell(group, before)
         self._resource_subscriptions.move(client, group, before)
 
     def client_dismissed(self, group: Group, client: Client, before: Instance) -> None:
         """Take back what a client wanted of an instance, because another group serves it now."""
-        self._tell_level(group, before)
+        self._log_levels.tell(group, before)
         self._resource_subscriptions.withdraw(client, group, before)
 
     def choose_user(self, instance: Instance, frame: Frame, user: User | None) -> User | None:
@@ -418,12 +398,3 @@ class Proxy:
             "resources": entries(ListKind.RESOURCES, ListKind.TEMPLATES),
             "prompts": entries(ListKind.PROMPTS),
         }
-
-    # --- what upstreams are told in the background -----------------------------------------------------
-
-    def _tell_level(self, group: Group, instance: Instance) -> None:
-        level = self._subscriptions.level_for(instance)
-        if level is not None and instance.state is State.READY and group.known and group.known.may("logging"):
-            self._subscriptions.note_level(instance)
-            params = {"level": Raw(wire.encode(level))}
-            self._background.create(tell(group, instance, "logging/setLevel", params))

@@ -31,13 +31,14 @@ class ResourceSubscriptions:
         self._clients.setdefault((group.name, uri), {})[client] = written
         self._keep_open(group)
 
-    def remove(self, client: Client, group: Group, uri: str) -> None:
-        """Unsubscribe a client."""
+    def remove(self, client: Client, group: Group, uri: str) -> bool:
+        """Unsubscribe a client; tell whether it was subscribed."""
         clients = self._clients.get((group.name, uri), {})
-        clients.pop(client, None)
+        was_subscribed = clients.pop(client, None) is not None
         if not clients:
             self._clients.pop((group.name, uri), None)
         self._keep_open(group)
+        return was_subscribed
 
     @contextlib.contextmanager
     def note_request(self, instance: Instance, uri: str) -> Iterator[None]:

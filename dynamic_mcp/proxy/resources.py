@@ -97,7 +97,8 @@ class Resources:
     async def unsubscribe_from(self, request: Request, owner: Resource, params: Mapping[str, Raw]) -> Frame:
         """Unsubscribe a client from a resource."""
         group, own = owner
-        self._subscriptions.remove(request.client, group.group, own)
+        if not self._subscriptions.remove(request.client, group.group, own) and not group.may_read(own):
+            raise ResourceNotFound(wire.text(params["uri"]) or "")
         instance = group.group.instance_for(request.client)
         if self._subscriptions.is_wanted(instance, group.group, own):
             return wire.result_frame(b"{}")

@@ -31,11 +31,11 @@ from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.view import View
 from dynamic_mcp.session.answers import error_line, gone, to_answer
 from dynamic_mcp.session.batches import answer_batch, split_batch
-from dynamic_mcp.session.questions import QuestionJournal, Questions
+from dynamic_mcp.session.questions import QuestionJournal, Questions, may_be_asked
 from dynamic_mcp.session.server import Server
 from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.upstream.call import Caller
-from dynamic_mcp.upstream.handshake import OURSELVES, ClientHello
+from dynamic_mcp.upstream.handshake import ClientHello, complete_info
 
 log = logging.getLogger(__name__)
 
@@ -44,11 +44,6 @@ MAX_IN_FLIGHT = 4096
 
 # How long requests that are cancelled may take to say so.
 _CANCEL_WITHIN_S = 1.0
-
-# What a client must have declared to be asked this: by the first word of the method.
-_NEEDS = {"sampling": {"sampling"}, "elicitation": {"elicitation"}, "roots": {"roots"}, "tasks": {"tasks"}}
-# What it must have declared, one or the other, to be asked what the protocol does not know.
-_EXTENDED = {"experimental", "extensions"}
 
 _OWN_METHODS = frozenset(("initialize", "ping"))
 
@@ -285,8 +280,7 @@ class Session:
             return None
         self.calls += 1
         exchange = self._serving[key] = _Exchange(frame, reply)
-        # the view is that of now: what comes next may come with other rights
-        view = self._server.view_for(self)
+        view = self._server.view_for(self)  # that of now: what comes next may come with other rights
         exchange.task = self._loop.create_task(self._serve(exchange, key, channel, view))
         return exchange.task
 
@@ -361,7 +355,7 @@ class Session:
         declared = params.get("capabilities", wire.EMPTY_OBJECT)
         self._capabilities = wire.members(declared)
         revision = revisions.negotiate(wire.text(params.get("protocolVersion")))
-        self.hello = ClientHello(revision, declared, _client_info(params))
+        self.hello = ClientHello(revision, declared, complete_info(params.get("clientInfo", wire.EMPTY_OBJECT)))
         self.is_greeted = True  # what is sent meanwhile is for this client already
         try:
             return wire.result_frame(await self._server.greet(self))
@@ -394,17 +388,10 @@ class Session:
         """
         if self.is_closed:
             return gone()
-        if _NEEDS.get(frame.method.partition("/")[0], _EXTENDED).isdisjoint(self._capabilities):
+        if not may_be_asked(frame.method, self._capabilities):
             return wire.error_frame(METHOD_NOT_FOUND, f"the client does not support `{frame.method}`")
         return await self._questions.ask(frame, on_status, send or self._send)
 
 
 async def _pong() -> Frame:
     return wire.result_frame(b"{}")
-
-
-def _client_info(params: Mapping[str, Raw]) -> Raw:
-    """Return who the client says it is, or who we are where it says less than servers insist on."""
-    info = params.get("clientInfo", wire.EMPTY_OBJECT)
-    complete = all(wire.text(wire.member(info, name)) for name in ("name", "version"))
-    return info if complete else OURSELVES

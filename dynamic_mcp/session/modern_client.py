@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator
 from typing import TYPE_CHECKING
 
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.errors import METHOD_NOT_FOUND
@@ -20,7 +20,7 @@ from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.session.listening import Listening, streams_for
 from dynamic_mcp.session.server import ModernServer
-from dynamic_mcp.upstream.handshake import OURSELVES, ClientHello
+from dynamic_mcp.upstream.handshake import ClientHello, complete_info
 
 if TYPE_CHECKING:
     from dynamic_mcp.session.modern_call import ModernCall
@@ -140,7 +140,7 @@ class ModernClients:
         if client is None:
             if len(self._clients) >= self.max_clients and not self._drop_idlest():
                 return None
-            hello = ClientHello(MODERN, sender.capabilities, _complete_info(sender.client_info))
+            hello = ClientHello(MODERN, sender.capabilities, complete_info(sender.client_info))
             client = ModernClient(self._server, origin, hello, since=self._wall_clock(), used_at=self._now())
             self._clients[key] = client
             self._server.admit(client)
@@ -167,9 +167,3 @@ class ModernClients:
     def _drop(self, client: ModernClient) -> None:
         self._clients = {key: each for key, each in self._clients.items() if each is not client}
         client.close()
-
-
-def _complete_info(info: Raw) -> Raw:
-    """Return who a client says it is, or who we are where it says less than servers insist on."""
-    complete = all(wire.text(wire.member(info, name)) for name in ("name", "version"))
-    return info if complete else OURSELVES

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Protocol
 
 from msgspec import Raw
@@ -20,6 +20,17 @@ log = logging.getLogger(__name__)
 
 # Tasks of the client whose askers are remembered, and as many progress tokens.
 _MAX_TASKS = 1000
+
+
+# What a client must have declared to be asked this: by the first word of the method.
+_NEEDS = {"sampling": {"sampling"}, "elicitation": {"elicitation"}, "roots": {"roots"}, "tasks": {"tasks"}}
+# What it must have declared, one or the other, to be asked what the protocol does not know.
+_EXTENDED = {"experimental", "extensions"}
+
+
+def may_be_asked(method: str, capabilities: Container[str]) -> bool:
+    """Tell whether a client with these capabilities may be asked this."""
+    return any(name in capabilities for name in _NEEDS.get(method.partition("/")[0], _EXTENDED))
 
 
 class QuestionJournal(Protocol):

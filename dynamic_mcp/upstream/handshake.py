@@ -98,6 +98,12 @@ class ServerHello(Struct, frozen=True):
         return wire.text(info.get("title")) or ""
 
 
+def complete_info(info: Raw) -> Raw:
+    """Return who a client says it is, or who we are where it says less than servers insist on."""
+    complete = all(wire.text(wire.member(info, name)) for name in ("name", "version"))
+    return info if complete else OURSELVES
+
+
 def lacking(era: Era | None, server: ServerHello) -> ServerHello:
     """Return what an upstream said of itself, with the era that it was found not to speak."""
     return server if era is None else ServerHello(server.result, era)
