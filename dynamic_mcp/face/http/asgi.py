@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMappi
 from typing import Any, cast
 from urllib.parse import quote
 
-from dynamic_mcp.face.http.exchange import Handler, Receiver, RequestHead, Response
+from dynamic_mcp.face.http.exchange import GONE, Handler, Receiver, RequestHead, Response
 from dynamic_mcp.face.http.limits import (
     BODY_PROGRESS_BYTES,
     BODY_PROGRESS_WITHIN_S,
@@ -273,10 +273,16 @@ def request_head(scope: Scope) -> RequestHead:
         target=_target(scope, root_path),
         headers=fields,
         repeated=repeated,
-        peer=str(client[0] or "") if client else "",
+        peer=str(client[0] or "") if client else GONE if _has_port(scope) else "",
         is_secure=scope.get("scheme") == "https",
         root_path=root_path,
     )
+
+
+def _has_port(scope: Scope) -> bool:
+    """Tell whether the server listens at a port, so that who has no address is not a peer of a Unix socket."""
+    server = scope.get("server")
+    return server is not None and server[1] is not None
 
 
 def _check_length(fields: Mapping[bytes, bytes], repeated: frozenset[bytes]) -> None:

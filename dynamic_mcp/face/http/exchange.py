@@ -7,13 +7,17 @@ from typing import Protocol
 
 from msgspec import Struct
 
+# The peer of a connection that has ended before anybody asked for its address; it is nobody's address.
+GONE = "gone"
+
 
 class RequestHead(Struct, frozen=True, gc=False):
     """The head of an HTTP request.
 
     `target` is the path and the query as they were sent. Names of headers are lower case; the values of one that was
     sent several times are joined by `, `, and its name is among the `repeated`. `peer` is the address at the other
-    end of the socket, empty over a Unix socket. `root_path` is what the way in knows to stand before our own paths.
+    end of the socket, empty over a Unix socket, or `GONE`. `root_path` is what the way in knows to stand before our
+    own paths.
     """
 
     method: str

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 
 import httptools
 from msgspec import Struct
 
-from dynamic_mcp.face.http.exchange import RequestHead
+from dynamic_mcp.face.http.exchange import GONE, RequestHead
 from dynamic_mcp.face.http.limits import MAX_FIELDS, MAX_HEAD_BYTES
 from dynamic_mcp.face.http.rules import Refusal, check_host
 
@@ -51,7 +52,9 @@ class Peer(Struct, frozen=True, gc=False):
     def of(transport: asyncio.BaseTransport, root_path: str) -> Peer:
         """Return who a transport leads to."""
         name = transport.get_extra_info("peername")  # over a Unix socket it is a text, or empty
-        address = name[0] if isinstance(name, tuple) and name else ""
+        socket_ = transport.get_extra_info("socket")
+        is_unix = socket_ is None or socket_.family == getattr(socket, "AF_UNIX", None)
+        address = name[0] if isinstance(name, tuple) and name else "" if is_unix else GONE
         return Peer(address, transport.get_extra_info("sslcontext") is not None, root_path)
 
 

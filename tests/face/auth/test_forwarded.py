@@ -7,6 +7,7 @@ import pytest
 from dynamic_mcp.config.auth import Forwarded
 from dynamic_mcp.face.auth.forwarded import ForwardedProvider
 from dynamic_mcp.face.auth.provider import Denial
+from dynamic_mcp.face.http.exchange import GONE
 from dynamic_mcp.groups.audience import LOCAL_USER, Authentication, Principal
 from tests.face.auth.parties import head_of
 
@@ -24,7 +25,7 @@ def test_a_trusted_peer_names_the_user_and_the_groups(peer: str) -> None:
     )
 
 
-@pytest.mark.parametrize("peer", ["127.0.0.1", "11.0.0.1", "2001:db8::2", "::1", "unix", "nonsense"])
+@pytest.mark.parametrize("peer", ["127.0.0.1", "11.0.0.1", "2001:db8::2", "::1", "unix", GONE])
 def test_headers_of_everybody_else_mean_nothing(peer: str) -> None:
     head = head_of(peer, x_forwarded_user="ann", x_forwarded_groups="dev")
 

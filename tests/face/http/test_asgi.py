@@ -10,7 +10,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from dynamic_mcp.face.http.asgi import AsgiApp, Message, Scope
-from dynamic_mcp.face.http.exchange import Handler, Response
+from dynamic_mcp.face.http.exchange import GONE, Handler, Response
 from tests.face.http.ways_in import GET, FakeHandler, post, uvicorn_with
 from tests.fakes import settled
 
@@ -86,6 +86,16 @@ async def test_what_the_server_knows_of_the_client_is_told() -> None:
         first, second = [call.head for call in handler.calls]
         assert (first.peer, first.is_secure) == ("10.0.0.1", True)
         assert (second.peer, second.is_secure) == ("", False)
+
+
+@pytest.mark.parametrize(
+    ("own", "peer"), [(("/run/own.sock", None), ""), (None, ""), (("127.0.0.1", 80), GONE), (["::1", 80], GONE)]
+)
+async def test_who_has_no_address_is_a_peer_of_a_unix_socket_only_where_there_is_one(own: object, peer: str) -> None:
+    async with asyncio.timeout(5):
+        handler, server = FakeHandler(), Server(REQUEST)
+        await AsgiApp(handler)(scope(client=None, server=own), server.receive, server.send)
+        assert handler.calls[0].head.peer == peer
 
 
 async def test_it_can_be_mounted_in_an_application() -> None:
