@@ -37,8 +37,9 @@ def app(
     """Return an ASGI application that serves the groups of a config, as `settings.http` says.
 
     Without a `config` it is the one that `$DYNAMIC_MCP_CONFIG` names, else `./dynamic-mcp.json`, else the one in the
-    user's config directory. The hosts and origins are allowed beside those of the config. It is for the application
-    around it to say who may call it; a wrong config fails its start with a ConfigError.
+    user's config directory. The hosts and origins are allowed beside those of the config. Who may call it is
+    for the application around it to say, or for `auth` of the config; a wrong config fails its start with a
+    ConfigError.
     """
     hosts, origins = tuple(allowed_hosts), tuple(allowed_origins)
     check_hosts(hosts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dynamic_mcp.config import access_form, auth, auth_form, values
-from dynamic_mcp.config.keys import Keys
+from dynamic_mcp.config.keys import Keys, format_path
 from dynamic_mcp.config.upstream import Substitution
 
 _AT: Keys = ("settings", "http", "auth")
@@ -24,6 +24,8 @@ def resolve_provider(
             return _jwt(own, at, texts)
         case auth_form.Forwarded():
             defaults = auth.Forwarded(())
+            for everybody in (each for each in own.trusted if each.endswith("/0")):
+                texts.warnings.append(f"{format_path((*at, 'trusted'))}: `{everybody}` lets everybody be anybody")
             return auth.Forwarded(
                 trusted=tuple(own.trusted),
                 user=defaults.user if own.user is None else own.user.lower().encode(),

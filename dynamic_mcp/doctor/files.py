@@ -79,7 +79,9 @@ def _secret_finding(where: str) -> Finding:
 def _warning_finding(warning: str) -> Finding:
     where, _, what = warning.partition(": ")
     hint = "set it, or write `${NAME:-default}`"
-    if where.startswith("settings.http.auth"):  # nobody should make up a token
+    if where.startswith("settings.http.auth") and where.endswith(".trusted"):
+        hint = "name the addresses from which the reverse proxy connects"
+    elif where.startswith("settings.http.auth"):  # nobody should make up a token
         hint = (
             "`openssl rand -hex 32` makes one; or remove it: `dynamic-mcp token create` makes one and keeps its hash"
         )

@@ -117,3 +117,15 @@ def test_a_person_sees_a_table(serving: CliRunner) -> None:
     shown = serving.run_on_terminal("token", "list").out
     assert "FOR" in shown
     assert "never" in shown
+
+
+def test_check_says_what_to_do_about_a_token_that_is_never_accepted(cli: CliRunner) -> None:
+    tokens = [{"token": "${FRONT_TOKEN}", "subject": "ci"}, {"token": "short", "subject": "ann"}]
+    cli.configure({}, settings={"http": {"auth": [{"kind": "bearer", "tokens": tokens}]}})
+    found = [each for each in cli.run("check", "--json").json if each["where"].endswith(".token")]
+
+    assert [each["level"] for each in found] == ["warning"] * len(found)
+    assert {"`${FRONT_TOKEN}` is not set", "has fewer than 24 characters, so it is not accepted"} <= {
+        each["what"] for each in found
+    }
+    assert all("openssl rand" in each["hint"] or "${" in each["hint"] for each in found)

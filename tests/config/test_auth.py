@@ -47,6 +47,14 @@ def test_tokens_and_a_reverse_proxy_need_no_url(read_config: ReadConfig) -> None
     assert http.auth == (Bearer(), Forwarded(("10.0.0.0/8",)))
 
 
+def test_a_warning_says_that_everybody_is_believed(read_config: ReadConfig) -> None:
+    trusted = ["10.0.0.0/8", "0.0.0.0/0", "::/0"]
+    (first, second) = read_config(config({"kind": "forwarded", "trusted": trusted})).warnings
+
+    assert first == "settings.http.auth[0].trusted: `0.0.0.0/0` lets everybody be anybody"
+    assert "`::/0`" in second
+
+
 def test_a_token_that_can_be_guessed_or_lacks_its_variable_is_left_out_with_a_warning(
     read_config: ReadConfig,
 ) -> None:
