@@ -6,9 +6,8 @@ from dynamic_mcp.config import auth
 from dynamic_mcp.config.resolved import Http
 from dynamic_mcp.face.auth.forwarded import ISSUER
 from dynamic_mcp.face.auth.login.addresses import issuer_of
-from dynamic_mcp.face.auth.upstream_login import IsSame, UpstreamLoginPages, WithLoginPages
+from dynamic_mcp.face.auth.upstream_login import UpstreamLoginPages, WithLoginPages
 from dynamic_mcp.face.http.authenticator import Authenticator
-from dynamic_mcp.groups.audience import Authentication, Principal
 from dynamic_mcp.proxy.proxy import Proxy
 
 
@@ -17,8 +16,8 @@ def add_login_pages(authenticator: Authenticator, http: Http, proxy: Proxy) -> A
     base_url = find_base_url(http)
     if proxy.logins is None or base_url is None or authenticator.is_open:
         return authenticator
-    is_same = _make_is_same(http, issuer_of(http))
-    pages = UpstreamLoginPages(proxy.logins.links, authenticator.authenticate, base_url=base_url, is_same=is_same)
+    aliases = _find_aliases(http, issuer_of(http))
+    pages = UpstreamLoginPages(proxy.logins.links, authenticator.authenticate, base_url=base_url, aliases=aliases)
     return WithLoginPages(authenticator, pages)
 
 
@@ -33,12 +32,7 @@ def find_base_url(http: Http) -> str | None:
     return None if http.public_url is None else issuer_of(http)
 
 
-def _make_is_same(http: Http, issuer: str) -> IsSame:
-    """Return what knows that our own logins name people as the reverse proxy does that they are behind."""
+def _find_aliases(http: Http, origin: str) -> dict[str, str]:
+    """Return that our own logins name people as the reverse proxy does that they are behind, if they are."""
     is_behind = any(isinstance(each, auth.Login) and each.oidc is None for each in http.auth)
-
-    def is_same(seen: Authentication, person: Principal) -> bool:
-        names = (seen.principal.issuer, person.issuer)
-        return is_behind and names == (ISSUER, issuer) and seen.principal.subject == person.subject
-
-    return is_same
+    return {origin: ISSUER} if is_behind else {}

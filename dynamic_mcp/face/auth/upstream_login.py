@@ -11,12 +11,11 @@ import hmac
 import re
 import secrets
 from asyncio import Future
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import partial
 from hashlib import sha256
 from html import escape
-from typing import Protocol
 from urllib.parse import parse_qsl, urlsplit
 
 from dynamic_mcp.face.auth import forwarded
@@ -47,23 +46,21 @@ class _Verdict(Enum):
     OTHER = "other"
 
 
-IsSame = Callable[[Authentication, Principal], bool]
-
-
-class _Finder(Protocol):
-    def __call__(self, head: RequestHead) -> Outcome | Future[Outcome]: ...
+_Authenticate = Callable[[RequestHead], Outcome | Future[Outcome]]
 
 
 class UpstreamLoginPages:
     """Answers `/upstream-login/…`. `authenticate` tells who is at a browser, as far as its requests say that.
 
-    `is_same` tells whether somebody is a person, although another issuer names it.
+    `aliases` has issuers that name people as another one does, which is the one that names them to browsers.
     """
 
-    def __init__(self, links: LoginLinks, authenticate: _Finder, *, base_url: str, is_same: IsSame) -> None:
+    def __init__(
+        self, links: LoginLinks, authenticate: _Authenticate, *, base_url: str, aliases: Mapping[str, str]
+    ) -> None:
         self._links = links
         self._authenticate = authenticate
-        self._is_same = is_same
+        self._aliases = aliases
         parts = urlsplit(base_url)
         self._roots = (b"", parts.path.encode())
         self._is_https = parts.scheme == "https"
@@ -146,12 +143,13 @@ class UpstreamLoginPages:
         """Tell whether this person is at the browser. Whoever a reverse proxy has named must be named again."""
         outcome = self._authenticate(head)
         seen = await outcome if isinstance(outcome, Future) else outcome
+        shown = Principal(self._aliases.get(person.issuer, person.issuer), person.subject)
         if isinstance(seen, Authentication):
-            if seen.principal == person or self._is_same(seen, person):
+            if seen.principal in (person, shown):
                 return _Verdict.SAME
-            if seen.principal.issuer == person.issuer:
+            if seen.principal.issuer in (person.issuer, shown.issuer):
                 return _Verdict.OTHER
-        return _Verdict.OTHER if person.issuer == forwarded.ISSUER else _Verdict.UNKNOWN
+        return _Verdict.OTHER if shown.issuer == forwarded.ISSUER else _Verdict.UNKNOWN
 
     def _cookie_name(self, link: LoginLink) -> str:
         # the prefix keeps other hosts of the domain from setting it (RFC 6265bis, section 4.1.3.2)

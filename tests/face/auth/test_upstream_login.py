@@ -6,13 +6,24 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import pytest
+from msgspec.structs import replace
 
+from dynamic_mcp.config.principal import Principal
+from dynamic_mcp.face.auth.bearer import BearerProvider
+from dynamic_mcp.face.auth.chain import AuthChain
+from dynamic_mcp.face.auth.forwarded import ForwardedProvider
+from dynamic_mcp.face.auth.token_store import TokenStore
+from dynamic_mcp.face.auth.upstream_login import UpstreamLoginPages
+from dynamic_mcp.face.http.authenticator import PageRequest
+from dynamic_mcp.face.http.exchange import RequestHead
+from dynamic_mcp.oauth.links import LoginLinks
 from tests.face.auth.office import (
     ASKS,
     BEARER,
+    FORWARDED,
     TOKENS,
     browser,
     echo,
@@ -24,6 +35,7 @@ from tests.face.http.modern_parties import META, headers_for, modern
 from tests.fakes import BOUND_S, Json
 from tests.http_client import HttpClient
 from tests.mcp_client import BOTH
+from tests.oauth.parts import bearer, remote
 from tests.upstreams.auth_server import Answer, AuthServer
 
 
@@ -279,6 +291,34 @@ async def test_a_login_begun_by_its_person_is_not_ended_as_somebody_else(server:
 
         assert (await of_bob.open(begun.headers["location"])).status_code == 403
         assert not server.requests_to("/token")
+
+
+async def test_who_has_logged_in_behind_a_reverse_proxy_must_be_the_one_that_it_names(
+    server: AuthServer, tmp_path: Path
+) -> None:
+    origin = "https://front.test"
+    config = replace(remote(server.mcp_url), login_of=Principal(origin, "ann"))
+    links = LoginLinks(lambda: origin)
+    chain = AuthChain([ForwardedProvider(FORWARDED), BearerProvider(BEARER, TokenStore(tmp_path, tmp_path / "c"))])
+    aliases = {origin: "forwarded"}
+    pages = UpstreamLoginPages(links, chain.authenticate, base_url=origin, aliases=aliases)
+    link = links.send(bearer(config, tmp_path), Principal(origin, "ann"))
+    assert link is not None
+    page = pages.find_page("GET", urlsplit(link.url).path.encode())
+    assert page is not None
+
+    def shown(**headers: str) -> PageRequest:
+        fields = {name.replace("_", "-").encode(): value.encode() for name, value in headers.items()}
+        return PageRequest(RequestHead("GET", b"/", fields, peer="127.0.0.1"), b"")
+
+    others = [shown(), shown(x_forwarded_user="bob"), shown(authorization=f"Bearer {TOKENS['ann']}")]
+    assert [(await page(each)).status for each in others] == [403, 403, 403]
+    found = await page(shown(x_forwarded_user="ann"))
+    assert found.status == 303
+    cookie = dict(found.headers)[b"set-cookie"].decode()
+    assert cookie.startswith("__Host-")
+    assert cookie.endswith("; Path=/; Max-Age=600; HttpOnly; SameSite=Lax; Secure")
+    links.close()
 
 
 # --- what comes back ----------------------------------------------------------------------------------------
