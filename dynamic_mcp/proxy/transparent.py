@@ -167,6 +167,8 @@ class Transparent:
         params, uri = _with_uri(request)
         if uri is None:
             return await self._pass_on(request)
+        if not _group_of(request).may_read(uri):
+            raise ResourceNotFound(uri)
         return await self._resources.unsubscribe_from(request, (_group_of(request), uri), params)
 
     async def _set_level(self, request: Request) -> Frame:

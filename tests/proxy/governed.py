@@ -211,6 +211,8 @@ def _is_about(rule: Rule, group: str, kind: Kind, name: str) -> bool:
     access = "write" if kind is Kind.TOOL and name in WRITING else "read"
     if not _any(rule.servers, group) or rule.access not in ("any", access):
         return False
+    if rule.arguments and kind is Kind.RESOURCE:  # which has no arguments
+        return False
     is_strict = rule.effect is Effect.ALLOW or kind is Kind.RESOURCE
     return _any(globs, name) if is_strict else _any([glob.lower() for glob in globs], name.lower())
 
