@@ -144,6 +144,19 @@ async def test_a_login_for_one_group_is_for_that_group(tmp_path: Path) -> None:
             assert "invalid_token" in refused.headers["www-authenticate"]
 
 
+async def test_the_python_sdk_asks_its_person_again_for_a_scope_that_a_tool_needs(tmp_path: Path) -> None:
+    rules = {"roles": {"dev": [{"servers": ["a"], "scope": "echoes"}]}, "people": {"ann": ["dev"]}}
+    async with serving_logins(tmp_path, access=rules) as program:
+        sdk = SdkClient(program.url, HeadlessBrowser("ann"))
+        async with sdk.connected() as client:
+            await client.list_tools()
+            assert len(sdk.logins) == 1
+            assert "hi" in await _use(client)
+        assert len(sdk.logins) == 2
+        assert "echoes" not in sdk.browser.pages[0]
+        assert "echoes" in sdk.browser.pages[1]
+
+
 async def test_a_person_who_says_no_lets_no_client_in(tmp_path: Path) -> None:
     async with serving_logins(tmp_path) as program:
         sdk = SdkClient(program.url, HeadlessBrowser("ann", decision="deny"))

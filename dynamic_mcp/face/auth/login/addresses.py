@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from dynamic_mcp.config.resolved import Http
 
@@ -22,7 +22,7 @@ def issuer_of(http: Http) -> str:
     parts = urlsplit(http.public_url)
     path, mcp = parts.path.rstrip("/"), http.path.rstrip("/")
     prefix = path.removesuffix(mcp) if mcp and path.endswith(mcp) else http.root_path.rstrip("/")
-    return f"{parts.scheme.lower()}://{parts.netloc.lower()}{prefix}"
+    return f"{_origin_of(parts)}{prefix}"
 
 
 class Addresses:
@@ -64,7 +64,7 @@ class Addresses:
             parts = urlsplit(resource)
         except ValueError:
             return None
-        if f"{parts.scheme.lower()}://{parts.netloc.lower()}" != self.origin or parts.query or "#" in resource:
+        if _origin_of(parts) != self.origin or parts.query or "#" in resource:
             return None
         path = parts.path.rstrip("/")
         if path in ("", self.prefix):
@@ -87,6 +87,13 @@ class Addresses:
 def is_within(part: str, granted: str) -> bool:
     """Tell whether what is granted covers a part of the server."""
     return part == granted or part.startswith(granted + "/") or not granted
+
+
+def _origin_of(parts: SplitResult) -> str:
+    """Return an origin as browsers write it (RFC 6454, section 6.2)."""
+    scheme = parts.scheme.lower()
+    usual = {"https": ":443", "http": ":80"}.get(scheme, "")
+    return f"{scheme}://{parts.netloc.lower().removesuffix(usual)}"
 
 
 def _decode(part: str) -> str:

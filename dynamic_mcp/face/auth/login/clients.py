@@ -13,6 +13,8 @@ _MAX_REDIRECTS = 50
 _MAX_NAME_CHARS = 80
 REFRESH = "refresh_token"
 CODE = "authorization_code"
+# The scope of clients that want a refresh token; all others are those of access rules.
+OFFLINE = "offline_access"
 
 
 class ForbiddenClient(Exception):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from html import escape
 from urllib.parse import urlsplit
 
+from dynamic_mcp.face.auth.login.clients import OFFLINE
 from dynamic_mcp.face.auth.login.pages import page, paragraphs
 from dynamic_mcp.face.auth.login.records import PendingConsent
 from dynamic_mcp.face.auth.login.redirects import describe_target
@@ -38,7 +39,7 @@ def consent_page(
         ("It will use", ", ".join(resources)),
         ("Afterwards, your browser goes to", describe_target(request.redirect_uri)),
     ]
-    if scopes := [each for each in request.scopes if each != "offline_access"]:
+    if scopes := [each for each in request.scopes if each != OFFLINE]:
         facts.append(("With the rights", " ".join(scopes)))
     listed = "".join(f"<dt>{escape(label)}</dt><dd>{escape(value)}</dd>" for label, value in facts)
     warnings = [_LOCAL] if client.is_local else []

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 from dynamic_mcp.face.auth.login import addresses
 from dynamic_mcp.face.auth.login.addresses import Addresses
-from dynamic_mcp.face.auth.login.clients import CODE, REFRESH
+from dynamic_mcp.face.auth.login.clients import CODE, OFFLINE, REFRESH
 from dynamic_mcp.face.auth.login.database import Database
 from dynamic_mcp.face.auth.login.forms import json_response
 from dynamic_mcp.face.http.authenticator import PageRequest
@@ -24,14 +24,12 @@ class Metadata:
         self,
         at: Addresses,
         database: Database,
-        scopes: Collection[str],
         *,
         now: Callable[[], float],
         access_s: float,
     ) -> None:
         self._at = at
         self._database = database
-        self._scopes = sorted(scopes)
         self._now = now
         self._access_s = access_s
 
@@ -68,7 +66,8 @@ class Metadata:
             "registration_endpoint": at.url(addresses.REGISTER),
             "revocation_endpoint": at.url(addresses.REVOKE),
             "jwks_uri": at.url(addresses.JWKS),
-            "scopes_supported": self._scopes,
+            # some clients ask for all that is listed here: those of access rules are named by whoever misses them
+            "scopes_supported": [OFFLINE],
             "response_types_supported": ["code"],
             "response_modes_supported": ["query"],
             "grant_types_supported": [CODE, REFRESH],

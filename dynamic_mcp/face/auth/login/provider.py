@@ -15,6 +15,7 @@ from dynamic_mcp.face.auth.login.access_tokens import AccessTokens
 from dynamic_mcp.face.auth.login.addresses import Addresses
 from dynamic_mcp.face.auth.login.authorize import Authorization
 from dynamic_mcp.face.auth.login.client_metadata import Documents, Fetch, guarded_fetch
+from dynamic_mcp.face.auth.login.clients import OFFLINE
 from dynamic_mcp.face.auth.login.database import Database, DatabaseError
 from dynamic_mcp.face.auth.login.forms import OAuthError
 from dynamic_mcp.face.auth.login.grants import Lifetimes
@@ -28,8 +29,6 @@ from dynamic_mcp.face.auth.provider import Denial
 from dynamic_mcp.face.http.authenticator import OpenPage, Page, PageRequest
 from dynamic_mcp.face.http.exchange import RequestHead, Response
 from dynamic_mcp.groups.audience import Authentication
-
-OFFLINE = "offline_access"
 
 
 class LoginProvider:
@@ -64,7 +63,7 @@ class LoginProvider:
             authorization,
             tokens,
             Registration(database, peers, now),
-            Metadata(at, database, known, now=now, access_s=login.access_ttl_s),
+            Metadata(at, database, now=now, access_s=login.access_ttl_s),
         )
 
     def recognises(self, head: RequestHead, token: str | None) -> bool:

@@ -136,7 +136,9 @@ async def test_a_stream_goes_on_with_the_next_token_and_ends_with_the_last(tmp_p
 # --- for which part of the server ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("resource", ["", URL, f"{URL}/", ORIGIN, f"{ORIGIN}/", "HTTPS://MCP.example.com/mcp"])
+@pytest.mark.parametrize(
+    "resource", ["", URL, f"{URL}/", ORIGIN, f"{ORIGIN}/", f"{ORIGIN}:443/mcp", "HTTPS://MCP.example.com/mcp"]
+)
 async def test_people_write_the_url_of_the_server_in_many_ways(tmp_path: Path, resource: str) -> None:
     async with open_site(tmp_path) as site:
         tokens = await site.log_in(resource=resource)
@@ -185,6 +187,11 @@ async def test_a_refresh_can_be_for_less_and_never_for_more(tmp_path: Path) -> N
         assert await site.is_good(less["access_token"], "/mcp/a")
 
 
+async def test_the_usual_port_makes_no_difference_to_browsers_nor_to_us(tmp_path: Path) -> None:
+    async with open_site(tmp_path, public_url=f"{ORIGIN}:443/mcp") as site:
+        assert await site.is_good((await site.log_in(resource=URL))["access_token"])
+
+
 # --- documents -----------------------------------------------------------------------------------------
 
 
@@ -195,7 +202,7 @@ async def test_the_metadata_says_where_everything_is_and_what_is_required(tmp_pa
         assert metadata["code_challenge_methods_supported"] == ["S256"]
         assert metadata["authorization_response_iss_parameter_supported"] is True
         assert metadata["client_id_metadata_document_supported"] is True
-        assert metadata["scopes_supported"] == ["files", "offline_access"]
+        assert metadata["scopes_supported"] == ["offline_access"]
         for name in ("authorization", "token", "registration", "revocation"):
             path = metadata[f"{name}_endpoint"].removeprefix(ORIGIN).encode()
             assert any(site.provider.find_page(method, path) for method in ("GET", "POST"))
