@@ -86,7 +86,11 @@ class Login(Section, frozen=True, kw_only=True, tag_field=KIND, tag="login"):
         Oidc | None, "The provider that asks who somebody is. Default: the reverse proxy of `forwarded`."
     ] = None
     access_ttl: Annotated[Duration, "How long an access token is valid. Default: 1h."] = None
-    refresh_ttl: Annotated[Duration, "How long a login lasts that nobody uses. Default: 30 days (720h)."] = None
+    refresh_ttl: Annotated[
+        Duration,
+        "How long a login lasts that nobody uses. After three times as long, everybody logs in again. Default: 30"
+        " days (720h).",
+    ] = None
 
 
 Provider = Bearer | Jwt | Forwarded | Login

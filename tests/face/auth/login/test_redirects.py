@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from dynamic_mcp.face.auth.login.redirects import find_redirect
 from tests.face.auth.login.parties import (
     REDIRECT,
     Browser,
@@ -157,3 +161,19 @@ async def test_a_parameter_that_is_there_twice_is_refused(tmp_path: Path, name: 
     async with open_site(tmp_path) as site:
         url = authorize_url(await site.client(), scope="files")
         assert (await Browser(site).open(f"{url}&{name}=x")).status == 400
+
+
+@given(st.text("ahtp:s/.@\\?#%[]0127 \t\n\x00üclient.example127.0.0.1localhost", max_size=60))
+def test_whatever_is_asked_for_leads_nowhere_else(tail: str) -> None:
+    for registered in (REDIRECT, "http://127.0.0.1:8080/cb"):
+        for asked in (
+            tail,
+            registered + tail,
+            registered.replace("/c", tail + "/c"),
+            registered.replace("//", f"//{tail}"),
+        ):
+            found = find_redirect([registered], asked)
+            if found is not None and found != registered:
+                parts, own = urlsplit(found), urlsplit(registered)
+                assert (parts.scheme, parts.hostname, parts.path) == (own.scheme, own.hostname, own.path)
+                assert found == f"http://127.0.0.1:{parts.netloc.rpartition(':')[2]}/cb"
