@@ -13,6 +13,8 @@ REGISTER = "/register"
 REVOKE = "/revoke"
 CALLBACK = "/login/callback"
 JWKS = "/.well-known/jwks.json"
+# A token names what it is for, and is a header of each request.
+_MAX_RESOURCE_CHARS = 500
 _OLD_TRANSPORT = "/sse"
 
 
@@ -60,6 +62,8 @@ class Addresses:
 
         People type the URL with and without a slash at its end, and clients ask for the origin alone.
         """
+        if len(resource) > _MAX_RESOURCE_CHARS:
+            return None
         try:
             parts = urlsplit(resource)
         except ValueError:

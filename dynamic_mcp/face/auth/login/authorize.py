@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 
 _CHALLENGE = re.compile(r"[A-Za-z0-9_\-]{43}", re.ASCII)
 _MAX_STATE_CHARS = 4096
+_MAX_RESOURCES = 5
 # How often one address may begin a login, and make us fetch a document that we do not have.
 _LOGINS, _FETCHES = (60, 60.0), (20, 10.0)
 _TOO_MANY = OAuthError("temporarily_unavailable", "too many logins were begun: try again in a minute", 429)
@@ -176,8 +177,8 @@ class Authorization:
         return AuthorizationRequest(client, redirect_uri, challenge, state, scopes, parts)
 
     def _read_resources(self, resources: tuple[str, ...]) -> tuple[str, ...]:
-        parts = [self._at.find_part(each) for each in resources]
-        if None in parts:
+        parts = [self._at.find_part(each) for each in resources[: _MAX_RESOURCES + 1]]
+        if None in parts or len(parts) > _MAX_RESOURCES:
             raise OAuthError("invalid_target", f"`resource` must be `{self._at.audience('')}` or what is below it")
         return tuple(dict.fromkeys(each for each in parts if each is not None)) or ("",)
 

@@ -9,7 +9,8 @@ from msgspec import Struct
 
 from dynamic_mcp.face.auth.login.redirects import ForbiddenRedirect, check_redirect, is_loopback
 
-_MAX_REDIRECTS = 50
+# What one client may make us keep.
+_MAX_REDIRECTS, _MAX_REDIRECT_CHARS = 50, 4096
 _MAX_NAME_CHARS = 80
 REFRESH = "refresh_token"
 CODE = "authorization_code"
@@ -82,6 +83,9 @@ def make_client(id: str, metadata: ClientMetadata, *, has_document: bool) -> Cli
 def _check_redirects(uris: tuple[str, ...]) -> None:
     if not 1 <= len(uris) <= _MAX_REDIRECTS:
         raise ForbiddenClient("invalid_redirect_uri", f"there must be one to {_MAX_REDIRECTS} `redirect_uris`")
+    if sum(map(len, uris)) > _MAX_REDIRECT_CHARS:
+        why = f"the `redirect_uris` may have {_MAX_REDIRECT_CHARS} characters together"
+        raise ForbiddenClient("invalid_redirect_uri", why)
     for uri in uris:
         try:
             check_redirect(uri)

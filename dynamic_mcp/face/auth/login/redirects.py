@@ -13,7 +13,7 @@ _MAX_CHARS = 2000
 # Neither spaces nor control characters, and none of those that browsers rewrite before they go there.
 _CHARACTERS = re.compile(r"[!$%&'()*+,\-./0-9:;=?@A-Z\[\]_a-z~]+", re.ASCII)
 _SCHEME = re.compile(r"[a-z][a-z0-9+.\-]*", re.ASCII)
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_LOOPBACK = re.compile(r"(http://(?:localhost|127\.0\.0\.1|\[::1\]))(:\d{1,5})?((?:[/?].*)?)", re.ASCII)
 # Schemes of programs whose owners did not name them after a domain, as RFC 8252 asks. All others without a dot, such
 # as `javascript`, `data` and `file`, mean something to browsers.
 _KNOWN_SCHEMES = frozenset({"cursor", "vscode", "vscode-insiders", "windsurf", "zed", "claude", "raycast", "goose"})
@@ -40,7 +40,7 @@ def check_redirect(uri: str) -> None:
 def _check_web(parts: SplitResult) -> None:
     if not parts.hostname or "@" in parts.netloc or not parts.geturl().startswith(f"{parts.scheme}://"):
         raise ForbiddenRedirect("a redirect URI has a host, and no user")
-    if parts.scheme == "http" and parts.hostname not in _LOOPBACK:
+    if parts.scheme == "http" and not is_loopback(parts.geturl()):
         raise ForbiddenRedirect(
             "a redirect URI with `http` is for programs on the person's own computer: use `https`"
         )
@@ -57,30 +57,26 @@ def find_redirect(registered: Iterable[str], asked: str | None) -> str | None:
 def _matches(registered: str, asked: str) -> bool:
     if registered == asked:
         return True
+    known, wanted = _LOOPBACK.fullmatch(registered), _LOOPBACK.fullmatch(asked)
+    if known is None or wanted is None or wanted[2] is None:
+        return False
     try:
         check_redirect(asked)
-        port = urlsplit(asked).port
-    except ValueError:
+    except ForbiddenRedirect:
         return False
     # a program listens at the port that it gets (RFC 8252, section 7.3)
-    return port is not None and is_loopback(registered) and _without_port(registered) == _without_port(asked)
+    return (known[1], known[3]) == (wanted[1], wanted[3])
 
 
 def is_loopback(uri: str) -> bool:
     """Tell whether a checked redirect URI leads to any program that listens on the person's own computer."""
-    parts = _split(uri)
-    return parts.scheme == "http" and parts.hostname in _LOOPBACK
+    return _LOOPBACK.fullmatch(uri) is not None
 
 
 def describe_target(uri: str) -> str:
     """Return where a checked redirect URI leads, as a person should see it: a host, or a program's scheme."""
     parts = _split(uri)
     return parts.netloc if parts.scheme in ("http", "https") else f"{parts.scheme}:"
-
-
-def _without_port(uri: str) -> tuple[str, str | None, str, str]:
-    parts = urlsplit(uri)
-    return parts.scheme, parts.hostname, parts.path, parts.query
 
 
 def _split(uri: str) -> SplitResult:

@@ -48,6 +48,7 @@ async def test_a_client_is_told_what_it_was_registered_as(tmp_path: Path) -> Non
     [
         ({"redirect_uris": []}, "invalid_redirect_uri"),
         ({"redirect_uris": [REDIRECT] * 51}, "invalid_redirect_uri"),
+        ({"redirect_uris": [f"{REDIRECT}/{'a' * 1500}"] * 3}, "invalid_redirect_uri"),
         ({"redirect_uris": REDIRECT}, "invalid_client_metadata"),
         ({"redirect_uris": [1]}, "invalid_client_metadata"),
         ({"redirect_uris": [REDIRECT, "javascript:x"]}, "invalid_redirect_uri"),

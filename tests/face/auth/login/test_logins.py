@@ -178,6 +178,15 @@ async def test_no_token_is_given_for_another_server(tmp_path: Path, resource: st
         assert error_of(await site.refresh(tokens, resource=resource)) == "invalid_target"
 
 
+async def test_a_token_is_for_few_parts_of_the_server_so_that_it_stays_short(tmp_path: Path) -> None:
+    async with open_site(tmp_path) as site:
+        url = authorize_url(await site.client())
+        few, many = ("".join(f"&resource={URL}/g{number}" for number in range(count)) for count in (5, 6))
+        assert (await Browser(site).open(url + few)).status == 200
+        assert (await Browser(site).open(url + many)).status == 400
+        assert (await Browser(site).open(f"{url}&resource={URL}/{'a' * 500}")).status == 400
+
+
 async def test_a_refresh_can_be_for_less_and_never_for_more(tmp_path: Path) -> None:
     async with open_site(tmp_path) as site:
         tokens = await site.log_in(resource=f"{URL}/a", scope="files")
