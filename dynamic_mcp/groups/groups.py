@@ -107,7 +107,7 @@ class Groups:
 
     def add(self, place: Place, config: Config) -> None:
         """Have groups for a place: those that would start identically, and new ones."""
-        known = self._neighbours(place)
+        known = [*self._neighbours(place)]
         groups: dict[str, Group] = {}
         for each in config.groups:
             namesakes = [group for group in known if group.name == each.name]
