@@ -100,7 +100,6 @@ def _plain(group: str) -> list[Question]:
         ("vendor/unknown", {}),
         ("tasks/get", {"taskId": "x"}),
         ("tools/call", {}),
-        ("prompts/get", {"name": 5}),
     ]
 
 
