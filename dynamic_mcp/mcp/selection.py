@@ -40,8 +40,11 @@ class _Step(Struct, frozen=True):
 
 
 class _Path(Struct, frozen=True):
+    """A path; `names` are its steps where each is the name of a member, as in most paths of a config."""
+
     steps: tuple[_Step, ...]
     is_definite: bool
+    names: tuple[str, ...] | None = None
 
 
 class _Number(float):
@@ -112,6 +115,8 @@ class Selector:
 
     def select(self, data: object) -> list[object]:
         """Return the values that the path matches, in order. Raises BadPath."""
+        if self._path.names is not None:
+            return _follow(self._path.names, data)
         ends_at = self._clock() + self._max_s
         values = [data]
         for step in self._path.steps:
@@ -175,7 +180,25 @@ def _compile(path: str) -> _Path:
     except Exception as exc:  # the parser raises many exceptions, its own and built-in ones
         raise BadPath(" ".join(str(exc).split())[:200] or "it cannot be parsed") from exc
     steps = _split_path(tree)
-    return _Path(steps, is_definite=all(not step.is_deep and _is_single(step.find) for step in steps))
+    is_definite = all(not step.is_deep and _is_single(step.find) for step in steps)
+    names = [_name_of(step) for step in steps]
+    return _Path(steps, is_definite, None if None in names else tuple(filter(None, names)))
+
+
+def _name_of(step: _Step) -> str | None:
+    """Return the name of a member that a step leads to; None if it does anything else."""
+    from jsonpath_ng import Fields
+
+    fields = step.find.fields if type(step.find) is Fields and not step.is_deep else ()
+    return fields[0] if len(fields) == 1 and fields[0] not in ("", "*") else None
+
+
+def _follow(names: Iterable[str], data: object) -> list[object]:
+    for name in names:
+        if not isinstance(data, dict) or name not in data:
+            return []
+        data = data[name]
+    return [data]
 
 
 def _split_path(tree: JSONPath) -> tuple[_Step, ...]:

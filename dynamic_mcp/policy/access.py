@@ -21,6 +21,7 @@ from dynamic_mcp.system.bounded import BoundedDict
 
 # What a decision is by when no rule matches.
 DEFAULT = "default"
+_PRECEDENCE = {Effect.DENY: 0, Effect.ASK: 1, Effect.ALLOW: 2}
 # Sets of rights that are remembered; there are as many as there are different sets of roles.
 _MAX_SETS = 10_000
 
@@ -34,7 +35,7 @@ class Decision(Struct, frozen=True):
 
 
 class Judgement(Struct, frozen=True):
-    """What the rules say of one thing. `rules` are those that match it as far as its arguments do not matter.
+    """What the rules say of one thing. `rules` match it as far as its arguments do not matter; the first counts.
 
     `is_visible` tells whether it is allowed with some arguments, if a person agrees, or with more scopes.
     """
@@ -52,15 +53,10 @@ class Judgement(Struct, frozen=True):
         return self.settled or self._decide(arguments)
 
     def _decide(self, arguments: Raw | None) -> Decision:
-        by_effect: dict[Effect, str] = {}
         given = Arguments(arguments)
         for rule in self.rules:
-            effect = rule.source.effect
-            if effect not in by_effect and rule.accepts(self.target, self.caller, given):
-                by_effect[effect] = rule.source.id
-        for effect in (Effect.DENY, Effect.ASK, Effect.ALLOW):
-            if effect in by_effect:
-                return Decision(effect, by_effect[effect])
+            if rule.accepts(self.target, self.caller, given):
+                return Decision(rule.source.effect, rule.source.id)
         return Decision(self.default, scopes=self.lacking if self.default is Effect.DENY else ())
 
 
@@ -137,10 +133,11 @@ class GroupRules:
 
     def _judge(self, target: Target) -> Judgement:
         matching = [rule for rule in self._rules if rule.matches(target, self._caller)]
-        rules = tuple(rule for rule in matching if not rule.lacks_scope(self._caller))
-        lacking = tuple(dict.fromkeys(rule.source.scope or "" for rule in matching if rule not in rules))
+        rules = [rule for rule in matching if not rule.lacks_scope(self._caller)]
+        lacking = tuple(dict.fromkeys(rule.source.scope or "" for rule in matching if rule.lacks_scope(self._caller)))
+        is_visible = self._is_visible(rules, lacking)
         open_judgement = Judgement(
-            rules, target, self._caller, self._default, self._is_visible(rules, lacking), None, lacking
+            _in_precedence(rules), target, self._caller, self._default, is_visible, None, lacking
         )
         if target.kind is Kind.RESOURCE or not any(rule.needs_arguments for rule in rules):
             return replace(open_judgement, settled=open_judgement.decide(None))
@@ -156,6 +153,17 @@ class GroupRules:
         if any(rule.source.effect is Effect.DENY and rule.is_about_all(kind) for rule in own):
             return False
         return self._default is Effect.ALLOW or any(rule.source.effect is not Effect.DENY for rule in own)
+
+
+def _in_precedence(rules: Iterable[CompiledRule]) -> tuple[CompiledRule, ...]:
+    """Return those rules of which the first that accepts decides: without those that others come before anyway."""
+    ordered = sorted(rules, key=lambda rule: (_PRECEDENCE[rule.source.effect], rule.needs_arguments))
+    found: dict[object, CompiledRule] = {}
+    for rule in ordered:
+        found.setdefault((rule.source.effect, rule.source.arguments, rule.source.when), rule)
+        if not rule.needs_arguments:
+            break
+    return tuple(found.values())
 
 
 class AccessRules:
