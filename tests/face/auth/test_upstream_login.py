@@ -34,7 +34,7 @@ from tests.face.auth.office import (
 from tests.face.http.modern_parties import META, headers_for, modern
 from tests.fakes import BOUND_S, Json
 from tests.http_client import HttpClient
-from tests.mcp_client import BOTH
+from tests.mcp_client import BOTH, McpClient
 from tests.oauth.parts import bearer, remote
 from tests.upstreams.auth_server import Answer, AuthServer
 
@@ -141,11 +141,17 @@ async def test_without_a_public_url_the_error_says_what_is_missing(server: AuthS
 
 
 async def test_a_client_of_one_group_is_told_the_link_when_it_says_hello(server: AuthServer, tmp_path: Path) -> None:
-    async with office(tmp_path, server) as place, person(place.url, "ann") as ann, browser() as own:
-        await own.log_in(link_in(await echo(ann)))
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    shown = {"Authorization": f"Bearer {TOKENS['ann']}"}
+    async with office(tmp_path, server) as place, HttpClient(place.url) as http, browser() as own:
+        client = McpClient(http, "/mcp/far", headers=shown)
+        refused = await (await client.post(client.message("initialize", hello))).read()
+
+        await own.log_in(link_in(refused.decode()))
+
         async with person(place.url, "ann", path="/mcp/far") as direct:
             answer = await direct.request("tools/call", {"name": "echo", "arguments": {}})
-            assert answer["result"]["content"][0]["text"] == "grant 0"
+        assert answer["result"]["content"][0]["text"] == "grant 0"
 
 
 # --- URL elicitation ----------------------------------------------------------------------------------------
