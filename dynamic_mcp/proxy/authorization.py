@@ -55,13 +55,12 @@ class Authorization:
     def check(self, request: Request, group: GroupView, method: str, params: Mapping[str, Raw] | None) -> None:
         """Let a request pass, or raise AccessDenied, ApprovalNeeded, MissingScope or NotFound."""
         self._check(group, method, params or {})
-        now = self._view_for(request.client)
-        if now is not request.view:
-            current = now.get(group.name)
-            if current is None:
-                raise NotFound("group", group.name, now.names, hint=now.names_in_words())
-            if current.rules is not group.rules:
-                self._check(current, method, params or {})
+        view = self._view_for(request.client)
+        current = view.get(group.name)
+        if current is None:
+            raise NotFound("group", group.name, view.names, hint=view.names_in_words())
+        if current.rules is not group.rules:  # the config has changed since
+            self._check(current, method, params or {})
 
     def note_task(self, group: str, id: str, tool: str) -> None:
         """Note which tool a task is of."""

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import Raw, Struct, structs
 
+from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.mcp.envelope import RETRY_MEMBERS
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.request_state import StateRefused
 from dynamic_mcp.proxy.turns import Turns
-from dynamic_mcp.proxy.view import GroupView
+from dynamic_mcp.proxy.view import GroupView, View
 
 if TYPE_CHECKING:  # loaded with the first access rule
     from dynamic_mcp.proxy.authorization import Authorization
@@ -52,6 +53,15 @@ class Pipeline:
         self._first: Next | None = None
         for middleware in reversed(middlewares):
             self._first = partial(_call, middleware, self._first or self._send)
+
+    def decide_by(self, view_for: Callable[[Client], View] | None) -> None:
+        """Have requests decided by what clients may see from now on; None decides nothing, and costs nothing."""
+        if view_for is None:
+            self.authorization = None
+        elif self.authorization is None:
+            from dynamic_mcp.proxy.authorization import Authorization
+
+            self.authorization = Authorization(view_for)
 
     def check(self, request: Request, group: GroupView, method: str, params: Mapping[str, Raw] | None) -> None:
         """Let what is about to be sent, or done without sending it, pass the access rules. Raises AccessDenied."""

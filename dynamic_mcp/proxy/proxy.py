@@ -101,7 +101,7 @@ class Proxy:
         )
         self.parked_calls = ParkedCalls()
         self._clock = LoopClock()
-        self._authorize()
+        self._pipeline.decide_by(self.view_for if self._views.are_governed else None)
 
     @property
     def logins(self) -> Logins | None:
@@ -127,7 +127,7 @@ class Proxy:
         configs = dict(pairs)
         before = {client: self.view_for(client) for client in self._subscriptions}
         self.groups.apply(configs, partial(self._views.apply, configs))
-        self._authorize()
+        self._pipeline.decide_by(self.view_for if self._views.are_governed else None)
         self._semantic_index.configure(config.embeddings)
         self._resource_subscriptions.reopen(partial(self._find_new_group, before))
         self._search.learn()
@@ -248,14 +248,6 @@ class Proxy:
         """Return the group of this name that a client has, if it had another one before."""
         found, view = self.view_for(client).get(name), before.get(client)
         return None if found is None or (view is not None and view.has_group(found.group)) else found.group
-
-    def _authorize(self) -> None:
-        """Have requests decided from now on if there are access rules; if there are none, that costs nothing."""
-        self._pipeline.authorization = None
-        if self._views.are_governed:
-            from dynamic_mcp.proxy.authorization import Authorization
-
-            self._pipeline.authorization = Authorization(self.view_for)
 
     def _use_cases(self, pipeline: Pipeline, resources: Resources) -> Mapping[str, UseCase]:
         prompts = Prompts(pipeline)

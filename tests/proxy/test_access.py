@@ -283,6 +283,30 @@ async def test_a_kept_result_is_gone_with_the_right_to_its_tool() -> None:
         )
 
 
+async def test_a_task_is_gone_with_the_right_to_its_tool_and_outlives_other_changes() -> None:
+    task = {"taskId": "t1", "status": "working", "ttl": None, "createdAt": "2026-01-01T00:00:00Z"}
+    able = {**EVERYTHING["initialize"]["capabilities"], "tasks": {"requests": {"tools": {"call": {}}}}}
+    answers = {
+        **EVERYTHING,
+        "initialize": {**EVERYTHING["initialize"], "capabilities": able},
+        "tools/call": {"task": task},
+        "tasks/get": task,
+    }
+    async with scene(*SOME) as on:
+        for upstream in on.upstreams["up"]:
+            upstream.answers |= answers
+        client = await on.join("dev")
+        params = {"name": "call_dynamic_tool", "arguments": {"group": "up", "name": "get_thing"}, "task": {}}
+        assert "task" in (await client.request("tools/call", params))["result"]
+
+        on.change(access_of(roles={"dev": [*SOME, {"servers": ["other"]}]}))
+        assert "result" in await client.request("tasks/get", {"taskId": "t1"})
+
+        on.change(access_of(roles={"dev": [{"servers": ["up"], "tools": ["delete_*"]}]}))
+        gone, never = [content_of(await client.request("tasks/get", {"taskId": id})) for id in ("t1", "t2")]
+        assert gone.replace("t1", "t2") == never
+
+
 async def test_lists_of_a_thousand_people_with_five_roles_are_made_five_times() -> None:
     upstream = FakeUpstream(EVERYTHING)
     roles = {str(number): [{"tools": [f"*{number}"]}] for number in range(5)}
