@@ -53,8 +53,6 @@ class _Case:
         if self.rules is None:
             return Decision(Effect.ALLOW), True, False
         own = self.rules.for_group(self.group)
-        if self.kind is Kind.RESOURCE:
-            return own.judge_resource(self.name), own.may_see_resource(self.name), False
         judgement = own.judge(self.kind, self.name, self.access)
         return judgement.decide(self.arguments), judgement.is_visible, judgement.settled is None
 

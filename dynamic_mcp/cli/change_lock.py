@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterator
 
 from dynamic_mcp.errors import DynamicMcpError
@@ -11,7 +10,6 @@ from dynamic_mcp.system import paths
 
 # A command holds the lock while it reads and writes a few files, never while it waits for a person.
 WAIT_S = 30.0
-_POLL_S = 0.02
 
 
 @contextlib.contextmanager
@@ -30,11 +28,8 @@ def hold_change_lock() -> Iterator[None]:
 
 
 def _wait_for(lock: paths.FileLock) -> None:
-    ends_at = time.monotonic() + WAIT_S
-    while not lock.try_acquire():
-        if time.monotonic() > ends_at:
-            raise DynamicMcpError(
-                f"another `dynamic-mcp` command has been changing files for {WAIT_S:g} s",
-                hint="wait until it has finished, or stop it",
-            )
-        time.sleep(_POLL_S)
+    if not lock.acquire(WAIT_S):
+        raise DynamicMcpError(
+            f"another `dynamic-mcp` command has been changing files for {WAIT_S:g} s",
+            hint="wait until it has finished, or stop it",
+        )

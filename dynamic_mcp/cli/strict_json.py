@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NoReturn
+from typing import Any
 
 from dynamic_mcp.errors import InvalidArguments
+from dynamic_mcp.mcp import strict_json
 
 # int() takes quadratic time, and refuses more digits with a message for programmers.
 _LONGEST_INTEGER = 4000
@@ -14,11 +15,11 @@ _LONGEST_INTEGER = 4000
 def loads(text: str | bytes) -> Any:  # Any: JSON
     """Return the value. Raises ValueError for text that is not JSON, and InvalidArguments for a repeated name."""
     try:
-        return json.loads(
-            text, object_pairs_hook=_build_object, parse_constant=_refuse_constant, parse_int=_parse_integer
-        )
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
+        return strict_json.loads(text, parse_int=_parse_integer)
+    except strict_json.RepeatedName as exc:
+        raise InvalidArguments(
+            f"`{exc.name}` is given twice in one JSON object", hint="give each name once"
+        ) from None
     except UnicodeDecodeError as exc:
         raise ValueError(f"byte {exc.start + 1} is not UTF-8") from exc
 
@@ -31,19 +32,6 @@ def dumps(value: object) -> bytes:
         raise InvalidArguments("a number in the arguments is larger than JSON readers accept") from exc
     except RecursionError as exc:
         raise InvalidArguments("the arguments are nested too deeply") from exc
-
-
-def _build_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    members = dict(pairs)
-    if len(members) < len(pairs):
-        names = [name for name, _ in pairs]
-        repeated = next(name for name in members if names.count(name) > 1)
-        raise InvalidArguments(f"`{repeated}` is given twice in one JSON object", hint="give each name once")
-    return members
-
-
-def _refuse_constant(constant: str) -> NoReturn:
-    raise ValueError(f"`{constant}` is not a number in JSON")
 
 
 def _parse_integer(digits: str) -> int | float:

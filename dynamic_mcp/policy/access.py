@@ -6,7 +6,7 @@ cannot be evaluated counts as a match for rules that deny or ask, and as none fo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
 from msgspec import Raw, Struct
@@ -37,16 +37,23 @@ class Decision(Struct, frozen=True):
 class Judgement(Struct, frozen=True):
     """What the rules say of one thing. `rules` match it as far as its arguments do not matter; the first counts.
 
-    `is_visible` tells whether it is allowed with some arguments, if a person agrees, or with more scopes.
+    `lacking` are scopes with which another rule would allow it; `settled` None waits for the arguments.
     """
 
     rules: tuple[CompiledRule, ...]
     target: Target
     caller: Caller
     default: Effect
-    is_visible: bool
-    settled: Decision | None
-    lacking: tuple[str, ...] = ()
+    lacking: tuple[str, ...]
+    settled: Decision | None = None
+
+    @property
+    def is_visible(self) -> bool:
+        """Whether it is allowed with some arguments, if a person agrees, or with more scopes."""
+        if self.settled is not None:
+            return self.settled.effect is not Effect.DENY or bool(self.settled.scopes)
+        may_allow = any(rule.source.effect is not Effect.DENY for rule in self.rules)
+        return may_allow or bool(self.lacking) or self.default is Effect.ALLOW
 
     def decide(self, arguments: Raw | None) -> Decision:
         """Decide, now that the arguments are known."""
@@ -101,18 +108,12 @@ class GroupRules:
         return any(rule.source.access != "any" or rule.uses_class for rule in self._rules)
 
     def judge(self, kind: Kind, name: str, access: str = "read") -> Judgement:
-        """Say what follows for a tool or prompt, by the name that the server gives it."""
+        """Say what follows for a tool or prompt, by the name that its server gives it, or a resource, by its URI."""
         return self._judge(Target(self.group, kind, name, access))
-
-    def judge_resource(self, uri: str) -> Decision:
-        """Decide about a resource, however its URI is written."""
-        judgement = self._judge(Target(self.group, Kind.RESOURCE, uri))
-        return judgement.decide(None)
 
     def may_see_resource(self, uri: str) -> bool:
         """Tell whether a resource may be listed: it is allowed, if a person agrees or with more scopes."""
-        decision = self.judge_resource(uri)
-        return decision.effect is not Effect.DENY or bool(decision.scopes)
+        return self.judge(Kind.RESOURCE, uri).is_visible
 
     def shows_template(self, template: str) -> bool:
         """Tell whether some URI of a template may be allowed."""
@@ -133,20 +134,12 @@ class GroupRules:
 
     def _judge(self, target: Target) -> Judgement:
         matching = [rule for rule in self._rules if rule.matches(target, self._caller)]
-        rules = [rule for rule in matching if not rule.lacks_scope(self._caller)]
-        lacking = tuple(dict.fromkeys(rule.source.scope or "" for rule in matching if rule.lacks_scope(self._caller)))
-        is_visible = self._is_visible(rules, lacking)
-        open_judgement = Judgement(
-            _in_precedence(rules), target, self._caller, self._default, is_visible, None, lacking
-        )
+        lacking = dict.fromkeys(rule.source.scope or "" for rule in matching if rule.lacks_scope(self._caller))
+        rules = _in_precedence(rule for rule in matching if not rule.lacks_scope(self._caller))
+        judgement = Judgement(rules, target, self._caller, self._default, tuple(lacking))
         if target.kind is Kind.RESOURCE or not any(rule.needs_arguments for rule in rules):
-            return replace(open_judgement, settled=open_judgement.decide(None))
-        return open_judgement
-
-    def _is_visible(self, rules: Iterable[CompiledRule], lacking: Sequence[str]) -> bool:
-        effects = {rule.source.effect for rule in rules if not rule.needs_arguments}
-        possible = {rule.source.effect for rule in rules} | {self._default}
-        return Effect.DENY not in effects and (bool(lacking) or not possible.isdisjoint((Effect.ALLOW, Effect.ASK)))
+            return replace(judgement, settled=judgement.decide(None))
+        return judgement
 
     def _may_allow(self, kind: Kind) -> bool:
         own = [rule for rule in self._rules if rule.is_about(kind)]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Raw
 
 from dynamic_mcp.config.access import Condition, Effect
+from dynamic_mcp.mcp import strict_json
 from dynamic_mcp.mcp.selection import BadPath, Selector
 
 if TYPE_CHECKING:
@@ -194,12 +195,12 @@ def _parse(raw: Raw | None) -> dict[str, object] | ConditionError | None:
     if not text:
         return None
     try:
-        value = json.loads(text.decode(), object_pairs_hook=_build_object, parse_constant=_refuse_constant)
+        value = strict_json.loads(text.decode())
         _check_depth(text, value)
         if rb"\ud" in text.lower():
             json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair
-    except ConditionError as exc:
-        return exc.with_traceback(None)
+    except strict_json.RepeatedName:  # servers differ in which of the two they take
+        return ConditionError("the arguments have an object with the same key twice")
     except (ValueError, RecursionError):
         return ConditionError("the arguments are not valid JSON, or nested too deeply")
     return value if isinstance(value, dict) else None
@@ -227,14 +228,3 @@ def _members(value: object) -> Iterable[object]:
     if isinstance(value, dict):
         return value.values()
     return value if isinstance(value, list) else ()
-
-
-def _build_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    built = dict(pairs)
-    if len(built) != len(pairs):  # servers differ in which of the two they take
-        raise ConditionError("the arguments have an object with the same key twice")
-    return built
-
-
-def _refuse_constant(name: str) -> object:
-    raise ValueError(f"`{name}` is not JSON")

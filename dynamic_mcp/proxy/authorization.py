@@ -119,9 +119,10 @@ def _check_named(group: GroupView, kind: Kind, name: Raw | None, arguments: Raw 
 def _check_resource(group: GroupView, uri: Raw | None) -> None:
     text = wire.text(uri) or ""
     assert group.rules is not None
-    if not group.rules.may_see_resource(text):
+    judgement = group.rules.judge(Kind.RESOURCE, text)
+    if not judgement.is_visible:
         raise ResourceNotFound(text)
-    _enforce(group.rules.judge_resource(text), f"`{text}` of group `{group.name}`", "")
+    _enforce(judgement.decide(None), f"`{text}` of group `{group.name}`", "")
 
 
 def _check_completion(group: GroupView, reference: Raw) -> None:

@@ -4,6 +4,7 @@ import logging
 import os
 import stat
 import sys
+import time
 from pathlib import Path
 
 import platformdirs
@@ -11,6 +12,7 @@ import platformdirs
 log = logging.getLogger(__name__)
 
 _APP = "dynamic-mcp"
+_LOCK_POLL_S = 0.02
 
 
 def config_dir() -> Path:
@@ -106,6 +108,15 @@ class FileLock:
             os.close(descriptor)
             raise
         self._descriptor = descriptor
+        return True
+
+    def acquire(self, within_s: float) -> bool:
+        """Wait for the lock, blocking this thread; return whether it became free in time. Raises OSError."""
+        ends_at = time.monotonic() + within_s
+        while not self.try_acquire():
+            if time.monotonic() > ends_at:
+                return False
+            time.sleep(_LOCK_POLL_S)
         return True
 
     def release(self) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import hashlib
 import hmac
 import logging
 import re
@@ -27,6 +26,7 @@ from dynamic_mcp.face.auth import signed_token
 from dynamic_mcp.face.auth.jwks import FRESH_S, RETRY_S, KeyDirectory, KeySetError, KeysUnavailable, fetch_metadata
 from dynamic_mcp.face.auth.signed_token import TokenError
 from dynamic_mcp.oauth.address_policy import AddressPolicy, ForbiddenUrl
+from dynamic_mcp.oauth.pkce import challenge_of
 
 if TYPE_CHECKING:
     from dynamic_mcp.oauth.documents import Document, Documents
@@ -99,7 +99,7 @@ class OidcClient:
                 "scope": " ".join(dict.fromkeys(("openid", *self._config.scopes))),
                 "state": state,
                 "nonce": nonce,
-                "code_challenge": _challenge(verifier),
+                "code_challenge": challenge_of(verifier),
                 "code_challenge_method": "S256",
             }
         )
@@ -264,11 +264,6 @@ async def _open(issuer: str) -> AsyncIterator[Documents]:
     except KeySetError as exc:
         log.warning("the provider %s: %s", issuer, exc)
         raise OidcError("the metadata of the provider is wrong") from exc
-
-
-def _challenge(verifier: str) -> str:
-    """Return the challenge to a verifier (RFC 7636, section 4.2)."""
-    return base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
 
 
 def _quote_error(error: object) -> str:

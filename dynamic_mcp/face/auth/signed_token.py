@@ -7,13 +7,13 @@ it in a message.
 from __future__ import annotations
 
 import binascii
-import json
 import math
 import re
 from collections.abc import Mapping
 from typing import ClassVar
 
 from dynamic_mcp.config.private import Private
+from dynamic_mcp.mcp import strict_json
 
 MAX_BYTES = 16 << 10
 _MAX_CLAIMS, _MAX_TEXTS, _MAX_NAME = 50, 200, 512
@@ -148,24 +148,12 @@ def _decode(segment: str) -> bytes:
 
 def _parse_object(content: bytes) -> dict[str, object]:
     try:
-        value = json.loads(content.decode(), object_pairs_hook=_to_object, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError):
+        value = strict_json.loads(content.decode())
+    except ValueError:
         raise TokenError("the token is not made of JSON objects with different names") from None
     if not isinstance(value, dict):
         raise TokenError("the token is not made of JSON objects with different names")
     return value
-
-
-def _to_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Return an object; which of two members of one name counts is a matter of opinion (RFC 7519, section 4)."""
-    members = dict(pairs)
-    if len(members) < len(pairs):
-        raise ValueError("a name twice")
-    return members
-
-
-def _refuse_constant(name: str) -> object:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _read_time(claims: Mapping[str, object], name: str) -> float | None:

@@ -8,8 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
@@ -28,7 +27,6 @@ _MAX_TOKENS = 5000
 _ID_LENGTH = 8
 # A command holds the lock while it reads and writes the file; one that holds it for longer is stuck.
 _LOCK_S = 10.0
-_POLL_S = 0.02
 
 Stamp = tuple[int, int, int]
 
@@ -127,14 +125,11 @@ class TokenStore:
             raise DynamicMcpError(f"the tokens in `{self.file}` cannot be saved: {exc.strerror or exc}") from exc
 
     @contextlib.contextmanager
-    def _locked(self, clock: Callable[[], float] = time.monotonic) -> Iterator[None]:
+    def _locked(self) -> Iterator[None]:
         """Be the only one that changes the file."""
-        ends_at = clock() + _LOCK_S
         try:
-            while not self._lock.try_acquire():
-                if clock() > ends_at:
-                    raise DynamicMcpError(f"`{self.file}` has been locked by another process for {_LOCK_S:g} s")
-                time.sleep(_POLL_S)
+            if not self._lock.acquire(_LOCK_S):
+                raise DynamicMcpError(f"`{self.file}` has been locked by another process for {_LOCK_S:g} s")
         except OSError as exc:
             raise DynamicMcpError(f"the tokens in `{self.file}` cannot be changed: {exc.strerror or exc}") from exc
         try:

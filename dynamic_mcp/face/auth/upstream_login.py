@@ -19,6 +19,7 @@ from html import escape
 from urllib.parse import parse_qsl, urlsplit
 
 from dynamic_mcp.face.auth import forwarded
+from dynamic_mcp.face.auth.pages import headers, page, paragraphs
 from dynamic_mcp.face.http.authenticator import Authenticator, Outcome, Page, PageRequest
 from dynamic_mcp.face.http.exchange import RequestHead, Response
 from dynamic_mcp.groups.audience import Authentication, Principal
@@ -26,16 +27,6 @@ from dynamic_mcp.oauth.callback import UnexpectedResponse
 from dynamic_mcp.oauth.links import CALLBACK_PATH, LINK_PATH, VALID_S, LoginLink, LoginLinks
 
 _SECRET = re.compile(r"[A-Za-z0-9_-]{43}", re.ASCII)
-_HEADERS = (
-    (b"content-type", b"text/html; charset=utf-8"),
-    # without `form-action`, which browsers apply to where the answer to the form redirects
-    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'; base-uri 'none'"),
-    (b"x-frame-options", b"DENY"),
-    (b"x-content-type-options", b"nosniff"),
-    # with `no-referrer`, browsers would send `Origin: null` with our own form
-    (b"referrer-policy", b"same-origin"),
-    (b"cache-control", b"no-store"),
-)
 
 
 class _Verdict(Enum):
@@ -91,7 +82,7 @@ class UpstreamLoginPages:
             return _other_browser()
         if verdict is _Verdict.SAME:
             return await self._begin(link, secret)
-        return _page(200, f"Log in to {link.group}?", _question(link, secret), self._cookie(link, secret))
+        return page(f"Log in to {link.group}?", _question(link, secret), more=(self._cookie(link, secret),))
 
     async def _confirm(self, id: str, request: PageRequest) -> Response:
         """Answer the button of the page that asks."""
@@ -120,9 +111,9 @@ class UpstreamLoginPages:
         except UnexpectedResponse as exc:
             return _message(400, "Refused", f"This changes nothing: {exc}.")
         if not is_done:
-            return _page(400, "Not logged in", _failure(link))
+            return page("Not logged in", _failure(link), 400)
         text = f"{link.person.subject} is logged in to {link.group}. You can close this window and go back to work."
-        return _page(200, "Logged in", _paragraph(text), self._cookie(link, "", max_age_s=0))
+        return page("Logged in", paragraphs([text]), more=(self._cookie(link, "", max_age_s=0),))
 
     async def _begin(self, link: LoginLink, secret: str) -> Response:
         """Send a browser to the authorization server."""
@@ -133,9 +124,9 @@ class UpstreamLoginPages:
         except UnexpectedResponse as exc:
             return _message(400, "Refused", f"This changes nothing: {exc}.")
         if url is None:
-            return _page(502, "Not logged in", _failure(link))
+            return page("Not logged in", _failure(link), 502)
         location = (b"location", url.encode("ascii", "ignore"))
-        return Response(303, (*_HEADERS, location, self._cookie(link, secret)))
+        return Response(303, (*headers(), location, self._cookie(link, secret)))
 
     # --- who it is -------------------------------------------------------------------------------------
 
@@ -191,13 +182,13 @@ class WithLoginPages:
 def _question(link: LoginLink, secret: str) -> str:
     host = urlsplit(link.bearer.remote.url).hostname or ""
     person = link.person
+    warning = (
+        f"What you log in to on the following pages is then used by {person.subject} (as {person.issuer} names this"
+        f" person). Continue only if you are {person.subject} and have just asked for this link yourself; else close"
+        " this window."
+    )
     return (
-        _paragraph(f"The server {link.group} at {host} needs a login.")
-        + _paragraph(
-            f"What you log in to on the following pages is then used by {person.subject} (as {person.issuer} names"
-            f" this person). Continue only if you are {person.subject} and have just asked for this link yourself;"
-            " else close this window."
-        )
+        paragraphs([f"The server {link.group} at {host} needs a login.", warning])
         + f'<form method="post"><input type="hidden" name="token" value="{_token_of(secret)}">'
         f"<button>Continue as {escape(person.subject)}</button></form>"
     )
@@ -205,7 +196,7 @@ def _question(link: LoginLink, secret: str) -> str:
 
 def _failure(link: LoginLink) -> str:
     why = link.bearer.last_failure or "the login was ended"
-    return _paragraph(f"{why}.") + f'<p><a href="{escape(link.url)}">Try again</a></p>'
+    return paragraphs([f"{why}."]) + f'<p><a href="{escape(link.url)}">Try again</a></p>'
 
 
 def _token_of(secret: str) -> str:
@@ -228,17 +219,4 @@ def _other_browser() -> Response:
 
 
 def _message(status: int, title: str, text: str) -> Response:
-    return _page(status, title, _paragraph(text))
-
-
-def _paragraph(text: str) -> str:
-    return f"<p>{escape(text)}</p>"
-
-
-def _page(status: int, title: str, content: str, *headers: tuple[bytes, bytes]) -> Response:
-    """Return a page; `content` is HTML."""
-    text = (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}</title>'
-        f'<meta name="viewport" content="width=device-width"><h1>{escape(title)}</h1>{content}'
-    )
-    return Response(status, (*_HEADERS, *headers), text.encode())
+    return page(title, paragraphs([text]), status)

@@ -25,9 +25,9 @@ from dynamic_mcp.face.auth.login.forms import NO_STORE, Fields, OAuthError, pars
 from dynamic_mcp.face.auth.login.grants import add_code
 from dynamic_mcp.face.auth.login.identity import Identify, IdentityProvider, NotIdentified, person_of
 from dynamic_mcp.face.auth.login.limiter import Limiter, Peers
-from dynamic_mcp.face.auth.login.pages import error_page
 from dynamic_mcp.face.auth.login.records import AuthorizationRequest, Grant, PendingConsent, PendingLogin, Person
 from dynamic_mcp.face.auth.login.redirects import find_redirect
+from dynamic_mcp.face.auth.pages import error_page
 from dynamic_mcp.face.http.authenticator import PageRequest
 from dynamic_mcp.face.http.exchange import RequestHead, Response
 

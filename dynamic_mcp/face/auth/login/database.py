@@ -6,13 +6,13 @@ import asyncio
 import logging
 import os
 import sqlite3
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar
 
+from dynamic_mcp.config.location import identify
 from dynamic_mcp.system import paths
 
 T = TypeVar("T")
@@ -22,7 +22,6 @@ log = logging.getLogger(__name__)
 _FORMAT = 1
 # Another process has the file for milliseconds; one that has it for longer is stuck.
 _BUSY_S = 10.0
-_LOCK_POLL_S = 0.02
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS keys (id TEXT PRIMARY KEY, private TEXT NOT NULL, made REAL NOT NULL);
@@ -50,7 +49,7 @@ class DatabaseError(Exception):
 
 def file_for(config: Path) -> Path:
     """Return the file with the logins of a config's clients."""
-    name = sha256(os.fsencode(config)).hexdigest()[:16]
+    name = sha256(os.fsencode(identify(config))).hexdigest()[:16]
     return paths.state_dir() / "clients" / f"{name}.v{_FORMAT}.sqlite"
 
 
@@ -103,11 +102,8 @@ class Database:
 
     def _connect(self) -> sqlite3.Connection:
         lock = paths.FileLock(self._file.with_suffix(".lock"))
-        until = time.monotonic() + _BUSY_S
-        while not lock.try_acquire():
-            if time.monotonic() > until:
-                raise OSError("another process opens it for too long")
-            time.sleep(_LOCK_POLL_S)
+        if not lock.acquire(_BUSY_S):
+            raise OSError("another process opens it for too long")
         try:
             self._connection = _open_or_replace(self._file)
         finally:

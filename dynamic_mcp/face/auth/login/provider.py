@@ -22,9 +22,9 @@ from dynamic_mcp.face.auth.login.grants import Lifetimes
 from dynamic_mcp.face.auth.login.identity import Identify, IdentityProvider, NotIdentified
 from dynamic_mcp.face.auth.login.limiter import Peers
 from dynamic_mcp.face.auth.login.metadata import Metadata
-from dynamic_mcp.face.auth.login.pages import error_page
 from dynamic_mcp.face.auth.login.registration import Registration
 from dynamic_mcp.face.auth.login.tokens import Tokens
+from dynamic_mcp.face.auth.pages import error_page
 from dynamic_mcp.face.auth.provider import Denial
 from dynamic_mcp.face.http.authenticator import OpenPage, Page, PageRequest
 from dynamic_mcp.face.http.exchange import RequestHead, Response

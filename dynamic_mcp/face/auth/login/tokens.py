@@ -7,9 +7,7 @@ import logging
 import re
 import secrets
 import sqlite3
-from base64 import urlsafe_b64encode
 from collections.abc import Callable
-from hashlib import sha256
 
 import msgspec
 
@@ -25,6 +23,7 @@ from dynamic_mcp.face.auth.login.records import Grant
 from dynamic_mcp.face.http.authenticator import PageRequest
 from dynamic_mcp.face.http.exchange import Response
 from dynamic_mcp.face.http.responses import JSON
+from dynamic_mcp.oauth.pkce import challenge_of
 
 log = logging.getLogger(__name__)
 
@@ -175,8 +174,7 @@ def _fits(verifier: str, grant: Grant) -> bool:
     """Tell whether a verifier is the one of a challenge (RFC 7636, section 4.6)."""
     if _VERIFIER.fullmatch(verifier) is None:
         return False
-    challenge = urlsafe_b64encode(sha256(verifier.encode()).digest()).rstrip(b"=")
-    return hmac.compare_digest(challenge, grant.challenge.encode())
+    return hmac.compare_digest(challenge_of(verifier).encode(), grant.challenge.encode())
 
 
 def _narrow_scopes(asked: str | None, granted: tuple[str, ...]) -> tuple[str, ...]:

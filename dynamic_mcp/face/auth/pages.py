@@ -21,7 +21,8 @@ _STYLE = (
 
 
 @cache
-def _headers() -> Headers:
+def headers() -> Headers:
+    """Return what every page has: that nothing may run in it, and that nobody stores or frames it."""
     style = b64encode(sha256(_STYLE.encode()).digest()).decode()
     # no `form-action`: browsers would apply it to where the answer to the form redirects, and so to every client
     policy = f"default-src 'none'; style-src 'sha256-{style}'; frame-ancestors 'none'; base-uri 'none'"
@@ -36,14 +37,14 @@ def _headers() -> Headers:
     )
 
 
-def page(title: str, content: str, status: int = 200, headers: Headers = ()) -> Response:
-    """Return a page; `content` is HTML."""
+def page(title: str, content: str, status: int = 200, more: Headers = ()) -> Response:
+    """Return a page, with `more` headers; `content` is HTML."""
     text = (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
         '<meta name="viewport" content="width=device-width"><meta name="robots" content="noindex">'
         f"<style>{_STYLE}</style></head><body><main><h1>{escape(title)}</h1>{content}</main></body></html>"
     )
-    return Response(status, (*_headers(), *headers), text.encode())
+    return Response(status, (*headers(), *more), text.encode())
 
 
 def error_page(why: str, status: int = 400, *, hint: str = "Go back to your program and begin again.") -> Response:
