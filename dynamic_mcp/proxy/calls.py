@@ -15,11 +15,12 @@ from dynamic_mcp.errors import (
     NotFound,
     ProtocolViolation,
 )
-from dynamic_mcp.groups.catalog import Catalog
+from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.wire import EMPTY_OBJECT, Frame
 from dynamic_mcp.proxy.exposed import ExposedTools, Tool
+from dynamic_mcp.proxy.lists import FIND_WITHIN_S, learn
 from dynamic_mcp.proxy.pipeline import Pipeline
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.result_store import ResultStore
@@ -77,32 +78,42 @@ class Calls:
     def call_dynamic(self, request: Request, verb: str, params: Mapping[str, Raw]) -> Awaitable[Frame]:
         """Answer a call of one of our own call tools."""
         given = own_arguments(params)
-        group, name, notes = self._find_target(request.view, given)
-        select = _select(given, params) if "select" in given else ""
-        extra = _NOTHING if given.keys() <= OWN_ARGUMENTS else _extra_arguments(given)
-        return self.run(request, ToolCall(group, name, given.get("args"), extra, notes, select, verb), params)
+        group, name = wire.text(given.get("group")), wire.text(given.get("name"))
+        if not group:
+            return self._call_without_group(request, verb, name, given, params)
+        found = request.view.group(group, "tools")
+        if not name:
+            raise InvalidArguments(f"`name` of the tool is missing; `{GET}` shows the tools of `{group}`")
+        return self.run(request, _dynamic_call((found, name), verb, given, params), params)
 
     def call_by_name(self, request: Request, name: str, params: Mapping[str, Raw]) -> Awaitable[Frame]:
         """Answer a call of a tool by a name of its own: the listed one, or where only one group has such a tool."""
-        group, tool = self._exposed(request.view).find(name) or self._find_only(request.view, name)
-        return self.run(request, ToolCall(group, tool, params.get("arguments"), _NOTHING), params)
+        found = self._exposed(request.view).find(name)
+        return self._call_by_only_name(request, name, params) if found is None else self._call(request, found, params)
 
-    def _find_target(self, view: View, given: Mapping[str, Raw]) -> tuple[GroupView, str, tuple[str, ...]]:
-        group, name = wire.text(given.get("group")), wire.text(given.get("name"))
-        if group:
-            found = view.group(group, "tools")
-            if not name:
-                raise InvalidArguments(f"`name` of the tool is missing; `{GET}` shows the tools of `{group}`")
-            return found, name, ()
+    async def _call_by_only_name(self, request: Request, name: str, params: Mapping[str, Raw]) -> Frame:
+        return await self._call(request, await self._find_only(request, name), params)
+
+    def _call(self, request: Request, tool: Tool, params: Mapping[str, Raw]) -> Awaitable[Frame]:
+        return self.run(request, ToolCall(*tool, params.get("arguments"), _NOTHING), params)
+
+    async def _call_without_group(
+        self, request: Request, verb: str, name: str | None, given: Mapping[str, Raw], params: Mapping[str, Raw]
+    ) -> Frame:
         if not name:
-            raise InvalidArguments("`group` is missing", hint=view.names_in_words("tools"))
-        found, tool = self._find_only(view, name)
-        note = f"`group` was missing; `{name[:100]}` is a tool of `{found.name}` only"
-        return found, tool, (note if tool == name else f"`name` carried the group `{found.name}`",)
+            raise InvalidArguments("`group` is missing", hint=request.view.names_in_words("tools"))
+        group, tool = await self._find_only(request, name)
+        note = f"`group` was missing; `{name[:100]}` is a tool of `{group.name}` only"
+        note = note if tool == name else f"`name` carried the group `{group.name}`"
+        return await self.run(request, _dynamic_call((group, tool), verb, given, params, (note,)), params)
 
-    def _find_only(self, view: View, name: str) -> Tool:
+    async def _find_only(self, request: Request, name: str) -> Tool:
         """Return the one tool that a name means without a group. Raises NotFound and InvalidArguments."""
-        found: list[Tool] = [(group, name) for group in _groups_with(view, name)] or _split_prefix(view, name)
+        view = request.view
+        found = _find_by_name(view, name)
+        if not found:
+            await learn(request.client, view.offering("tools"), [ListKind.TOOLS], FIND_WITHIN_S)
+            found = _find_by_name(view, name)
         if len(found) == 1:
             return found[0]
         if found:
@@ -197,6 +208,11 @@ class Calls:
         return answer if result is answer.result else structs.replace(answer, result=result)
 
 
+def _find_by_name(view: View, name: str) -> list[Tool]:
+    """Return the tools that a name may mean without a group, as far as tools are known."""
+    return [(group, name) for group in _groups_with(view, name)] or _split_prefix(view, name)
+
+
 def _split_prefix(view: View, name: str) -> list[Tool]:
     """Return what a name that carries a group may mean; of several, those that are not known to be no tools."""
     split = [(view[group], tool) for group, tool in arguments.split_name(name, view.names)]
@@ -208,6 +224,15 @@ def _split_prefix(view: View, name: str) -> list[Tool]:
 
 def _groups_with(view: View, tool: str) -> list[GroupView]:
     return [group for group in view if group.known is not None and tool in group.known.tools]
+
+
+def _dynamic_call(
+    tool: Tool, verb: str, given: Mapping[str, Raw], params: Mapping[str, Raw], notes: tuple[str, ...] = ()
+) -> ToolCall:
+    """Return what the arguments of a call tool of ours ask for. Raises InvalidArguments."""
+    select = _select(given, params) if "select" in given else ""
+    extra = _NOTHING if given.keys() <= OWN_ARGUMENTS else _extra_arguments(given)
+    return ToolCall(*tool, given.get("args"), extra, notes, select, verb)
 
 
 def own_arguments(params: Mapping[str, Raw]) -> dict[str, Raw]:

@@ -10,7 +10,7 @@ from dynamic_mcp.errors import Disabled, DynamicMcpError, InvalidArguments, NotF
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.mcp import names, wire
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.lists import WAIT_S, Item, answer_list, learn
+from dynamic_mcp.proxy.lists import FIND_WITHIN_S, Item, answer_list, learn
 from dynamic_mcp.proxy.pipeline import Pipeline
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.view import GroupView, View
@@ -48,7 +48,7 @@ async def find_prompt(request: Request, name: str) -> tuple[GroupView, str]:
     groups = request.view.offering("prompts")
     found = _find(groups, name)
     if not found:
-        await learn(request.client, groups, [ListKind.PROMPTS], WAIT_S)
+        await learn(request.client, groups, [ListKind.PROMPTS], FIND_WITHIN_S)
         found = _find(groups, name)
     if len(found) == 1:
         return found[0]

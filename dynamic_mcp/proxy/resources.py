@@ -19,7 +19,7 @@ from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.mcp import names, uri_template, wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.fanout import first_result
-from dynamic_mcp.proxy.lists import WAIT_S, Item, answer_list, learn
+from dynamic_mcp.proxy.lists import FIND_WITHIN_S, Item, answer_list, learn
 from dynamic_mcp.proxy.pipeline import Pipeline
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.resource_subscriptions import ResourceSubscriptions
@@ -151,7 +151,7 @@ async def find_resource(request: Request, uri: str) -> Resource | None:
     groups = [group for group in request.view.offering("resources") if group.may_read(uri)]
     found = _find_listing(groups, uri)
     if found is None:
-        await learn(request.client, groups, _BOTH, WAIT_S)
+        await learn(request.client, groups, _BOTH, FIND_WITHIN_S)
         found = _find_listing(groups, uri) or _find_matching(groups, uri)
     return None if found is None else (found, uri)
 
@@ -161,7 +161,7 @@ async def find_template(request: Request, uri: str) -> Resource | None:
     groups = request.view.offering("resources")
     found = _find_listing(groups, uri, ListKind.TEMPLATES)
     if found is None:
-        await learn(request.client, groups, [ListKind.TEMPLATES], WAIT_S)
+        await learn(request.client, groups, [ListKind.TEMPLATES], FIND_WITHIN_S)
         found = _find_listing(groups, uri, ListKind.TEMPLATES)
     return await find_resource(request, uri) if found is None else (found, uri)
 

@@ -94,6 +94,25 @@ async def test_a_name_with_a_group_works_before_anything_is_known() -> None:
         assert (await _dynamic(client, {"name": "up__create", "args": {"title": "x"}}))["content"] == DONE["content"]
 
 
+@pytest.mark.parametrize("own_name", [False, True], ids=["without a group", "by its own name"])
+async def test_a_name_waits_for_a_group_that_has_not_yet_told_its_tools(*, own_name: bool) -> None:
+    upstream = _upstream()
+    listing = upstream.answers.pop("tools/list")
+    async with client_of(Opener(up=[upstream], other=[_upstream("remove")])) as client:
+        await client.initialize()
+        args = {"title": "x"}
+        params = {"name": "create", "arguments": args}
+        if not own_name:
+            params = {"name": "call_dynamic_tool", "arguments": {"name": "create", "args": args}}
+        asked = asyncio.ensure_future(client.request("tools/call", params))
+        request = await upstream.hears("tools/list")
+        await settled()
+
+        upstream.say({"jsonrpc": "2.0", "id": request["id"], "result": listing})
+
+        assert (await asked)["result"]["content"] == DONE["content"]
+
+
 async def test_a_name_that_several_groups_have_needs_a_group() -> None:
     async with client_of(Opener(one=[_upstream()], two=[_upstream()])) as client:
         await client.initialize()
