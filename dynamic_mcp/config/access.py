@@ -60,7 +60,8 @@ class Access(Struct, frozen=True):
     """All rules, and who has which role.
 
     `default` None is `deny` for clients that authenticate and `allow` for the local user. `by_group` has globs of the
-    values of the `claim`, with the roles that follow.
+    values of the `claim`, with the roles that follow. `approve` has globs of the tools of each server that a person
+    must approve, whoever calls them.
     """
 
     default: Effect | None = None
@@ -68,6 +69,7 @@ class Access(Struct, frozen=True):
     claim: str = "groups"
     by_group: tuple[tuple[str, tuple[str, ...]], ...] = ()
     people: Mapping[str, tuple[str, ...]] = {}
+    approve: Mapping[str, tuple[str, ...]] = {}
 
 
 class ToolAccess(Struct, frozen=True):
@@ -97,10 +99,14 @@ class Profile(Struct, frozen=True):
         return any(fnmatchcase(server, glob) for glob in self.servers)
 
 
-def resolve_access(own: access_form.Access | None) -> Access | None:
-    """Return the rules; None if the config has none, and so nothing is decided."""
+def resolve_access(own: access_form.Access | None, approve: Mapping[str, tuple[str, ...]]) -> Access | None:
+    """Return the rules; None if the config has none, and so nothing is decided.
+
+    `approve` has globs of the tools of each server that a person must approve.
+    """
+    approve = {name: globs for name, globs in approve.items() if globs}
     if own is None:
-        return None
+        return Access(default=Effect.ALLOW, approve=approve) if approve else None
     origin = own.roles_from
     return Access(
         default=None if own.default is None else Effect(own.default),
@@ -111,6 +117,7 @@ def resolve_access(own: access_form.Access | None) -> Access | None:
         claim=(origin.claim if origin is not None else None) or "groups",
         by_group=tuple((glob, tuple(roles)) for glob, roles in (origin.map if origin is not None else {}).items()),
         people={subject: tuple(roles) for subject, roles in (own.people or {}).items()},
+        approve=approve,
     )
 
 

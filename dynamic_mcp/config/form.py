@@ -11,9 +11,10 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, convert, field
 
-from dynamic_mcp.config import access_form, access_values, values
+from dynamic_mcp.config import access_form, access_values, approval_form, observe_form, values
 from dynamic_mcp.config.http_form import Http
-from dynamic_mcp.config.section import Duration, Section
+from dynamic_mcp.config.oauth_form import OAuth
+from dynamic_mcp.config.section import Duration, Section, Url
 
 # Where msgspec finds a server's kind; no file can set it, since keys with `x-` are taken out first.
 _KIND = "x-kind"
@@ -26,7 +27,6 @@ InheritEnv = Annotated[str | list[str] | None, values.parse_inherit]
 EnvFiles = Annotated[str | list[str] | None, values.parse_list]
 Variables = Annotated[dict[str, str], values.check_variables]
 Headers = Annotated[dict[str, str], values.check_headers]
-Url = Annotated[str, values.check_literal_url]
 Name = Annotated[str, values.check_group_name]
 ProfileName = Annotated[str, access_values.check_profile_name]
 Trusted = Annotated[
@@ -122,73 +122,6 @@ class Retry(Section, frozen=True):
     ] = None
 
 
-class IdentityProvider(Section, frozen=True):
-    """The identity provider of an organization, which decides who may use which server."""
-
-    token_endpoint: Annotated[Url, "The URL of its token endpoint, which is sent the `assertion`."]
-    client_id: Annotated[str, "The client ID at the identity provider."]
-    client_secret: Annotated[
-        str | None, "The client secret there, if it has one. Write `${VARIABLE}`, not the secret itself."
-    ] = None
-
-
-class OAuth(Section, frozen=True):
-    """Login settings that cannot be discovered automatically."""
-
-    client_id: Annotated[str | None, "The client ID, if the client was registered manually."] = None
-    client_secret: Annotated[str | None, "The client secret. Write `${VARIABLE}`, not the secret itself."] = None
-    scopes: Annotated[list[str] | None, "The scopes to request. Default: those that the server asks for."] = None
-    redirect_port: Annotated[
-        Annotated[int, Meta(ge=1, le=65535)] | None,
-        "The local port of the redirect URI. Default: any free port.",
-    ] = None
-    metadata_url: Annotated[
-        Url | None,
-        "The URL of the authorization server's metadata document, if the server does not advertise it.",
-    ] = None
-    issuer: Annotated[
-        Url | None,
-        "The only authorization server that may receive the secret or the assertion, if it is on another host.",
-    ] = None
-    account: Annotated[
-        str | None,
-        "A label of your choice. Servers with the same `url` and different labels log in separately.",
-    ] = None
-    grant: Annotated[
-        Literal["authorization_code", "client_credentials", "jwt_bearer", "cross_app"] | None,
-        "How to log in: a user in a browser; without one, the client itself (`client_credentials`), whoever the"
-        " `assertion` is about (`jwt_bearer`), or the user that an identity provider knows (`cross_app`)."
-        " Default: authorization_code.",
-    ] = None
-    assertion: Annotated[
-        str | None,
-        "The JWT to log in with, for `cross_app` the user's ID token. Write `${VARIABLE}`, not the token itself.",
-    ] = None
-    assertion_file: Annotated[
-        str | None,
-        "The path of a file with the `assertion`, read each time that a token is requested, relative to this file.",
-    ] = None
-    identity_provider: Annotated[
-        IdentityProvider | None, "Where `cross_app` exchanges the `assertion` for a grant that the server accepts."
-    ] = None
-    private_key_file: Annotated[
-        str | None,
-        "The path of a PEM key that authenticates the client (private_key_jwt), relative to this file.",
-    ] = None
-    private_key_alg: Annotated[
-        Literal["RS256", "PS256", "ES256", "ES384", "EdDSA"] | None,
-        "The signature algorithm for the key. Default: RS256, or the algorithm of the key's curve.",
-    ] = None
-    shared: Annotated[
-        bool | None,
-        "One login for everybody who uses the server, instead of one for each person. Default: false.",
-    ] = None
-    client_metadata_url: Annotated[
-        Url | None,
-        "The URL of the client's metadata document, used as the client ID if the authorization server supports that.",
-    ] = None
-
-
 class Shared(Section, frozen=True):
     """The fields of every server and of the settings."""
 
@@ -224,6 +157,11 @@ class Shared(Section, frozen=True):
         Literal["on", "off"] | None,
         "Check arguments against the tool's schema before sending them. Default: on.",
     ] = field(default=None, name="validate")
+    approve: Annotated[
+        access_form.Globs | None,
+        "Tools that a person must approve before each call; globs of the names that the server gives them."
+        " Default: none.",
+    ] = None
     result_limit: Annotated[
         Size,
         "The maximum text of a result: `100kB`, a number of bytes, or `off`. A longer text is cut, and all of it is"
@@ -355,6 +293,20 @@ class Settings(Launch, frozen=True):
         "The maximum size of a message. Default: 67108864 (64 MiB).",
     ] = None
     access: Annotated[access_form.Access | None, "Who may use what. Default: no rules."] = None
+    approval: Annotated[approval_form.Approval | None, "How a person is asked before a call."] = None
+    audit: Annotated[
+        Annotated[bool | observe_form.Audit | None, values.expand_switch],
+        "Record who called what; `true` takes all defaults. Default: false.",
+    ] = None
+    telemetry: Annotated[
+        Annotated[bool | observe_form.Telemetry | None, values.expand_switch],
+        "Send traces and metrics to an OpenTelemetry collector. Needs the extra `dynamic-mcp-proxy[otel]`. Default:"
+        " true if `OTEL_EXPORTER_OTLP_ENDPOINT` is set.",
+    ] = None
+    metrics: Annotated[
+        Annotated[bool | observe_form.Metrics | None, values.expand_switch],
+        "Serve metrics for Prometheus; `true` takes all defaults. Default: false.",
+    ] = None
     open_browser: Annotated[
         Literal["auto", "never"] | None,
         "`auto` opens a browser, if there is one, once for each server that needs a login. Default: auto.",

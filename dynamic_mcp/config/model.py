@@ -34,11 +34,12 @@ from dynamic_mcp.config import (
     form,
     http_form,
     http_values,
+    observe_values,
     values,
 )
 
 _SECONDS: dict[str, object] = {"type": "number", "minimum": 0, "maximum": values.LONGEST_S}
-_LENGTH = r"(\+?[0-9]+(\.[0-9]+)?\s*([mM]?[sS]|[mM]|[mM][iI][nN]|[hH])?)?"
+_LENGTH = r"(\+?[0-9]+(\.[0-9]+)?\s*([mM]?[sS]|[mM]|[mM][iI][nN]|[hH]|[dD])?)?"
 _NEVER = "[nN][eE][vV][eE][rR]"
 _STRINGS: dict[str, object] = {"type": "array", "items": {"type": "string"}}
 _NULL: dict[str, object] = {"type": "null"}
@@ -203,6 +204,14 @@ _TYPES_BY_FUNCTION: dict[object, Any] = {
         str,
         AfterValidator(http_values.check_root_path),
         Field(json_schema_extra={"pattern": f"^$|{http_values.PATH}"}),
+    ],
+    observe_values.check_command: Annotated[
+        list[str],
+        AfterValidator(observe_values.check_command),
+        Field(json_schema_extra={"items": {"type": "string"}, "minItems": 1}),
+    ],
+    observe_values.check_endpoint: Annotated[
+        str, AfterValidator(observe_values.check_endpoint), Field(json_schema_extra={"pattern": "^https?://"})
     ],
     http_values.check_hosts: _list_of(http_values.check_hosts, http_values.HOST),
     http_values.check_origins: _list_of(http_values.check_origins, http_values.ORIGIN),

@@ -12,8 +12,10 @@ from msgspec.structs import replace
 
 from dynamic_mcp.config import form, values
 from dynamic_mcp.config.access import resolve_access, resolve_profiles, resolve_tool_access
+from dynamic_mcp.config.approval import resolve_approval
 from dynamic_mcp.config.environment import read_env_file
 from dynamic_mcp.config.http import resolve_http
+from dynamic_mcp.config.observe_resolve import resolve_audit, resolve_metrics, resolve_telemetry
 from dynamic_mcp.config.resolved import (
     Answers,
     Broken,
@@ -52,11 +54,13 @@ def resolve(root: form.Root, file: Path, *, surroundings: Surroundings) -> Confi
     warnings = dict.fromkeys(complaints)
     groups: list[GroupConfig] = []
     presentations: dict[str, Presentation] = {}
+    approve: dict[str, tuple[str, ...]] = {}
     for name, server in root.servers.items():
         if _first(server.enabled, settings.enabled, default=True):
             group, found = _group(name, server, settings, surroundings=surroundings)
             groups.append(group)
             presentations[name] = _presentation(server, settings)
+            approve[name] = tuple(_first(server.approve, settings.approve, default=[]))
             warnings.update(dict.fromkeys(found))
             files.update(dict.fromkeys(env_files(server, settings, surroundings)))
     search, found = resolve_embeddings(settings.search, surroundings)
@@ -64,6 +68,10 @@ def resolve(root: form.Root, file: Path, *, surroundings: Surroundings) -> Confi
     http, found = resolve_http(settings, surroundings)
     warnings.update(dict.fromkeys(found))
     roots, found = resolve_roots(settings.roots, surroundings)
+    warnings.update(dict.fromkeys(found))
+    audit, found = resolve_audit(settings, surroundings, authenticates=bool(http is not None and http.auth))
+    warnings.update(dict.fromkeys(found))
+    metrics, found = resolve_metrics(settings, surroundings)
     warnings.update(dict.fromkeys(found))
     return Config(
         file=file,
@@ -78,7 +86,11 @@ def resolve(root: form.Root, file: Path, *, surroundings: Surroundings) -> Confi
         daemon=_daemon(settings),
         http=http,
         roots=roots,
-        access=resolve_access(settings.access),
+        access=resolve_access(settings.access, approve),
+        approval=resolve_approval(settings.approval),
+        audit=audit,
+        telemetry=resolve_telemetry(settings, surroundings.environment),
+        metrics=metrics,
         profiles=resolve_profiles(root.profiles),
     )
 

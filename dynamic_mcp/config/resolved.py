@@ -13,7 +13,9 @@ from msgspec import Struct
 
 from dynamic_mcp.config.access import Access, Profile, ToolAccess
 from dynamic_mcp.config.addresses import Address, TcpAddress
+from dynamic_mcp.config.approval import Approval
 from dynamic_mcp.config.auth import Provider
+from dynamic_mcp.config.observe import Audit, Metrics, Telemetry
 from dynamic_mcp.config.principal import Principal
 from dynamic_mcp.config.private import Private
 
@@ -286,7 +288,8 @@ class Config(Struct, frozen=True):
 
     `presentations` has one entry for each group, by its name; `distrust` says who else may write the file;
     `embeddings` where to ask for vectors; `daemon` None is that each client has servers of its own; `http` None that
-    nobody is served over HTTP, as in the config of a workspace. `roots` are URIs; `access` None is no rules.
+    nobody is served over HTTP, as in the config of a workspace. `roots` are URIs; `access` None is no rules. `audit`,
+    `telemetry` and `metrics` None are off.
     """
 
     file: Path
@@ -303,6 +306,10 @@ class Config(Struct, frozen=True):
     http: Http | None = None
     roots: tuple[str, ...] = ()
     access: Access | None = None
+    approval: Approval = Approval()
+    audit: Audit | None = None
+    telemetry: Telemetry | None = None
+    metrics: Metrics | None = None
     profiles: Mapping[str, Profile] = {}
 
 

@@ -11,6 +11,7 @@ from msgspec.structs import fields
 from dynamic_mcp.config import values
 
 Duration = Annotated[str | float | None, values.parse_duration]
+Url = Annotated[str, values.check_literal_url]
 
 
 class Section(Struct, frozen=True, forbid_unknown_fields=True):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from dynamic_mcp.config import environment, form, values
+from dynamic_mcp.config import environment, form, oauth_form, values
 from dynamic_mcp.config.grants import find_flaws
 from dynamic_mcp.config.keys import Keys, format_path
 from dynamic_mcp.config.resolved import Broken, Embeddings, IdentityProvider, OAuth, Program, Remote
@@ -234,7 +234,7 @@ def _resolve_remote(
 def _resolve_oauth(
     at: Keys, server: form.Remote, settings: form.Settings, *, texts: Substitution, surroundings: Surroundings
 ) -> OAuth:
-    own = server.oauth or form.OAuth()
+    own = server.oauth or oauth_form.OAuth()
     inside = (*at, "oauth")
 
     def filled(name: str) -> str | None:
@@ -275,7 +275,7 @@ def _resolve_oauth(
     return oauth
 
 
-def _resolve_scopes(at: Keys, server: form.Remote, own: form.OAuth, texts: Substitution) -> tuple[str, ...]:
+def _resolve_scopes(at: Keys, server: form.Remote, own: oauth_form.OAuth, texts: Substitution) -> tuple[str, ...]:
     scopes_at, scopes = (*at, "oauth", "scopes"), own.scopes
     if scopes is None:
         scopes_at, scopes = (*at, "oauth_scopes"), server.oauth_scopes
@@ -283,7 +283,7 @@ def _resolve_scopes(at: Keys, server: form.Remote, own: form.OAuth, texts: Subst
 
 
 def _resolve_identity_provider(
-    at: Keys, own: form.IdentityProvider | None, texts: Substitution
+    at: Keys, own: oauth_form.IdentityProvider | None, texts: Substitution
 ) -> IdentityProvider | None:
     if own is None:
         return None

@@ -9,7 +9,7 @@ import pytest
 from msgspec import Struct, ValidationError
 from msgspec.structs import fields
 
-from dynamic_mcp.config import form
+from dynamic_mcp.config import form, oauth_form
 from dynamic_mcp.config.access_form import Profile, ProfileTools, RolesFrom
 from dynamic_mcp.config.auth_form import Forwarded, Jwt, NamedToken, Oidc
 from dynamic_mcp.config.http_form import Http, Tls
@@ -32,7 +32,7 @@ _OBJECTS = [*_ENVIRONMENTS, {"A=B": "c"}, {"a b": "c"}, {"": "c"}]
 _VALUES: list[object] = [None, *_WORDS, *_NUMBERS, *_LISTS, *_OBJECTS]
 _NEEDED: dict[type[Struct], dict[str, object]] = {
     form.Embeddings: {"url": "http://h", "model": "m"},
-    form.IdentityProvider: {"token_endpoint": "http://h", "client_id": "x"},
+    oauth_form.IdentityProvider: {"token_endpoint": "http://h", "client_id": "x"},
     NamedToken: {"token": "x", "subject": "x"},
     Jwt: {"issuer": "http://h"},
     Forwarded: {"trusted": ["unix"]},

@@ -15,7 +15,7 @@ Json = Any  # whatever JSON a test writes down
 
 def access_of(**members: Json) -> Access:
     """Return `settings.access` with these members."""
-    found = resolve_access(msgspec.convert(members, AccessForm))
+    found = resolve_access(msgspec.convert(members, AccessForm), {})
     assert found is not None
     return found
 
