@@ -109,14 +109,39 @@ class AccessDenied(DynamicMcpError):
 
 
 class ApprovalNeeded(DynamicMcpError):
-    """The access rules want a person to be asked first."""
+    """A person would have to be asked first, which cannot be done here."""
 
     exit_code = 3
     rpc_code = INVALID_PARAMS
 
     def __init__(self, what: str) -> None:
+        super().__init__(f"a person must approve {what}, which cannot be asked for here; nothing was sent")
+
+
+class ApprovalDenied(DynamicMcpError):
+    """A person was asked, and did not approve."""
+
+    exit_code = 3
+    rpc_code = INVALID_PARAMS
+
+    def __init__(self, what: str, reason: str) -> None:
+        super().__init__(f"{what} was not approved: {reason}; nothing was sent")
+
+
+class ApprovalPending(DynamicMcpError):
+    """A person has not decided yet; the same call, made again, waits for the decision or uses it.
+
+    `id` names the question, and `expires` says until when it waits, in seconds since 1970.
+    """
+
+    exit_code = 3
+    rpc_code = INVALID_PARAMS
+
+    def __init__(self, what: str, id: str, expires: float) -> None:
+        self.id, self.expires = id, expires
         super().__init__(
-            f"the access rules want a person to approve {what}, which cannot be asked for yet; nothing was sent"
+            f"{what} waits for approval `{id}`; nothing was sent yet",
+            hint=f"ask the user to run `dynamic-mcp approve allow {id}`, then call again with the same arguments",
         )
 
 

@@ -12,7 +12,7 @@ from functools import cached_property
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from dynamic_mcp.config.access import LOCAL_NAME, Access, Effect, Kind
+from dynamic_mcp.config.access import LOCAL_NAME, Access, Effect, Kind, Rule
 from dynamic_mcp.groups.audience import Authentication
 from dynamic_mcp.policy.conditions import Arguments
 from dynamic_mcp.policy.globs import Globs
@@ -32,6 +32,11 @@ class Decision(Struct, frozen=True):
     effect: Effect
     rule: str = DEFAULT
     scopes: tuple[str, ...] = ()
+
+    @property
+    def must_ask(self) -> bool:
+        """Whether a person is asked first."""
+        return self.effect is Effect.ASK
 
 
 class Judgement(Struct, frozen=True):
@@ -162,9 +167,16 @@ def _in_precedence(rules: Iterable[CompiledRule]) -> tuple[CompiledRule, ...]:
 class AccessRules:
     """The rules of one set of roles, by group."""
 
-    def __init__(self, rules: tuple[CompiledRule, ...], default: Effect, caller: Caller) -> None:
+    def __init__(
+        self,
+        rules: tuple[CompiledRule, ...],
+        default: Effect,
+        caller: Caller,
+        approve: Mapping[str, CompiledRule],
+    ) -> None:
         self.roles = caller.roles
         self.default = default
+        self._approve = approve
         self._rules = rules
         self._caller = caller
         self._groups: dict[str, GroupRules] = {}
@@ -174,6 +186,8 @@ class AccessRules:
         found = self._groups.get(name)
         if found is None:
             own = tuple(rule for rule in self._rules if rule.servers.matches(name))
+            if name in self._approve:
+                own = (*own, self._approve[name])
             found = self._groups[name] = GroupRules(name, own, self.default, self._caller)
         return found
 
@@ -185,6 +199,7 @@ class Policy:
         self.access = access
         self._compiled = {role: tuple(map(CompiledRule, rules)) for role, rules in access.roles.items()}
         self._by_group = [(Globs((glob,)), roles) for glob, roles in access.by_group]
+        self._approve = {name: CompiledRule(_approve_rule(name, globs)) for name, globs in access.approve.items()}
         self._sets: BoundedDict[object, AccessRules] = BoundedDict(_MAX_SETS)
 
     @property
@@ -202,7 +217,7 @@ class Policy:
         key = (roles, default, scopes, authentication if any(rule.uses_caller for rule in rules) else None)
         found = self._sets.get(key)
         if found is None:
-            found = self._sets[key] = AccessRules(rules, default, caller)
+            found = self._sets[key] = AccessRules(rules, default, caller, self._approve)
         return found
 
     def roles_of(self, authentication: Authentication) -> frozenset[str]:
@@ -218,3 +233,8 @@ class Policy:
         subject = LOCAL_NAME if authentication.is_local else authentication.principal.subject
         if authentication.is_local or subject != LOCAL_NAME:
             yield from self.access.people.get(subject, ())
+
+
+def _approve_rule(server: str, globs: tuple[str, ...]) -> Rule:
+    """Return the rule behind `approve` of a server."""
+    return Rule(f"mcpServers.{server}.approve", Effect.ASK, tools=globs, prompts=None, resources=None)

@@ -53,35 +53,52 @@ class Authorization:
         self._tools_of_tasks: BoundedDict[tuple[str, str], str] = BoundedDict(_MAX_TASKS)
 
     def check(self, request: Request, group: GroupView, method: str, params: Mapping[str, Raw] | None) -> None:
-        """Let a request pass, or raise AccessDenied, ApprovalNeeded, MissingScope or NotFound."""
-        self._check(group, method, params or {})
+        """Let something pass that nobody is asked about.
+
+        Raises AccessDenied, ApprovalNeeded, MissingScope and NotFound.
+        """
+        decision = self.decide(request, group, method, params)
+        if decision is not None and decision.must_ask:
+            raise ApprovalNeeded(f"`{method}` of group `{group.name}`")
+
+    def decide(
+        self, request: Request, group: GroupView, method: str, params: Mapping[str, Raw] | None
+    ) -> Decision | None:
+        """Let a request pass, once a person agrees if the decision says so; None where no rule is about it.
+
+        Raises AccessDenied, MissingScope and NotFound.
+        """
+        decision = self._decide(request, group, method, params or {})
         view = self._view_for(request.client)
         current = view.get(group.name)
         if current is None:
             raise NotFound("group", group.name, view.names, hint=view.names_in_words())
         if current.rules is not group.rules:  # the config has changed since
-            self._check(current, method, params or {})
+            decision = self._decide(request, current, method, params or {})
+        return decision
 
     def note_task(self, group: str, id: str, tool: str) -> None:
         """Note which tool a task is of."""
         self._tools_of_tasks[group, id] = tool
 
-    def _check(self, group: GroupView, method: str, params: Mapping[str, Raw]) -> None:
+    def _decide(self, request: Request, group: GroupView, method: str, params: Mapping[str, Raw]) -> Decision | None:
         if group.rules is None or method in _HARMLESS:
-            return
+            return None
         _check_form(params)
-        if method == "tools/call":
-            _check_named(group, Kind.TOOL, params.get("name"), params.get("arguments"))
-        elif method == "prompts/get":
-            _check_named(group, Kind.PROMPT, params.get("name"), params.get("arguments"))
-        elif method in _RESOURCES:
-            _check_resource(group, params.get("uri"))
-        elif method == "completion/complete":
-            _check_completion(group, params.get("ref", wire.EMPTY_OBJECT))
-        elif method in _TASKS:
-            self._check_task(group, wire.text(params.get("taskId")) or "")
-        else:
-            raise MethodNotAllowed(method)
+        match method:
+            case "tools/call":
+                return _decide_named(request, group, Kind.TOOL, params)
+            case "prompts/get":
+                return _decide_named(request, group, Kind.PROMPT, params)
+            case _ if method in _RESOURCES:
+                return _decide_resource(request, group, params.get("uri"))
+            case "completion/complete":
+                _check_completion(group, params.get("ref", wire.EMPTY_OBJECT))
+            case _ if method in _TASKS:
+                self._check_task(group, wire.text(params.get("taskId")) or "")
+            case _:
+                raise MethodNotAllowed(method)
+        return None
 
     def _check_task(self, group: GroupView, id: str) -> None:
         tool = self._tools_of_tasks.get((group.name, id))
@@ -107,22 +124,23 @@ def _check_form(params: Mapping[str, Raw]) -> None:
         _check_form(reference)
 
 
-def _check_named(group: GroupView, kind: Kind, name: Raw | None, arguments: Raw | None) -> None:
-    text = wire.text(name) or ""
-    judgement = group.judge(kind, text)
+def _decide_named(request: Request, group: GroupView, kind: Kind, params: Mapping[str, Raw]) -> Decision:
+    name = wire.text(params.get("name")) or ""
+    judgement = group.judge(kind, name)
     if not judgement.is_visible:
-        raise NotFound(kind.value, text)
-    what = f"`{text}` of group `{group.name}`"
-    _enforce(judgement.decide(arguments), what, "with these arguments" if judgement.settled is None else "")
+        raise NotFound(kind.value, name)
+    decision = judgement.decide(params.get("arguments"))
+    how = "with these arguments" if judgement.settled is None else ""
+    return _enforce(request, decision, f"`{name}` of group `{group.name}`", how)
 
 
-def _check_resource(group: GroupView, uri: Raw | None) -> None:
+def _decide_resource(request: Request, group: GroupView, uri: Raw | None) -> Decision:
     text = wire.text(uri) or ""
     assert group.rules is not None
     judgement = group.rules.judge(Kind.RESOURCE, text)
     if not judgement.is_visible:
         raise ResourceNotFound(text)
-    _enforce(judgement.decide(None), f"`{text}` of group `{group.name}`", "")
+    return _enforce(request, judgement.decide(None), f"`{text}` of group `{group.name}`", "")
 
 
 def _check_completion(group: GroupView, reference: Raw) -> None:
@@ -137,13 +155,11 @@ def _check_completion(group: GroupView, reference: Raw) -> None:
         raise ResourceNotFound(uri)
 
 
-def _enforce(decision: Decision, what: str, how: str) -> None:
-    match decision.effect:
-        case Effect.ALLOW:
-            return
-        case Effect.ASK:
-            raise ApprovalNeeded(what)
-        case Effect.DENY if decision.scopes:
-            raise MissingScope(what, decision.scopes)
-        case Effect.DENY:
-            raise AccessDenied(what, how)
+def _enforce(request: Request, decision: Decision, what: str, how: str) -> Decision:
+    if request.observation is not None:
+        request.observation.note_decision(decision)
+    if decision.effect is not Effect.DENY:
+        return decision
+    if decision.scopes:
+        raise MissingScope(what, decision.scopes)
+    raise AccessDenied(what, how)

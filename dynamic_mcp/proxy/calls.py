@@ -151,6 +151,7 @@ class Calls:
             timeout_s=group.config.timeouts.tools_s,
             label=f"`{call.name}`",
             instance=instance,
+            notes=notes,
         )
         if len(answer.error):
             if request.revision.is_stateless and not envelope.RETRY_MEMBERS.isdisjoint(params):

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Raw, Struct, structs
 
+from dynamic_mcp.errors import ApprovalNeeded
 from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.mcp.envelope import RETRY_MEMBERS
@@ -22,11 +23,15 @@ from dynamic_mcp.proxy.turns import Turns
 from dynamic_mcp.proxy.view import GroupView, View
 
 if TYPE_CHECKING:  # loaded with the first access rule
+    from dynamic_mcp.policy.access import Decision
     from dynamic_mcp.proxy.authorization import Authorization
 
 
 class UpstreamRequest(Struct, frozen=True, gc=False):
-    """What is to be sent to a group's upstream because of a client's request; `label` names it in messages."""
+    """What is to be sent to a group's upstream because of a client's request; `label` names it in messages.
+
+    `notes` say what was done to the arguments so that they fit.
+    """
 
     request: Request
     group: GroupView
@@ -35,20 +40,34 @@ class UpstreamRequest(Struct, frozen=True, gc=False):
     timeout_s: float
     label: str = ""
     instance: Instance | None = None
+    notes: tuple[str, ...] = ()
 
 
 Next = Callable[[UpstreamRequest], Awaitable[Frame]]
 Middleware = Callable[[UpstreamRequest, Next], Awaitable[Frame]]
 
 
+class Approval(Protocol):
+    """Asks a person whether a request may be sent."""
+
+    async def obtain(self, message: UpstreamRequest, decision: Decision) -> UpstreamRequest:
+        """Wait until a person has approved a request; returns it, perhaps with arguments that the person has changed.
+
+        Raises ApprovalDenied and ApprovalPending.
+        """
+        ...
+
+
 class Pipeline:
     """The middlewares of all requests to upstreams, the outermost first; empty until something is configured.
 
-    `authorization` decides before all of them, where there are access rules.
+    `authorization` decides before all of them, where there are access rules; `approval` asks a person where a rule
+    says so.
     """
 
     def __init__(self, middlewares: Sequence[Middleware] = ()) -> None:
         self.authorization: Authorization | None = None
+        self.approval: Approval | None = None
         self._turns = Turns()
         self._first: Next | None = None
         for middleware in reversed(middlewares):
@@ -64,7 +83,10 @@ class Pipeline:
             self.authorization = Authorization(view_for)
 
     def check(self, request: Request, group: GroupView, method: str, params: Mapping[str, Raw] | None) -> None:
-        """Let what is about to be sent, or done without sending it, pass the access rules. Raises AccessDenied."""
+        """Let what is about to be sent, or done without sending it, pass the access rules.
+
+        Raises AccessDenied and ApprovalNeeded.
+        """
         if self.authorization is not None:
             self.authorization.check(request, group, method, params)
 
@@ -83,17 +105,35 @@ class Pipeline:
         timeout_s: float,
         label: str = "",
         instance: Instance | None = None,
+        notes: tuple[str, ...] = (),
     ) -> Awaitable[Frame]:
-        """Send a request to a group's upstream, for the client of `request`. Raises UpstreamError and AccessDenied.
+        """Send a request to a group's upstream, for the client of `request`.
 
-        It goes to the client's instance, unless another `instance` has what it is about.
+        It goes to the client's instance, unless another `instance` has what it is about. Raises UpstreamError, and
+        AccessDenied, ApprovalDenied and ApprovalPending, where nothing was sent.
         """
+        if request.observation is not None:
+            request.observation.note_target(group, method, params)
+        must_ask = None
         if self.authorization is not None:
-            self.authorization.check(request, group, method, params)
-        if self._first is None and (request.channel is None or not request.revision.is_stateless):
+            decision = self.authorization.decide(request, group, method, params)
+            must_ask = decision if decision is not None and decision.must_ask else None
+        is_plain = request.observation is None and (request.channel is None or not request.revision.is_stateless)
+        if self._first is None and must_ask is None and is_plain:
             target = group.group if instance is None else instance
             return target.request(method, params, timeout_s=timeout_s, caller=request, label=label)
-        message = UpstreamRequest(request, group, method, params, timeout_s, label, instance)
+        message = UpstreamRequest(request, group, method, params, timeout_s, label, instance, notes)
+        return self._go_on(message) if must_ask is None else self._send_if_approved(message, must_ask)
+
+    async def _send_if_approved(self, message: UpstreamRequest, decision: Decision) -> Frame:
+        if self.approval is None:
+            raise ApprovalNeeded(f"{message.label or message.method} of group `{message.group.name}`")
+        message = await self.approval.obtain(message, decision)
+        if self.authorization is not None:  # the person may have changed arguments, and the config may be another
+            self.authorization.decide(message.request, message.group, message.method, message.params)
+        return await self._go_on(message)
+
+    def _go_on(self, message: UpstreamRequest) -> Awaitable[Frame]:
         return (self._first or self._send)(message)
 
     def _send(self, message: UpstreamRequest) -> Awaitable[Frame]:
@@ -121,8 +161,18 @@ class Pipeline:
 
 
 def _request(message: UpstreamRequest, params: Mapping[str, Raw] | None, caller: Request) -> Awaitable[Frame]:
+    if caller.observation is not None:
+        final = structs.replace(message, request=caller, params=params)
+        return caller.observation.observers.send(final, _request_now)
     target = message.group.group if message.instance is None else message.instance
     return target.request(message.method, params, timeout_s=message.timeout_s, caller=caller, label=message.label)
+
+
+def _request_now(message: UpstreamRequest) -> Awaitable[Frame]:
+    target = message.group.group if message.instance is None else message.instance
+    return target.request(
+        message.method, message.params, timeout_s=message.timeout_s, caller=message.request, label=message.label
+    )
 
 
 def _instance(message: UpstreamRequest) -> Instance:

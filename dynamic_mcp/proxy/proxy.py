@@ -34,6 +34,7 @@ from dynamic_mcp.proxy.completion import Completion
 from dynamic_mcp.proxy.elicitations import COMPLETE, Elicitations
 from dynamic_mcp.proxy.log_levels import LogLevels
 from dynamic_mcp.proxy.logins import LoginOffers
+from dynamic_mcp.proxy.observation import Observers
 from dynamic_mcp.proxy.parked_calls import ParkedCalls
 from dynamic_mcp.proxy.persons import Persons
 from dynamic_mcp.proxy.pipeline import Middleware, Pipeline
@@ -101,6 +102,7 @@ class Proxy:
         )
         self.parked_calls = ParkedCalls()
         self._clock = LoopClock()
+        self.observers: Observers | None = None  # who records and measures requests
         self._pipeline.decide_by(self.view_for if self._views.are_governed else None)
 
     @property
@@ -191,7 +193,8 @@ class Proxy:
 
     def answer(self, request: Request) -> Awaitable[Frame]:
         """Answer a request. Raises DynamicMcpError and wire.Malformed."""
-        return (self._router if request.client.only is None else self._transparent).answer(request)
+        answer = (self._router if request.client.only is None else self._transparent).answer
+        return answer(request) if self.observers is None else self.observers.answer(request, answer)
 
     def notify(self, request: Request) -> None:
         """Take a notification of a client."""

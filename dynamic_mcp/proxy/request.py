@@ -8,13 +8,16 @@ from msgspec import Raw, Struct
 
 from dynamic_mcp.groups.audience import Client, Principal
 from dynamic_mcp.mcp.revisions import Revision
-from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.mcp.wire import ABSENT, Frame
+from dynamic_mcp.proxy.observation import Observation
 from dynamic_mcp.proxy.view import View
 from dynamic_mcp.upstream.call import Caller
 
 
 class Request(Struct, frozen=True, gc=False):
     """A request or notification of a client: its method and params, who it is from, and what that client may see.
+
+    `id` is that of the JSON-RPC request; a notification has none. `observation` is there while somebody observes.
 
     `notify` and `ask` reach the client where this request is answered: over its `channel`, if it has one. It is the
     caller of all that is sent to upstreams because of it.
@@ -25,6 +28,8 @@ class Request(Struct, frozen=True, gc=False):
     client: Client
     view: View
     channel: Caller | None = None
+    id: Raw = ABSENT
+    observation: Observation | None = None
 
     @property
     def principal(self) -> Principal:

@@ -347,7 +347,8 @@ class Session:
         if frame.method in _OWN_METHODS:
             return self._initialize(frame) if frame.method == "initialize" else _pong()
         server = self._server
-        return server.answer(Request(frame.method, frame.params, self, view or server.view_for(self), channel))
+        request = Request(frame.method, frame.params, self, view or server.view_for(self), channel, frame.id)
+        return server.answer(request)
 
     async def _initialize(self, frame: Frame) -> Frame:
         """Negotiate as the lifecycle of the MCP specification says."""

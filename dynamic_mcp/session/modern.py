@@ -199,7 +199,7 @@ class ModernDispatcher:
             return await self._listen(call, frame, channel)
         if frame.method == _DISCOVER:
             return await server.discover(client)
-        request = Request(frame.method, frame.params, client, server.view_for(client), call)
+        request = Request(frame.method, frame.params, client, server.view_for(client), call, frame.id)
         return await answer_with_elicitations(request, server.answer)
 
     def _to_modern(self, client: ModernClient, method: str, answer: Frame) -> Frame:

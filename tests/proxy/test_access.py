@@ -195,7 +195,7 @@ async def test_what_wants_approval_is_shown_and_refused_with_clear_words() -> No
     async with scene({"tools": ["*"]}, {"tools": ["delete_*"], "effect": "ask"}) as on:
         client = await on.join("dev")
         refused = await client.call("up", "delete_thing")
-        assert "want a person to approve `delete_thing` of group `up`" in text_of(refused)
+        assert "a person must approve `delete_thing` of group `up`" in text_of(refused)
         assert await client.call("up", "get_thing") == DONE
         assert on.heard("tools/call") == 1
 

@@ -222,7 +222,7 @@ def _effect(answer: bytes, success: str) -> Effect:
     """Return what an answer says of the decision."""
     if success.encode() in answer:
         return Effect.ALLOW
-    return Effect.ASK if b"want a person to approve" in answer else Effect.DENY
+    return Effect.ASK if b"a person must approve" in answer else Effect.DENY
 
 
 def _check_use(world: World, plan: Plan) -> None:

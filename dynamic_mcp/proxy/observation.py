@@ -1,0 +1,149 @@
+"""What happens to one request of a client, told to whoever records or measures it. Nothing here is done without them.
+
+An `Observation` is begun with each request, goes with it, and is filled on the way: by the pipeline with the target,
+the decision and the final arguments, by the approval with what a person said. Observers hear of it at four points.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import Raw, Struct, structs
+
+from dynamic_mcp.groups.audience import Client
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.wire import Frame
+
+if TYPE_CHECKING:
+    from dynamic_mcp.groups.instance import Instance
+    from dynamic_mcp.policy.access import Decision
+    from dynamic_mcp.proxy.pipeline import UpstreamRequest
+    from dynamic_mcp.proxy.request import Request
+    from dynamic_mcp.proxy.view import GroupView
+
+
+class ApprovalNote(Struct, frozen=True):
+    """What a person said of a call: `id` of the question, by whom, over which channel, and after how many seconds.
+
+    `original` are the arguments as the client gave them, if the person has changed them.
+    """
+
+    id: str
+    outcome: str
+    by: str = ""
+    channel: str = ""
+    waited_s: float = 0.0
+    original: Raw | None = None
+
+
+class Observation(Struct):
+    """One request of a client. What is not known yet, or does not apply, is empty or None.
+
+    `started` and `dispatched` are readings of `time.perf_counter`, `at` is seconds since 1970. `group` is the view of
+    the group that the request goes to, and `name` the server's own name, or the URI. `decision` is `allow`, `ask` or
+    `deny`, and `rule` the rule behind it. `instance` is the running copy of the server that the request was sent to.
+    """
+
+    observers: Observers
+    request: Request
+    at: float
+    started: float
+    group: GroupView | None = None
+    name: str = ""
+    params: Mapping[str, Raw] | None = None
+    decision: str = ""
+    rule: str = ""
+    approval: ApprovalNote | None = None
+    instance: Instance | None = None
+    dispatched: float = 0.0
+    upstream_s: float = 0.0
+
+    def note_target(self, group: GroupView, method: str, params: Mapping[str, Raw] | None) -> None:
+        """Note where the request goes, under which name and with which params."""
+        self.group, self.params = group, params
+        self.name = wire.text((params or {}).get("uri" if method.startswith("resources/") else "name")) or ""
+
+    def note_decision(self, decision: Decision) -> None:
+        """Note what the access rules say of it."""
+        self.decision, self.rule = decision.effect.value, decision.rule
+
+
+class Event(Struct, frozen=True):
+    """Something that is worth recording and is no call: `approval.decided`, `auth.denied`, `config.reload`."""
+
+    name: str
+    members: Mapping[str, object] = {}
+    client: Client | None = None
+
+
+class Observer:
+    """Records or measures requests. The methods are called in the event loop and must not block."""
+
+    def begin(self, seen: Observation) -> None:
+        """A client has made a request."""
+
+    def send(self, seen: Observation, message: UpstreamRequest) -> UpstreamRequest:
+        """A request is about to be sent to an upstream: return it as it is to be sent.
+
+        A DynamicMcpError that is raised here keeps it from being sent.
+        """
+        return message
+
+    def receive(self, seen: Observation, answer: Frame | None, error: BaseException | None) -> None:
+        """The upstream has answered, or its answer will not come."""
+
+    def end(self, seen: Observation, answer: Frame | None, error: BaseException | None) -> None:
+        """The client's request has been answered, has failed, or was cancelled."""
+
+    def note(self, event: Event) -> None:
+        """Something else has happened."""
+
+
+class Observers:
+    """All who observe; the first begins first and ends last."""
+
+    def __init__(self, observers: Sequence[Observer]) -> None:
+        self._observers = tuple(observers)
+        self._reversed = tuple(reversed(self._observers))
+
+    async def answer(self, request: Request, answer: Callable[[Request], Awaitable[Frame]]) -> Frame:
+        """Have a request answered, and observe it."""
+        seen = Observation(self, request, time.time(), time.perf_counter())
+        seen.request = request = structs.replace(request, observation=seen)
+        for each in self._observers:
+            each.begin(seen)
+        try:
+            frame = await answer(request)
+        except BaseException as exc:
+            for each in self._reversed:
+                each.end(seen, None, exc)
+            raise
+        for each in self._reversed:
+            each.end(seen, frame, None)
+        return frame
+
+    async def send(self, message: UpstreamRequest, send: Callable[[UpstreamRequest], Awaitable[Frame]]) -> Frame:
+        """Have a request sent to an upstream, and observe it. Raises what keeps it from being sent."""
+        seen = message.request.observation
+        assert seen is not None
+        for each in self._observers:
+            message = each.send(seen, message)
+        seen.dispatched = before = time.perf_counter()
+        try:
+            frame = await send(message)
+        except BaseException as exc:
+            seen.upstream_s += time.perf_counter() - before
+            for each in self._reversed:
+                each.receive(seen, None, exc)
+            raise
+        seen.upstream_s += time.perf_counter() - before
+        for each in self._reversed:
+            each.receive(seen, frame, None)
+        return frame
+
+    def note(self, event: Event) -> None:
+        """Tell everybody of something else that has happened."""
+        for each in self._observers:
+            each.note(event)
