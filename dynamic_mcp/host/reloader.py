@@ -13,6 +13,7 @@ from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.watch import ConfigWatcher
 from dynamic_mcp.errors import ConfigError
 from dynamic_mcp.host.http_control import HttpControl
+from dynamic_mcp.host.observing import Observing
 from dynamic_mcp.host.serving_log import ServingLog
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.proxy.workspaces import Workspaces
@@ -29,7 +30,14 @@ _HELLO_WITHIN_S = 5.0
 class Reloader:
     """Applies each new version of the config file to the proxy and to its HTTP server."""
 
-    def __init__(self, proxy: Proxy, configs: ConfigSet, serving_log: ServingLog | None, http: HttpControl) -> None:
+    def __init__(
+        self,
+        proxy: Proxy,
+        configs: ConfigSet,
+        serving_log: ServingLog | None,
+        http: HttpControl,
+        observing: Observing,
+    ) -> None:
         self.workspaces = Workspaces(configs, proxy, on_new_files=lambda: self.watch.check_soon())
         self.watch = ConfigWatcher(
             lambda: self.workspaces.configs, os.environ, on_config=self._apply, on_error=self._report
@@ -39,6 +47,7 @@ class Reloader:
         self._proxy = proxy
         self._log = serving_log
         self._http = http
+        self._observing = observing
 
     async def run(self) -> None:
         """Watch the file once the first client has its answer, or after a while if none says hello."""
@@ -56,6 +65,7 @@ class Reloader:
             self._log.configure(configs.base.log)
         log.info("%s has changed: %s", configs.base.file, pluralize(len(configs.base.groups), "group"))
         self._http.prepare(configs.base)
+        self._observing.apply(configs.base)
         self.workspaces.apply(configs)
         self._http.apply(configs.base)
         self.on_config(configs.base)

@@ -16,6 +16,7 @@ from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.embeddings import SemanticIndex
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.host.http_control import HttpControl, HttpOverrides, Service, load_service
+from dynamic_mcp.host.observing import Observing
 from dynamic_mcp.host.reloader import Reloader
 from dynamic_mcp.host.serving_log import ServingLog
 from dynamic_mcp.oauth.user_logins import login_command, open_logins
@@ -77,7 +78,9 @@ class Serving:
             has_base=kind != "daemon" or http is not None or config.http is not None,
         )
         self.http = HttpControl(self.proxy, http, load=load_http)
-        self.reloader = Reloader(self.proxy, configs, serving_log, self.http)
+        self._observing = Observing(self.proxy)
+        self._observing.apply(config)
+        self.reloader = Reloader(self.proxy, configs, serving_log, self.http, self._observing)
 
     @property
     def config(self) -> Config:
@@ -112,6 +115,7 @@ class Serving:
         await self.http.finish(0)
         self.reloader.workspaces.close()
         await self._logins.close()
+        await self._observing.close()
 
     async def end_servers(self, ended_at: float) -> None:
         """End every server, within a bound that began at this time of the event loop."""
