@@ -128,6 +128,7 @@ class Observers:
         """Have a request sent to an upstream, and observe it. Raises what keeps it from being sent."""
         seen = message.request.observation
         assert seen is not None
+        seen.instance = message.instance or message.group.group.instance_for(message.request.client)
         for each in self._observers:
             message = each.send(seen, message)
         seen.dispatched = before = time.perf_counter()

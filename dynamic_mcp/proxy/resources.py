@@ -132,7 +132,10 @@ class Resources:
         found = await first_result(groups, lambda group: self._send(request, (group, uri), params))
         if found is None:
             raise ResourceNotFound(uri)
-        return found[1]
+        group, answer = found
+        if request.observation is not None:  # several were asked, and this one counts
+            request.observation.note_target(group, request.method, params)
+        return answer
 
 
 def is_listed(group: GroupView, uri: str) -> bool:
