@@ -50,7 +50,7 @@ class OidcError(Exception):
     """The provider has not told who somebody is; the message is for a person, and repeats no secret."""
 
 
-class PendingLogin(Private, frozen=True):
+class AuthenticationRequest(Private, frozen=True):
     """A login that has begun: send the browser to `url`, and keep the rest until it comes back with the `state`."""
 
     shown: ClassVar = ()
@@ -87,7 +87,7 @@ class OidcClient:
         self._metadata_until = self._failed_until = 0.0
         self._asks = asyncio.Lock()
 
-    async def begin(self) -> PendingLogin:
+    async def begin(self) -> AuthenticationRequest:
         """Return where to send the browser of whoever wants to log in. Raises OidcError."""
         endpoint = self._endpoint(await self._get_metadata(), "authorization_endpoint")
         state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
@@ -103,9 +103,9 @@ class OidcClient:
                 "code_challenge_method": "S256",
             }
         )
-        return PendingLogin(f"{endpoint}{'&' if '?' in endpoint else '?'}{query}", state, nonce, verifier)
+        return AuthenticationRequest(f"{endpoint}{'&' if '?' in endpoint else '?'}{query}", state, nonce, verifier)
 
-    async def finish(self, pending: PendingLogin, parameters: Mapping[str, str]) -> Identity:
+    async def finish(self, pending: AuthenticationRequest, parameters: Mapping[str, str]) -> Identity:
         """Return who has logged in; `parameters` are the query with which the browser has come. Raises OidcError."""
         metadata = await self._get_metadata()
         code = self._check_callback(pending, parameters, metadata)
@@ -144,7 +144,9 @@ class OidcClient:
             raise OidcError(f"the `{name}` of the provider `{self._config.issuer}` {exc}") from None
         return url
 
-    def _check_callback(self, pending: PendingLogin, parameters: Mapping[str, str], metadata: Document) -> str:
+    def _check_callback(
+        self, pending: AuthenticationRequest, parameters: Mapping[str, str], metadata: Document
+    ) -> str:
         """Return the code of an answer to our question (RFC 6749, section 4.1.2; RFC 9207). Raises OidcError."""
         if not hmac.compare_digest(parameters.get("state", "").encode(), pending.state.encode()):
             raise OidcError("the answer belongs to another login; begin again")
@@ -159,7 +161,9 @@ class OidcClient:
             raise OidcError("the answer of the provider has no code")
         return code
 
-    async def _exchange(self, server: Documents, metadata: Document, code: str, pending: PendingLogin) -> Document:
+    async def _exchange(
+        self, server: Documents, metadata: Document, code: str, pending: AuthenticationRequest
+    ) -> Document:
         form = {
             "grant_type": "authorization_code",
             "code": code,
@@ -186,7 +190,7 @@ class OidcClient:
 
     # --- who it is -------------------------------------------------------------------------------------
 
-    async def _check_id_token(self, id_token: object, pending: PendingLogin) -> Mapping[str, object]:
+    async def _check_id_token(self, id_token: object, pending: AuthenticationRequest) -> Mapping[str, object]:
         """Return the claims of an ID token (OpenID Connect Core, section 3.1.3.7). Raises OidcError."""
         if not isinstance(id_token, str):
             raise OidcError("the provider has sent no ID token")

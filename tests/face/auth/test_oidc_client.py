@@ -13,7 +13,7 @@ import pytest
 
 from dynamic_mcp.config.auth import Oidc
 from dynamic_mcp.face.auth.jwks import RETRY_S
-from dynamic_mcp.face.auth.oidc_client import Identity, OidcClient, OidcError, PendingLogin
+from dynamic_mcp.face.auth.oidc_client import AuthenticationRequest, Identity, OidcClient, OidcError
 from tests.face.auth.jwt_parties import Clock
 from tests.fakes import BOUND_S
 from tests.oidc_provider import JWKS, OAUTH, OPENID, TOKEN, USERINFO, OidcProvider
@@ -37,7 +37,7 @@ def client_of(provider: OidcProvider, **changes: Any) -> OidcClient:  # Any: fie
     return OidcClient(Oidc(**fields), BACK, now=now)
 
 
-async def visit(pending: PendingLogin) -> dict[str, str]:
+async def visit(pending: AuthenticationRequest) -> dict[str, str]:
     """Log in with a browser, and return with what that comes back."""
     async with httpx2.AsyncClient() as browser:
         answer = await browser.get(pending.url)

@@ -17,15 +17,21 @@ from urllib.parse import urlencode
 from dynamic_mcp.face.auth.login import addresses, store
 from dynamic_mcp.face.auth.login.addresses import Addresses
 from dynamic_mcp.face.auth.login.browser import Browsers
-from dynamic_mcp.face.auth.login.client_metadata import Documents, is_document_url
-from dynamic_mcp.face.auth.login.clients import Client, ForbiddenClient
+from dynamic_mcp.face.auth.login.client_metadata import ClientDocuments, is_document_url
+from dynamic_mcp.face.auth.login.clients import ForbiddenClient, OAuthClient
 from dynamic_mcp.face.auth.login.consent import ALLOW, DENY, consent_page
 from dynamic_mcp.face.auth.login.database import Database
 from dynamic_mcp.face.auth.login.forms import NO_STORE, Fields, OAuthError, parse_fields, parse_form
 from dynamic_mcp.face.auth.login.grants import add_code
 from dynamic_mcp.face.auth.login.identity import Identify, IdentityProvider, NotIdentified, person_of
-from dynamic_mcp.face.auth.login.limiter import Limiter, Peers
-from dynamic_mcp.face.auth.login.records import AuthorizationRequest, Grant, PendingConsent, PendingLogin, Person
+from dynamic_mcp.face.auth.login.limiter import PeerAddresses, RateLimiter
+from dynamic_mcp.face.auth.login.records import (
+    AuthorizationRequest,
+    Grant,
+    PendingConsent,
+    PendingIdentification,
+    Person,
+)
 from dynamic_mcp.face.auth.login.redirects import find_redirect
 from dynamic_mcp.face.auth.pages import error_page
 from dynamic_mcp.face.http.authenticator import PageRequest
@@ -42,18 +48,18 @@ _TOO_MANY = OAuthError("temporarily_unavailable", "too many logins were begun: t
 _NOT_HERE = OAuthError("invalid_request", "this page has expired, or was used before")
 
 
-class Authorization:
+class AuthorizationEndpoint:
     """The pages between a client that sends a browser here and the code with which the browser goes back."""
 
     def __init__(
         self,
         at: Addresses,
         database: Database,
-        documents: Documents,
+        documents: ClientDocuments,
         who: IdentityProvider | Identify,
         *,
         scopes: Collection[str],
-        peers: Peers,
+        peers: PeerAddresses,
         now: Callable[[], float],
     ) -> None:
         self._at = at
@@ -62,7 +68,7 @@ class Authorization:
         self._who = who
         self._scopes = frozenset(scopes)
         self._peers = peers
-        self._logins, self._fetches = Limiter(*_LOGINS, now), Limiter(*_FETCHES, now)
+        self._logins, self._fetches = RateLimiter(*_LOGINS, now), RateLimiter(*_FETCHES, now)
         self._browsers = Browsers(at.origin, is_https=at.is_https)
         self._now = now
 
@@ -77,7 +83,7 @@ class Authorization:
         if callable(self._who):
             return await self._ask(asked, person_of(self._who(head)), browser)
         question = await self._who.begin()
-        pending = PendingLogin(asked, store.hash_of(browser), question.kept)
+        pending = PendingIdentification(asked, store.hash_of(browser), question.kept)
         now = self._now()
         await self._database.run(lambda each: store.add_request(each, pending, now, secret=question.state))
         headers = ((b"location", question.url.encode()), self._browsers.cookie(browser))
@@ -90,11 +96,11 @@ class Authorization:
         head, fields = request.head, _query(request.head)
         state, now = fields.need("state"), self._now()
 
-        def take(connection: sqlite3.Connection) -> PendingLogin | None:
-            pending = store.find_request(connection, state, PendingLogin, now)
+        def take(connection: sqlite3.Connection) -> PendingIdentification | None:
+            pending = store.find_request(connection, state, PendingIdentification, now)
             if pending is None or self._browsers.is_other(head, pending.browser):
                 return None
-            store.end_request(connection, state, PendingLogin)
+            store.end_request(connection, state, PendingIdentification)
             return pending
 
         pending = await self._database.run(take)
@@ -136,7 +142,7 @@ class Authorization:
 
     # --- what is asked for -----------------------------------------------------------------------------
 
-    async def _find_client(self, head: RequestHead, id: str) -> Client:
+    async def _find_client(self, head: RequestHead, id: str) -> OAuthClient:
         """Return the client with this id. Raises OAuthError."""
         if not is_document_url(id):
             client = await self._database.run(lambda connection: store.find_client(connection, id))
@@ -155,7 +161,7 @@ class Authorization:
         except ForbiddenClient as exc:
             raise OAuthError("invalid_client", exc.why) from None
 
-    def _read(self, fields: Fields, client: Client) -> AuthorizationRequest:
+    def _read(self, fields: Fields, client: OAuthClient) -> AuthorizationRequest:
         """Return what a client asks for. Raises OAuthError."""
         redirect_uri = find_redirect(client.redirect_uris, fields.get("redirect_uri"))
         if redirect_uri is None:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from dynamic_mcp.face.auth.login import store
-from dynamic_mcp.face.auth.login.clients import Client, ForbiddenClient, make_client, read_metadata
+from dynamic_mcp.face.auth.login.clients import ForbiddenClient, OAuthClient, make_client, read_metadata
 from dynamic_mcp.face.auth.login.database import Database
 from dynamic_mcp.oauth.address_policy import AddressPolicy, Resolver
 from dynamic_mcp.system.bounded import BoundedDict
@@ -34,7 +34,7 @@ _LEAST_S, _DEFAULT_S, _MOST_S = 60.0, 3600.0, 24 * 3600.0
 _FAILED_S = 30.0
 
 
-class Document(Struct, frozen=True):
+class FetchedDocument(Struct, frozen=True):
     """What was fetched."""
 
     status: int
@@ -43,7 +43,7 @@ class Document(Struct, frozen=True):
 
 
 # Fetches a URL, as it is allowed to. Raises FetchError.
-Fetch = Callable[[str], Awaitable[Document]]
+Fetch = Callable[[str], Awaitable[FetchedDocument]]
 
 
 class FetchError(Exception):
@@ -63,7 +63,7 @@ def is_document_url(client_id: str) -> bool:
     return bool(parts.hostname) and "@" not in parts.netloc and not {".", ".."} & set(segments)
 
 
-class Documents:
+class ClientDocuments:
     """The documents of clients, each fetched once at a time."""
 
     def __init__(self, database: Database, fetch: Fetch, now: Callable[[], float]) -> None:
@@ -71,17 +71,17 @@ class Documents:
         self._fetch = fetch
         self._now = now
         self._places = asyncio.Semaphore(_MAX_AT_ONCE)
-        self._fetching: dict[str, asyncio.Task[Client]] = {}
+        self._fetching: dict[str, asyncio.Task[OAuthClient]] = {}
         self._failed: BoundedDict[str, tuple[float, ForbiddenClient]] = BoundedDict(store.MAX_DOCUMENTS)
 
-    async def find_known(self, url: str) -> Client | None:
+    async def find_known(self, url: str) -> OAuthClient | None:
         """Return the client of a document that need not be fetched. Raises ForbiddenClient if it was no good."""
         failed = self._failed.get(url)
         if failed is not None and failed[0] > self._now():
             raise ForbiddenClient(failed[1].error, failed[1].why)
         return await self._database.run(lambda connection: store.find_document(connection, url, self._now()))
 
-    async def fetch(self, url: str) -> Client:
+    async def fetch(self, url: str) -> OAuthClient:
         """Fetch a document, and return its client. Raises ForbiddenClient."""
         task = self._fetching.get(url)
         if task is None:
@@ -96,12 +96,12 @@ class Documents:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _forget(self, url: str, task: asyncio.Task[Client]) -> None:
+    def _forget(self, url: str, task: asyncio.Task[OAuthClient]) -> None:
         self._fetching.pop(url, None)
         if not task.cancelled():
             task.exception()  # whoever waited for it may have gone
 
-    async def _fetch_one(self, url: str) -> Client:
+    async def _fetch_one(self, url: str) -> OAuthClient:
         try:
             async with self._places:
                 document = await self._fetch(url)
@@ -123,7 +123,7 @@ class Documents:
         return error
 
 
-def _read(url: str, document: Document) -> Client:
+def _read(url: str, document: FetchedDocument) -> OAuthClient:
     """Return the client that a document is about. Raises ForbiddenClient and FetchError."""
     if document.status != 200:
         raise FetchError(f"was answered with the status {document.status}")
@@ -155,13 +155,13 @@ def lifetime_s(headers: Mapping[str, str]) -> float:
 def guarded_fetch(public_url: str, resolver: Resolver | None = None) -> Fetch:
     """Return what fetches documents for the server that is at this URL."""
 
-    async def fetch(url: str) -> Document:
+    async def fetch(url: str) -> FetchedDocument:
         web = await asyncio.to_thread(import_module, "dynamic_mcp.oauth.web")
         policy = AddressPolicy(public_url, resolver)
         try:
             async with asyncio.timeout(web.TIMEOUT_S), web.create_client(policy) as client:
                 response = await client.get(url, headers={"Accept": "application/json"})
-                return Document(response.status_code, dict(response.headers), response.content)
+                return FetchedDocument(response.status_code, dict(response.headers), response.content)
         except Exception as exc:
             raise FetchError(web.explain(exc)) from exc
 

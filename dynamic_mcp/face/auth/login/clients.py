@@ -38,7 +38,7 @@ class ClientMetadata(Struct, frozen=True, omit_defaults=True):
     response_types: tuple[str, ...] | None = None
 
 
-class Client(Struct, frozen=True, omit_defaults=True):
+class OAuthClient(Struct, frozen=True, omit_defaults=True):
     """A client: `id` is the URL of its document if `has_document`, else one that we gave it."""
 
     id: str
@@ -62,7 +62,7 @@ def read_metadata(body: bytes) -> ClientMetadata:
         raise ForbiddenClient("invalid_client_metadata", why) from None
 
 
-def make_client(id: str, metadata: ClientMetadata, *, has_document: bool) -> Client:
+def make_client(id: str, metadata: ClientMetadata, *, has_document: bool) -> OAuthClient:
     """Return the client with this metadata, if it is one that we serve. Raises ForbiddenClient."""
     _check_redirects(metadata.redirect_uris)
     grants = metadata.grant_types
@@ -70,7 +70,7 @@ def make_client(id: str, metadata: ClientMetadata, *, has_document: bool) -> Cli
         raise ForbiddenClient("invalid_client_metadata", f"`grant_types` must have `{CODE}`")
     if metadata.response_types is not None and "code" not in metadata.response_types:
         raise ForbiddenClient("invalid_client_metadata", "`response_types` must have `code`")
-    return Client(
+    return OAuthClient(
         id=id,
         redirect_uris=metadata.redirect_uris,
         name=clean_name(metadata.client_name or "") or None,

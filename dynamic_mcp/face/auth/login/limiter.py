@@ -12,7 +12,7 @@ from dynamic_mcp.system.bounded import BoundedDict
 _MAX_PEERS = 10_000
 
 
-class Limiter:
+class RateLimiter:
     """Gives each peer a budget that fills up again at a steady rate."""
 
     def __init__(self, burst: int, per_minute: float, now: Callable[[], float]) -> None:
@@ -31,7 +31,7 @@ class Limiter:
         return left >= 1
 
 
-class Peers:
+class PeerAddresses:
     """Finds out from where a request came, behind reverse proxies that are trusted."""
 
     def __init__(self, trusted: Iterable[str]) -> None:

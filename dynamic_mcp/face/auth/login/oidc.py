@@ -10,7 +10,7 @@ from dynamic_mcp.config.auth import Oidc
 from dynamic_mcp.face.auth.login.addresses import CALLBACK, Addresses
 from dynamic_mcp.face.auth.login.identity import NotIdentified, Question, check_size
 from dynamic_mcp.face.auth.login.records import Person
-from dynamic_mcp.face.auth.oidc_client import OidcClient, OidcError, PendingLogin
+from dynamic_mcp.face.auth.oidc_client import AuthenticationRequest, OidcClient, OidcError
 
 # What a provider says of its token and of our client there is nothing about the person.
 _NOT_ABOUT_PERSONS = frozenset({"iss", "aud", "azp", "picture", "profile", "website", "locale", "zoneinfo"})
@@ -33,7 +33,7 @@ class OidcIdentityProvider:
     async def finish(self, kept: str, parameters: Mapping[str, str]) -> Person:
         """Return who has come back with these parameters. Raises NotIdentified."""
         try:
-            identity = await self._client.finish(msgspec.json.decode(kept, type=PendingLogin), parameters)
+            identity = await self._client.finish(msgspec.json.decode(kept, type=AuthenticationRequest), parameters)
         except OidcError as exc:
             raise NotIdentified(str(exc)) from exc
         claims = tuple(pair for pair in identity.claims if pair[0] not in _NOT_ABOUT_PERSONS)

@@ -13,14 +13,14 @@ from dynamic_mcp.config.resolved import Http
 from dynamic_mcp.face.auth.login import addresses, authorize
 from dynamic_mcp.face.auth.login.access_tokens import AccessTokens
 from dynamic_mcp.face.auth.login.addresses import Addresses
-from dynamic_mcp.face.auth.login.authorize import Authorization
-from dynamic_mcp.face.auth.login.client_metadata import Documents, Fetch, guarded_fetch
+from dynamic_mcp.face.auth.login.authorize import AuthorizationEndpoint
+from dynamic_mcp.face.auth.login.client_metadata import ClientDocuments, Fetch, guarded_fetch
 from dynamic_mcp.face.auth.login.clients import OFFLINE
 from dynamic_mcp.face.auth.login.database import Database, DatabaseError
 from dynamic_mcp.face.auth.login.forms import OAuthError
 from dynamic_mcp.face.auth.login.grants import Lifetimes
 from dynamic_mcp.face.auth.login.identity import Identify, IdentityProvider, NotIdentified
-from dynamic_mcp.face.auth.login.limiter import Peers
+from dynamic_mcp.face.auth.login.limiter import PeerAddresses
 from dynamic_mcp.face.auth.login.metadata import Metadata
 from dynamic_mcp.face.auth.login.registration import Registration
 from dynamic_mcp.face.auth.login.tokens import Tokens
@@ -45,10 +45,10 @@ class LoginProvider:
         fetch: Fetch | None = None,
     ) -> None:
         assert http.public_url is not None
-        at, peers, known = Addresses(http), Peers(_list_proxies(http)), frozenset({OFFLINE, *login.scopes})
+        at, peers, known = Addresses(http), PeerAddresses(_list_proxies(http)), frozenset({OFFLINE, *login.scopes})
         self._who = who
         self._database = database = Database(file)
-        self._documents = Documents(database, fetch or guarded_fetch(http.public_url), now)
+        self._documents = ClientDocuments(database, fetch or guarded_fetch(http.public_url), now)
         self._access = AccessTokens(at, database, now)
         tokens = Tokens(
             at,
@@ -57,7 +57,7 @@ class LoginProvider:
             now=now,
             on_revoke=self._access.forget,
         )
-        authorization = Authorization(at, database, self._documents, who, scopes=known, peers=peers, now=now)
+        authorization = AuthorizationEndpoint(at, database, self._documents, who, scopes=known, peers=peers, now=now)
         self._pages = _list_pages(
             at,
             authorization,
@@ -110,7 +110,11 @@ _Pages = dict[bytes, dict[str, Page]]
 
 
 def _list_pages(
-    at: Addresses, authorization: Authorization, tokens: Tokens, registration: Registration, metadata: Metadata
+    at: Addresses,
+    authorization: AuthorizationEndpoint,
+    tokens: Tokens,
+    registration: Registration,
+    metadata: Metadata,
 ) -> _Pages:
     """Return what is at which path, by the method."""
     pages: _Pages = {}

@@ -7,7 +7,7 @@ from typing import ClassVar
 from msgspec import Struct
 
 from dynamic_mcp.config.private import Private
-from dynamic_mcp.face.auth.login.clients import Client
+from dynamic_mcp.face.auth.login.clients import OAuthClient
 
 Claims = tuple[tuple[str, tuple[str, ...]], ...]
 
@@ -23,7 +23,7 @@ class Person(Struct, frozen=True):
 class AuthorizationRequest(Struct, frozen=True):
     """What a client asks for. `parts` are those of the server that it wants, as `Addresses.find_part` has them."""
 
-    client: Client
+    client: OAuthClient
     redirect_uri: str
     challenge: str
     state: str | None = None
@@ -31,7 +31,7 @@ class AuthorizationRequest(Struct, frozen=True):
     parts: tuple[str, ...] = ("",)
 
 
-class PendingLogin(Private, frozen=True):
+class PendingIdentification(Private, frozen=True):
     """A request whose person has to be found out; `kept` is what the identity provider's client wants back."""
 
     shown: ClassVar = ("request",)

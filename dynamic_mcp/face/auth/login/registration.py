@@ -7,10 +7,17 @@ import secrets
 from collections.abc import Callable
 
 from dynamic_mcp.face.auth.login import store
-from dynamic_mcp.face.auth.login.clients import CODE, REFRESH, Client, ForbiddenClient, make_client, read_metadata
+from dynamic_mcp.face.auth.login.clients import (
+    CODE,
+    REFRESH,
+    ForbiddenClient,
+    OAuthClient,
+    make_client,
+    read_metadata,
+)
 from dynamic_mcp.face.auth.login.database import Database
 from dynamic_mcp.face.auth.login.forms import OAuthError, json_response
-from dynamic_mcp.face.auth.login.limiter import Limiter, Peers
+from dynamic_mcp.face.auth.login.limiter import PeerAddresses, RateLimiter
 from dynamic_mcp.face.http.authenticator import PageRequest
 from dynamic_mcp.face.http.exchange import Response
 from dynamic_mcp.face.http.headers import is_json
@@ -24,11 +31,11 @@ _BURST, _PER_MINUTE = 60, 60.0
 class Registration:
     """The registration endpoint."""
 
-    def __init__(self, database: Database, peers: Peers, now: Callable[[], float]) -> None:
+    def __init__(self, database: Database, peers: PeerAddresses, now: Callable[[], float]) -> None:
         self._database = database
         self._peers = peers
         self._now = now
-        self._limiter = Limiter(_BURST, _PER_MINUTE, now)
+        self._limiter = RateLimiter(_BURST, _PER_MINUTE, now)
 
     async def answer(self, request: PageRequest) -> Response:
         """Register a client. Raises OAuthError."""
@@ -46,7 +53,7 @@ class Registration:
         return json_response(_describe(client, now), 201)
 
 
-def _describe(client: Client, now: float) -> dict[str, object]:
+def _describe(client: OAuthClient, now: float) -> dict[str, object]:
     """Return what was registered (RFC 7591, section 3.2.1): what was asked for otherwise was replaced."""
     described: dict[str, object] = {
         "client_id": client.id,

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
-from dynamic_mcp.face.auth.login.clients import Client
+from dynamic_mcp.face.auth.login.clients import OAuthClient
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ def hash_of(secret: str) -> str:
 # --- clients -------------------------------------------------------------------------------------------
 
 
-def add_client(connection: sqlite3.Connection, client: Client, now: float) -> None:
+def add_client(connection: sqlite3.Connection, client: OAuthClient, now: float) -> None:
     """Keep a client that has registered; of too many that nobody has used, the oldest goes."""
     connection.execute(
         "DELETE FROM clients WHERE used < CASE has_logged_in WHEN 0 THEN ? ELSE ? END",
@@ -47,10 +47,10 @@ def add_client(connection: sqlite3.Connection, client: Client, now: float) -> No
     )
 
 
-def find_client(connection: sqlite3.Connection, id: str) -> Client | None:
+def find_client(connection: sqlite3.Connection, id: str) -> OAuthClient | None:
     """Return a client that has registered."""
     row = connection.execute("SELECT data FROM clients WHERE id = ?", (id,)).fetchone()
-    return None if row is None else msgspec.json.decode(row[0], type=Client)
+    return None if row is None else msgspec.json.decode(row[0], type=OAuthClient)
 
 
 def touch_client(connection: sqlite3.Connection, id: str, now: float) -> None:
@@ -61,7 +61,7 @@ def touch_client(connection: sqlite3.Connection, id: str, now: float) -> None:
 # --- documents -----------------------------------------------------------------------------------------
 
 
-def keep_document(connection: sqlite3.Connection, client: Client, until: float, now: float) -> None:
+def keep_document(connection: sqlite3.Connection, client: OAuthClient, until: float, now: float) -> None:
     """Keep what the document of a client said, as long as it may be kept."""
     connection.execute("DELETE FROM documents WHERE until < ?", (now,))
     (count,) = connection.execute("SELECT count(*) FROM documents").fetchone()
@@ -71,10 +71,10 @@ def keep_document(connection: sqlite3.Connection, client: Client, until: float, 
     connection.execute("INSERT OR REPLACE INTO documents VALUES (?, ?, ?)", row)
 
 
-def find_document(connection: sqlite3.Connection, url: str, now: float) -> Client | None:
+def find_document(connection: sqlite3.Connection, url: str, now: float) -> OAuthClient | None:
     """Return the client of a document that is still good."""
     row = connection.execute("SELECT data FROM documents WHERE url = ? AND until > ?", (url, now)).fetchone()
-    return None if row is None else msgspec.json.decode(row[0], type=Client)
+    return None if row is None else msgspec.json.decode(row[0], type=OAuthClient)
 
 
 # --- requests in progress ------------------------------------------------------------------------------

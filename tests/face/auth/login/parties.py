@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from dynamic_mcp.config.auth import Login
 from dynamic_mcp.config.resolved import Http
-from dynamic_mcp.face.auth.login.client_metadata import Document, FetchError
+from dynamic_mcp.face.auth.login.client_metadata import FetchedDocument, FetchError
 from dynamic_mcp.face.auth.login.identity import Identify, IdentityProvider
 from dynamic_mcp.face.auth.login.provider import LoginProvider
 from dynamic_mcp.face.auth.provider import Denial
@@ -57,15 +57,15 @@ class Web:
     """The documents of clients that can be fetched, by their URLs; `fetched` are those that were."""
 
     def __init__(self) -> None:
-        self.documents: dict[str, Document] = {}
+        self.documents: dict[str, FetchedDocument] = {}
         self.fetched: list[str] = []
 
     def publish(self, url: str, content: Json, status: int = 200, **headers: str) -> None:
         body = content if isinstance(content, bytes) else json.dumps(content).encode()
         given = {name.replace("_", "-"): value for name, value in headers.items()}
-        self.documents[url] = Document(status, {"content-type": "application/json", **given}, body)
+        self.documents[url] = FetchedDocument(status, {"content-type": "application/json", **given}, body)
 
-    async def fetch(self, url: str) -> Document:
+    async def fetch(self, url: str) -> FetchedDocument:
         self.fetched.append(url)
         if url not in self.documents:
             raise FetchError("did not answer in time")
