@@ -76,6 +76,7 @@ class SocketFace(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._hello = bytearray()
         self._queue = deque[bytes]()
+        self._notes = b""
         self._is_full = self._is_taking = self._is_stopping = False
         self._resumption: Resumption | None = None
         self._timer: asyncio.TimerHandle | None = None  # of the hello, then of the end
@@ -273,11 +274,17 @@ class SocketFace(asyncio.Protocol):
         self._write(frames.OUTPUT, number, line)
 
     def _keep(self, name: bytes, note: bytes) -> None:
-        self._write(frames.KEEP, 0, name + b"\0" + note if note else name)
+        if (
+            note
+        ):  # written with the line that it is about, so that a daemon which is killed has written both or neither
+            self._notes += frames.frame(frames.KEEP, 0, name + b"\0" + note)
+        else:
+            self._write(frames.KEEP, 0, name)
 
     def _write(self, kind: int, number: int, payload: bytes = b"") -> None:
         if not self._transport.is_closing():
-            self._transport.write(frames.frame(kind, number, payload))
+            notes, self._notes = self._notes, b""
+            self._transport.write(notes + frames.frame(kind, number, payload))
 
     def _is_congested(self) -> bool:
         return self._transport.get_write_buffer_size() > limits.FLOOD_BYTES

@@ -12,6 +12,7 @@ import pytest
 
 from dynamic_mcp.face import frames
 from dynamic_mcp.face import socket as face_socket
+from dynamic_mcp.face.socket import SocketFace
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.face_parties import HELLO, Frames, Reception
 from tests.fakes import config_of
@@ -20,6 +21,10 @@ from tests.idle_loop import IdleLoop
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no daemon on Windows")
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
+INITIALIZE = (
+    b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",'
+    b'"capabilities":{"roots":{}},"clientInfo":{"name":"a","version":"1"}}}\n'
+)
 
 
 @pytest.fixture
@@ -107,6 +112,41 @@ async def test_a_hello_that_comes_byte_by_byte_is_one(reception: Reception) -> N
     assert taken == [(frames.WELCOME, 0, b""), (frames.OUTPUT, 1, b'{"jsonrpc":"2.0","id":1,"result":{}}\n')]
     window.close()
     await reception.faces[0].ended.wait()
+
+
+class Writes(asyncio.Transport):
+    """A transport that remembers what it was given at once."""
+
+    def __init__(self, end: socket.socket) -> None:
+        super().__init__({"socket": end})
+        self.each: list[bytes] = []
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.each.append(bytes(data))
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def is_closing(self) -> bool:
+        return False
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+
+async def test_a_note_is_written_at_once_with_the_line_that_it_is_about(reception: Reception) -> None:
+    window, end = socket.socketpair()
+    with window, end:
+        face, writes = SocketFace(reception, 1 << 20), Writes(end)
+        face.connection_made(writes)
+        face.data_received(HELLO + INITIALIZE)
+        await idle()
+        face.connection_lost(None)
+    kinds = [[kind for kind, _, _ in Frames().feed(each)] for each in writes.each]
+    assert kinds == [[frames.WELCOME], [frames.KEEP, frames.OUTPUT]]
 
 
 @pytest.mark.parametrize("size", [(1 << 30) + 1, (1 << 32) - 1])
