@@ -95,7 +95,12 @@ def daemon_log() -> str:
 
 def survivors() -> list[tuple[int, list[str]]]:
     """Return the processes that this test's programs have started and that still run, with their command lines."""
-    mark = f"HOME={os.environ['HOME']}".encode()
+    return processes_at(Path(os.environ["HOME"]))
+
+
+def processes_at(home: Path) -> list[tuple[int, list[str]]]:
+    """Return the processes that run with this home, with their command lines."""
+    mark = b"HOME=" + os.fsencode(home)
     found = []
     for pid, arguments in _processes():
         with contextlib.suppress(OSError):

@@ -5,8 +5,11 @@ One whole turn of each client belongs to the ordinary tests; `python -m tests.cl
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Coroutine
+import signal
+import time
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ import pytest
 from tests.clients.machine import MODULES, NODE
 from tests.clients.table import CLIENTS, Client
 from tests.clients.turns import Turn
+from tests.hosting import BOUND_S, processes_at
 
 Play = Callable[[Client, Path], Coroutine[Any, Any, Turn]]
 _played: dict[tuple[str, Play], Turn] = {}
@@ -66,6 +70,20 @@ def client(request: pytest.FixtureRequest) -> Client:
     if not NODE.is_file():
         pytest.skip("DYNAMIC_MCP_TEST_NODE does not name a Node")
     return chosen
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left_behind(tmp_path: Path) -> Iterator[None]:
+    """End what a client leaves running on a machine of this test for its next start, such as a daemon of its own."""
+    yield
+    homes = [folder / "home" for folder in (tmp_path, *tmp_path.iterdir())]
+    deadline = time.monotonic() + BOUND_S
+    while left := [pid for home in homes for pid, _ in processes_at(home)]:
+        assert time.monotonic() < deadline, f"cannot be ended: {left}"
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.01)
 
 
 @pytest.fixture
