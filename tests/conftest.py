@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +15,10 @@ import pytest
 from hypothesis import settings
 
 from tests.idle_loop import IdleLoop
+
+# The tests start thousands of programs: what one has compiled is kept for the next, as where they are installed.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # For `tests/cli/test_fuzz.py`, which tries 10,000 command lines with it.
 settings.register_profile("long", deadline=None)
@@ -26,6 +31,12 @@ hypothesis.settings.load_profile("without clocks")
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Let every test run in a loop that can tell when nothing is left to do, where the system has such loops."""
     return {"loop": asyncio.new_event_loop if sys.platform == "win32" else IdleLoop}
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Let `-n auto` be two workers for each core: most tests wait for programs for as long as they compute."""
+    return 2 * (os.cpu_count() or 1)
 
 
 @pytest.fixture(autouse=True)
