@@ -145,6 +145,18 @@ class ApprovalPending(DynamicMcpError):
         )
 
 
+class NotRecorded(DynamicMcpError):
+    """The audit log cannot be written, and the config wants nothing changed then that is not recorded."""
+
+    exit_code = 3
+
+    def __init__(self, what: str, reason: str) -> None:
+        super().__init__(
+            f"{what} may change something, and the audit log cannot be written: {reason}; nothing was sent",
+            hint="ask who runs dynamic-mcp to repair the audit log; what only reads goes on",
+        )
+
+
 class MissingScope(DynamicMcpError):
     """The client's token lacks `scopes` that the access rules want."""
 

@@ -63,11 +63,8 @@ class DayFile:
 
     def append(self, data: bytes) -> None:
         """Append a whole line with one write, or nothing. Raises OSError."""
-        written = os.write(self._descriptor, data)
-        if written != len(data):
-            os.ftruncate(self._descriptor, self.size)
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._name)
-        self.size += written
+        write_whole(self._descriptor, data, self.size)
+        self.size += len(data)
 
     def read_tail(self, size: int) -> Tail:
         """Return how the file ends at this size."""
@@ -96,6 +93,14 @@ def open_private(path: Path) -> int:
     return descriptor
 
 
+def write_whole(descriptor: int, data: bytes, size: int) -> None:
+    """Append to a file of this size with one write: everything, or nothing. Raises OSError."""
+    written = os.write(descriptor, data)
+    if written != len(data):
+        os.ftruncate(descriptor, size)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 def read_tail(descriptor: int, size: int) -> Tail:
     """Return how a file of this size ends, as far as its last lines say."""
     length = min(_BLOCK, size)
@@ -105,6 +110,12 @@ def read_tail(descriptor: int, size: int) -> Tail:
         if tail is not None or length >= min(size, 4 * MAX_LINE):
             return tail or Tail(damaged=1)
         length = min(4 * length, size, 4 * MAX_LINE)
+
+
+def read_end(descriptor: int, size: int) -> bytes:
+    """Return the last bytes of a file of this size."""
+    length = min(_BLOCK, size)
+    return _read(descriptor, size - length, length)
 
 
 def describe_torn(torn: bytes) -> dict[str, object]:

@@ -11,7 +11,7 @@ import errno
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -22,6 +22,7 @@ from dynamic_mcp.observe.audit import chain, days
 from dynamic_mcp.observe.audit.chain import Link
 from dynamic_mcp.observe.audit.day_file import DayFile, describe_torn, read_tail
 from dynamic_mcp.observe.audit.line import VERSION, AuditLine
+from dynamic_mcp.observe.audit.seals import read_seals
 from dynamic_mcp.system import paths
 
 GAP = "audit.gap"
@@ -36,21 +37,15 @@ _LOCK_POLL_S = 0.001
 
 
 class AuditLog:
-    """The log in one directory. `on_new_day` is called, in the thread that appends, with each day that begins.
+    """The log in one directory. `on_new_day` is called when a day begins, in the thread that appends.
 
     All methods may be used in any thread. What they raise of the file system is an OSError.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        *,
-        now: Callable[[], float] = time.time,
-        on_new_day: Callable[[str], None] | None = None,
-    ) -> None:
+    def __init__(self, directory: Path, *, now: Callable[[], float] = time.time) -> None:
         self.directory = directory
+        self.on_new_day: Callable[[str], None] = lambda day: None
         self._now = now
-        self._on_new_day = on_new_day
         self._mutex = threading.Lock()
         self._clock = days.Clock()
         self._lock: int | None = None
@@ -70,6 +65,11 @@ class AuditLog:
                 return self._append(line)
             finally:
                 paths.unlock(lock)
+
+    def settle(self) -> None:
+        """Wait until nobody appends to a day that has ended. Raises OSError."""
+        with self._mutex:
+            paths.unlock(self._acquire())
 
     def sync(self) -> None:
         """Have what was written reach the disk. Raises OSError."""
@@ -139,8 +139,7 @@ class AuditLog:
         if today > self._day:
             self._last = Link(0, self._last.hash)
             self._open(today, at)
-            if self._on_new_day is not None:
-                self._on_new_day(today)
+            self.on_new_day(today)
         assert self._file is not None
         return self._file
 
@@ -149,8 +148,7 @@ class AuditLog:
         known = days.list_days(self.directory)
         day = max([today, self._day, *known[-1:]])
         if day != self._day:
-            before = next((each for each in reversed(known) if each < day), None)
-            self._last = Link(0, (before and find_end(self.directory, before)) or self._last.hash)
+            self._last = Link(0, find_end(self.directory, [each for each in known if each < day]) or self._last.hash)
         self._open(day, at)
 
     def _open(self, day: str, at: str) -> None:
@@ -192,11 +190,18 @@ def open_lock(directory: Path) -> int:
     return os.open(directory / days.LOCK, flags, 0o600)
 
 
-def find_end(directory: Path, day: str) -> str:
-    """Return the hash of the last good line of a day that has a file; empty if it has none."""
-    descriptor = os.open(days.file_of(directory, day), os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
-    try:
-        tail = read_tail(descriptor, os.fstat(descriptor).st_size)
-    finally:
-        os.close(descriptor)
-    return "" if tail.last is None else tail.last.hash
+def find_end(directory: Path, known: Sequence[str]) -> str:
+    """Return the hash of the last line of these days, or of the last day that is sealed; empty if there is none.
+
+    Raises OSError.
+    """
+    sealed = max(read_seals(directory), key=lambda seal: seal.day, default=None)
+    if known and (sealed is None or known[-1] >= sealed.day):
+        descriptor = os.open(days.file_of(directory, known[-1]), os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+        try:
+            tail = read_tail(descriptor, os.fstat(descriptor).st_size)
+        finally:
+            os.close(descriptor)
+        if tail.last is not None:
+            return tail.last.hash
+    return "" if sealed is None else sealed.last

@@ -1,0 +1,36 @@
+"""Keyed digests, which tell whether two values are the same and cannot be guessed without the log's key."""
+
+from __future__ import annotations
+
+import hmac
+import os
+from pathlib import Path
+
+from dynamic_mcp.observe.audit import days
+from dynamic_mcp.system import paths
+
+_LENGTH = 32
+
+
+def load_key(directory: Path) -> bytes:
+    """Return the key of the log in a directory; the first to ask makes one. Raises OSError and ValueError."""
+    path = directory / days.KEY
+    if not path.exists():
+        paths.make_private_dir(directory)
+        new = directory / f".{days.KEY}-{os.urandom(8).hex()}"
+        paths.write_private(new, os.urandom(_LENGTH))
+        try:
+            os.link(new, path)  # unless another process was faster: its key stays
+        except FileExistsError:
+            pass
+        finally:
+            new.unlink()
+    key = paths.read_private(path, _LENGTH)
+    if len(key) != _LENGTH:
+        raise ValueError(f"{path} does not have {_LENGTH} bytes")
+    return key
+
+
+def keyed_digest(key: bytes, data: bytes) -> str:
+    """Return the HMAC-SHA256 of some bytes, as `hmac:<64 hex>`."""
+    return f"hmac:{hmac.digest(key, data, 'sha256').hex()}"
