@@ -28,7 +28,7 @@ def mask_value(value: object, name: str = "") -> object:
         case str():
             return mask_string(value, name)
         case dict():
-            return {mask_string(key): _mask_member(key, each) for key, each in value.items()}
+            return {_mask_key(key): _mask_member(key, each) for key, each in value.items()}
         case list():
             return [mask_value(each, name) for each in value]
         case bool() | None:
@@ -55,6 +55,10 @@ def is_secret_member(name: str) -> bool:
     return bool(name) and _is_secret(name[:_LONGEST_NAME])
 
 
+def _mask_key(key: str) -> str:
+    return _mask_short_key(key) if len(key) <= _LONGEST_NAME else mask_string(key)
+
+
 def _mask_member(name: str, value: object) -> object:
     if isinstance(value, dict | list) and value and is_secret_member(name):
         return MASKED
@@ -62,7 +66,7 @@ def _mask_member(name: str, value: object) -> object:
 
 
 def _may_have_secrets(text: str) -> bool:
-    if _OPTION.match(text):
+    if ("=" in text or ":" in text) and _OPTION.match(text):
         return True
     if len(text) < _SHORTEST:
         return False
@@ -71,6 +75,11 @@ def _may_have_secrets(text: str) -> bool:
             return True
     folded = text.lower()
     return any(scheme in folded for scheme in _SCHEMES)
+
+
+@lru_cache(maxsize=4096)
+def _mask_short_key(key: str) -> str:
+    return mask_string(key)
 
 
 @lru_cache(maxsize=4096)

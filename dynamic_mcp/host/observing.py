@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from dynamic_mcp.config.observe import Audit
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.proxy.observation import Observer, Observers
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.system import paths
+
+if TYPE_CHECKING:  # loaded when configured
+    from dynamic_mcp.observe.audit.trail import Trail
 
 
 class Observing:
@@ -12,6 +22,7 @@ class Observing:
 
     def __init__(self, proxy: Proxy) -> None:
         self._proxy = proxy
+        self._trails: dict[Audit, Trail] = {}
 
     def apply(self, config: Config) -> None:
         """Observe as this config says from now on."""
@@ -20,7 +31,33 @@ class Observing:
 
     def _make(self, config: Config) -> list[Observer]:
         """Return the observers, the first to begin and the last to end first: telemetry, metrics, the audit log."""
-        return []
+        observers: list[Observer] = []
+        if config.audit is not None:
+            observers.append(self._audit(config, config.audit))
+        return observers
+
+    def _audit(self, config: Config, settings: Audit) -> Observer:
+        from dynamic_mcp.proxy.audit import AuditObserver
+
+        trail = self._trail(structs.replace(settings, arguments="keys"))
+        return AuditObserver(
+            trail, arguments=settings.arguments, config=str(config.file), roles_of=self._proxy.roles_of
+        )
+
+    def _trail(self, settings: Audit) -> Trail:
+        """Return what writes the log of these settings; requests in flight go on with that of the settings before."""
+        found = self._trails.get(settings)
+        if found is None:
+            from dynamic_mcp.observe.audit.keeper import Keeping
+            from dynamic_mcp.observe.audit.trail import Trail
+
+            keeping = Keeping(settings.keep_s, settings.seal_key, settings.seal_syslog, settings.seal_command)
+            directory = settings.path or paths.state_dir() / "audit"
+            found = self._trails[settings] = Trail(directory, keeping, stops_writes=settings.stops_writes)
+        return found
 
     async def close(self) -> None:
         """Write and send what is left, within a bound."""
+        for trail in self._trails.values():
+            await asyncio.to_thread(trail.close)
+        self._trails.clear()

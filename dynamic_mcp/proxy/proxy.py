@@ -185,6 +185,10 @@ class Proxy:
 
     # --- what a client asks ----------------------------------------------------------------------------
 
+    def roles_of(self, authentication: Authentication) -> tuple[str, ...]:
+        """Return the roles of somebody, by the config as it is now."""
+        return self._views.roles_of(authentication)
+
     def view_for(self, client: Client) -> View:
         """Return what a client may see."""
         if self.groups.know_persons:

@@ -80,6 +80,10 @@ class Views:
         """Return what somebody without a workspace may see who has chosen a profile, or none."""
         return self._find_for(authentication, profile, place)
 
+    def roles_of(self, authentication: Authentication) -> tuple[str, ...]:
+        """Return the roles of somebody: those that the config knows, where there are access rules."""
+        return authentication.roles if self._policy is None else tuple(sorted(self._policy.roles_of(authentication)))
+
     def has_profile(self, name: str) -> bool:
         """Tell whether there is a profile of this name."""
         return name in self._configs[None].profiles

@@ -28,7 +28,14 @@ def test_what_stands_under_the_name_of_a_secret_is_masked_whole(secret: object) 
 
 
 def test_what_can_be_no_secret_stays() -> None:
-    value = {"token": None, "has_secret": True, "password": "", "path": "src/a b.py:3", "n": [1, 2.5], "empty": {}}
+    value: dict[str, object] = {
+        "token": None,
+        "has_secret": True,
+        "password": "",
+        "path": "src/a b.py:3",
+        "n": [1, 2.5],
+        "empty": {},
+    }
     assert mask_value(value) == value
 
 

@@ -1,0 +1,179 @@
+"""Records what clients ask of servers: one line for each call, read and prompt, whatever comes of it.
+
+A call has an open line before it is sent, and its line once its answer is there, or will not come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Mapping
+
+import msgspec
+from msgspec import Raw, Struct, structs
+
+from dynamic_mcp.config.masking import mask_value
+from dynamic_mcp.errors import (
+    AccessDenied,
+    ApprovalDenied,
+    ApprovalNeeded,
+    ApprovalPending,
+    MissingScope,
+    NotRecorded,
+)
+from dynamic_mcp.groups.audience import Authentication
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.observe.audit.line import VERSION, AuditLine, Outcome
+from dynamic_mcp.observe.audit.trail import Trail
+from dynamic_mcp.proxy.audit_arguments import ArgumentRecord, Mode
+from dynamic_mcp.proxy.audit_subjects import ClientLines, UsedThings
+from dynamic_mcp.proxy.audit_targets import EVENTS, find_target, find_trace
+from dynamic_mcp.proxy.observation import Event, Observation, Observer
+from dynamic_mcp.proxy.pipeline import UpstreamRequest
+
+_REFUSALS = (AccessDenied, MissingScope, ApprovalDenied, ApprovalNeeded, NotRecorded)
+# Members of an event that have a place of their own on the line.
+_OWN_MEMBERS = frozenset(
+    ("outcome", "address", "group", "kind", "name", "decision", "rule", "approval", "approved_by", "error")
+)
+_IS_ERROR = b'"isError"'
+
+
+class _Ending(Struct, frozen=True):
+    """What came of a request."""
+
+    outcome: Outcome
+    error: str = ""
+    result_bytes: int = 0
+
+
+class AuditObserver(Observer):
+    """Writes a line for each use of a server, and for each event. `roles_of` returns all roles of somebody."""
+
+    def __init__(
+        self,
+        trail: Trail,
+        *,
+        arguments: Mode = "keys",
+        config: str = "",
+        roles_of: Callable[[Authentication], tuple[str, ...]] = lambda authentication: authentication.roles,
+    ) -> None:
+        self._trail = trail
+        self._recorder = trail.recorder
+        self._arguments = ArgumentRecord(arguments, lambda: trail.key)
+        self._plain = AuditLine(v=VERSION, config=config, pid=os.getpid())
+        self._clients = ClientLines(self._plain, roles_of)
+        self._used = UsedThings()
+        self._open: dict[int, AuditLine] = {}
+        self._codes: dict[int, str] = {}
+
+    def send(self, seen: Observation, message: UpstreamRequest) -> UpstreamRequest:
+        """Write down a call before it is sent. Raises NotRecorded."""
+        key = id(seen)
+        if seen.request.method in EVENTS and key not in self._open:
+            line = self._begin(seen, message.params)
+            self._recorder.open(line, message.label or f"`{message.method}`", is_write=line.access != "read")
+            self._open[key] = line
+        return message
+
+    def receive(self, seen: Observation, answer: Frame | None, error: BaseException | None) -> None:
+        """Remember with which code an upstream has refused a call, which a model may be told in words only."""
+        if answer is not None and len(answer.error):
+            self._codes[id(seen)] = _code(answer.error)
+        elif self._codes:
+            self._codes.pop(id(seen), None)  # it was sent again
+
+    def end(self, seen: Observation, answer: Frame | None, error: BaseException | None) -> None:
+        """Record what came of a call."""
+        code = self._codes.pop(id(seen), "")
+        if seen.request.method not in EVENTS:
+            return
+        line = self._open.pop(id(seen), None) or self._begin(seen, seen.params)
+        ended = _fail(error) if answer is None else _judge(answer, code)
+        self._recorder.record(
+            structs.replace(
+                line,
+                outcome=ended.outcome,
+                error=ended.error,
+                result_bytes=ended.result_bytes,
+                ms=round((time.perf_counter() - seen.started) * 1000, 3),
+            )
+        )
+
+    def note(self, event: Event) -> None:
+        """Record something else that has happened."""
+        line = self._plain if event.client is None else self._clients.line_of(event.client)
+        own = {name: value for name, value in event.members.items() if name in _OWN_MEMBERS}
+        rest = mask_value({name: value for name, value in event.members.items() if name not in _OWN_MEMBERS})
+        detail = Raw(msgspec.json.encode(rest)) if rest else wire.ABSENT
+        self._recorder.record(structs.replace(line, id=self._trail.new_id(), event=event.name, detail=detail, **own))
+
+    def _begin(self, seen: Observation, params: Mapping[str, Raw] | None) -> AuditLine:
+        """Return the line of a request as far as it is known."""
+        request = seen.request
+        target = find_target(request, seen.group, seen.name)
+        used = self._used.find(seen.group, target)
+        given = target.arguments if seen.group is None else (params or {}).get("arguments")
+        return structs.replace(
+            self._clients.line_of(request.client),
+            id=self._trail.new_id(),
+            event=target.event,
+            outcome="unknown",
+            request=_text(request.id),
+            trace=find_trace(wire.member(request.params, "_meta") if params is None else params.get("_meta")),
+            group=target.group,
+            kind=target.kind,
+            name=target.name,
+            shown=target.shown,
+            access=used.access,
+            decision=seen.decision,
+            rule=seen.rule,
+            arguments=self._arguments.describe(given),
+            upstream=used.upstream,
+            upstream_version=used.version,
+            definition=used.definition,
+            **self._approval(seen),
+        )
+
+    def _approval(self, seen: Observation) -> Mapping[str, object]:
+        note = seen.approval
+        if note is None:
+            return {}
+        return {
+            "approval": note.id,
+            "approved_by": note.by or note.channel,
+            "wait_ms": round(note.waited_s * 1000, 3),
+            "original_arguments": self._arguments.describe(note.original),
+        }
+
+
+def _judge(answer: Frame, code: str) -> _Ending:
+    """Say what came of a request that was answered; `code` is that of the upstream's error, if it gave one."""
+    if len(answer.error):
+        return _Ending("failure", _code(answer.error), len(answer.error))
+    size = len(answer.result)
+    if code:
+        return _Ending("failure", code, size)
+    if _IS_ERROR in bytes(answer.result) and bytes(wire.member(answer.result, "isError")) == b"true":
+        return _Ending("failure", "tool_error", size)
+    return _Ending("success", "", size)
+
+
+def _fail(error: BaseException | None) -> _Ending:
+    name = type(error).__name__
+    if isinstance(error, asyncio.CancelledError):
+        return _Ending("cancelled")
+    if isinstance(error, ApprovalPending):
+        return _Ending("pending", name)
+    return _Ending("denied" if isinstance(error, _REFUSALS) else "failure", name)
+
+
+def _code(error: Raw) -> str:
+    return bytes(wire.member(error, "code")).decode(errors="replace")[:20] or "error"
+
+
+def _text(id: Raw) -> str:
+    """Return the id of a request, a text without its quotation marks."""
+    return (wire.text(id) or bytes(id).decode(errors="replace"))[:200]

@@ -1,0 +1,144 @@
+"""What the audit log says of arguments: their names and a keyed digest, or what they are, within a bound.
+
+Secrets are masked first, in digests too. Large values are not read: a digest is over their bytes as they are, and a
+record has their size instead.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+import msgspec
+from msgspec import Raw, Struct
+
+from dynamic_mcp.config.masking import is_secret_member, mask_string, mask_value
+from dynamic_mcp.config.secrets import MASKED
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.observe.audit.digest import keyed_digest
+
+Mode = Literal["keys", "redacted", "full", "off"]
+
+# Arguments of up to this size are recorded or digested whole, as their JSON after masking.
+_WHOLE = 16 * 1024
+# Of larger ones, single values of up to this size are recorded, and the others digested by their first bytes.
+_WHOLE_MEMBER = 1024
+_DIGESTED = 1024 * 1024
+_MAX_NAMES = 100
+_LONGEST_NAME = 200
+
+_decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
+_canonical = msgspec.json.Encoder(order="sorted").encode
+_UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
+
+
+class Names(Struct, frozen=True, omit_defaults=True):
+    """Arguments by their names; `digest` is over their canonical JSON, `cut` says that they are larger than that.
+
+    `more` is how many other names there are, and `bytes` the size of arguments that are too large.
+    """
+
+    names: list[str]
+    digest: str = ""
+    more: int = 0
+    bytes: int = 0
+
+
+class ArgumentRecord:
+    """Says of arguments what the settings want; `key` returns the key of digests, if there is one."""
+
+    def __init__(self, mode: Mode, key: Callable[[], bytes | None]) -> None:
+        self._key = key
+        self._describe = {"keys": self._names, "redacted": _redacted, "full": _full, "off": _nothing}[mode]
+
+    def describe(self, arguments: Raw | None) -> Raw:
+        """Return what the log says of arguments; empty if nothing."""
+        if arguments is None or not len(arguments):
+            return wire.ABSENT
+        return Raw(self._describe(arguments))
+
+    def _names(self, arguments: Raw) -> bytes:
+        if len(arguments) <= _WHOLE:
+            try:
+                masked = mask_value(_decode(arguments))
+                names = list(masked) if isinstance(masked, dict) else []
+                return self._encode_names(names, _canonical(masked), 0)
+            except _UNREADABLE:
+                pass
+        members = _members(arguments)
+        digested = _digest_members(members) if members else bytes(memoryview(arguments)[:_DIGESTED])
+        return self._encode_names([mask_string(name) for name in members], digested, len(arguments))
+
+    def _encode_names(self, names: list[str], digested: bytes, size: int) -> bytes:
+        key = self._key()
+        digest = "" if key is None else keyed_digest(key, digested)
+        if len(names) <= _MAX_NAMES and max(map(len, names), default=0) <= _LONGEST_NAME:
+            return _encode(Names(names, digest, 0, size))
+        shown = [_shorten(name) for name in names[:_MAX_NAMES]]
+        return _encode(Names(shown, digest, len(names) - len(shown), size))
+
+
+def _nothing(arguments: Raw) -> bytes:
+    return b""
+
+
+def _redacted(arguments: Raw) -> bytes:
+    if len(arguments) <= _WHOLE:
+        try:
+            return _encode(mask_value(_decode(arguments)))
+        except _UNREADABLE:
+            pass
+    return _cut(arguments, _redacted_member)
+
+
+def _full(arguments: Raw) -> bytes:
+    if len(arguments) <= _WHOLE:
+        return bytes(arguments)
+    return _cut(arguments, lambda name, value: value)
+
+
+def _redacted_member(name: str, value: Raw) -> object:
+    try:
+        return MASKED if is_secret_member(name) else mask_value(_decode(value), name)
+    except _UNREADABLE:
+        return {"cut": len(value)}
+
+
+def _cut(arguments: Raw, show: Callable[[str, Raw], object]) -> bytes:
+    """Return arguments that are too large, or nested too deep, with the sizes of values instead of large ones."""
+    members = _members(arguments)
+    if not members:
+        return _encode({"cut": len(arguments)})
+    shown: dict[str, object] = {}
+    left = _WHOLE
+    for name, value in list(members.items())[:_MAX_NAMES]:
+        left -= min(len(value), _WHOLE_MEMBER)
+        is_shown = len(value) <= _WHOLE_MEMBER and left > 0
+        shown[_shorten(mask_string(name))] = show(name, value) if is_shown else {"cut": len(value)}
+    return _encode({**shown, "cut": len(arguments)})
+
+
+def _digest_members(members: Mapping[str, Raw]) -> bytes:
+    """Return what is digested of arguments that are too large: for each name, its value's size and first bytes."""
+    digest = hashlib.sha256()
+    left = _DIGESTED
+    for name in sorted(members):
+        value = b'"***"' if is_secret_member(name) else memoryview(members[name])
+        head = value[:left]
+        left -= len(head)
+        digest.update(f"{name}\0{len(value)}\0".encode(errors="replace"))
+        digest.update(head)
+    return digest.digest()
+
+
+def _members(arguments: Raw) -> Mapping[str, Raw]:
+    try:
+        return wire.members(arguments)
+    except wire.Malformed:
+        return {}
+
+
+def _shorten(name: str) -> str:
+    return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…"

@@ -1,0 +1,88 @@
+"""What a request is about, as the audit log names it, also where it was refused before that was looked for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Literal
+
+from msgspec import Raw, Struct
+
+from dynamic_mcp.config.masking import mask_string
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.proxy.request import Request
+from dynamic_mcp.proxy.view import GroupView, SingleView
+from dynamic_mcp.tools.meta_tools import CALLS, GET
+
+EventName = Literal["call", "read", "prompt", "list"]
+
+EVENTS: Mapping[str, EventName] = {"tools/call": "call", "resources/read": "read", "prompts/get": "prompt"}
+_KINDS = {"tools/call": "tool", "resources/read": "resource", "prompts/get": "prompt"}
+
+# A name that a model makes up may be megabytes long.
+_LONGEST_NAME = 1000
+# Of larger requests, only what was refused is looked at again.
+_LARGE = 64 * 1024
+# W3C Trace Context, section 3.2.
+_TRACEPARENT = re.compile(rb'"traceparent"\s*:\s*"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}')
+_NOBODY = "0" * 32
+
+
+class Target(Struct, frozen=True, gc=False):
+    """What a request is about. `shown` is the name that the client wrote, if it is another one."""
+
+    event: EventName
+    kind: str
+    group: str = ""
+    name: str = ""
+    shown: str = ""
+    arguments: Raw | None = None
+
+
+def find_target(request: Request, group: GroupView | None, name: str) -> Target:
+    """Return what a request is about: this group and name if they are known, else what the client wrote."""
+    method = request.method
+    kind, event = _KINDS[method], EVENTS[method]
+    if group is not None and (kind == "resource" or len(request.params) > _LARGE):
+        return Target(event, kind, group.name, _clean(name, kind))
+    params = _members(request.params)
+    asked = wire.text(params.get("uri" if kind == "resource" else "name")) or ""
+    arguments, asked_group = params.get("arguments"), ""
+    if kind == "tool" and not isinstance(request.view, SingleView):
+        if asked == GET and group is None:
+            return Target("list", "search", name=GET, arguments=arguments)
+        if asked in CALLS:
+            given = _members(arguments)
+            asked_group, asked = wire.text(given.get("group")) or "", wire.text(given.get("name")) or asked
+            arguments = given.get("args")
+    if group is None:
+        return Target(event, kind, _shorten(asked_group), _clean(asked, kind), arguments=arguments)
+    return Target(event, kind, group.name, _shorten(name), "" if asked == name else _shorten(asked))
+
+
+def find_trace(meta: Raw | None) -> str:
+    """Return the trace id in the `_meta` of params; empty if there is none."""
+    if meta is None or not len(meta) or len(meta) > _LARGE:
+        return ""
+    found = _TRACEPARENT.search(meta)
+    trace = "" if found is None else found[1].decode()
+    return "" if trace == _NOBODY else trace
+
+
+def _members(data: Raw | None) -> Mapping[str, Raw]:
+    if data is None or not len(data):
+        return {}
+    try:
+        return wire.members(data)
+    except wire.Malformed:
+        text = wire.text(data)  # models write arguments as JSON in a text
+        return {} if text is None else _members(Raw(text.strip().encode(errors="replace")))
+
+
+def _clean(name: str, kind: str) -> str:
+    """Return a name that is not too long, and a URI without secrets."""
+    return _shorten(mask_string(name[: 2 * _LONGEST_NAME]) if kind == "resource" else name)
+
+
+def _shorten(name: str) -> str:
+    return name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…"
