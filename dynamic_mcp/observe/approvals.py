@@ -1,16 +1,23 @@
-"""Calls that wait for a person, as files: a serving proxy writes one for each, and commands answer them.
+"""Calls that wait for a person: what a serving proxy says of them, what a person answers, and what becomes of that.
 
-The folder is private to the user. A proxy keeps in it what waits with it; what a dead proxy has left is removed.
+They are files in one folder of the user. `ApprovalBox` is the proxy's side of it, `ApprovalDesk` that of commands.
 """
 
 from __future__ import annotations
 
+import secrets
 from typing import Literal
 
 from msgspec import Raw, Struct
 
 Verdict = Literal["allow", "deny"]
 Scope = Literal["once", "hour", "session"]
+Outcome = Literal["taken", "refused", "gone", "silent"]
+
+# Crockford's base 32: no letter that looks like a digit.
+_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_LOOKALIKES = str.maketrans("ILO", "110")
+_ID_LENGTH = 6
 
 
 class PendingApproval(Struct, frozen=True, kw_only=True):
@@ -48,3 +55,25 @@ class ApprovalDecision(Struct, frozen=True, kw_only=True):
     reason: str = ""
     by: str = ""
     arguments: Raw = Raw()
+
+
+class ApprovalAnswer(Struct, frozen=True, kw_only=True):
+    """What became of a decision: the proxy has taken it, or refuses it for a `reason`, or the call waits no more.
+
+    A `silent` proxy has not answered in time; the decision does not count then.
+    """
+
+    outcome: Outcome
+    reason: str = ""
+
+
+def make_id() -> str:
+    """Return a new id: short enough to type, and never that of another call that waits."""
+    return "".join(secrets.choice(_ALPHABET) for _ in range(_ID_LENGTH))
+
+
+def parse_id(typed: str) -> str:
+    """Return an id, or the beginning of one, as it is written; empty if it cannot be one."""
+    typed = typed.strip()
+    id = typed.upper().translate(_LOOKALIKES) if typed.isascii() else ""
+    return id if len(id) <= _ID_LENGTH and set(id) <= set(_ALPHABET) else ""

@@ -162,14 +162,15 @@ class ProxyRegistry:
             running = msgspec.json.decode(read_bytes(file), type=RunningProxy)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):  # removed meanwhile, or from another version
             return None
-        if not _is_alive(running.pid, silent_s):
+        if not is_alive(running.pid, silent_s):
             with contextlib.suppress(OSError):
                 file.unlink()
             return None
         return msgspec.structs.replace(running, silent_s=silent_s if silent_s > SILENT_S else 0.0)
 
 
-def _is_alive(pid: int, silent_s: float) -> bool:
+def is_alive(pid: int, silent_s: float) -> bool:
+    """Tell whether a process of this user runs that has last written its file this long ago."""
     if sys.platform == "win32":  # signal 0 would end the process there
         return silent_s < SILENT_S
     try:
