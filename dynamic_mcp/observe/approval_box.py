@@ -59,12 +59,14 @@ class ApprovalBox:
 
         Raises OSError, and then nobody can decide it here.
         """
-        writing = asyncio.ensure_future(asyncio.to_thread(self._write, pending))
+        writing = self._tasks.create(asyncio.to_thread(self._write, pending))
         try:
-            await asyncio.shield(writing)
+            error = await asyncio.shield(writing)
         except asyncio.CancelledError:
             writing.add_done_callback(partial(self._discard, pending.id))
             raise
+        if error is not None:
+            raise error
         self._pending[pending.id] = pending
         if self._is_closed:  # meanwhile
             self.remove(pending.id, "the proxy has ended")
@@ -88,12 +90,16 @@ class ApprovalBox:
             self._tasks.cancel_all()
             log.debug("the disk does not answer; %s stays as it is", self._folder)
 
-    def _write(self, pending: PendingApproval) -> None:
-        self._folder.make()
-        self._folder.write_pending(pending)
+    def _write(self, pending: PendingApproval) -> OSError | None:
+        try:
+            self._folder.make()
+            self._folder.write_pending(pending)
+        except OSError as exc:
+            return exc
+        return None
 
-    def _discard(self, id: str, writing: asyncio.Future[None]) -> None:
-        if not writing.cancelled() and writing.exception() is None:
+    def _discard(self, id: str, writing: asyncio.Task[OSError | None]) -> None:
+        if not writing.cancelled() and writing.result() is None:
             self._removed[id] = "the call was cancelled"
             self._run()
 
