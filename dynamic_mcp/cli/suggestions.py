@@ -85,6 +85,16 @@ def complete_prompt_argument(ctx: click.Context, param: click.Parameter, incompl
     return []
 
 
+def complete_approval(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete the id of a call that waits for a person."""
+    from dynamic_mcp.observe.approval_desk import ApprovalDesk
+    from dynamic_mcp.observe.approvals import approvals_dir, parse_id
+
+    typed = parse_id(incomplete)
+    waiting = ApprovalDesk(approvals_dir()).list_pending() if typed or not incomplete else []
+    return _items(((each.id, f"{each.group} {each.name}") for each in waiting), typed)
+
+
 def complete_ai_tool(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer the AI tools that settings are imported from and installed into."""
     from dynamic_mcp.importer.tools.catalog import TOOLS

@@ -105,6 +105,23 @@ def mask_text(text: str) -> str:
     return _URL.sub(lambda url: _mask_url(url[0]), text)
 
 
+def mask_values(value: object, name: str = "") -> object:
+    """Return JSON without what looks like a secret: by the name of its place, or by its form."""
+    match value:
+        case str():
+            is_secret = is_secret_name(name) and not _TRIVIAL.fullmatch(value)
+            option = _OPTION.fullmatch(value)
+            if option and is_secret_name(option[1]):
+                return value[: option.start(3)] + MASKED
+            return MASKED if is_secret else mask_text(value)
+        case dict():
+            return {key: mask_values(each, name if is_secret_name(name) else str(key)) for key, each in value.items()}
+        case list():
+            return [mask_values(each, name) for each in value]
+        case _:
+            return value
+
+
 def plain_secrets(document: object) -> Iterator[Keys]:
     """Yield where in a config something stands in plain text that looks like a secret; a `${…}` does not."""
     servers = document.get("mcpServers") if isinstance(document, dict) else None

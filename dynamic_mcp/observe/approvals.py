@@ -6,9 +6,12 @@ They are files in one folder of the user. `ApprovalBox` is the proxy's side of i
 from __future__ import annotations
 
 import secrets
+from pathlib import Path
 from typing import Literal
 
 from msgspec import Raw, Struct
+
+from dynamic_mcp.system import paths
 
 Verdict = Literal["allow", "deny"]
 Scope = Literal["once", "hour", "session"]
@@ -65,6 +68,11 @@ class ApprovalAnswer(Struct, frozen=True, kw_only=True):
 
     outcome: Outcome
     reason: str = ""
+
+
+def approvals_dir() -> Path:
+    """Return the folder of all calls of this user that wait."""
+    return paths.state_dir() / "approvals"
 
 
 def make_id() -> str:

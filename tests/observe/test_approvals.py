@@ -3,38 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import stat
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 from msgspec import Raw, structs
 
-from dynamic_mcp.errors import InvalidArguments
-from dynamic_mcp.observe.approval_box import ApprovalBox
 from dynamic_mcp.observe.approval_desk import ApprovalDesk
-from dynamic_mcp.observe.approvals import ApprovalAnswer, ApprovalDecision, PendingApproval, make_id, parse_id
+from dynamic_mcp.observe.approvals import ApprovalAnswer, ApprovalDecision, make_id, parse_id
+from tests.approvals import running, waiting
 
 BOUND_S = 5
-
-
-def waiting(id: str = "7F3K2M", **changes: object) -> PendingApproval:
-    now = time.time()
-    pending = PendingApproval(
-        id=id,
-        pid=os.getpid(),
-        since=now,
-        expires=now + 600,
-        group="files",
-        name="delete_file",
-        arguments=Raw(b'{"path": "/a"}'),
-        offered=("once", "hour"),
-    )
-    return structs.replace(pending, **changes)
 
 
 def of_size(size: int) -> Raw:
@@ -43,32 +25,6 @@ def of_size(size: int) -> Raw:
 
 def names(folder: Path) -> list[str]:
     return sorted(file.name for file in folder.iterdir())
-
-
-class Proxy:
-    """Notes what it is told, and refuses to delete `/etc`."""
-
-    def __init__(self, folder: Path) -> None:
-        self.box = ApprovalBox(folder, self._receive, poll_s=0.01)
-        self.received: list[ApprovalDecision] = []
-
-    def _receive(self, decision: ApprovalDecision) -> None:
-        if b"/etc" in bytes(decision.arguments):
-            raise InvalidArguments("`/etc` may not be deleted")
-        self.received.append(decision)
-
-
-@asynccontextmanager
-async def running(folder: Path, *pending: PendingApproval) -> AsyncIterator[Proxy]:
-    """A proxy in which this waits."""
-    proxy = Proxy(folder)
-    async with asyncio.timeout(BOUND_S):
-        for each in pending:
-            await proxy.box.put(each)
-        try:
-            yield proxy
-        finally:
-            await proxy.box.close()
 
 
 async def decide(folder: Path, decision: ApprovalDecision) -> ApprovalAnswer:

@@ -1,0 +1,146 @@
+"""Prints calls that wait for a person. What a client or a server has written can neither hide nor act in it."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterator, Sequence
+
+from msgspec import Raw
+
+from dynamic_mcp.cli.output import Output
+from dynamic_mcp.config import secrets
+from dynamic_mcp.config.principal import LOCAL
+from dynamic_mcp.observe.approvals import PendingApproval
+from dynamic_mcp.system.text import escape, one_line
+
+# What a terminal shows of one call. More is in `--json`.
+_MOST_CHARACTERS = 20_000
+_LONGEST_CELL = 200
+# Characters that are printable and show nothing: fillers, joiners and variation selectors.
+_INVISIBLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+_STYLES = {"+": "green", "-": "red"}
+
+
+def show_table(out: Output, waiting: Sequence[PendingApproval], now: float) -> None:
+    """Print one line for each call."""
+    columns = ["ID", "AGE", "WHO", "GROUP", "TOOL", "CLASS", "ARGUMENTS"]
+    rows = [
+        [
+            each.id,
+            format_seconds(now - each.since),
+            who(each),
+            _printable(each.group),
+            _printable(each.name),
+            _printable(each.access),
+            one_line(_printable(json.dumps(arguments_of(each), ensure_ascii=False)), _LONGEST_CELL),
+        ]
+        for each in waiting
+    ]
+    out.print_table(columns, rows)
+
+
+def show_details(out: Output, pending: PendingApproval, now: float, *, reveals: bool = False) -> None:
+    """Print all of one call."""
+    out.print_line(f"{pending.id}  {_printable(pending.name)} of group {_printable(pending.group)}", "bold")
+    for name, value in _facts(pending, now):
+        if value:
+            out.print_line(f"{name}: {_printable(value)}", indent=2)
+    out.print_line("arguments:", indent=2)
+    lines = format_arguments(arguments_of(pending, reveals=reveals))
+    shown = _shorten(lines)
+    for line in shown:
+        out.print_line(line, indent=4)
+    if len(shown) < len(lines) or shown != lines:
+        out.print_line("These are not all of the arguments; `approve show ID --json` prints them.", "red", indent=2)
+
+
+def to_json(pending: PendingApproval, now: float, *, reveals: bool = False) -> dict[str, object]:
+    """Return a call as JSON."""
+    fields: dict[str, object] = {name: getattr(pending, name) for name in pending.__struct_fields__}
+    times = {"age_s": round(now - pending.since, 1), "expires_in_s": round(pending.expires - now, 1)}
+    return {**fields, **times, "arguments": arguments_of(pending, reveals=reveals)}
+
+
+def arguments_of(pending: PendingApproval, *, reveals: bool = False) -> object:
+    """Return the arguments of a call, without what looks like a secret."""
+    value = read_arguments(pending.arguments)
+    return value if reveals else secrets.mask_values(value)
+
+
+def read_arguments(arguments: Raw) -> object:
+    """Return arguments as values; as text if they are no JSON that can be read."""
+    try:
+        return json.loads(bytes(arguments))
+    except (ValueError, RecursionError):
+        return bytes(arguments).decode("utf-8", "replace")
+
+
+def format_arguments(value: object) -> list[str]:
+    """Return indented JSON in lines, with escapes for what could not be seen."""
+    return ["".join(map(_in_json, line)) for line in json.dumps(value, indent=2, ensure_ascii=False).split("\n")]
+
+
+def show_difference(out: Output, old: object, new: object) -> bool:
+    """Print how arguments differ; return whether they do."""
+    lines = list(difflib.unified_diff(format_arguments(old), format_arguments(new), lineterm="", n=3))[2:]
+    for line in (line for line in lines if not line.startswith("@@")):
+        out.print_line(line, _STYLES.get(line[:1], ""))
+    return bool(lines)
+
+
+def who(pending: PendingApproval) -> str:
+    """Return who makes a call."""
+    is_local = pending.issuer == LOCAL.issuer or not pending.subject
+    person = "you" if is_local else pending.subject
+    return _printable(f"{person} with {pending.client}" if pending.client else person)
+
+
+def format_seconds(seconds: float) -> str:
+    """Return a duration as people say it: `40 s`, `3 min`, `2 h`."""
+    whole = max(0, round(seconds))
+    if whole < 120:
+        return f"{whole} s"
+    return f"{whole // 60} min" if whole < 7200 else f"{whole // 3600} h"
+
+
+def _facts(pending: PendingApproval, now: float) -> Iterator[tuple[str, str]]:
+    yield "who", who(pending)
+    if pending.issuer and pending.issuer != LOCAL.issuer:
+        yield "named so by", pending.issuer
+    yield "the tool says" if pending.kind == "tool" else "it says", one_line(pending.description, 400)
+    yield "counts as", pending.access
+    yield "asked because of", pending.rule
+    for note in pending.notes:
+        yield "changed so that it fits", note
+    if pending.offered != ("once",):
+        yield "can be allowed", ", ".join(pending.offered)
+    yield "config", pending.config
+    left = format_seconds(pending.expires - now)
+    yield "waits", f"for {format_seconds(now - pending.since)}, and for {left} more"
+
+
+def _shorten(lines: list[str]) -> list[str]:
+    """Return the first lines, which together are not too long."""
+    shown: list[str] = []
+    room = _MOST_CHARACTERS
+    for line in lines:
+        if len(line) > room:
+            return [*shown, line[:room] + "…"]
+        shown.append(line)
+        room -= len(line) + 1
+    return shown
+
+
+def _printable(text: str) -> str:
+    """Return text on one line, with escapes for all that shows nothing or that a terminal acts on."""
+    return _INVISIBLE.sub(lambda found: found[0].encode("unicode_escape").decode(), escape(text))
+
+
+def _in_json(character: str) -> str:
+    if character.isprintable() and not _INVISIBLE.match(character):
+        return character
+    return json.dumps(character)[1:-1]

@@ -1,0 +1,255 @@
+"""`approve`: what it shows of calls that wait, and how a person decides about them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from msgspec import Raw
+
+from tests.approvals import Proxy, running, waiting
+from tests.cli.commands import CliRunner, CommandResult, strip_escapes
+
+SECRET = "ghp_" + "a1B2" * 9
+HOSTILE = "x\n  counts as: read \x1b[2J\u202e\u3164"
+CALL = waiting(
+    subject="ann@example.org",
+    issuer="https://login.example.org",
+    client="Claude Code",
+    description="Deletes a file.\nFor ever.",
+    access="write",
+    rule="mcpServers.files.approve",
+    notes=("`path` was given as `file`",),
+    arguments=Raw(json.dumps({"path": "/a", "token": SECRET, "note": "\u202egpj", "n": 1.5}).encode()),
+)
+
+
+# Notes what it finds, and whether what it was given before is still there; writes `/etc` at first, then `/b`.
+EDITOR = """
+import pathlib, sys
+file, noted, left = pathlib.Path(sys.argv[1]), pathlib.Path("noted"), pathlib.Path("left")
+before = noted.read_text().split()[-1] if noted.exists() else ""
+left.write_text(before if before and pathlib.Path(before).exists() else "")
+text = file.read_text()
+noted.write_text(f"{file.stat().st_mode & 0o777:#o} {file.parent.stat().st_mode & 0o777:#o} {text} {file}")
+file.write_text(text.replace("/etc", "/b") if before else text.replace("/a", "/etc"))
+"""
+
+
+@pytest.fixture
+async def proxy(state: Path) -> AsyncIterator[Proxy]:
+    """A proxy in which one call waits."""
+    async with running(state / "approvals", CALL) as proxy:
+        yield proxy
+
+
+async def run(cli: CliRunner, *args: str, stdin: str = "") -> CommandResult:
+    return await asyncio.to_thread(lambda: cli.run("approve", *args, stdin=stdin))
+
+
+async def on_terminal(cli: CliRunner, *args: str, typed: bytes = b"", **env: str) -> CommandResult:
+    done = await asyncio.to_thread(lambda: cli.run_on_terminal("approve", *args, typed=typed, width=120, **env))
+    return CommandResult(done.code, strip_escapes(done.out))
+
+
+async def test_what_waits_is_listed_without_its_secrets(cli: CliRunner, proxy: Proxy) -> None:
+    (listed,) = (await run(cli)).json
+    assert (listed["id"], listed["subject"], listed["group"], listed["name"]) == (
+        "7F3K2M",
+        "ann@example.org",
+        "files",
+        "delete_file",
+    )
+    assert listed["arguments"] == {"path": "/a", "token": "***", "note": "\u202egpj", "n": 1.5}
+    assert listed["expires_in_s"] > 0
+    table = (await on_terminal(cli)).out
+    assert "ann@example.org with Claude Code" in table
+    assert SECRET not in table
+
+
+async def test_only_what_waits_for_a_config_is_listed_if_one_is_given(cli: CliRunner, proxy: Proxy) -> None:
+    await proxy.box.put(waiting("AAAAAA", config=str(cli.config)))
+    assert [each["id"] for each in (await run(cli, "list", "-c", str(cli.config))).json] == ["AAAAAA"]
+
+
+async def test_all_of_a_call_is_shown(cli: CliRunner, proxy: Proxy) -> None:
+    shown = (await on_terminal(cli, "show", "7f3")).out
+    for text in (
+        "7F3K2M  delete_file of group files",
+        "who: ann@example.org with Claude Code",
+        "named so by: https://login.example.org",
+        "the tool says: Deletes a file. For ever.",
+        "counts as: write",
+        "asked because of: mcpServers.files.approve",
+        "`path` was given as `file`",
+        "once, hour",
+        '"path": "/a"',
+        '"note": "\\u202egpj"',
+    ):
+        assert text in shown
+    assert SECRET not in shown
+    assert "\u202e" not in shown
+    assert SECRET in (await on_terminal(cli, "show", "7f3", "--reveal")).out
+    assert (await run(cli, "show", "7f3", "--reveal")).json["arguments"]["token"] == SECRET
+
+
+async def test_nothing_that_others_have_written_acts_on_the_terminal_or_makes_a_line(
+    cli: CliRunner, proxy: Proxy
+) -> None:
+    await proxy.box.put(
+        waiting(
+            "AAAAAA",
+            **dict.fromkeys(("subject", "client", "group", "name", "description", "rule", "access"), HOSTILE),
+            notes=(HOSTILE,),
+            arguments=Raw(json.dumps({HOSTILE: HOSTILE}).encode()),
+        )
+    )
+    for args in (("show", "AAAAAA"), ("list",)):
+        done = await on_terminal(cli, *args)
+        assert not {"\x1b", "\u202e", "\u3164"} & set(done.out)
+        assert not [
+            line for line in strip_escapes(done.out).splitlines() if line.strip().startswith("counts as: read")
+        ]
+
+
+async def test_a_person_sees_a_call_before_it_is_allowed(cli: CliRunner, proxy: Proxy) -> None:
+    done = await on_terminal(cli, "allow", "7F3K2M", "--for", "hour", typed=b"n\n")
+    assert (done.code, proxy.received) == (0, [])
+    assert '"path": "/a"' in done.out
+    done = await on_terminal(cli, "allow", "7F3K2M", "--for", "hour", typed=b"y\n")
+    assert "7F3K2M is allowed for an hour" in done.out
+    (decision,) = proxy.received
+    assert (decision.verdict, decision.scope, bytes(decision.arguments)) == ("allow", "hour", b"")
+    assert decision.by
+
+
+async def test_allowing_without_a_terminal_needs_somebody_who_is_sure(cli: CliRunner, proxy: Proxy) -> None:
+    for args in (("allow", "7F3K2M"), ("edit", "7F3K2M", "--args", "{}"), ("edit", "7F3K2M", "--yes"), ("watch",)):
+        refused = await run(cli, *args)
+        assert refused.code == 2
+        assert "needs a terminal" in refused.err
+    assert proxy.received == []
+    done = await run(cli, "allow", "7F3K2M", "--yes", "--json")
+    assert (done.code, done.json["verdict"], done.json["scope"]) == (0, "allow", "once")
+    assert [each.verdict for each in proxy.received] == ["allow"]
+
+
+async def test_a_denial_says_why(cli: CliRunner, proxy: Proxy) -> None:
+    done = await run(cli, "deny", "7F3K", "--reason", "not this one")
+    assert (done.code, done.out) == (0, "")
+    assert "7F3K2M is denied" in done.err
+    assert [(each.verdict, each.reason) for each in proxy.received] == [("deny", "not this one")]
+
+
+async def test_an_unknown_id_names_what_waits(cli: CliRunner, proxy: Proxy) -> None:
+    await proxy.box.put(waiting("7F3K2N"))
+    unknown = await run(cli, "deny", "ZZ")
+    assert unknown.code == 2
+    assert "waiting: 7F3K2M, 7F3K2N" in unknown.err
+    several = await run(cli, "deny", "7F")
+    assert several.code == 2
+    assert "7F3K2M, 7F3K2N" in several.err
+    not_offered = await run(cli, "allow", "7F3K2M", "--yes", "--for", "session")
+    assert not_offered.code == 2
+    assert "`once` or `hour`" in not_offered.err
+    assert proxy.received == []
+
+
+async def test_new_arguments_are_sent_or_refused(cli: CliRunner, proxy: Proxy) -> None:
+    refused = await run(cli, "edit", "7F3K2M", "--yes", "--args", '{"path": "/etc"}')
+    assert refused.code == 2
+    assert "7F3K2M still waits: `/etc` may not be deleted" in refused.err
+    for wrong in ("[]", "{", '{"a": 1, "a": 2}'):
+        assert (await run(cli, "edit", "7F3K2M", "--yes", "--args", wrong)).code == 2
+    done = await run(cli, "edit", "7F3K2M", "--yes", "--args", "-", stdin='{"path": "/b"}')
+    assert done.code == 0, done.err
+    assert [json.loads(bytes(each.arguments)) for each in proxy.received] == [{"path": "/b"}]
+
+
+async def test_arguments_are_edited_in_the_editor_of_the_person(cli: CliRunner, proxy: Proxy, tmp_path: Path) -> None:
+    editor = tmp_path / "editor.py"
+    editor.write_text(EDITOR)
+    typed = b"y\ny\ny\n"  # allow, edit again, allow
+    done = await on_terminal(cli, "edit", "7F3K2M", typed=typed, VISUAL=f"{sys.executable} {editor}", EDITOR="false")
+    assert done.code == 0, done.out
+    assert '-  "path": "/a"' in done.out
+    assert '+  "path": "/b"' in done.out
+    assert "`/etc` may not be deleted" in done.out
+    assert [json.loads(bytes(each.arguments))["path"] for each in proxy.received] == ["/b"]
+    noted = (cli.folder / "noted").read_text()
+    assert noted.startswith("0o600 0o700 ")
+    assert '"note": "\\u202egpj"' in noted
+    assert (cli.folder / "left").read_text() == ""
+
+
+async def press(keyboard: asyncio.StreamWriter, key: bytes, proxy: Proxy) -> None:
+    """Press a key until it counts, which one that comes too soon does not."""
+    proxy.has_received.clear()
+    while not proxy.has_received.is_set():
+        keyboard.write(key)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await proxy.has_received.wait()
+
+
+async def test_one_key_decides_about_each_call_while_watching(cli: CliRunner, proxy: Proxy) -> None:
+    await proxy.box.put(waiting("AAAAAA", since=1.0))
+    command = " ".join(cli.command("approve", "watch"))
+    script = f"import pty; pty.spawn({command.split()!r})"
+    watching = await asyncio.create_subprocess_exec(
+        *("python3", "-c", script),
+        cwd=cli.folder,
+        env=cli.environment(TERM="xterm-256color"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert watching.stdin
+    assert watching.stdout
+    await watching.stdout.readuntil(b"AAAAAA? [")
+    await press(watching.stdin, b"h", proxy)
+    await watching.stdout.readuntil(b"7F3K2M? [")
+    await press(watching.stdin, b"n", proxy)
+    watching.stdin.write(b"\x03")
+    await watching.communicate()
+    assert [(each.id, each.verdict, each.scope) for each in proxy.received] == [
+        ("AAAAAA", "allow", "hour"),
+        ("7F3K2M", "deny", "once"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("mcpServers.files.approve", ["move_*"]),
+        (
+            "roles.dev[0]",
+            {"tools": ["*"], "effect": "ask", "when": '!(server == "files" && name == "delete_file")'},
+        ),
+    ],
+)
+async def test_always_prints_the_change_and_writes_nothing(
+    cli: CliRunner, state: Path, rule: str, expected: object
+) -> None:
+    roles = {"dev": [{"tools": ["*"], "effect": "ask"}]}
+    server = {"command": "true", "approve": ["delete_*", "move_*"]}
+    cli.configure({"files": server}, settings={"access": {"roles": roles}})
+    before = cli.config.read_bytes()
+    async with running(state / "approvals", waiting(rule=rule, config=str(cli.config))) as proxy:
+        done = await run(cli, "allow", "7F3K2M", "--yes", "--always")
+        assert done.code == 0
+        assert json.loads(done.out) == expected
+        assert "nothing was written" in done.err
+        assert [each.scope for each in proxy.received] == ["once"]
+    assert cli.config.read_bytes() == before
+
+
+async def test_ids_are_completed(cli: CliRunner, proxy: Proxy) -> None:
+    words = "dynamic-mcp approve allow 7f"
+    asked = {"_DYNAMIC_MCP_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": "3"}
+    done = await asyncio.to_thread(lambda: cli.run(**asked))
+    assert done.out.split() == ["plain,7F3K2M"]
