@@ -13,6 +13,7 @@ from msgspec import Raw
 from dynamic_mcp.cli import approve_view
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, NotFound, closest
+from dynamic_mcp.host.pending_json import to_json
 from dynamic_mcp.observe.approval_desk import ApprovalDesk
 from dynamic_mcp.observe.approvals import ApprovalAnswer, ApprovalDecision, PendingApproval, Scope, approvals_dir
 from dynamic_mcp.system.shell import format_command
@@ -25,7 +26,7 @@ def list_pending(this: Invocation) -> None:
     """Print what waits."""
     waiting = of_config(this, desk().list_pending())
     if this.out.is_json:
-        this.out.print_json([approve_view.to_json(each, time.time()) for each in waiting])
+        this.out.print_json([to_json(each, time.time()) for each in waiting])
     elif waiting:
         approve_view.show_table(this.out, waiting, time.time())
         this.out.say("`dynamic-mcp approve show ID` shows all of a call, `allow ID` and `deny ID` decide")
@@ -37,7 +38,7 @@ def show_pending(this: Invocation, id: str, *, reveals: bool) -> None:
     """Print one call that waits. Raises NotFound and InvalidArguments."""
     pending = find(id)
     if this.out.is_json:
-        this.out.print_json(approve_view.to_json(pending, time.time(), reveals=reveals))
+        this.out.print_json(to_json(pending, time.time(), reveals=reveals))
     else:
         approve_view.show_details(this.out, pending, time.time(), reveals=reveals)
 

@@ -17,6 +17,7 @@ from dynamic_mcp.cli import approve_view, strict_json
 from dynamic_mcp.cli.approve import approver, find, require_person, send
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments
+from dynamic_mcp.host.pending_json import read_arguments
 from dynamic_mcp.observe.approvals import ApprovalDecision, PendingApproval
 from dynamic_mcp.system.file_reader import read_bytes
 
@@ -38,7 +39,7 @@ def edit_call(this: Invocation, id: str, given: str | None, *, is_sure: bool) ->
 
 def edit_in_editor(this: Invocation, pending: PendingApproval) -> None:
     """Have the arguments changed in an editor until they are right, and allow the call. Raises DynamicMcpError."""
-    text = "\n".join(approve_view.format_arguments(approve_view.read_arguments(pending.arguments))) + "\n"
+    text = "\n".join(approve_view.format_arguments(read_arguments(pending.arguments))) + "\n"
     while True:
         text = _run_editor(text)
         try:
@@ -51,7 +52,7 @@ def edit_in_editor(this: Invocation, pending: PendingApproval) -> None:
 
 
 def _confirm_and_send(this: Invocation, pending: PendingApproval, arguments: object, *, is_sure: bool) -> None:
-    old = approve_view.read_arguments(pending.arguments)
+    old = read_arguments(pending.arguments)
     if not is_sure:
         if not approve_view.show_difference(this.out, old, arguments):
             this.out.say(f"the arguments are the same; {pending.id} still waits")

@@ -7,11 +7,9 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 
-from msgspec import Raw
-
 from dynamic_mcp.cli.output import Output
-from dynamic_mcp.config import secrets
 from dynamic_mcp.config.principal import LOCAL
+from dynamic_mcp.host.pending_json import arguments_of
 from dynamic_mcp.observe.approvals import PendingApproval
 from dynamic_mcp.system.text import escape, one_line
 
@@ -56,27 +54,6 @@ def show_details(out: Output, pending: PendingApproval, now: float, *, reveals: 
         out.print_line(line, indent=4)
     if len(shown) < len(lines) or shown != lines:
         out.print_line("These are not all of the arguments; `approve show ID --json` prints them.", "red", indent=2)
-
-
-def to_json(pending: PendingApproval, now: float, *, reveals: bool = False) -> dict[str, object]:
-    """Return a call as JSON."""
-    fields: dict[str, object] = {name: getattr(pending, name) for name in pending.__struct_fields__}
-    times = {"age_s": round(now - pending.since, 1), "expires_in_s": round(pending.expires - now, 1)}
-    return {**fields, **times, "arguments": arguments_of(pending, reveals=reveals)}
-
-
-def arguments_of(pending: PendingApproval, *, reveals: bool = False) -> object:
-    """Return the arguments of a call, without what looks like a secret."""
-    value = read_arguments(pending.arguments)
-    return value if reveals else secrets.mask_values(value)
-
-
-def read_arguments(arguments: Raw) -> object:
-    """Return arguments as values; as text if they are no JSON that can be read."""
-    try:
-        return json.loads(bytes(arguments))
-    except (ValueError, RecursionError):
-        return bytes(arguments).decode("utf-8", "replace")
 
 
 def format_arguments(value: object) -> list[str]:
