@@ -71,6 +71,12 @@ class Access(Struct, frozen=True):
     people: Mapping[str, tuple[str, ...]] = {}
     approve: Mapping[str, tuple[str, ...]] = {}
 
+    @property
+    def asks(self) -> bool:
+        """Whether a rule wants a person asked."""
+        rules = (rule for each in self.roles.values() for rule in each)
+        return bool(self.approve) or any(rule.effect is Effect.ASK for rule in rules)
+
 
 class ToolAccess(Struct, frozen=True):
     """What the config says about the tools of a server: globs of those that only read, and of those that may not.

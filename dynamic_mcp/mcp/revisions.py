@@ -16,6 +16,7 @@ class Revision(Struct, frozen=True):
     has_tasks: bool = False
     has_url_elicitation: bool = False
     has_polling: bool = False
+    has_titled_choices: bool = False
     is_stateless: bool = False
 
 
@@ -24,8 +25,17 @@ REVISIONS = (
     Revision("2024-11-05"),
     Revision("2025-03-26", has_batches=True),
     Revision("2025-06-18", has_resource_links=True),
-    Revision("2025-11-25", has_resource_links=True, has_tasks=True, has_url_elicitation=True, has_polling=True),
-    Revision("2026-07-28", has_resource_links=True, has_url_elicitation=True, is_stateless=True),
+    Revision(
+        "2025-11-25",
+        has_resource_links=True,
+        has_tasks=True,
+        has_url_elicitation=True,
+        has_polling=True,
+        has_titled_choices=True,
+    ),
+    Revision(
+        "2026-07-28", has_resource_links=True, has_url_elicitation=True, has_titled_choices=True, is_stateless=True
+    ),
 )
 # The specification's word for the revisions with `initialize` is legacy, and modern for those without.
 LEGACY = tuple(revision for revision in REVISIONS if not revision.is_stateless)

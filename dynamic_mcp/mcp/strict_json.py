@@ -15,12 +15,53 @@ class RepeatedName(ValueError):
         self.name = name
 
 
-def loads(text: str | bytes, *, parse_int: Callable[[str], Any] | None = None) -> Any:  # Any: JSON
+def loads(
+    text: str | bytes,
+    *,
+    parse_int: Callable[[str], Any] | None = None,
+    parse_float: Callable[[str], Any] | None = None,
+) -> Any:  # Any: JSON
     """Return a value. Raises RepeatedName, and ValueError for all else that is wrong."""
     try:
-        return json.loads(text, object_pairs_hook=_build_object, parse_constant=_refuse_constant, parse_int=parse_int)
+        return json.loads(
+            text,
+            object_pairs_hook=_build_object,
+            parse_constant=_refuse_constant,
+            parse_int=parse_int,
+            parse_float=parse_float,
+        )
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def canonical(data: bytes) -> bytes:
+    """Return JSON without the differences that no reader sees: white space, the order of keys, and escapes.
+
+    What a reader may see stays: `1`, `1.0` and `1e0` are three values. Raises ValueError, as `loads` does.
+    """
+    value = loads(data.decode(), parse_int=_Number, parse_float=_Number)
+    try:
+        return _write(value).encode()
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+class _Number(str):
+    """A number as it is written."""
+
+    __slots__ = ()
+
+
+def _write(value: object) -> str:
+    match value:
+        case _Number():
+            return str(value)
+        case dict():
+            return "{" + ",".join(f"{json.dumps(key)}:{_write(value[key])}" for key in sorted(value)) + "}"
+        case list():
+            return "[" + ",".join(map(_write, value)) + "]"
+        case _:
+            return json.dumps(value)
 
 
 def _build_object(pairs: list[tuple[str, object]]) -> dict[str, object]:

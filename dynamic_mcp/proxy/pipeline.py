@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Raw, Struct, structs
 
+from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import ApprovalNeeded
 from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.mcp.envelope import RETRY_MEMBERS
 from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.proxy.observation import Event
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.request_state import StateRefused
 from dynamic_mcp.proxy.turns import Turns
@@ -47,15 +49,52 @@ Next = Callable[[UpstreamRequest], Awaitable[Frame]]
 Middleware = Callable[[UpstreamRequest, Next], Awaitable[Frame]]
 
 
+# In `_meta` of a result: what a person has said of the call, or that nobody has yet.
+APPROVAL = "dynamic-mcp/approval"
+
+
 class Approval(Protocol):
-    """Asks a person whether a request may be sent."""
+    """Asks a person whether requests may be sent."""
 
-    async def obtain(self, message: UpstreamRequest, decision: Decision) -> UpstreamRequest:
-        """Wait until a person has approved a request; returns it, perhaps with arguments that the person has changed.
+    @property
+    def pending(self) -> int:
+        """How many questions are open."""
+        ...
 
-        Raises ApprovalDenied and ApprovalPending.
+    @property
+    def outcomes(self) -> Mapping[str, int]:
+        """How many questions have come to which end."""
+        ...
+
+    async def send(self, message: UpstreamRequest, decision: Decision, following: Next) -> Frame:
+        """Have a request sent once a person has allowed it, perhaps with arguments that the person has changed.
+
+        Raises ApprovalDenied, ApprovalNeeded and ApprovalPending.
         """
         ...
+
+    def apply(self, config: Config) -> None:
+        """Ask as this config says from now on; what was asked or allowed by other rules is denied."""
+        ...
+
+    def release(self, client: Client) -> None:
+        """Forget what holds for the session of a client that has gone."""
+        ...
+
+    async def close(self) -> None:
+        """Deny all that waits."""
+        ...
+
+
+OpenApproval = Callable[[Config, Callable[[Event], None]], Approval]
+
+
+def open_approval(config: Config, note: Callable[[Event], None]) -> Approval:
+    """Return what asks persons in their clients only; `note` takes events."""
+    from dynamic_mcp.observe.approvals import make_id
+    from dynamic_mcp.proxy.approval import HumanApproval
+
+    return HumanApproval(config, note, make_id=make_id)
 
 
 class Pipeline:
@@ -65,9 +104,10 @@ class Pipeline:
     says so.
     """
 
-    def __init__(self, middlewares: Sequence[Middleware] = ()) -> None:
+    def __init__(self, middlewares: Sequence[Middleware] = (), open_approval: OpenApproval = open_approval) -> None:
         self.authorization: Authorization | None = None
         self.approval: Approval | None = None
+        self._open_approval = open_approval
         self._turns = Turns()
         self._first: Next | None = None
         for middleware in reversed(middlewares):
@@ -82,6 +122,13 @@ class Pipeline:
 
             self.authorization = Authorization(view_for)
 
+    def ask_by(self, config: Config, note: Callable[[Event], None]) -> None:
+        """Have a person asked where a rule of this config says so; without one, nothing is loaded for that."""
+        if self.approval is not None:
+            self.approval.apply(config)
+        elif config.access is not None and config.access.asks:
+            self.approval = self._open_approval(config, note)
+
     def check(self, request: Request, group: GroupView, method: str, params: Mapping[str, Raw] | None) -> None:
         """Let what is about to be sent, or done without sending it, pass the access rules.
 
@@ -89,6 +136,16 @@ class Pipeline:
         """
         if self.authorization is not None:
             self.authorization.check(request, group, method, params)
+
+    def release(self, client: Client) -> None:
+        """Forget what a person has allowed for the session of a client that has gone."""
+        if self.approval is not None:
+            self.approval.release(client)
+
+    async def close(self) -> None:
+        """Deny all that waits for a person."""
+        if self.approval is not None:
+            await self.approval.close()
 
     def note_task(self, group: GroupView, id: str, tool: str) -> None:
         """Note which tool a task is of; who may not use the tool may not ask about its tasks either."""
@@ -110,7 +167,7 @@ class Pipeline:
         """Send a request to a group's upstream, for the client of `request`.
 
         It goes to the client's instance, unless another `instance` has what it is about. Raises UpstreamError, and
-        AccessDenied, ApprovalDenied and ApprovalPending, where nothing was sent.
+        AccessDenied, ApprovalDenied, ApprovalNeeded and ApprovalPending, where nothing was sent.
         """
         if request.observation is not None:
             request.observation.note_target(group, method, params)
@@ -128,7 +185,9 @@ class Pipeline:
     async def _send_if_approved(self, message: UpstreamRequest, decision: Decision) -> Frame:
         if self.approval is None:
             raise ApprovalNeeded(f"{message.label or message.method} of group `{message.group.name}`")
-        message = await self.approval.obtain(message, decision)
+        return await self.approval.send(message, decision, self._send_allowed)
+
+    async def _send_allowed(self, message: UpstreamRequest) -> Frame:
         if self.authorization is not None:  # the person may have changed arguments, and the config may be another
             self.authorization.decide(message.request, message.group, message.method, message.params)
         return await self._go_on(message)

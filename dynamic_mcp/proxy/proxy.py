@@ -16,7 +16,6 @@ from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.embeddings import SemanticIndex
 from dynamic_mcp.groups.assignment import Place
 from dynamic_mcp.groups.audience import Authentication, Client, Principal, User
-from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.groups import Groups
@@ -27,17 +26,16 @@ from dynamic_mcp.mcp.mirrored_headers import HeaderParameters
 from dynamic_mcp.mcp.revisions import SUPPORTED
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.oauth.logins import Logins
-from dynamic_mcp.proxy import transparent
 from dynamic_mcp.proxy.cache_hints import CACHEABLE, CacheHint, cache_hint
 from dynamic_mcp.proxy.capabilities import capabilities
 from dynamic_mcp.proxy.completion import Completion
 from dynamic_mcp.proxy.elicitations import COMPLETE, Elicitations
 from dynamic_mcp.proxy.log_levels import LogLevels
 from dynamic_mcp.proxy.logins import LoginOffers
-from dynamic_mcp.proxy.observation import Observers
+from dynamic_mcp.proxy.observation import Event, Observers
 from dynamic_mcp.proxy.parked_calls import ParkedCalls
 from dynamic_mcp.proxy.persons import Persons
-from dynamic_mcp.proxy.pipeline import Middleware, Pipeline
+from dynamic_mcp.proxy.pipeline import Approval, Middleware, OpenApproval, Pipeline, open_approval
 from dynamic_mcp.proxy.prompts import Prompts
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.resource_subscriptions import ResourceSubscriptions
@@ -45,11 +43,12 @@ from dynamic_mcp.proxy.resources import Resources
 from dynamic_mcp.proxy.result_store import ResultStore
 from dynamic_mcp.proxy.router import Router, UseCase
 from dynamic_mcp.proxy.search import ToolSearch
+from dynamic_mcp.proxy.snapshots import take_snapshot
 from dynamic_mcp.proxy.subscriptions import Snapshot, Subscriptions
 from dynamic_mcp.proxy.tasks import Tasks
 from dynamic_mcp.proxy.tools import Tools
 from dynamic_mcp.proxy.transparent import Transparent
-from dynamic_mcp.proxy.view import GroupView, SingleView, View
+from dynamic_mcp.proxy.view import GroupView, View
 from dynamic_mcp.proxy.views import Views
 from dynamic_mcp.system.clock import LoopClock
 from dynamic_mcp.upstream.handshake import OURSELVES
@@ -74,6 +73,7 @@ class Proxy:
         semantic_index: SemanticIndex | None = None,
         logins: Logins | None = None,
         middlewares: Sequence[Middleware] = (),
+        open_approval: OpenApproval = open_approval,
         has_base: bool = True,
     ) -> None:
         self.has_base = has_base
@@ -92,7 +92,7 @@ class Proxy:
         self._semantic_index = semantic_index or SemanticIndex()
         self._semantic_index.configure(config.embeddings)
         self._search = ToolSearch(self._semantic_index, self._group_views)
-        self._pipeline = pipeline = Pipeline(middlewares)
+        self._pipeline = pipeline = Pipeline(middlewares, open_approval)
         self._tasks = Tasks(pipeline)
         self._tools = Tools(pipeline, self._tasks, self._search, self._results)
         resources = Resources(pipeline, self._results, self._resource_subscriptions)
@@ -103,12 +103,17 @@ class Proxy:
         self.parked_calls = ParkedCalls()
         self._clock = LoopClock()
         self.observers: Observers | None = None  # who records and measures requests
-        self._pipeline.decide_by(self.view_for if self._views.are_governed else None)
+        self._govern(base)
 
     @property
     def logins(self) -> Logins | None:
         """The logins at servers."""
         return self._logins.logins
+
+    @property
+    def approval(self) -> Approval | None:
+        """Who asks persons; None while no rule wants that."""
+        return self._pipeline.approval
 
     @property
     def clients(self) -> Iterable[Client]:
@@ -129,11 +134,21 @@ class Proxy:
         configs = dict(pairs)
         before = {client: self.view_for(client) for client in self._subscriptions}
         self.groups.apply(configs, partial(self._views.apply, configs))
-        self._pipeline.decide_by(self.view_for if self._views.are_governed else None)
+        self._govern(base)
         self._semantic_index.configure(config.embeddings)
         self._resource_subscriptions.reopen(partial(self._find_new_group, before))
         self._search.learn()
         self._subscriptions.announce_soon()
+
+    def _govern(self, config: Config) -> None:
+        """Have requests decided, and persons asked, as this config says."""
+        self._pipeline.decide_by(self.view_for if self._views.are_governed else None)
+        self._pipeline.ask_by(config, self.note)
+
+    def note(self, event: Event) -> None:
+        """Tell whoever observes of something that is no request."""
+        if self.observers is not None:
+            self.observers.note(event)
 
     def add_workspace(self, workspace: Workspace, config: Config) -> None:
         """Serve a workspace from now on, with the groups that this config has for it."""
@@ -164,6 +179,7 @@ class Proxy:
         self._log_levels.close()
         self._resource_subscriptions.close()
         self._logins.close()
+        await self._pipeline.close()
         await self._tasks.close()
         await self._semantic_index.close()
         await self.groups.close()
@@ -236,6 +252,7 @@ class Proxy:
         self._elicitations.release(client)
         self._logins.release(client)
         self._results.release(client)
+        self._pipeline.release(client)
         shared = [each for each in self._log_levels.instances_of(client) if len(each[1].users) > 1]
         self.groups.release(client)
         self._tasks.release(client)
@@ -384,16 +401,4 @@ class Proxy:
 
     def _snapshot(self, view: View) -> Snapshot:
         """Return objects that are the same as long as the lists of a view answer the same."""
-
-        def entries(*kinds: ListKind) -> Sequence[object]:
-            found = ((group, kind, group.known.entries(kind)) for group in view if group.known for kind in kinds)
-            return [part for group, kind, each in found if each for part in (group.name, kind, each)]
-
-        if isinstance(view, SingleView):
-            return transparent.snapshot(view)
-        self._search.learn()
-        return {
-            "tools": self._tools.snapshot(view),
-            "resources": entries(ListKind.RESOURCES, ListKind.TEMPLATES),
-            "prompts": entries(ListKind.PROMPTS),
-        }
+        return take_snapshot(view, self._tools, self._search)

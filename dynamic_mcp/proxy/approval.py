@@ -1,0 +1,298 @@
+"""Asks a person before a request whose rule says so: by a form in its client, or by the queue that commands answer.
+
+A request waits for a bounded time and holds nothing of the server meanwhile. What is allowed is used before the
+request is sent. A restart, a changed config, an error and silence allow nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from msgspec import Raw, structs
+
+from dynamic_mcp.config.approval import Approval, Channel
+from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.errors import ApprovalDenied, ApprovalNeeded, ApprovalPending, InvalidArguments, NotFound
+from dynamic_mcp.groups.audience import Client
+from dynamic_mcp.mcp import envelope, wire
+from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.observe.approvals import ApprovalDecision, PendingApproval, Scope
+from dynamic_mcp.policy.access import Decision
+from dynamic_mcp.policy.approval import Approvals, Grant, Question, Verdict
+from dynamic_mcp.proxy.approval_form import can_show
+from dynamic_mcp.proxy.approval_queue import OpenBox, Queue
+from dynamic_mcp.proxy.approval_subject import Subject, describe, digest_of_state, identify, state_digest
+from dynamic_mcp.proxy.approval_wait import Forms, Wait
+from dynamic_mcp.proxy.observation import ApprovalNote, Event
+from dynamic_mcp.proxy.pipeline import APPROVAL, Next, UpstreamRequest
+from dynamic_mcp.system.clock import Clock, LoopClock
+from dynamic_mcp.system.task_set import TaskSet
+
+log = logging.getLogger(__name__)
+
+_REMOVED = "it was decided elsewhere"
+
+
+class HumanApproval:
+    """Asks persons for one proxy. `note` takes events; without `open_box` there is no queue.
+
+    `notify` tells a person what waits in it.
+
+    `outcomes` counts what became of questions.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        note: Callable[[Event], None],
+        *,
+        make_id: Callable[[], str],
+        open_box: OpenBox | None = None,
+        notify: Callable[[Approval, PendingApproval], None] = lambda settings, pending: None,
+        clock: Clock | None = None,
+    ) -> None:
+        self.outcomes: Counter[str] = Counter()
+        self._config = config
+        self._note = note
+        self._clock = clock or LoopClock()
+        self._approvals = Approvals(self._clock.now, make_id, config.approval.valid_for_s)
+        self._notify = notify
+        self._queue = None
+        if open_box is not None:
+            self._queue = Queue(open_box, self._receive, notify=self._notify_person, config=str(config.file))
+        self._forms = Forms(self._clock)
+        self._subjects: dict[str, Subject] = {}
+        self._expiries: dict[str, asyncio.Task[None]] = {}
+        self._tasks = TaskSet(log)
+
+    def __repr__(self) -> str:
+        return f"<HumanApproval {self.pending} pending>"
+
+    @property
+    def pending(self) -> int:
+        """How many questions are open."""
+        return len(self._approvals)
+
+    def apply(self, config: Config) -> None:
+        """Ask as this config says from now on; what was asked or allowed by other rules is denied."""
+        has_changed = (config.access, config.approval) != (self._config.access, self._config.approval)
+        self._config = config
+        self._approvals.valid_for_s = config.approval.valid_for_s
+        if has_changed:
+            self._close(self._approvals.drop("the config has changed"), "the config has changed")
+
+    def release(self, client: Client) -> None:
+        """Forget what holds for the session of a client that has gone."""
+        self._close(self._approvals.release(client), "the session has ended")
+
+    async def close(self) -> None:
+        """Deny all that waits."""
+        self._close(self._approvals.drop("dynamic-mcp has ended"), "dynamic-mcp has ended")
+        self._tasks.cancel_all()
+        await self._tasks.wait()
+        if self._queue is not None:
+            await self._queue.close()
+
+    # --- requests --------------------------------------------------------------------------------------
+
+    async def send(self, message: UpstreamRequest, decision: Decision, following: Next) -> Frame:
+        """Have a request sent once a person has allowed it, perhaps with arguments that the person has changed.
+
+        Raises ApprovalDenied, ApprovalNeeded and ApprovalPending.
+        """
+        subject = await identify(message, decision.rule)
+        since = self._clock.now()
+        grant = self._find_grant(message, subject) or await self._ask(message, subject)
+        verdict = grant.verdict
+        self._observe(message, subject, grant.id, verdict, self._clock.now() - since)
+        if not verdict.is_allowed:
+            raise _denial(subject, verdict)
+        self._tell("approval.consumed", grant.id, subject, message.request.client)
+        if verdict.arguments is not None:
+            message = _with_arguments(message, verdict.arguments)
+        answer = await following(message)
+        if message.request.revision.is_stateless and envelope.result_type(answer.result) == envelope.INPUT_REQUIRED:
+            state = digest_of_state(wire.member(answer.result, "requestState"))
+            self._approvals.allow_retry(subject.key, state, grant)
+        return answer if verdict.arguments is None else _with_note(answer, grant.id, verdict.arguments)
+
+    def _find_grant(self, message: UpstreamRequest, subject: Subject) -> Grant | None:
+        """Return what a person has said already. Raises ApprovalDenied for a retry of what was not allowed."""
+        state = state_digest(message.params or {})
+        grant = self._approvals.use(structs.replace(subject.key, state=state), message.request.client)
+        if grant is None and state is not None:
+            raise ApprovalDenied(subject.label, "it goes on with a call that nobody has approved; make that again")
+        return grant
+
+    async def _ask(self, message: UpstreamRequest, subject: Subject) -> Grant:
+        """Return what a person says. Raises ApprovalDenied, ApprovalNeeded and ApprovalPending."""
+        channels = [channel for channel in self._config.approval.channels if self._has(channel, message)]
+        question = self._approvals.ask(subject.key) if channels else None
+        if not channels:
+            raise ApprovalNeeded(subject.label)
+        if question is None:
+            raise ApprovalDenied(subject.label, "too many other calls wait for a person")
+        self._begin(question, subject, message.request.client)
+        wait = Wait(message, subject, question, self._config.approval, self._clock)
+        reporting = self._tasks.create(wait.report_progress(), name="progress of an approval")
+        try:
+            await self._wait(wait, channels)
+        finally:
+            reporting.cancel()
+            wait.close()
+            if question.verdict is None and not question.has_waiting and not self._is_queued(question):
+                self._close([question], "the client has gone")
+                self._approvals.forget(question)
+        return self._outcome(wait)
+
+    def _has(self, channel: Channel, message: UpstreamRequest) -> bool:
+        if channel == "queue":
+            return self._queue is not None
+        return can_show(message.request.client) and not self._forms.is_unable(message.request.client)
+
+    def _is_queued(self, question: Question) -> bool:
+        return self._queue is not None and self._queue.has(question)
+
+    async def _wait(self, wait: Wait, channels: Sequence[Channel]) -> None:
+        """Wait over one channel after the other, until there is an answer or the time is up."""
+        question, offered = wait.question, self._offered
+        for channel in channels:
+            if question.verdict is None and channel == "client":
+                await self._forms.show(wait, offered, partial(self._decide, question))
+            elif question.verdict is None and self._queue is not None:
+                left_s = question.expires_at - self._clock.now()
+                if await self._queue.put(question, wait.subject, offered, left_s):
+                    await wait.until_decided()
+
+    def _outcome(self, wait: Wait) -> Grant:
+        question, subject, message = wait.question, wait.subject, wait.message
+        verdict = question.verdict
+        if verdict is None:
+            self._observe(message, subject, question.id, None, self._clock.now() - wait.since)
+            if self._queue is not None and self._queue.has(question):
+                raise ApprovalPending(subject.label, question.id, self._queue.expires(question))
+            if wait.is_over:
+                raise ApprovalDenied(subject.label, "nobody has answered in time")
+            raise ApprovalNeeded(subject.label)
+        if not verdict.is_allowed:
+            return Grant(question.id, verdict, question.expires_at)
+        current = message.group.group.current_for(message.request.client)
+        if current is not message.group.group or describe(message, subject.key.rule).key != subject.key:
+            raise ApprovalDenied(subject.label, "it has changed since a person was asked")
+        grant = self._approvals.use(subject.key, message.request.client)
+        if grant is None:
+            raise ApprovalDenied(subject.label, "the approval was used by another call with the same arguments")
+        return grant
+
+    # --- questions -------------------------------------------------------------------------------------
+
+    @property
+    def _offered(self) -> tuple[Scope, ...]:
+        return ("once", *self._config.approval.remember)
+
+    def _begin(self, question: Question, subject: Subject, client: Client) -> None:
+        if question.id not in self._subjects:
+            self._subjects[question.id] = subject
+            self._expiries[question.id] = self._tasks.create(self._expire(question), name="expiry of an approval")
+            self._tell("approval.requested", question.id, subject, client)
+
+    async def _expire(self, question: Question) -> None:
+        while question.verdict is None:
+            await self._clock.sleep(max(question.expires_at - self._clock.now(), 0.001))
+            self._close(self._approvals.expire(), "it has expired")
+
+    def _receive(self, decision: ApprovalDecision) -> None:
+        """Take a decision from the queue. Raises DynamicMcpError if it does not count."""
+        question = self._approvals.find(decision.id)
+        if question is None:
+            raise NotFound("approval", decision.id)
+        subject = self._subjects[question.id]
+        if decision.verdict == "deny":
+            self._decide(question, Verdict("denied", by=decision.by, channel="queue", reason=decision.reason), None)
+            return
+        client = subject.client()
+        if decision.scope not in self._offered or (decision.scope == "session" and client is None):
+            raise InvalidArguments(f"it cannot be allowed for `{decision.scope}`", hint="allow it once")
+        edited = decision.arguments if len(decision.arguments) else None
+        if edited is not None and decision.scope != "once":
+            raise InvalidArguments("changed arguments can be allowed once only")
+        if edited is not None:
+            subject.check_edit(edited)
+        verdict = Verdict("allowed", scope=decision.scope, by=decision.by, channel="queue", arguments=edited)
+        self._decide(question, verdict, client)
+
+    def _decide(self, question: Question, verdict: Verdict, session: Client | None) -> None:
+        subject = self._subjects[question.id]
+        self._approvals.decide(question, verdict, session)
+        self._close([question], _REMOVED)
+        waited_s = self._clock.now() - question.asked_at
+        more = {"outcome": verdict.outcome, "by": verdict.by, "channel": verdict.channel, "scope": verdict.scope}
+        self._tell("approval.decided", question.id, subject, session, **more, waited_s=round(waited_s, 3))
+
+    def _close(self, questions: list[Question], why: str) -> None:
+        """Let go of what is kept for questions."""
+        for question in questions:
+            subject = self._subjects.pop(question.id)
+            self._expiries.pop(question.id).cancel()
+            if self._queue is not None:
+                self._queue.remove(question, why)
+            outcome = question.verdict.outcome if question.verdict is not None else "withdrawn"
+            self.outcomes[outcome] += 1
+            if outcome in ("expired", "dropped", "withdrawn"):
+                self._tell("approval.expired", question.id, subject, None, outcome=outcome, reason=why)
+
+    def _notify_person(self, pending: PendingApproval) -> None:
+        self._notify(self._config.approval, pending)
+
+    # --- observers -------------------------------------------------------------------------------------
+
+    def _tell(self, name: str, id: str, subject: Subject, client: Client | None, **more: object) -> None:
+        key = subject.key
+        about = {"id": id, "group": subject.group.name, "kind": key.kind, "name": key.name, "rule": key.rule}
+        who = {"issuer": key.principal.issuer, "subject": key.principal.subject}
+        self._note(Event(name, {**about, **who, **more}, client))
+
+    def _observe(
+        self, message: UpstreamRequest, subject: Subject, id: str, verdict: Verdict | None, waited_s: float
+    ) -> None:
+        """Tell whoever observes the request what a person said of it."""
+        seen = message.request.observation
+        if seen is None:
+            return
+        if verdict is None:
+            seen.approval = ApprovalNote(id, "pending", waited_s=waited_s)
+            return
+        original = None if verdict.arguments is None else subject.arguments
+        seen.approval = ApprovalNote(id, verdict.outcome, verdict.by, verdict.channel, waited_s, original)
+
+
+def _denial(subject: Subject, verdict: Verdict) -> ApprovalDenied:
+    match verdict.outcome:
+        case "expired":
+            return ApprovalDenied(subject.label, "nobody has answered in time")
+        case "dropped":
+            return ApprovalDenied(subject.label, verdict.reason)
+        case _:
+            return ApprovalDenied(subject.label, f"a person denied it{verdict.reason and f': {verdict.reason}'}")
+
+
+def _with_arguments(message: UpstreamRequest, edited: Raw) -> UpstreamRequest:
+    params = {**(message.params or {}), "arguments": edited}
+    if message.request.observation is not None:
+        message.request.observation.params = params
+    return structs.replace(message, params=params)
+
+
+def _with_note(answer: Frame, id: str, edited: Raw) -> Frame:
+    """Say in an answer that a person has changed the arguments."""
+    if not len(answer.result):
+        return answer
+    note = {"id": id, "status": "changed", "note": "a person has changed the arguments", "arguments": edited}
+    try:
+        return structs.replace(answer, result=wire.with_member(answer.result, note, "_meta", APPROVAL))
+    except wire.Malformed:  # a `_meta` that is no object stays as it is
+        return answer

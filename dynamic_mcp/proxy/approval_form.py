@@ -1,0 +1,132 @@
+"""The form that a client shows a person: what is asked, and which answers count.
+
+What a server or a model has written is cut, its secrets are masked, and its invisible characters shown as escapes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Raw, Struct
+
+from dynamic_mcp.config.secrets import mask_text, mask_values
+from dynamic_mcp.errors import INTERNAL_ERROR
+from dynamic_mcp.groups.audience import LOCAL, Client
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.revisions import Revision
+from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.observe.approvals import Scope
+from dynamic_mcp.proxy.approval_subject import Subject
+from dynamic_mcp.system.text import escape, one_line
+
+MAX_SHOWN_BYTES = 2048
+_LONGEST_LINE = 200
+_MOST_NOTES = 5
+_DENY = "deny"
+_TITLES = {
+    "once": "Allow once",
+    "hour": "Allow for an hour, with any arguments",
+    "session": "Allow for this session, with any arguments",
+    _DENY: "Deny",
+}
+_CLASSES = {"read": "only reads", "write": "may change something"}
+
+
+class Decline(Struct, frozen=True):
+    """The person does not allow it; `is_doubtful` if it may have been the client and no person."""
+
+    is_doubtful: bool
+
+
+class NoAnswer(Struct, frozen=True):
+    """The client did not ask a person; `is_temporary` if it may the next time."""
+
+    is_temporary: bool = False
+
+
+def can_show(client: Client) -> bool:
+    """Tell whether a client says that it can show forms; that it can elicit says so if it names no way."""
+    declared = wire.member(client.hello.capabilities, "elicitation")
+    if bytes(declared)[:1] != b"{":
+        return False
+    modes = wire.members(declared)
+    return not modes or "form" in modes
+
+
+def build_form(subject: Subject, offered: Sequence[Scope], revision: Revision) -> Frame:
+    """Return the request that shows the form; the decision is required and has no default."""
+    values = [*offered, _DENY]
+    titles = [_TITLES[value] for value in values]
+    decision: dict[str, object] = {"type": "string", "title": "Decision"}
+    if revision.has_titled_choices:
+        decision["oneOf"] = [{"const": value, "title": title} for value, title in zip(values, titles, strict=True)]
+    else:
+        decision |= {"enum": values, "enumNames": titles}
+    params: dict[str, object] = {
+        "message": write_message(subject),
+        "requestedSchema": {"type": "object", "properties": {"decision": decision}, "required": ["decision"]},
+    }
+    if revision.has_url_elicitation:
+        params = {"mode": "form", **params}
+    return Frame(method="elicitation/create", params=Raw(wire.encode(params)))
+
+
+def read_answer(answer: Frame, offered: Sequence[Scope]) -> Scope | Decline | NoAnswer:
+    """Return what a client has answered. Accepting without a decision that was offered approves nothing."""
+    if not len(answer.result):
+        return NoAnswer(is_temporary=wire.value(wire.member(answer.error, "code")) == INTERNAL_ERROR)
+    action = wire.text(wire.member(answer.result, "action"))
+    decision = wire.text(wire.member(answer.result, "content", "decision"))
+    if action == "accept" and decision == _DENY:
+        return Decline(is_doubtful=False)
+    if action == "accept":
+        return next((scope for scope in offered if scope == decision), NoAnswer())
+    return Decline(is_doubtful=True) if action in ("decline", "cancel") else NoAnswer()
+
+
+def write_message(subject: Subject) -> str:
+    """Return what a person reads: who wants to do what, with which arguments."""
+    key = subject.key
+    who = "the local user" if key.principal == LOCAL else f"`{_line(key.principal.subject)}`"
+    through = f", through `{_line(subject.client_name)}`" if subject.client_name else ""
+    lines = [
+        f"Allow {key.kind} `{_line(key.name)}` of `{_line(subject.group.name)}`? It {_CLASSES[subject.access]}.",
+        f"Asked for by: {who}{through}",
+    ]
+    if subject.description:
+        lines.append(f"It says of itself: {mask_text(subject.description)}")
+    if key.kind != "resource":
+        lines.append(f"Arguments: {show_arguments(subject.arguments)}")
+    if subject.notes:
+        lines.append(f"Repaired: {'; '.join(_line(note) for note in subject.notes[:_MOST_NOTES])}")
+    lines.append(f"Rule: {_line(key.rule)}")
+    return "\n".join(lines)
+
+
+def show_arguments(arguments: Raw) -> str:
+    """Return arguments as a person reads them, 2 kB of them at most."""
+    shown = escape(_indent(arguments), keep="\n")
+    data = shown.encode("utf-8", "replace")
+    if len(data) <= MAX_SHOWN_BYTES:
+        return shown
+    head = data[:MAX_SHOWN_BYTES].decode("utf-8", "ignore")
+    return f"{head}…\n(cut: {len(data)} bytes in all)"
+
+
+def _indent(arguments: Raw) -> str:
+    """Return JSON over several lines, with its numbers as they are written, and without secrets."""
+    value = mask_values(json.loads(bytes(arguments), parse_float=_number, parse_int=_number))
+    try:
+        return msgspec.json.format(wire.encode(value), indent=2).decode()
+    except (ValueError, RecursionError):  # half a surrogate pair, which only an escape can show
+        return json.dumps(value, indent=2, default=lambda number: bytes(number).decode())
+
+
+def _number(text: str) -> Raw:
+    return Raw(text.encode())
+
+
+def _line(text: str) -> str:
+    return escape(one_line(text, _LONGEST_LINE))

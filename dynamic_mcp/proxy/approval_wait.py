@@ -1,0 +1,160 @@
+"""One request that waits for a person, and the forms that clients show meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+from weakref import WeakSet
+
+from msgspec import Raw
+
+from dynamic_mcp.config.approval import Approval
+from dynamic_mcp.groups.audience import Client
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.observe.approvals import Scope
+from dynamic_mcp.policy.approval import Question, Verdict
+from dynamic_mcp.proxy.approval_form import Decline, NoAnswer, build_form, can_show, read_answer
+from dynamic_mcp.proxy.approval_subject import Subject
+from dynamic_mcp.proxy.pipeline import UpstreamRequest
+from dynamic_mcp.system.clock import Clock
+
+PROGRESS_EVERY_S = 5.0
+# Whoever declines faster has not read the question: some clients do so by themselves.
+NO_PERSON_WITHIN_S = 1.0
+# So small that the server's own progress still comes after it.
+_PROGRESS_STEP = 0.001
+
+T = TypeVar("T")
+Decide = Callable[[Verdict, Client | None], None]
+
+
+class Wait:
+    """A request that waits for the answer to its question; longer if its client is told of progress."""
+
+    def __init__(
+        self, message: UpstreamRequest, subject: Subject, question: Question, settings: Approval, clock: Clock
+    ) -> None:
+        self.message = message
+        self.subject = subject
+        self.question = question
+        self.since = clock.now()
+        self._clock = clock
+        self._token = wire.member((message.params or {}).get("_meta", wire.ABSENT), "progressToken")
+        self._hold_s = settings.hold_with_progress_s if len(self._token) else settings.hold_s
+        self._ends_at = self.since + self._hold_s
+        self._decided = asyncio.Event()
+        question.join(self._decided.set)
+        if question.verdict is not None:
+            self._decided.set()
+
+    @property
+    def client(self) -> Client:
+        """The client that waits."""
+        return self.message.request.client
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the request waits no longer, whatever the answer is."""
+        return self._clock.now() >= self._ends_at
+
+    def close(self) -> None:
+        """Wait no longer."""
+        self.question.leave(self._decided.set)
+
+    async def until_decided(self) -> None:
+        """Wait until there is an answer, or the time is up."""
+        await self._first(self._decided.wait(), self._ends_at)
+
+    async def until_closed(self, form: asyncio.Event) -> None:
+        """Wait until another request's form is closed, there is an answer, or the time is up."""
+        await self._first(form.wait(), self._ends_at)
+
+    async def ask_client(self, form: Frame) -> Frame | None:
+        """Return what the client answers to a form; None if the answer came otherwise, or not in time.
+
+        A modern client has its own time: it does not wait for the request meanwhile.
+        """
+        is_parked = self.message.request.revision.is_stateless
+        ends_at = self.question.expires_at if is_parked else self._ends_at
+        answer = await self._first(self.message.request.ask(form, _ignore), ends_at)
+        if is_parked:
+            self._ends_at = self._clock.now() + self._hold_s
+        return answer
+
+    async def report_progress(self) -> None:
+        """Tell the client every five seconds that the request waits, if it wants to know."""
+        steps = 0
+        while len(self._token):
+            await self._clock.sleep(PROGRESS_EVERY_S)
+            steps += 1
+            words = f"waiting for approval {self.question.id}"
+            body = {"progressToken": self._token, "progress": steps * _PROGRESS_STEP, "message": words}
+            self.message.request.notify(Frame(method="notifications/progress", params=Raw(wire.encode(body))))
+
+    async def _first(self, work: Coroutine[Any, Any, T], ends_at: float) -> T | None:
+        """Return what comes of work; None if the question is answered before, or the time is up."""
+        own = asyncio.ensure_future(work)
+        others = [self._decided.wait(), self._clock.sleep(max(0.0, ends_at - self._clock.now()))]
+        tasks = [own, *map(asyncio.ensure_future, others)]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            return own.result() if own.done() else None
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)  # whoever is asked is told that the question is withdrawn
+
+
+class Forms:
+    """The forms that clients show now, one at most for each question, and the clients that cannot show any."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._unable: WeakSet[Client] = WeakSet()
+        self._shown: dict[str, asyncio.Event] = {}
+
+    def is_unable(self, client: Client) -> bool:
+        """Tell whether a client has declined a form without a person."""
+        return client in self._unable
+
+    async def show(self, wait: Wait, offered: Sequence[Scope], decide: Decide) -> None:
+        """Show a form and take its answer, unless the client cannot, or the question is answered meanwhile."""
+        question = wait.question
+        while question.verdict is None and can_show(wait.client) and not self.is_unable(wait.client):
+            other = self._shown.get(question.id)
+            if other is None:
+                await self._show(wait, offered, decide)
+                return
+            await wait.until_closed(other)
+            if wait.is_over:
+                return
+
+    async def _show(self, wait: Wait, offered: Sequence[Scope], decide: Decide) -> None:
+        question, client = wait.question, wait.client
+        closed = self._shown[question.id] = asyncio.Event()
+        asked_at = self._clock.now()
+        try:
+            answer = await wait.ask_client(build_form(wait.subject, offered, wait.message.request.revision))
+        finally:
+            del self._shown[question.id]
+            closed.set()
+        if answer is None or question.verdict is not None:
+            return
+        is_quick = self._clock.now() - asked_at < NO_PERSON_WITHIN_S
+        by = wait.subject.key.principal.subject
+        match read_answer(answer, offered):
+            case NoAnswer(is_temporary=is_temporary):
+                if not is_temporary:
+                    self._unable.add(client)
+            case Decline(is_doubtful=True) if is_quick:
+                self._unable.add(client)
+            case Decline():
+                decide(Verdict("denied", by=by, channel="client"), client)
+            case scope:
+                decide(Verdict("allowed", scope=scope, by=by, channel="client"), client)
+
+
+def _ignore(frame: Frame) -> None:
+    """Take the client's progress on a form, which says nothing."""

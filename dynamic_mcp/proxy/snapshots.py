@@ -1,0 +1,29 @@
+"""What the lists of a view answer, as objects that are the same as long as the answers are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dynamic_mcp.groups.catalog import ListKind
+from dynamic_mcp.proxy import transparent
+from dynamic_mcp.proxy.search import ToolSearch
+from dynamic_mcp.proxy.subscriptions import Snapshot
+from dynamic_mcp.proxy.tools import Tools
+from dynamic_mcp.proxy.view import SingleView, View
+
+
+def take_snapshot(view: View, tools: Tools, search: ToolSearch) -> Snapshot:
+    """Return what the lists of a view answer now."""
+    if isinstance(view, SingleView):
+        return transparent.snapshot(view)
+    search.learn()
+    return {
+        "tools": tools.snapshot(view),
+        "resources": _entries(view, ListKind.RESOURCES, ListKind.TEMPLATES),
+        "prompts": _entries(view, ListKind.PROMPTS),
+    }
+
+
+def _entries(view: View, *kinds: ListKind) -> Sequence[object]:
+    found = ((group, kind, group.known.entries(kind)) for group in view if group.known for kind in kinds)
+    return [part for group, kind, each in found if each for part in (group.name, kind, each)]
