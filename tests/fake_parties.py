@@ -54,6 +54,8 @@ class FakeCaller:
     """Stands where a session would: keeps what it is told, and answers what it is asked when `answer` is set."""
 
     def __init__(self) -> None:
+        self.id = f"{id(self):x}"
+        self.address = ""
         self.authentication = LOCAL_USER
         self.profile: str | None = None
         self.workspace: Workspace | None = None
@@ -83,6 +85,7 @@ class FakeCaller:
 
     log_level = ""
     is_parked = False
+    port = 0
 
     def has_room(self, frame: Frame) -> bool:
         return True

@@ -14,7 +14,7 @@ from msgspec import Struct
 from dynamic_mcp.config.access import Access, Profile, ToolAccess
 from dynamic_mcp.config.addresses import Address, TcpAddress
 from dynamic_mcp.config.approval import Approval
-from dynamic_mcp.config.auth import Provider
+from dynamic_mcp.config.auth import Forwarded, Provider
 from dynamic_mcp.config.observe import Audit, Metrics, Telemetry
 from dynamic_mcp.config.principal import Principal
 from dynamic_mcp.config.private import Private
@@ -272,6 +272,12 @@ class Http(Struct, frozen=True):
     shutdown_timeout_s: float = 10.0
     insecure: bool = False
     profile: str | None = None
+
+    @property
+    def forwarders(self) -> tuple[str, ...]:
+        """The reverse proxies whose word counts, for one thing or another."""
+        trusted = (peer for each in self.auth if isinstance(each, Forwarded) for peer in each.trusted)
+        return (*self.trusted_proxies, *trusted)
 
 
 class Embeddings(Private, frozen=True):

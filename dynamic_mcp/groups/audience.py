@@ -17,6 +17,7 @@ from dynamic_mcp.upstream.call import Caller
 from dynamic_mcp.upstream.handshake import ClientHello
 
 __all__ = [
+    "ID_BYTES",
     "LOCAL",
     "LOCAL_USER",
     "Authentication",
@@ -31,6 +32,8 @@ __all__ = [
     "hello_for",
 ]
 
+# How long the id of a client is: enough that no two in one log are the same.
+ID_BYTES = 8
 _EVERYBODY = "everybody"
 # A command uses an instance in one of these states, the first if it can, rather than start another one.
 _JOINABLE = (State.READY, State.CONNECTING)
@@ -129,6 +132,16 @@ class Client(Caller, Hashable, Protocol):
     @property
     def transport(self) -> Transport:
         """Over what the client came."""
+        ...
+
+    @property
+    def id(self) -> str:
+        """What names the client in records; it is no credential, and nobody has it twice."""
+        ...
+
+    @property
+    def address(self) -> str:
+        """The address that the client came from; empty where there is none, as over stdio."""
         ...
 
     @property

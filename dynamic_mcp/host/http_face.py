@@ -33,6 +33,7 @@ def make_options(
         allowed_hosts=http.allowed_hosts,
         allowed_origins=http.allowed_origins,
         trusted_proxies=http.trusted_proxies,
+        forwarders=http.forwarders,
         accepts_any_address=accepts_any_address,
         max_sessions=http.max_sessions,
         session_timeout_s=http.session_timeout_s,

@@ -29,6 +29,16 @@ _MAX_EXPIRED = 1024
 class Channel(Protocol):
     """Where one request of a modern client is answered. A face makes one for each request."""
 
+    @property
+    def address(self) -> str:
+        """The address that the request came from; empty where there is none."""
+        ...
+
+    @property
+    def port(self) -> int:
+        """The port that it came from; 0 where there is none."""
+        ...
+
     def notify(self, frame: Frame) -> None:
         """Send a notification that the request has caused."""
         ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from typing import Protocol
 
 from msgspec import Raw, Struct
 
@@ -12,6 +13,20 @@ from dynamic_mcp.mcp.wire import ABSENT, Frame
 from dynamic_mcp.proxy.observation import Observation
 from dynamic_mcp.proxy.view import View
 from dynamic_mcp.upstream.call import Caller
+
+
+class Channel(Caller, Protocol):
+    """Where one request is answered, with the address and the port that it came from; empty and 0 if it has none."""
+
+    @property
+    def address(self) -> str:
+        """The address of the client that has sent the request."""
+        ...
+
+    @property
+    def port(self) -> int:
+        """The port that the client has sent it from."""
+        ...
 
 
 class Request(Struct, frozen=True, gc=False):
@@ -27,7 +42,7 @@ class Request(Struct, frozen=True, gc=False):
     params: Raw
     client: Client
     view: View
-    channel: Caller | None = None
+    channel: Channel | None = None
     id: Raw = ABSENT
     observation: Observation | None = None
 
@@ -35,6 +50,16 @@ class Request(Struct, frozen=True, gc=False):
     def principal(self) -> Principal:
         """Who the client acts for."""
         return self.client.principal
+
+    @property
+    def address(self) -> str:
+        """The address that this very request came from; empty where there is none, as over stdio."""
+        return (self.channel or self.client).address
+
+    @property
+    def port(self) -> int:
+        """The port that it came from; 0 where there is none, or a reverse proxy has another."""
+        return 0 if self.channel is None else self.channel.port
 
     @property
     def recipient(self) -> Hashable:

@@ -20,7 +20,6 @@ from dynamic_mcp.mcp.envelope import MAY_ASK
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.view import GroupView
-from dynamic_mcp.upstream.call import Caller
 
 # What a call asks within this time of its first question is certainly its own; then the next call may run.
 _QUESTIONS_WITHIN_S = 0.05
@@ -45,7 +44,7 @@ class Turns:
         send: Callable[[Request], Awaitable[Frame]],
     ) -> Frame:
         """Send a request when the calls before it are done. Raises Busy if that takes longer than its timeout."""
-        turn = Turn(self._locks.setdefault(instance, asyncio.Lock()), request.channel or request.client)
+        turn = Turn(self._locks.setdefault(instance, asyncio.Lock()), request)
         try:
             async with asyncio.timeout(timeout_s):
                 await turn.take()
@@ -60,7 +59,7 @@ class Turns:
 class Turn:
     """The caller of a request that has its turn, but for the time in which its client thinks."""
 
-    def __init__(self, lock: asyncio.Lock, caller: Caller) -> None:
+    def __init__(self, lock: asyncio.Lock, caller: Request) -> None:
         self._lock = lock
         self._caller = caller
         self._loop = asyncio.get_running_loop()
@@ -81,7 +80,17 @@ class Turn:
             self._is_held = False
             self._lock.release()
 
-    # --- Caller ----------------------------------------------------------------------------------------
+    # --- Channel ---------------------------------------------------------------------------------------
+
+    @property
+    def address(self) -> str:
+        """The address that the request came from."""
+        return self._caller.address
+
+    @property
+    def port(self) -> int:
+        """The port that it came from."""
+        return self._caller.port
 
     @property
     def client(self) -> Hashable:

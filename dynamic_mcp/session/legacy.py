@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
@@ -23,24 +24,21 @@ from dynamic_mcp.errors import (
     DynamicMcpError,
     Interrupted,
 )
-from dynamic_mcp.groups.audience import LOCAL_USER, Authentication, Principal, Transport
+from dynamic_mcp.groups.audience import ID_BYTES, LOCAL_USER, Authentication, Principal, Transport
 from dynamic_mcp.mcp import revisions, wire
 from dynamic_mcp.mcp.lines import Oversized, find_request_id, find_response_id
 from dynamic_mcp.mcp.wire import NULL, Frame
-from dynamic_mcp.proxy.request import Request
+from dynamic_mcp.proxy.request import Channel, Request
 from dynamic_mcp.proxy.view import View
 from dynamic_mcp.session.answers import error_line, gone, to_answer
 from dynamic_mcp.session.batches import answer_batch, split_batch
 from dynamic_mcp.session.questions import QuestionJournal, Questions, may_be_asked
+from dynamic_mcp.session.request_checks import refuse_request
 from dynamic_mcp.session.server import Server
 from dynamic_mcp.system.task_set import TaskSet
-from dynamic_mcp.upstream.call import Caller
 from dynamic_mcp.upstream.handshake import ClientHello, complete_info
 
 log = logging.getLogger(__name__)
-
-# Requests of one client that are served at once; those beyond are refused.
-MAX_IN_FLIGHT = 4096
 
 # How long requests that are cancelled may take to say so.
 _CANCEL_WITHIN_S = 1.0
@@ -92,9 +90,11 @@ class Session:
         "_send",
         "_server",
         "_serving",
+        "address",
         "authentication",
         "calls",
         "hello",
+        "id",
         "is_closed",
         "is_command",
         "is_greeted",
@@ -119,8 +119,11 @@ class Session:
         only: str | None = None,
         profile: str | None = None,
         transport: Transport = "stdio",
+        address: str = "",
         now: Callable[[], float] = time.time,
     ) -> None:
+        self.id = secrets.token_hex(ID_BYTES)
+        self.address = address
         self.authentication = authentication
         self.is_command = is_command
         self.workspace = workspace
@@ -179,7 +182,7 @@ class Session:
         else:
             self.receive_frame(frame, reply)
 
-    def receive_frame(self, frame: Frame, reply: Callable[[bytes], None], channel: Caller | None = None) -> None:
+    def receive_frame(self, frame: Frame, reply: Callable[[bytes], None], channel: Channel | None = None) -> None:
         """Take one message that is no batch. What a request causes goes over its `channel`, if it has one.
 
         `reply` is called during this call only if the message is refused, or is no request.
@@ -243,7 +246,7 @@ class Session:
             return b""
         return error_line(find_request_id(line) or NULL, INVALID_REQUEST, why)
 
-    def receive_batch(self, line: bytes, reply: Callable[[bytes], None], channel: Caller | None = None) -> None:
+    def receive_batch(self, line: bytes, reply: Callable[[bytes], None], channel: Channel | None = None) -> None:
         """Take several messages, which get one answer; only some revisions have this.
 
         `reply` is called during this call only if the batch is refused.
@@ -269,11 +272,11 @@ class Session:
         self._batches.create(answer_batch(tasks, lines, reply), name="batch")
 
     def _begin(
-        self, frame: Frame, reply: Callable[[bytes], None], channel: Caller | None
+        self, frame: Frame, reply: Callable[[bytes], None], channel: Channel | None
     ) -> asyncio.Task[bytes] | None:
         """Start to answer a request, unless it cannot be one."""
         key = bytes(frame.id)
-        refusal = self._refusal(frame, key)
+        refusal = refuse_request(frame, self._serving)
         if refusal is not None:
             id = frame.id if wire.is_request_id(frame.id) else NULL
             reply(wire.answer_line(id, refusal))
@@ -284,18 +287,7 @@ class Session:
         exchange.task = self._loop.create_task(self._serve(exchange, key, channel, view))
         return exchange.task
 
-    def _refusal(self, frame: Frame, key: bytes) -> Frame | None:
-        if frame.jsonrpc != "2.0":
-            return wire.error_frame(INVALID_REQUEST, '`jsonrpc` is not "2.0"')
-        if not wire.is_request_id(frame.id):
-            return wire.error_frame(INVALID_REQUEST, "`id` is neither a string nor a number")
-        if key in self._serving:
-            return wire.error_frame(INVALID_REQUEST, "a request with this `id` is in flight")
-        if len(self._serving) >= MAX_IN_FLIGHT:
-            return wire.error_frame(INTERNAL_ERROR, f"{MAX_IN_FLIGHT} requests are in flight: no more are accepted")
-        return None
-
-    async def _serve(self, exchange: _Exchange, key: bytes, channel: Caller | None, view: View) -> bytes:
+    async def _serve(self, exchange: _Exchange, key: bytes, channel: Channel | None, view: View) -> bytes:
         frame = exchange.frame
         try:
             answer = await self.answer(frame, channel, view)
@@ -342,7 +334,7 @@ class Session:
     def _request(self, frame: Frame) -> Request:
         return Request(frame.method, frame.params, self, self._server.view_for(self))
 
-    def answer(self, frame: Frame, channel: Caller | None = None, view: View | None = None) -> Awaitable[Frame]:
+    def answer(self, frame: Frame, channel: Channel | None = None, view: View | None = None) -> Awaitable[Frame]:
         """Answer one request. Raises DynamicMcpError and wire.Malformed."""
         if frame.method in _OWN_METHODS:
             return self._initialize(frame) if frame.method == "initialize" else _pong()

@@ -140,7 +140,7 @@ class ModernDispatcher:
         if frame.method in _REMOVED:
             why = f"method not found: `{frame.method}` is not part of MCP {MODERN.name}"
             raise Refused(METHOD_NOT_FOUND, why)
-        client = self._find_client(origin, sender)
+        client = self._find_client(origin, sender, channel)
         plain = envelope.without_envelope(params, meta)
         plain.pop("task", None)  # of legacy servers, whose tasks a modern client cannot ask about
         state = wire.text(plain.get("requestState")) if frame.method in envelope.MAY_ASK else None
@@ -159,8 +159,8 @@ class ModernDispatcher:
         call.start(self._answer(call, call_frame, channel))
         return call
 
-    def _find_client(self, origin: Origin, sender: Envelope) -> ModernClient:
-        client = self._clients.find(origin, sender)
+    def _find_client(self, origin: Origin, sender: Envelope, channel: Channel) -> ModernClient:
+        client = self._clients.find(origin, sender, channel)
         if client is None:
             raise Refused(INTERNAL_ERROR, "too many clients are in use: no more are served; try again later")
         if len(client.calls_in_flight) >= self._max_in_flight:

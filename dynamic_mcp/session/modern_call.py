@@ -79,6 +79,16 @@ class ModernCall:
         return self._channel is None
 
     @property
+    def address(self) -> str:
+        """The address that the request or its last retry came from; that of its client while it is parked."""
+        return self.client.address if self._channel is None else self._channel.address
+
+    @property
+    def port(self) -> int:
+        """The port that it came from; 0 while it is parked."""
+        return 0 if self._channel is None else self._channel.port
+
+    @property
     def recipient(self) -> ModernCall:
         """The call alone: its client may have others, which know nothing of each other."""
         return self

@@ -6,6 +6,7 @@ servers, which know only sessions, have one to serve. It ends when nobody has us
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Hashable, Iterator
 from typing import TYPE_CHECKING
 
@@ -13,11 +14,12 @@ from msgspec import Struct
 
 from dynamic_mcp.config.workspace import Workspace
 from dynamic_mcp.errors import METHOD_NOT_FOUND
-from dynamic_mcp.groups.audience import Authentication, Principal, Transport
+from dynamic_mcp.groups.audience import ID_BYTES, Authentication, Principal, Transport
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.envelope import Envelope
 from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.proxy.parked_calls import Channel
 from dynamic_mcp.session.listening import Listening, streams_for
 from dynamic_mcp.session.server import ModernServer
 from dynamic_mcp.upstream.handshake import ClientHello, complete_info
@@ -45,8 +47,17 @@ class ModernClient:
     is_parked = False
 
     def __init__(
-        self, server: ModernServer, origin: Origin, hello: ClientHello, *, since: float, used_at: float
+        self,
+        server: ModernServer,
+        origin: Origin,
+        hello: ClientHello,
+        *,
+        address: str,
+        since: float,
+        used_at: float,
     ) -> None:
+        self.id = secrets.token_hex(ID_BYTES)
+        self.address = address
         self.hello = hello
         self.authentication = origin.authentication
         self.transport: Transport = origin.transport
@@ -133,7 +144,7 @@ class ModernClients:
     def __len__(self) -> int:
         return len(self._clients)
 
-    def find(self, origin: Origin, sender: Envelope) -> ModernClient | None:
+    def find(self, origin: Origin, sender: Envelope, channel: Channel) -> ModernClient | None:
         """Return the client of a request; a new one where there is none. None: there are too many."""
         key = (origin, bytes(sender.client_info), bytes(sender.capabilities))
         client = self._clients.get(key)
@@ -141,7 +152,9 @@ class ModernClients:
             if len(self._clients) >= self.max_clients and not self._drop_idlest():
                 return None
             hello = ClientHello(MODERN, sender.capabilities, complete_info(sender.client_info))
-            client = ModernClient(self._server, origin, hello, since=self._wall_clock(), used_at=self._now())
+            now, address = self._now(), channel.address
+            since = self._wall_clock()
+            client = ModernClient(self._server, origin, hello, address=address, since=since, used_at=now)
             self._clients[key] = client
             self._server.admit(client)
         client.used_at = self._now()

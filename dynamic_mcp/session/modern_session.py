@@ -99,6 +99,8 @@ class ModernSession:
 class LineChannel:
     """One request of such a client, until it is answered or cancelled."""
 
+    address, port = "", 0
+
     def __init__(self, session: ModernSession, frame: Frame, reply: Reply) -> None:
         self.frame = frame
         self.call: ModernCall | None = None

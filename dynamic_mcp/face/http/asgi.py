@@ -276,6 +276,7 @@ def request_head(scope: Scope) -> RequestHead:
         peer=str(client[0] or "") if client else GONE if _has_port(scope) else "",
         is_secure=scope.get("scheme") == "https",
         root_path=root_path,
+        port=int(client[1] or 0) if client else 0,
     )
 
 

@@ -18,6 +18,7 @@ from dynamic_mcp.face.http.arrival import Arrival
 from dynamic_mcp.face.http.authenticator import Authenticator, LocalAuthenticator, OpenPage, Outcome
 from dynamic_mcp.face.http.deferred import DeferredRequest, PageReceiver
 from dynamic_mcp.face.http.exchange import Exchange, Receiver, RequestHead, Response
+from dynamic_mcp.face.http.forwarding import Forwarding
 from dynamic_mcp.face.http.guard import Guard
 from dynamic_mcp.face.http.header_checks import VERSION
 from dynamic_mcp.face.http.headers import accepts_events, declared_bytes, is_json, parse_event_id
@@ -74,6 +75,7 @@ class HttpFace:
         self._authenticator = authenticator or LocalAuthenticator()
         self._now = now or asyncio.get_running_loop().time
         self._guard = Guard(options)
+        self._forwarding = Forwarding(options.forwarders)
         self._paths = Paths(options.path, options.root_path, options.profile)
         self._sessions: dict[bytes, HttpSession] = {}
         self._pages = TaskSet(log)
@@ -90,6 +92,7 @@ class HttpFace:
         self._options = options
         self._authenticator = authenticator or LocalAuthenticator()
         self._guard = Guard(options)
+        self._forwarding = Forwarding(options.forwarders)
         self._paths = Paths(options.path, options.root_path, options.profile)
         self._modern.configure(options)
 
@@ -122,13 +125,18 @@ class HttpFace:
             return self._tell_load()
         outcome = self._authenticator.authenticate(head)
         if not isinstance(outcome, Future):
-            return outcome if isinstance(outcome, Response) else self._serve(Arrival(head, exchange, route, outcome))
+            return self._go_on(outcome, head, exchange, route)
 
         def go_on(outcome: Outcome) -> Receiver | None:
-            known = outcome if isinstance(outcome, Response) else self._serve(Arrival(head, exchange, route, outcome))
-            return self._respond(known, head, exchange)
+            return self._respond(self._go_on(outcome, head, exchange, route), head, exchange)
 
         return DeferredRequest(exchange, outcome, go_on, self._options.max_body_bytes)
+
+    def _go_on(self, outcome: Outcome, head: RequestHead, exchange: Exchange, route: Route) -> Receiver | Response:
+        """Serve a request whose sender is known; one that is refused is answered with that."""
+        if isinstance(outcome, Response):
+            return outcome
+        return self._serve(Arrival(head, exchange, route, outcome, self._forwarding))
 
     def _begin_page(self, head: RequestHead, exchange: Exchange, path: bytes) -> Receiver | Response:
         find = self._authenticator.find_page
@@ -268,6 +276,7 @@ class HttpFace:
         if session is None or not session.is_old or session.principal != arrival.authentication.principal:
             return refusal(404, "there is no such session: open a stream at `/sse`")
         session.session.authentication = arrival.authentication
+        session.session.address = arrival.address  # there is no channel that could say it
         cors = self._guard.cors_headers(head.headers)
         return OldPost(session, arrival.exchange, cors, self._options.max_body_bytes)
 
@@ -309,11 +318,12 @@ class HttpFace:
             only=route.only,
             profile=route.profile,
             transport=transport,
+            address=arrival.address,
         )
         id = secrets.token_urlsafe(24)
         session = HttpSession(id, create, route=route, now=self._now, budget=self._budget, is_old=is_old)
         self._sessions[id.encode()] = session
-        log.debug("a session over HTTP has begun, for %s", arrival.head.peer or "a Unix socket")
+        log.debug("a session over HTTP has begun, for %s", arrival.address or "a Unix socket")
         return session
 
     def _end_idlest(self) -> bool:

@@ -16,8 +16,8 @@ class RequestHead(Struct, frozen=True, gc=False):
 
     `target` is the path and the query as they were sent. Names of headers are lower case; the values of one that was
     sent several times are joined by `, `, and its name is among the `repeated`. `peer` is the address at the other
-    end of the socket, empty over a Unix socket, or `GONE`. `root_path` is what the way in knows to stand before our
-    own paths.
+    end of the socket, empty over a Unix socket, or `GONE`, and `port` the port there. `root_path` is what the way in
+    knows to stand before our own paths.
     """
 
     method: str
@@ -27,6 +27,7 @@ class RequestHead(Struct, frozen=True, gc=False):
     peer: str = ""
     is_secure: bool = False
     root_path: str = ""
+    port: int = 0
 
 
 class Response(Struct, frozen=True, gc=False):

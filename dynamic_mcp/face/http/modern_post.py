@@ -175,6 +175,16 @@ class ModernPost:
 
     # --- Channel ---------------------------------------------------------------------------------------
 
+    @property
+    def address(self) -> str:
+        """The address that the request came from."""
+        return self.arrival.address
+
+    @property
+    def port(self) -> int:
+        """The port that it came from."""
+        return self.arrival.port
+
     def notify(self, frame: Frame) -> None:
         """Send a notification on the stream that answers the request."""
         if self._is_over or (frame.method in MAY_BE_MISSED and self._is_flooded()):

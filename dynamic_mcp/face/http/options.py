@@ -13,7 +13,8 @@ class HttpOptions(Struct, frozen=True):
     `own_hosts` are the names and addresses that it listens on, as they stand in `Host` without a port,
     `own_origins` those of its own pages as browsers name them, whatever a reverse proxy makes of `Host`.
     `accepts_any_address` tells that it listens on all addresses of the machine. `trusted_proxies` are addresses and
-    networks whose forwarded headers count, `unix` every peer of a Unix socket. `profile` is that of clients that
+    networks whose `X-Forwarded-Host` counts, `unix` every peer of a Unix socket, and `forwarders` those whose
+    `X-Forwarded-For` does. `profile` is that of clients that
     choose none by their path. `max_in_flight` bounds the requests of one session.
     """
 
@@ -25,6 +26,7 @@ class HttpOptions(Struct, frozen=True):
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
     trusted_proxies: tuple[str, ...] = ()
+    forwarders: tuple[str, ...] = ()
     accepts_any_address: bool = False
     max_sessions: int = 1000
     session_timeout_s: float = 3600.0

@@ -47,6 +47,7 @@ class Peer(Struct, frozen=True, gc=False):
     address: str
     is_secure: bool
     root_path: str
+    port: int = 0
 
     @staticmethod
     def of(transport: asyncio.BaseTransport, root_path: str) -> Peer:
@@ -54,8 +55,8 @@ class Peer(Struct, frozen=True, gc=False):
         name = transport.get_extra_info("peername")  # over a Unix socket it is a text, or empty
         socket_ = transport.get_extra_info("socket")
         is_unix = socket_ is None or socket_.family == getattr(socket, "AF_UNIX", None)
-        address = name[0] if isinstance(name, tuple) and name else "" if is_unix else GONE
-        return Peer(address, transport.get_extra_info("sslcontext") is not None, root_path)
+        address, port = name[:2] if isinstance(name, tuple) and len(name) > 1 else ("" if is_unix else GONE, 0)
+        return Peer(address, transport.get_extra_info("sslcontext") is not None, root_path, port)
 
 
 def find_head_end(data: bytes | bytearray, scanned: int) -> int:
@@ -138,6 +139,7 @@ class MessageParser:
             peer=peer.address,
             is_secure=peer.is_secure,
             root_path=peer.root_path,
+            port=peer.port,
         )
         return Request(
             head=head,

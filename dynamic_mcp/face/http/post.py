@@ -208,6 +208,16 @@ class Post:
     # --- Caller ----------------------------------------------------------------------------------------
 
     @property
+    def address(self) -> str:
+        """The address that the request came from."""
+        return self.arrival.address
+
+    @property
+    def port(self) -> int:
+        """The port that it came from."""
+        return self.arrival.port
+
+    @property
     def client(self) -> Session:
         """The client behind the request."""
         assert self.session is not None

@@ -69,6 +69,7 @@ class ModernHttpClient:
     def __init__(self, face: HttpFace, path: str = "/mcp") -> None:
         self.face = face
         self.path = path
+        self.peer = "127.0.0.1"
 
     def post(self, message: Json, more: Mapping[str, str | None] | None = None, **headers: str) -> Reply:
         """Post a message, or bytes as they are, with these headers; None leaves one out."""
@@ -94,7 +95,7 @@ class ModernHttpClient:
         encoded = [(name.encode(), value.encode("latin-1")) for name, value in pairs if value is not None]
         joined, repeated = join_fields(encoded)
         target = (path or self.path).encode()
-        head = RequestHead(method=method, target=target, headers=joined, repeated=repeated, peer="127.0.0.1")
+        head = RequestHead(method=method, target=target, headers=joined, repeated=repeated, peer=self.peer)
         reply = Reply()
         reply.receiver = self.face.begin(head, reply)
         return reply

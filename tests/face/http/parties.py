@@ -121,6 +121,7 @@ class HttpClient:
         self.face = face
         self.path = path
         self.session = ""
+        self.peer = "127.0.0.1"
         self.headers: dict[str, str] = {}  # that every request has
         self._ids = 0
 
@@ -135,7 +136,7 @@ class HttpClient:
         }
         given = usual | self.headers | {name.replace("_", "-"): value for name, value in headers.items()}
         encoded = {name.encode(): value.encode() for name, value in given.items() if value}
-        head = RequestHead(method=method, target=(path or self.path).encode(), headers=encoded, peer="127.0.0.1")
+        head = RequestHead(method=method, target=(path or self.path).encode(), headers=encoded, peer=self.peer)
         reply = Reply()
         reply.receiver = self.face.begin(head, reply)
         if reply.receiver is not None:

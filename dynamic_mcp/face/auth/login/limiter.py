@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from ipaddress import IPv6Address, ip_address, ip_network
 
 from dynamic_mcp.face.http.exchange import RequestHead
-from dynamic_mcp.face.http.trusted_peers import TrustedPeers
+from dynamic_mcp.face.http.forwarding import Forwarding
 from dynamic_mcp.system.bounded import BoundedDict
 
 _MAX_PEERS = 10_000
@@ -35,15 +35,11 @@ class PeerAddresses:
     """Finds out from where a request came, behind reverse proxies that are trusted."""
 
     def __init__(self, trusted: Iterable[str]) -> None:
-        self._trusted = TrustedPeers(trusted)
+        self._forwarding = Forwarding(trusted)
 
     def find(self, head: RequestHead) -> str:
         """Return the address that a request came from, of IPv6 the network; the proxies of ours are not it."""
-        peer = head.peer
-        hops = head.headers.get(b"x-forwarded-for", b"").decode("latin-1").split(",")
-        while hops and peer in self._trusted and (before := hops.pop().strip()):
-            peer = before
-        return _site(peer)
+        return _site(self._forwarding.address_of(head))
 
 
 def _site(peer: str) -> str:

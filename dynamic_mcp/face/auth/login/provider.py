@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
-from dynamic_mcp.config.auth import Forwarded, Login
+from dynamic_mcp.config.auth import Login
 from dynamic_mcp.config.resolved import Http
 from dynamic_mcp.face.auth.login import addresses, authorize
 from dynamic_mcp.face.auth.login.access_tokens import AccessTokens
@@ -45,7 +45,7 @@ class LoginProvider:
         fetch: Fetch | None = None,
     ) -> None:
         assert http.public_url is not None
-        at, peers, known = Addresses(http), PeerAddresses(_list_proxies(http)), frozenset({OFFLINE, *login.scopes})
+        at, peers, known = Addresses(http), PeerAddresses(http.forwarders), frozenset({OFFLINE, *login.scopes})
         self._who = who
         self._database = database = Database(file)
         self._documents = ClientDocuments(database, fetch or guarded_fetch(http.public_url), now)
@@ -97,12 +97,6 @@ class LoginProvider:
         if not callable(self._who):
             await self._who.close()
         await self._database.close()
-
-
-def _list_proxies(http: Http) -> tuple[str, ...]:
-    """Return the reverse proxies whose word counts, for one thing or another."""
-    trusted = (peer for each in http.auth if isinstance(each, Forwarded) for peer in each.trusted)
-    return (*http.trusted_proxies, *trusted)
 
 
 _Answer = Callable[[PageRequest], Awaitable[Response]]

@@ -1,0 +1,28 @@
+"""Which requests of a legacy client are not served at all."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from dynamic_mcp.errors import INTERNAL_ERROR, INVALID_REQUEST
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.wire import Frame
+
+# Requests of one client that are served at once; those beyond are refused.
+MAX_IN_FLIGHT = 4096
+
+
+def refuse_request(frame: Frame, in_flight: Collection[bytes]) -> Frame | None:
+    """Return the error for a request that is none, or one too many; None if it can be served.
+
+    `in_flight` are the ids of the requests that are being served.
+    """
+    if frame.jsonrpc != "2.0":
+        return wire.error_frame(INVALID_REQUEST, '`jsonrpc` is not "2.0"')
+    if not wire.is_request_id(frame.id):
+        return wire.error_frame(INVALID_REQUEST, "`id` is neither a string nor a number")
+    if bytes(frame.id) in in_flight:
+        return wire.error_frame(INVALID_REQUEST, "a request with this `id` is in flight")
+    if len(in_flight) >= MAX_IN_FLIGHT:
+        return wire.error_frame(INTERNAL_ERROR, f"{MAX_IN_FLIGHT} requests are in flight: no more are accepted")
+    return None
