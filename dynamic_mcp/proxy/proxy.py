@@ -28,26 +28,27 @@ from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.oauth.logins import Logins
 from dynamic_mcp.proxy.cache_hints import CACHEABLE, CacheHint, cache_hint
 from dynamic_mcp.proxy.capabilities import capabilities
-from dynamic_mcp.proxy.completion import Completion
+from dynamic_mcp.proxy.client_events import event_of_end, events_of_beginning
 from dynamic_mcp.proxy.elicitations import COMPLETE, Elicitations
+from dynamic_mcp.proxy.hidden import HiddenEntries
 from dynamic_mcp.proxy.log_levels import LogLevels
 from dynamic_mcp.proxy.logins import LoginOffers
 from dynamic_mcp.proxy.observation import Event, Observers
 from dynamic_mcp.proxy.parked_calls import ParkedCalls
 from dynamic_mcp.proxy.persons import Persons
 from dynamic_mcp.proxy.pipeline import Approval, Middleware, OpenApproval, Pipeline, open_approval
-from dynamic_mcp.proxy.prompts import Prompts
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.resource_subscriptions import ResourceSubscriptions
 from dynamic_mcp.proxy.resources import Resources
 from dynamic_mcp.proxy.result_store import ResultStore
-from dynamic_mcp.proxy.router import Router, UseCase
+from dynamic_mcp.proxy.router import Router
 from dynamic_mcp.proxy.search import ToolSearch
 from dynamic_mcp.proxy.snapshots import take_snapshot
 from dynamic_mcp.proxy.subscriptions import Snapshot, Subscriptions
 from dynamic_mcp.proxy.tasks import Tasks
 from dynamic_mcp.proxy.tools import Tools
 from dynamic_mcp.proxy.transparent import Transparent
+from dynamic_mcp.proxy.use_cases import list_use_cases
 from dynamic_mcp.proxy.view import GroupView, View
 from dynamic_mcp.proxy.views import Views
 from dynamic_mcp.system.clock import LoopClock
@@ -96,13 +97,15 @@ class Proxy:
         self._tasks = Tasks(pipeline)
         self._tools = Tools(pipeline, self._tasks, self._search, self._results)
         resources = Resources(pipeline, self._results, self._resource_subscriptions)
-        self._router = Router(self._use_cases(pipeline, resources), pipeline, self._logins, self._elicitations)
+        use_cases = list_use_cases(pipeline, self._tools, resources, self._tasks, self._log_levels)
+        self._router = Router(use_cases, pipeline, self._logins, self._elicitations)
         self._transparent = Transparent(
             pipeline, self._tasks, resources, self._subscriptions, self._logins, self._elicitations
         )
         self.parked_calls = ParkedCalls()
         self._clock = LoopClock()
         self.observers: Observers | None = None  # who records and measures requests
+        self._hidden = HiddenEntries(self._views.presented_to, self.note)
         self._govern(base)
 
     @property
@@ -214,7 +217,16 @@ class Proxy:
     def answer(self, request: Request) -> Awaitable[Frame]:
         """Answer a request. Raises DynamicMcpError and wire.Malformed."""
         answer = (self._router if request.client.only is None else self._transparent).answer
-        return answer(request) if self.observers is None else self.observers.answer(request, answer)
+        if self.observers is None:
+            return answer(request)
+        if self._views.are_governed:
+            return self.observers.answer(request, partial(self._hidden.answer, answer))
+        return self.observers.answer(request, answer)
+
+    def note(self, event: Event) -> None:
+        """Tell those who observe of something that is no request."""
+        if self.observers is not None:
+            self.observers.note(event)
 
     def notify(self, request: Request) -> None:
         """Take a notification of a client."""
@@ -231,6 +243,9 @@ class Proxy:
         return said or {"protocolVersion": client.hello.revision.name, **self._describe(client)}
 
     def _add(self, client: Client) -> None:
+        if self.observers is not None and client not in self._subscriptions:
+            for event in events_of_beginning(client):
+                self.note(event)
         self._subscriptions.add(client)
         self._tasks.greet(client)
         self.is_greeted.set()
@@ -247,6 +262,8 @@ class Proxy:
 
     def release(self, client: Client) -> None:
         """Let go of a client that has gone: of all that is kept for it, and all that it asked upstreams for."""
+        if self.observers is not None and client in self._subscriptions:
+            self.note(event_of_end(client))
         self._resource_subscriptions.release(client, self.groups.of(self.groups.place_of(client)).values())
         self._subscriptions.remove(client)
         self._elicitations.release(client)
@@ -272,27 +289,6 @@ class Proxy:
         """Return the group of this name that a client has, if it had another one before."""
         found, view = self.view_for(client).get(name), before.get(client)
         return None if found is None or (view is not None and view.has_group(found.group)) else found.group
-
-    def _use_cases(self, pipeline: Pipeline, resources: Resources) -> Mapping[str, UseCase]:
-        prompts = Prompts(pipeline)
-        return {
-            "tools/list": self._tools.list_tools,
-            "tools/call": self._tools.call,
-            "resources/list": resources.list_resources,
-            "resources/templates/list": resources.list_templates,
-            "resources/read": resources.read,
-            "resources/subscribe": resources.subscribe,
-            "resources/unsubscribe": resources.unsubscribe,
-            "prompts/list": prompts.list_prompts,
-            "prompts/get": prompts.get,
-            "completion/complete": Completion(pipeline).complete,
-            "logging/setLevel": self._log_levels.set,
-            "tasks/get": self._tasks.get,
-            "tasks/cancel": self._tasks.get,
-            "tasks/update": self._tasks.update,
-            "tasks/result": self._tasks.result,
-            "tasks/list": self._tasks.list_tasks,
-        }
 
     # --- modern clients --------------------------------------------------------------------------------
 

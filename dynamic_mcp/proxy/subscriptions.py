@@ -49,6 +49,9 @@ class Subscriptions:
     def __iter__(self) -> Iterator[Client]:
         return iter(self._announced)
 
+    def __contains__(self, client: object) -> bool:
+        return client in self._announced
+
     def add(self, client: Client) -> None:
         """Remember what the lists answer at the greeting of a client; later changes are announced to it."""
         self._announced[client] = self._snapshot(self._view_for(client))

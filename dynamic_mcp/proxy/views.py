@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from dynamic_mcp.config.access import Profile
-from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.config.resolved import Config, Presentation
 from dynamic_mcp.groups.assignment import Place
 from dynamic_mcp.groups.audience import Authentication, Client
 from dynamic_mcp.groups.group import Group
@@ -83,6 +83,14 @@ class Views:
     def roles_of(self, authentication: Authentication) -> tuple[str, ...]:
         """Return the roles of somebody: those that the config knows, where there are access rules."""
         return authentication.roles if self._policy is None else tuple(sorted(self._policy.roles_of(authentication)))
+
+    def presented_to(self, client: Client) -> Iterator[tuple[Group, Presentation]]:
+        """Yield the groups that there are where a client is, with what the config presents, whatever is hidden."""
+        place = self._groups.place_of(client)
+        config = self._configs.get(place)
+        for group in self._groups.of(place).values():
+            if config is not None and group.name in config.presentations:
+                yield group, config.presentations[group.name]
 
     def has_profile(self, name: str) -> bool:
         """Tell whether there is a profile of this name."""

@@ -38,6 +38,8 @@ class _Known(Struct, frozen=True):
 class BearerProvider:
     """Knows tokens by their hashes. Each token has one `Authentication` object, by which streams know its end."""
 
+    name = "bearer"
+
     def __init__(self, config: Bearer, store: TokenStore, *, now: Callable[[], float] = time.time) -> None:
         self._own = [(hash_of(each.token), _authentication(each.subject, each.roles)) for each in config.tokens]
         self._store = store

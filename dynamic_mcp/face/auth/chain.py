@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from dynamic_mcp.face.auth.metadata import ResourceMetadata
 from dynamic_mcp.face.auth.provider import Denial, Provider
-from dynamic_mcp.face.http.authenticator import Outcome, Page
+from dynamic_mcp.face.http.authenticator import Outcome, Page, Refused
 from dynamic_mcp.face.http.exchange import RequestHead, Response
 from dynamic_mcp.face.http.responses import Headers, refusal
 from dynamic_mcp.groups.audience import Authentication
@@ -28,6 +28,7 @@ _RETRY: Headers = ((b"retry-after", b"5"),)
 _DOUBLED = Denial("invalid_request", "the header `Authorization` is there twice")
 _TOO_LONG = Denial("invalid_token", f"the token is longer than {_MAX_TOKEN_BYTES} bytes")
 _MALFORMED = Denial("invalid_token", "the token is empty, or has characters that a token cannot have")
+_NO_CREDENTIAL = "there is no credential"
 _UNKNOWN = Denial("invalid_token", "the token is not one that is known here")
 
 
@@ -55,7 +56,9 @@ class AuthChain:
         for provider in self._providers:
             if provider.recognises(head, token):
                 found = provider.authenticate(head, token)
-                return self._convert_later(found, head) if isinstance(found, Future) else self._convert(found, head)
+                if isinstance(found, Future):
+                    return self._convert_later(found, head, provider)
+                return self._convert(found, head, provider)
         return self._refuse(_UNKNOWN if token is not None else None, head)
 
     def is_valid(self, authentication: Authentication) -> bool:
@@ -74,10 +77,12 @@ class AuthChain:
 
     # --- answers ---------------------------------------------------------------------------------------
 
-    def _convert(self, found: Authentication | Denial, head: RequestHead) -> Outcome:
-        return self._refuse(found, head) if isinstance(found, Denial) else found
+    def _convert(self, found: Authentication | Denial, head: RequestHead, provider: Provider) -> Outcome:
+        return self._refuse(found, head, provider.name) if isinstance(found, Denial) else found
 
-    def _convert_later(self, found: Future[Authentication | Denial], head: RequestHead) -> Future[Outcome]:
+    def _convert_later(
+        self, found: Future[Authentication | Denial], head: RequestHead, provider: Provider
+    ) -> Future[Outcome]:
         outcome: Future[Outcome] = asyncio.get_running_loop().create_future()
 
         def settle(done: Future[Authentication | Denial]) -> None:
@@ -87,21 +92,22 @@ class AuthChain:
             if error is not None:
                 log.error("a bug: a client could not be authenticated", exc_info=error)
             is_known = error is None and not done.cancelled()
-            outcome.set_result(self._convert(done.result(), head) if is_known else _failure())
+            outcome.set_result(self._convert(done.result(), head, provider) if is_known else _failure())
 
         found.add_done_callback(settle)
         return outcome
 
-    def _refuse(self, denial: Denial | None, head: RequestHead | None) -> Response:
+    def _refuse(self, denial: Denial | None, head: RequestHead | None, provider: str = "") -> Refused:
         """Return the refusal of a credential, or of its absence."""
         if denial is None:
             status, why = 401, "this server needs a credential: the header `Authorization: Bearer …`"
         elif denial.error == "temporarily_unavailable":  # a new login would be of no use
-            return refusal(503, denial.why, _RETRY)
+            return _refused(refusal(503, denial.why, _RETRY), provider, denial.why)
         else:
             status, why = _STATUS_BY_ERROR[denial.error], denial.why
             log.debug("refused a client at %s: %s", (head and head.peer) or "a Unix socket", why)
-        return refusal(status, why, ((b"www-authenticate", self._challenge(denial, head)),))
+        response = refusal(status, why, ((b"www-authenticate", self._challenge(denial, head)),))
+        return _refused(response, provider, _NO_CREDENTIAL if denial is None else why)
 
     def _challenge(self, denial: Denial | None, head: RequestHead | None) -> bytes:
         members: list[tuple[str, str]] = []
@@ -136,6 +142,10 @@ def _read_token(head: RequestHead) -> str | Denial | None:
 def _quotable(text: str) -> bytes:
     """Return a text as a quoted string may have it (RFC 6750, section 3)."""
     return text.replace('"', "'").replace("\\", "/").encode("ascii", "replace")
+
+
+def _refused(response: Response, provider: str, why: str) -> Refused:
+    return Refused(response.status, response.headers, response.body, provider, why)
 
 
 def _failure() -> Response:

@@ -20,6 +20,8 @@ _MAX_GROUPS = 200
 class ForwardedProvider:
     """Believes the user and the groups in the headers of trusted peers."""
 
+    name = "forwarded"
+
     def __init__(self, config: Forwarded) -> None:
         self._config = config
         self._trusted = TrustedPeers(config.trusted)

@@ -59,6 +59,8 @@ class _Known(Struct, frozen=True, gc=False):
 class JwtProvider:
     """One issuer. The first token waits for its keys; others only for a key that is new."""
 
+    name = "jwt"
+
     def __init__(
         self,
         config: Jwt,

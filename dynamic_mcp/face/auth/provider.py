@@ -25,7 +25,12 @@ class Denial(Struct, frozen=True):
 
 
 class Provider(Protocol):
-    """One entry of `settings.http.auth`."""
+    """One entry of `settings.http.auth`; `name` is its kind."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in records of refused credentials."""
+        ...
 
     def recognises(self, head: RequestHead, token: str | None) -> bool:
         """Tell whether this is a credential of this provider, whatever it is worth; `token` is the bearer token."""

@@ -12,6 +12,14 @@ from dynamic_mcp.face.http.exchange import RequestHead, Response
 from dynamic_mcp.face.http.responses import Headers, with_headers
 from dynamic_mcp.groups.audience import LOCAL_USER, Authentication
 
+
+class Refused(Response, frozen=True, gc=False):
+    """What a request with a refused credential is answered: which provider has recognised it, if any, and why."""
+
+    provider: str = ""
+    why: str = ""
+
+
 # Who sent a request, or what it is answered instead of being served: 401, 403, or 400.
 Outcome = Authentication | Response
 

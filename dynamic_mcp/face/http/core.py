@@ -15,8 +15,9 @@ from functools import partial
 
 from dynamic_mcp.face.http import status
 from dynamic_mcp.face.http.arrival import Arrival
-from dynamic_mcp.face.http.authenticator import Authenticator, LocalAuthenticator, OpenPage, Outcome
+from dynamic_mcp.face.http.authenticator import Authenticator, LocalAuthenticator, OpenPage, Outcome, Refused
 from dynamic_mcp.face.http.deferred import DeferredRequest, PageReceiver
+from dynamic_mcp.face.http.denials import Denials
 from dynamic_mcp.face.http.exchange import Exchange, Receiver, RequestHead, Response
 from dynamic_mcp.face.http.forwarding import Forwarding
 from dynamic_mcp.face.http.guard import Guard
@@ -80,6 +81,7 @@ class HttpFace:
         self._sessions: dict[bytes, HttpSession] = {}
         self._pages = TaskSet(log)
         self._budget = ReplayBudget()
+        self._denials = Denials(proxy.note, self._now)
         answering = ModernDispatcher(proxy, now=self._now) if dispatcher is None else dispatcher
         self._modern = ModernRequests(answering, proxy, options, self._now, self.lacks_scope)
 
@@ -135,6 +137,8 @@ class HttpFace:
     def _go_on(self, outcome: Outcome, head: RequestHead, exchange: Exchange, route: Route) -> Receiver | Response:
         """Serve a request whose sender is known; one that is refused is answered with that."""
         if isinstance(outcome, Response):
+            if isinstance(outcome, Refused) and self._proxy.observers is not None:
+                self._denials.add(head, outcome, self._forwarding)
             return outcome
         return self._serve(Arrival(head, exchange, route, outcome, self._forwarding))
 
@@ -347,6 +351,7 @@ class HttpFace:
         now = self._now()
         is_valid = self._authenticator.is_valid
         self._modern.tick(is_valid)
+        self._denials.tick()
         for session in [*self._sessions.values()]:
             session.end_expired(is_valid)
             for request in [*session.in_flight]:
@@ -375,6 +380,7 @@ class HttpFace:
     def close(self) -> None:
         """End every session and every request at once."""
         self._modern.close()
+        self._denials.close()
         self._pages.cancel_all()
         for session in [*self._sessions.values()]:
             self.end(session)

@@ -6,7 +6,7 @@ Only the addresses that trusted proxies add are believed, from the last one back
 from __future__ import annotations
 
 from collections.abc import Iterable
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address, ip_network
 
 from dynamic_mcp.face.http.exchange import GONE, RequestHead
 from dynamic_mcp.face.http.trusted_peers import TrustedPeers
@@ -35,6 +35,15 @@ class Forwarding:
     def port_of(self, head: RequestHead) -> int:
         """Return the port that a request came from; 0 if that is the port of a reverse proxy."""
         return head.port if self._trusted is None or head.peer not in self._trusted else 0
+
+
+def site_of(address: str) -> str:
+    """Return what one subscriber has: an IPv4 address, or the /64 of an IPv6 address; empty if it is no address."""
+    try:
+        found = ip_address(address.partition("%")[0])
+    except ValueError:
+        return ""
+    return str(ip_network((int(found) >> 64 << 64, 64))) if isinstance(found, IPv6Address) else str(found)
 
 
 def _address(hop: str) -> str:

@@ -25,6 +25,7 @@ class Scripted:
 
     def __init__(self, letter: str, answer: Authentication | Denial | Future[Authentication | Denial]) -> None:
         self.letter = letter
+        self.name = f"scripted {letter}"
         self.answer = answer
         self.asked: list[str | None] = []
 

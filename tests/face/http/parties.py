@@ -14,6 +14,7 @@ from dynamic_mcp.face.http.exchange import Receiver, RequestHead, Response
 from dynamic_mcp.face.http.options import HttpOptions
 from dynamic_mcp.groups.audience import Authentication, Principal
 from dynamic_mcp.mcp.event_stream import EventStream
+from dynamic_mcp.proxy.observation import Observer, Observers
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import BOUND_S, Json, Opener, config_of, group_config
 
@@ -191,10 +192,16 @@ class ByUserHeader(LocalAuthenticator):
 
 @contextlib.asynccontextmanager
 async def face_of(opener: Opener, **options: Any) -> AsyncIterator[HttpFace]:  # Any: of HttpOptions and of HttpFace
-    """Run a face in front of a proxy with a group for each name in the opener's plan, and perhaps `profiles`."""
+    """Run a face in front of a proxy with a group for each name in the opener's plan, and perhaps `profiles`.
+
+    An `observer` hears of everything.
+    """
+    observer: Observer | None = options.pop("observer", None)
     own = {name: options.pop(name) for name in ("authenticator", "now", "dispatcher") if name in options}
     profiles = {each.name: each for each in options.pop("profiles", ())}
     proxy = Proxy(config_of(*(group_config(name) for name in opener.plan), profiles=profiles), opener=opener)
+    if observer is not None:
+        proxy.observers = Observers([observer])
     face = HttpFace(proxy, HttpOptions(**options), **own)
     try:
         yield face

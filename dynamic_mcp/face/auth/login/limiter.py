@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from ipaddress import IPv6Address, ip_address, ip_network
 
 from dynamic_mcp.face.http.exchange import RequestHead
-from dynamic_mcp.face.http.forwarding import Forwarding
+from dynamic_mcp.face.http.forwarding import Forwarding, site_of
 from dynamic_mcp.system.bounded import BoundedDict
 
 _MAX_PEERS = 10_000
@@ -39,15 +38,4 @@ class PeerAddresses:
 
     def find(self, head: RequestHead) -> str:
         """Return the address that a request came from, of IPv6 the network; the proxies of ours are not it."""
-        return _site(self._forwarding.address_of(head))
-
-
-def _site(peer: str) -> str:
-    """Return what one subscriber has: an IPv4 address, or the /64 of an IPv6 address."""
-    try:
-        address = ip_address(peer.partition("%")[0])
-    except ValueError:
-        return ""
-    if isinstance(address, IPv6Address):
-        return str(ip_network((int(address) >> 64 << 64, 64)))
-    return str(address)
+        return site_of(self._forwarding.address_of(head))

@@ -34,6 +34,8 @@ from dynamic_mcp.groups.audience import Authentication
 class LoginProvider:
     """Everything of it is in this file; `who` tells who somebody is."""
 
+    name = "login"
+
     def __init__(
         self,
         login: Login,

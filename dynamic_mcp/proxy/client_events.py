@@ -1,0 +1,25 @@
+"""What observers hear of clients besides their requests: who comes, as whom, and who goes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from dynamic_mcp.groups.audience import Client
+from dynamic_mcp.proxy.observation import Event
+
+
+def events_of_beginning(client: Client) -> Iterator[Event]:
+    """Yield that a client was let in, unless it needs no credential, and that its session has begun."""
+    authentication = client.authentication
+    if not authentication.is_local:
+        yield Event("auth.accepted", {"provider": authentication.provider}, client)
+    said: dict[str, object] = {"transport": client.transport, "protocol": client.hello.revision.name}
+    chosen = {"profile": client.profile, "group": client.only, "command": client.is_command or None}
+    yield Event("session.opened", said | {name: value for name, value in chosen.items() if value is not None}, client)
+
+
+def event_of_end(client: Client) -> Event:
+    """Return that a session has ended, with how many requests it had and how long it was."""
+    seconds = round(max(time.time() - client.since, 0.0), 1)
+    return Event("session.closed", {"requests": client.calls, "seconds": seconds}, client)
