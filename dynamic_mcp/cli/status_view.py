@@ -49,6 +49,8 @@ def show_proxy(out: Output, proxy: MeasuredProxy, rate_of: Callable[[str], str])
     out.print_line(", ".join(_headline(proxy)), indent=2)
     if status.url:
         out.print_line(f"HTTP at {status.url}", indent=2)
+    if status.metrics:
+        out.print_line(f"metrics at {status.metrics}", indent=2)
     if status.socket:
         out.print_line(f"socket {status.socket}", indent=2)
     if running.silent_s:

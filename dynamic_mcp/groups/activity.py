@@ -40,6 +40,11 @@ class Activity:
         return self._limiter.in_use
 
     @property
+    def queued(self) -> int:
+        """How many calls wait for a place."""
+        return self._limiter.queued
+
+    @property
     def status(self) -> str:
         """How many calls are in flight, and when the link is idle."""
         calls = f"{self.in_flight} calls"

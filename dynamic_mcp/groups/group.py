@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec import Raw
@@ -16,6 +17,7 @@ from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.groups.lifecycle import State
+from dynamic_mcp.groups.link_counts import LinkCounts
 from dynamic_mcp.groups.live_catalog import ALL_LISTS, LiveCatalog
 from dynamic_mcp.groups.observer import Observer
 from dynamic_mcp.mcp.wire import Frame
@@ -48,6 +50,7 @@ class Group:
         jitter: Callable[[], float] = random.random,
         catalog_store: CatalogStore | None = None,
         find_current: Callable[[Client], Group | None] | None = None,
+        link_counts: LinkCounts | None = None,
     ) -> None:
         self.config = config
         self.name = config.name
@@ -55,9 +58,7 @@ class Group:
         self.has_advice = False
         self._advice = set[str]()
         self._observer = observer
-        self._opener = opener
-        self._clock = clock
-        self._jitter = jitter
+        self._create = partial(Instance, opener=opener, clock=clock, jitter=jitter, link_counts=link_counts)
         self._find_current = find_current
         self._catalog = LiveCatalog(config, catalog_store, lists, clock)
         self._instance_of: dict[Client, Instance] = {}
@@ -320,15 +321,7 @@ class Group:
         instance = None if client.is_closed or is_foreign else self.instances.get(audience)
         if instance is None or instance.state is State.CLOSED:
             hello = hello_for(client, self.config.share)
-            instance = Instance(
-                self.config,
-                self,
-                self._catalog,
-                hello,
-                opener=self._opener,
-                clock=self._clock,
-                jitter=self._jitter,
-            )
+            instance = self._create(self.config, self, self._catalog, hello)
             if self._is_retired or client.is_closed or is_foreign:
                 instance.retire()
             if self._is_closed or client.is_closed or is_foreign:

@@ -20,6 +20,7 @@ from dynamic_mcp.groups.audience import Authentication, Client
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.groups.group import Group
+from dynamic_mcp.groups.link_counts import LinkCounts
 from dynamic_mcp.groups.observer import Observer
 from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.upstream.mask import mask_of
@@ -32,7 +33,7 @@ DRAIN_S = 5.0
 
 
 class Groups:
-    """The groups of one config, and of each that takes its place."""
+    """The groups of one config, and of each that takes its place. `link_counts` are those of each name there was."""
 
     def __init__(
         self,
@@ -45,6 +46,7 @@ class Groups:
         self._observer = observer
         self._opener = opener
         self._catalog_store = catalog_store
+        self.link_counts: dict[str, LinkCounts] = {}
         self._spaces: dict[Place, Space] = {}
         self._clients: dict[Client, None] = {}
         self._retiring: dict[asyncio.Task[None], Group] = {}
@@ -190,6 +192,7 @@ class Groups:
             opener=self._opener,
             catalog_store=self._catalog_store,
             find_current=partial(self._find_current, config.name),
+            link_counts=self.link_counts.setdefault(config.name, LinkCounts()),
         )
 
     def _groups_for(self, client: Client) -> list[Group]:

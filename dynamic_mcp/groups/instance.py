@@ -21,6 +21,7 @@ from dynamic_mcp.groups.audience import Client, User
 from dynamic_mcp.groups.catalog import Catalog, ListKind, ListRules
 from dynamic_mcp.groups.catalog_reader import CatalogReader
 from dynamic_mcp.groups.lifecycle import Lifecycle, State
+from dynamic_mcp.groups.link_counts import LinkCounts
 from dynamic_mcp.groups.link_events import LinkEvents
 from dynamic_mcp.groups.live_catalog import LiveCatalog
 from dynamic_mcp.groups.owner import Owner
@@ -57,6 +58,7 @@ class Instance:
         opener: OpenLink = open_link,
         clock: Clock | None = None,
         jitter: Callable[[], float] = random.random,
+        link_counts: LinkCounts | None = None,
     ) -> None:
         self.config, self.hello = config, hello
         self.is_retired = self._is_screening = False
@@ -65,7 +67,8 @@ class Instance:
         self.users = Users(clock)
         self._owner, self._changed = owner, partial(owner.instance_changed, self)
         self._open, self._clock, self._jitter = opener, clock, jitter
-        self._lifecycle = Lifecycle(config.name, Attempts(config.attempts, jitter), clock, self._changed)
+        attempts = Attempts(config.attempts, jitter)
+        self._lifecycle = Lifecycle(config.name, attempts, clock, self._changed, link_counts)
         self._lifecycle.advice = hello.advice(config)
         self._catalog, self._reader = catalog, CatalogReader(catalog, clock)
         self._wake, self._attempt_over = asyncio.Event(), asyncio.Event()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 
 from dynamic_mcp.errors import DynamicMcpError, LoginNeeded, Unreachable, UpstreamError
+from dynamic_mcp.groups.link_counts import LinkCounts
 from dynamic_mcp.groups.retry import Attempts
 from dynamic_mcp.observe.log_output import group_logger
 from dynamic_mcp.system.clock import Clock
@@ -46,7 +47,14 @@ DOWN = frozenset({State.WAITING, State.NEEDS_LOGIN, State.FAILED})
 class Lifecycle:
     """The state of one group and what led to it; every change is logged once, and `changed` is called."""
 
-    def __init__(self, name: str, attempts: Attempts, clock: Clock, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        attempts: Attempts,
+        clock: Clock,
+        changed: Callable[[], None],
+        counts: LinkCounts | None = None,
+    ) -> None:
         self.state = State.COLD
         self.error: DynamicMcpError | None = None
         self.attempts = attempts
@@ -55,13 +63,16 @@ class Lifecycle:
         self._name = name
         self._clock = clock
         self._changed = changed
-        self._was_opened = False
+        self._counts = counts or LinkCounts()
+        self._was_opened = self._was_lost = False
 
     def enter(self, state: State, why: str = "") -> None:
         """Go on to another state, which the table must allow."""
         assert state in TRANSITIONS[self.state], f"{self.state.name} does not lead to {state.name}"
         self.state = state
         self._was_opened |= state is State.CONNECTING
+        if state is State.READY:
+            self._note_opened()
         if state is State.CLOSED and not self._was_opened:
             self._changed()  # nobody is to hear of the end of what never began
             return
@@ -72,6 +83,7 @@ class Lifecycle:
     def fail_attempt(self, error: DynamicMcpError) -> None:
         """Leave CONNECTING without a link."""
         self.error = error
+        self._counts.failed += 1
         if self.advice and self.advice not in error.hint:
             error.hint = "; ".join(filter(None, (self.advice, error.hint)))
         self.attempts.note_failure(self._clock.now())
@@ -84,11 +96,18 @@ class Lifecycle:
     def fail_link(self, error: DynamicMcpError, *, has_served: bool) -> None:
         """Leave READY: a link that has served may be replaced at once, one that never did counts as a failure."""
         self.error = error
+        self._counts.lost += 1
+        self._was_lost = True
         if has_served:
             self.attempts.reset()
         else:
             self.attempts.note_failure(self._clock.now())
         self.enter(State.WAITING, self.reason_of(error))
+
+    def _note_opened(self) -> None:
+        self._counts.opened += 1
+        self._counts.restarts += self._was_lost
+        self._was_lost = False
 
     def close(self) -> None:
         """End, for good."""

@@ -19,6 +19,11 @@ class Limiter:
         # the client whose turn it is comes first
         self._queues: dict[Hashable, deque[asyncio.Future[None]]] = {}
 
+    @property
+    def queued(self) -> int:
+        """How many wait for a place."""
+        return sum(map(len, self._queues.values()))
+
     def is_full(self, client: Hashable = None) -> bool:
         """Tell whether a client cannot even wait for a place."""
         return self.in_use >= self._limit and len(self._queues.get(client, ())) >= self._max_queued

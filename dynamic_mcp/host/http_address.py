@@ -1,18 +1,26 @@
-"""Finds out where an address listens, and whether only this machine can reach it."""
+"""Finds out where an address listens, and whether only this machine can reach it; and listens there."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
+import ssl
 from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from dynamic_mcp.config.addresses import TcpAddress
 from dynamic_mcp.errors import ListenError, UnsafeAddress
 
+if TYPE_CHECKING:  # loaded where HTTP is served by ourselves
+    from dynamic_mcp.face.http.server import HttpServer
+
 # How long the name of an address may take to resolve.
 _RESOLVE_WITHIN_S = 5.0
+# What a name resolves to and this machine may not have, such as `::1` where IPv6 is off.
+_NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 
 
@@ -58,6 +66,24 @@ async def find_place(address: TcpAddress) -> Place:
             f"`{address.host}` cannot be resolved: {(exc.strerror or str(exc)).lower()}", hint=hint
         ) from exc
     return Place(address, tuple(dict.fromkeys(str(each[4][0]) for each in found)))
+
+
+async def open_at(server: HttpServer, place: Place, tls: ssl.SSLContext | None = None) -> TcpAddress:
+    """Listen at every address of a place; return its host with the port that was chosen. Raises OSError."""
+    port, missing = place.address.port, None
+    opened = 0
+    for address in place.addresses:
+        try:
+            (at,) = await server.open(TcpAddress(address, port), tls=tls)
+        except OSError as exc:
+            if exc.errno not in _NOT_HERE:
+                raise
+            missing = exc
+        else:
+            port, opened = at.port, opened + 1  # where any port will do, all addresses have the same
+    if missing is not None and not opened:
+        raise missing
+    return TcpAddress(place.address.host, port)
 
 
 def refuse_unsafe(place: Place) -> None:

@@ -18,7 +18,7 @@ from dynamic_mcp.face.http.authenticator import Authenticator, LocalAuthenticato
 from dynamic_mcp.face.http.core import HttpFace
 from dynamic_mcp.face.http.options import HttpOptions
 from dynamic_mcp.face.http.server import HttpServer
-from dynamic_mcp.host.http_address import Place, find_place, refuse_unsafe
+from dynamic_mcp.host.http_address import Place, find_place, open_at, refuse_unsafe
 from dynamic_mcp.host.http_certificate import Certificate
 from dynamic_mcp.host.http_face import make_options, tick
 from dynamic_mcp.host.http_logins import add_login_pages, send_links
@@ -29,8 +29,6 @@ log = logging.getLogger("dynamic_mcp")
 
 # How long clients may take to read what they were answered last.
 _FLUSH_WITHIN_S = 1.0
-# What a name resolves to and this machine may not have, such as `::1` where IPv6 is off.
-_NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
 class _Listener(Struct, frozen=True):
@@ -196,20 +194,7 @@ async def _open(server: HttpServer, http: Http, place: Place | None, certificate
     if place is None:
         await server.open(http.listen, tls=tls, unix_mode=http.socket_mode)
         return ""
-    port, missing = place.address.port, None
-    opened = 0
-    for address in place.addresses:
-        try:
-            (at,) = await server.open(TcpAddress(address, port), tls=tls)
-        except OSError as exc:
-            if exc.errno not in _NOT_HERE:
-                raise
-            missing = exc
-        else:
-            port, opened = at.port, opened + 1  # where any port will do, all addresses have the same
-    if missing is not None and not opened:
-        raise missing
-    return f"{scheme}://{TcpAddress(place.address.host, port)}"
+    return f"{scheme}://{await open_at(server, place, tls)}"
 
 
 def _overlaps(old: Address, new: Address) -> bool:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from dynamic_mcp.config.observe import Audit
 from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.host.reload_counts import ReloadCounts
 from dynamic_mcp.proxy.observation import Observer, Observers
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.system import paths
 
-if TYPE_CHECKING:  # loaded when configured
+if TYPE_CHECKING:  # loaded where they are configured
+    from dynamic_mcp.host.metrics_service import MetricsService
     from dynamic_mcp.observe.audit.trail import Trail
 
 
@@ -21,8 +24,15 @@ class Observing:
     """Gives a proxy the observers of its config. What the config leaves as it is goes on over a reload."""
 
     def __init__(self, proxy: Proxy) -> None:
+        self.reloads = ReloadCounts()
         self._proxy = proxy
         self._trails: dict[Audit, Trail] = {}
+        self._metrics: MetricsService | None = None
+
+    @property
+    def metrics_url(self) -> str:
+        """Where metrics are read; empty while they are not."""
+        return "" if self._metrics is None else self._metrics.url
 
     def apply(self, config: Config) -> None:
         """Observe as this config says from now on."""
@@ -31,10 +41,20 @@ class Observing:
 
     def _make(self, config: Config) -> list[Observer]:
         """Return the observers, the first to begin and the last to end first: telemetry, metrics, the audit log."""
-        observers: list[Observer] = []
+        observers = [*self._measure(config)]
         if config.audit is not None:
             observers.append(self._audit(config, config.audit))
         return observers
+
+    def _measure(self, config: Config) -> Iterator[Observer]:
+        if config.metrics is not None and self._metrics is None:
+            from dynamic_mcp.host.metrics_service import MetricsService
+
+            self._metrics = MetricsService(self._proxy, self.reloads)
+        if self._metrics is not None:
+            self._metrics.apply(config.metrics)
+            if config.metrics is not None:
+                yield self._metrics.observer
 
     def _audit(self, config: Config, settings: Audit) -> Observer:
         from dynamic_mcp.proxy.audit import AuditObserver
@@ -58,6 +78,8 @@ class Observing:
 
     async def close(self) -> None:
         """Write and send what is left, within a bound."""
+        if self._metrics is not None:
+            await self._metrics.close()
         for trail in self._trails.values():
             await asyncio.to_thread(trail.close)
         self._trails.clear()

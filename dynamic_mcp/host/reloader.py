@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import logging
 import os
 from collections.abc import Callable
@@ -12,6 +10,7 @@ from dynamic_mcp.config.read import ConfigSet
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.watch import ConfigWatcher
 from dynamic_mcp.errors import ConfigError
+from dynamic_mcp.host.first_client import wait_for_first_client
 from dynamic_mcp.host.http_control import HttpControl
 from dynamic_mcp.host.observing import Observing
 from dynamic_mcp.host.serving_log import ServingLog
@@ -20,11 +19,6 @@ from dynamic_mcp.proxy.workspaces import Workspaces
 from dynamic_mcp.system.text import pluralize
 
 log = logging.getLogger("dynamic_mcp")
-
-# The watch on the config begins this long after a client was greeted, so that servers start first; if no client
-# says hello, it begins after the other time.
-_SERVERS_FIRST_S = 0.5
-_HELLO_WITHIN_S = 5.0
 
 
 class Reloader:
@@ -51,10 +45,7 @@ class Reloader:
 
     async def run(self) -> None:
         """Watch the file once the first client has its answer, or after a while if none says hello."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_HELLO_WITHIN_S):
-                await self._proxy.is_greeted.wait()
-                await asyncio.sleep(_SERVERS_FIRST_S)
+        await wait_for_first_client(self._proxy)
         try:
             await self.watch.run()
         except Exception:
@@ -68,8 +59,10 @@ class Reloader:
         self._observing.apply(configs.base)
         self.workspaces.apply(configs)
         self._http.apply(configs.base)
+        self._observing.reloads.note_success()
         self.on_config(configs.base)
 
     def _report(self, error: ConfigError) -> None:
         log.error("the config was not reloaded: %s", error)
+        self._observing.reloads.note_failure()
         self._proxy.complain(f"the config was not reloaded: {error}")

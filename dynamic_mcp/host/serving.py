@@ -97,7 +97,14 @@ class Serving:
         config = self.config.file if self._origin is None else self._origin.label
         registry = ProxyRegistry(paths.state_dir() / "running")
         publishing = registry.publish(
-            lambda: read_status(self.proxy, config, kind=self._kind, socket=self._socket, url=self.http.url)
+            lambda: read_status(
+                self.proxy,
+                config,
+                kind=self._kind,
+                socket=self._socket,
+                url=self.http.url,
+                metrics=self._observing.metrics_url,
+            )
         )
         try:
             async with _background(publishing, *([self.reloader.run()] if self._origin is None else [])):

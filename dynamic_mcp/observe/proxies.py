@@ -94,13 +94,14 @@ class ProxyStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The status of a proxy: its config, its clients and its groups.
 
     Its `kind` is `stdio`, `daemon` or `http`; a daemon has a socket. Each of them may serve HTTP as well, at its
-    `url`. `clients` are the names in `sessions`.
+    `url`, and has its metrics at `metrics`. `clients` are the names in `sessions`.
     """
 
     config: str = ""
     kind: str = "stdio"
     socket: str = ""
     url: str = ""
+    metrics: str = ""
     clients: list[str] = []
     sessions: list[SessionStatus] = []
     groups: list[GroupStatus] = []

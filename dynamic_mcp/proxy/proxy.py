@@ -89,14 +89,14 @@ class Proxy:
         self._resource_subscriptions = ResourceSubscriptions()
         self._elicitations = Elicitations()
         self._logins = LoginOffers(logins, self._subscriptions)
-        self._results = ResultStore()
+        self.result_store = ResultStore()
         self._semantic_index = semantic_index or SemanticIndex()
         self._semantic_index.configure(config.embeddings)
         self._search = ToolSearch(self._semantic_index, self._group_views)
         self._pipeline = pipeline = Pipeline(middlewares, open_approval)
         self._tasks = Tasks(pipeline)
-        self._tools = Tools(pipeline, self._tasks, self._search, self._results)
-        resources = Resources(pipeline, self._results, self._resource_subscriptions)
+        self._tools = Tools(pipeline, self._tasks, self._search, self.result_store)
+        resources = Resources(pipeline, self.result_store, self._resource_subscriptions)
         use_cases = list_use_cases(pipeline, self._tools, resources, self._tasks, self._log_levels)
         self._router = Router(use_cases, pipeline, self._logins, self._elicitations)
         self._transparent = Transparent(
@@ -223,11 +223,6 @@ class Proxy:
             return self.observers.answer(request, partial(self._hidden.answer, answer))
         return self.observers.answer(request, answer)
 
-    def note(self, event: Event) -> None:
-        """Tell those who observe of something that is no request."""
-        if self.observers is not None:
-            self.observers.note(event)
-
     def notify(self, request: Request) -> None:
         """Take a notification of a client."""
         (self._router if request.client.only is None else self._transparent).notify(request)
@@ -268,7 +263,7 @@ class Proxy:
         self._subscriptions.remove(client)
         self._elicitations.release(client)
         self._logins.release(client)
-        self._results.release(client)
+        self.result_store.release(client)
         self._pipeline.release(client)
         shared = [each for each in self._log_levels.instances_of(client) if len(each[1].users) > 1]
         self.groups.release(client)

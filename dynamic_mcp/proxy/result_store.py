@@ -25,6 +25,13 @@ MAX_CHARACTERS = 64 << 20
 _ID_BYTES = 16
 
 
+class StoreSize(Struct, frozen=True):
+    """How many results are kept for all clients, and their characters."""
+
+    results: int
+    characters: int
+
+
 class _Text(Struct, frozen=True):
     text: str
     media_type: str
@@ -52,6 +59,12 @@ class ResultStore:
             return ROOT + id
 
         return keep
+
+    def measure(self) -> StoreSize:
+        """Return how much is kept."""
+        with self._lock:
+            lengths = [len(kept.text) for texts in self._of.values() for kept in texts.values()]
+        return StoreSize(len(lengths), sum(lengths))
 
     def release(self, client: Client) -> None:
         """Forget what is kept for a client."""

@@ -23,9 +23,11 @@ Kind = Literal["stdio", "daemon", "http"]
 
 
 def read_status(
-    proxy: Proxy, config: str | Path, *, kind: Kind = "stdio", socket: str = "", url: str = ""
+    proxy: Proxy, config: str | Path, *, kind: Kind = "stdio", socket: str = "", url: str = "", metrics: str = ""
 ) -> ProxyStatus:
     """Return the status of a proxy that serves this config file: over which socket, at which URL, if it does.
+
+    `metrics` is where its metrics are read.
 
     A config that is in no file is a text, such as the URL of its server.
     """
@@ -35,6 +37,7 @@ def read_status(
         kind=kind,
         socket=socket,
         url=url,
+        metrics=metrics,
         clients=[session.client for session in sessions],
         sessions=sessions,
         groups=[_read_group(group) for group in proxy.groups],

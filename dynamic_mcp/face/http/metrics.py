@@ -1,0 +1,63 @@
+"""`GET /metrics` and nothing else: a core without I/O for a listener of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hmac import compare_digest
+
+from dynamic_mcp.face.http.exchange import Exchange, Receiver, RequestHead, Response
+from dynamic_mcp.face.http.guard import Guard
+from dynamic_mcp.face.http.options import HttpOptions
+from dynamic_mcp.face.http.responses import Headers
+
+PATH = "/metrics"
+_ALLOWED = b"GET, HEAD"
+_BEARER = b"bearer "
+_TEXT: Headers = ((b"content-type", b"text/plain; charset=utf-8"),)
+
+
+class MetricsFace:
+    """Answers with what `read` returns for an `Accept` header: the content type and the text.
+
+    Without a `token`, only requests for the listener's own names and addresses are answered, so that no page of a
+    browser can read the metrics. With one, whoever shows it gets them, however the listener is called.
+    """
+
+    def __init__(
+        self, read: Callable[[str], tuple[str, bytes]], options: HttpOptions, *, token: str | None = None
+    ) -> None:
+        self._read = read
+        self._guard = Guard(options)
+        self._token = None if token is None else token.encode()
+
+    def begin(self, head: RequestHead, exchange: Exchange) -> Receiver | None:
+        """Answer a request; its body is of no interest."""
+        exchange.respond(self._refuse(head) or self._answer(head))
+        return None
+
+    def _refuse(self, head: RequestHead) -> Response | None:
+        if self._token is None:
+            refused = self._guard.check(head)
+            if refused is not None:
+                return refused
+        if head.target.partition(b"?")[0] != PATH.encode():
+            return _plain(404, f"there is nothing at this path; metrics are at {PATH}")
+        if head.method not in ("GET", "HEAD"):
+            return _plain(405, "only GET and HEAD are for this path", ((b"allow", _ALLOWED),))
+        if self._token is not None and not self._may_read(self._token, head):
+            challenge = ((b"www-authenticate", b'Bearer realm="metrics"'),)
+            return _plain(401, "the header `Authorization` must have the bearer token of the metrics", challenge)
+        return None
+
+    def _may_read(self, token: bytes, head: RequestHead) -> bool:
+        shown = head.headers.get(b"authorization", b"")
+        is_bearer = shown[: len(_BEARER)].lower() == _BEARER and b"authorization" not in head.repeated
+        return is_bearer and compare_digest(shown[len(_BEARER) :].strip(), token)
+
+    def _answer(self, head: RequestHead) -> Response:
+        content_type, body = self._read(head.headers.get(b"accept", b"").decode("latin-1"))
+        return Response(200, ((b"content-type", content_type.encode()), (b"cache-control", b"no-store")), body)
+
+
+def _plain(status: int, why: str, headers: Headers = ()) -> Response:
+    return Response(status, _TEXT + headers, f"{why}\n".encode())

@@ -1,0 +1,21 @@
+"""When a serving process may begin with what its first client does not need."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from dynamic_mcp.proxy.proxy import Proxy
+
+# Servers start first: what is not needed for that begins this long after a client was greeted; if no client says
+# hello, it begins after the other time.
+_SERVERS_FIRST_S = 0.5
+_HELLO_WITHIN_S = 5.0
+
+
+async def wait_for_first_client(proxy: Proxy) -> None:
+    """Wait until the first client has its answer, or for a while if none says hello."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_HELLO_WITHIN_S):
+            await proxy.is_greeted.wait()
+            await asyncio.sleep(_SERVERS_FIRST_S)
