@@ -47,27 +47,24 @@ _OSASCRIPT = ("on run argv", "display notification (item 1 of argv) with title (
 class ApprovalNotices:
     """Starts the programs that tell a person what waits, as `settings.approval.notify` says."""
 
-    def __init__(
-        self, approval: Approval, environment: Mapping[str, str] = os.environ, *, platform: str = sys.platform
-    ) -> None:
-        self._approval = approval
+    def __init__(self, environment: Mapping[str, str] = os.environ, *, platform: str = sys.platform) -> None:
         self._environment = environment
         self._platform = platform
         self._places = asyncio.Semaphore(_MOST_AT_ONCE)
         self._tasks = TaskSet(log)
 
-    def notify(self, pending: PendingApproval) -> None:
+    def notify(self, settings: Approval, pending: PendingApproval) -> None:
         """Tell a person that a call waits."""
         if len(self._tasks) >= _MOST_WAITING:
             log.warning("so many calls wait for approval that not all of them are told about")
             return
-        if self._approval.notifies_desktop:
+        if settings.notifies_desktop:
             text = _describe(pending)
             if argv := find_desktop_command(text, self._environment, self._platform):
                 variables = {"DYNAMIC_MCP_NOTICE_TITLE": _TITLE, "DYNAMIC_MCP_NOTICE_TEXT": text}
                 self._start(argv, b"", variables if self._platform == "win32" else {})
-        if self._approval.command:
-            self._start(self._approval.command, json.dumps(to_json(pending, time.time())).encode() + b"\n", {})
+        if settings.command:
+            self._start(settings.command, json.dumps(to_json(pending, time.time())).encode() + b"\n", {})
 
     async def close(self) -> None:
         """End the programs that still run."""

@@ -49,8 +49,8 @@ async def read_notes(folder: Path, number: int) -> list[dict[str, object]]:
 
 async def test_a_command_reads_what_waits_without_its_secrets(tmp_path: Path) -> None:
     program = make_program(tmp_path, "hook")
-    notices = ApprovalNotices(Approval(notifies_desktop=False, command=(str(program), "-x")))
-    notices.notify(HOSTILE)
+    notices = ApprovalNotices()
+    notices.notify(Approval(notifies_desktop=False, command=(str(program), "-x")), HOSTILE)
     (noted,) = await read_notes(tmp_path, 1)
     await notices.close()
     read = json.loads(str(noted["stdin"]))
@@ -62,8 +62,8 @@ async def test_a_command_reads_what_waits_without_its_secrets(tmp_path: Path) ->
 async def test_the_desktop_shows_who_wants_what_as_plain_text(tmp_path: Path) -> None:
     make_program(tmp_path, "notify-send")
     environment = {"PATH": str(tmp_path / "bin"), "DISPLAY": ":0"}
-    notices = ApprovalNotices(Approval(), environment, platform="linux")
-    notices.notify(HOSTILE)
+    notices = ApprovalNotices(environment, platform="linux")
+    notices.notify(Approval(), HOSTILE)
     (noted,) = await read_notes(tmp_path, 1)
     await notices.close()
     assert isinstance(noted["argv"], list)
@@ -95,13 +95,13 @@ async def test_programs_that_fail_or_hang_harm_nobody(tmp_path: Path) -> None:
         ("sh", "-c", "exec <&-; exit 3"),
         ("no-such-program",),
     ]
-    all_notices = [ApprovalNotices(Approval(notifies_desktop=False, command=command)) for command in commands]
-    for notices in all_notices:
-        notices.notify(waiting(arguments=Raw(json.dumps({"a": "x" * 500_000}).encode())))
+    notices = ApprovalNotices()
+    pending = waiting(arguments=Raw(json.dumps({"a": "x" * 500_000}).encode()))
+    for command in commands:
+        notices.notify(Approval(notifies_desktop=False, command=command), pending)
     async with asyncio.timeout(20):
         while not await asyncio.to_thread(lambda: noted.exists() and noted.read_text()):
             pass
-        for notices in all_notices:
-            await notices.close()
+        await notices.close()
     with pytest.raises(ProcessLookupError):
         os.kill(int(noted.read_text()), 0)
