@@ -6,7 +6,7 @@ import asyncio
 import errno
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING
 
 from dynamic_mcp.config.addresses import TcpAddress
@@ -31,12 +31,19 @@ _END_WITHIN_S = 0.2
 
 
 class MetricsService:
-    """The metrics of a proxy, and where they are read."""
+    """The metrics of a proxy, and where they are read. What `wait` returns is over when a listener may be opened."""
 
-    def __init__(self, proxy: Proxy, reloads: ReloadCounts) -> None:
+    def __init__(
+        self,
+        proxy: Proxy,
+        reloads: ReloadCounts,
+        *,
+        wait: Callable[[Proxy], Awaitable[None]] = wait_for_first_client,
+    ) -> None:
         self.observer = MetricsObserver()
         self._proxy = proxy
         self._reloads = reloads
+        self._wait = wait
         self._wanted: Metrics | None = None
         self._served: Metrics | None = None
         self._listener: MetricsListener | None = None
@@ -80,7 +87,7 @@ class MetricsService:
     # --- the listener ----------------------------------------------------------------------------------
 
     async def _follow(self) -> None:
-        await wait_for_first_client(self._proxy)
+        await self._wait(self._proxy)
         while True:
             self._has_changed.clear()
             wanted = self._wanted

@@ -208,10 +208,12 @@ def test_a_daemon_without_sessions_says_so(cli: CliRunner, state: Path) -> None:
 def test_a_proxy_over_http_has_its_url_and_the_first_of_its_many_sessions(cli: CliRunner, state: Path) -> None:
     sessions = [SessionStatus(client=f"client-{n}", transport="http", calls=1) for n in range(60)]
     url = "https://mcp.example.com:8808/mcp"
-    publish(state, ProxyStatus(config="/c.json", kind="http", url=url, sessions=sessions, groups=[group()]))
+    metrics = "http://127.0.0.1:9464/metrics"
+    status = ProxyStatus(config="/c.json", kind="http", url=url, metrics=metrics, sessions=sessions, groups=[group()])
+    publish(state, status)
     lines = shown(cli)
     assert lines[1].startswith(f"  HTTP server, process {os.getpid()}, since 20")
-    assert lines[2] == f"  HTTP at {url}"
+    assert lines[2:4] == [f"  HTTP at {url}", f"  metrics at {metrics}"]
     assert sum(line.startswith("client-") for line in lines) == 50
     assert "  and 10 more" in lines
     (proxy,) = cli.run("status").json
