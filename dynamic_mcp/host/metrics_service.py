@@ -37,12 +37,14 @@ class MetricsService:
         self,
         proxy: Proxy,
         reloads: ReloadCounts,
+        audit_failures: Callable[[], int],
         *,
         wait: Callable[[Proxy], Awaitable[None]] = wait_for_first_client,
     ) -> None:
         self.observer = MetricsObserver()
         self._proxy = proxy
         self._reloads = reloads
+        self._audit_failures = audit_failures
         self._wait = wait
         self._wanted: Metrics | None = None
         self._served: Metrics | None = None
@@ -74,15 +76,17 @@ class MetricsService:
 
         yield from self.observer.families
         yield from read_gauges(self._proxy)
-        yield from self._read_reloads()
+        yield from self._read_counts()
         yield from process_families()
 
-    def _read_reloads(self) -> Iterator[Family]:
+    def _read_counts(self) -> Iterator[Family]:
         reloads, last = Values(definitions.RELOADS), Values(definitions.LAST_RELOAD)
+        audit = Values(definitions.AUDIT_FAILURES)
         reloads.set(self._reloads.successes, ("success",))
         reloads.set(self._reloads.failures, ("failure",))
         last.set(self._reloads.last_success)
-        yield from (reloads, last)
+        audit.set(self._audit_failures())
+        yield from (reloads, last, audit)
 
     # --- the listener ----------------------------------------------------------------------------------
 

@@ -50,7 +50,7 @@ class Observing:
         if config.metrics is not None and self._metrics is None:
             from dynamic_mcp.host.metrics_service import MetricsService
 
-            self._metrics = MetricsService(self._proxy, self.reloads)
+            self._metrics = MetricsService(self._proxy, self.reloads, self._count_audit_failures)
         if self._metrics is not None:
             self._metrics.apply(config.metrics)
             if config.metrics is not None:
@@ -75,6 +75,9 @@ class Observing:
             directory = settings.path or paths.state_dir() / "audit"
             found = self._trails[settings] = Trail(directory, keeping, stops_writes=settings.stops_writes)
         return found
+
+    def _count_audit_failures(self) -> int:
+        return sum(trail.recorder.failures for trail in self._trails.values())
 
     async def close(self) -> None:
         """Write and send what is left, within a bound."""

@@ -29,6 +29,7 @@ def read_gauges(proxy: Proxy) -> Iterator[Family]:
     yield from _loads(groups)
     yield _tools(groups)
     yield from _stored_results(proxy)
+    yield from _approvals(proxy)
     yield _single(definitions.BUILD, 1, (__version__, platform.python_version()))
 
 
@@ -90,6 +91,15 @@ def _stored_results(proxy: Proxy) -> Iterator[Values]:
     size = proxy.result_store.measure()
     yield _single(definitions.STORED_RESULTS, size.results)
     yield _single(definitions.STORED_CHARACTERS, size.characters)
+
+
+def _approvals(proxy: Proxy) -> Iterator[Values]:
+    if proxy.approval is not None:
+        yield _single(definitions.APPROVALS_PENDING, proxy.approval.pending)
+        outcomes = Values(definitions.APPROVALS)
+        for outcome, count in proxy.approval.outcomes.items():
+            outcomes.set(count, (outcome,))
+        yield outcomes
 
 
 def _single(definition: Definition, value: float, labels: tuple[str, ...] = ()) -> Values:

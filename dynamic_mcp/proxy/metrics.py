@@ -20,7 +20,7 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.observe.metrics import definitions
 from dynamic_mcp.observe.metrics.families import OTHER, Family, Histogram, Values
-from dynamic_mcp.proxy.observation import Event, Observation, Observer
+from dynamic_mcp.proxy.observation import Observation, Observer
 from dynamic_mcp.proxy.pipeline import UpstreamRequest
 from dynamic_mcp.proxy.view import GroupView
 from dynamic_mcp.tools.meta_tools import CALLS, GET
@@ -28,8 +28,6 @@ from dynamic_mcp.tools.meta_tools import CALLS, GET
 TOOL_ERROR = "tool_error"
 CANCELLED = "cancelled"
 BUG = "internal_error"
-# An event of the audit log: a line could not be written.
-AUDIT_FAILURE = "audit.failure"
 
 _METHODS = frozenset(
     (
@@ -79,9 +77,6 @@ class MetricsObserver(Observer):
         self._request_bytes = Values(definitions.REQUEST_BYTES)
         self._result_bytes = Values(definitions.RESULT_BYTES)
         self._decisions = Values(definitions.DECISIONS)
-        self._approvals = Values(definitions.APPROVALS)
-        self._audit_failures = Values(definitions.AUDIT_FAILURES)
-        self._audit_failures.add((), 0)
 
     @property
     def families(self) -> Iterator[Family]:
@@ -92,8 +87,6 @@ class MetricsObserver(Observer):
         yield self._request_bytes
         yield self._result_bytes
         yield self._decisions
-        yield self._approvals
-        yield self._audit_failures
 
     def send(self, seen: Observation, message: UpstreamRequest) -> UpstreamRequest:
         """Note when a request is sent."""
@@ -128,13 +121,6 @@ class MetricsObserver(Observer):
             self._result_bytes.add((group_name,), len(answer.result) or len(answer.error))
         if seen.decision:
             self._decisions.add((seen.decision,))
-        if seen.approval is not None:
-            self._approvals.add((seen.approval.outcome,))
-
-    def note(self, event: Event) -> None:
-        """Count lines that the audit log could not write."""
-        if event.name == AUDIT_FAILURE:
-            self._audit_failures.add()
 
 
 class _Outcome(Struct):

@@ -72,7 +72,7 @@ async def _serving(waiting: Waiting | None = None) -> AsyncIterator[MetricsServi
     if waiting is None:
         waiting = Waiting()
         waiting.is_over.set()
-    service = MetricsService(proxy, ReloadCounts(now=lambda: 1234.5), wait=waiting)
+    service = MetricsService(proxy, ReloadCounts(now=lambda: 1234.5), lambda: 7, wait=waiting)
     try:
         yield service
     finally:
@@ -98,6 +98,7 @@ async def test_nothing_listens_before_the_first_client_was_answered(log: LogLine
 
     assert status == 200
     assert sample(read_samples(text), "dynamic_mcp_upstream_up", dynamic_mcp_group="a") == 1
+    assert sample(read_samples(text), "dynamic_mcp_audit_failures_total") == 7
     assert sample(read_samples(text), "dynamic_mcp_config_last_reload_success_timestamp_seconds") == 1234.5
 
 

@@ -16,7 +16,7 @@ from dynamic_mcp.observe.metrics.definitions import BUCKETS
 from dynamic_mcp.observe.metrics.families import MAX_DISTRIBUTIONS, Family
 from dynamic_mcp.proxy.gauges import read_gauges
 from dynamic_mcp.proxy.metrics import MetricsObserver, error_type
-from dynamic_mcp.proxy.observation import Event, Observers
+from dynamic_mcp.proxy.observation import Observers
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import Client, FakeUpstream, FullUpstream, Json, Opener, config_of, group_config, settled
 from tests.observe.metrics.readers import Samples, sample, samples_of
@@ -179,13 +179,22 @@ async def test_decisions_are_counted_by_effect_and_what_is_hidden_is_not_decided
     assert sum(count for (name, _), count in samples.items() if name == "dynamic_mcp_decisions_total") == 3
 
 
-async def test_failures_of_the_audit_log_are_counted() -> None:
-    async with measured(a=FullUpstream()) as this:
-        assert this.proxy.observers is not None
-        assert sample(this.read(), "dynamic_mcp_audit_failures_total") == 0
-        this.proxy.observers.note(Event("audit.failure"))
-        this.proxy.observers.note(Event("config.reload"))
-        assert sample(this.read(), "dynamic_mcp_audit_failures_total") == 1
+async def test_questions_to_a_person_are_counted_by_outcome() -> None:
+    access = Access(roles={"all": (Rule("ask", Effect.ASK, servers=("a",)),)}, people={LOCAL_NAME: ("all",)})
+    async with measured(access, a=FakeUpstream({"tools/call": DONE})) as this:
+        assert this.proxy.approval is not None
+        assert sample(this.read(), "dynamic_mcp_approvals_pending") == 0
+        await this.client.initialize(capabilities={"elicitation": {}})
+        call = asyncio.create_task(this.client.call("a", "echo"))
+        question = await this.client.hears("elicitation/create")
+        assert sample(this.read(), "dynamic_mcp_approvals_pending") == 1
+        this.client.reply(question, {"action": "accept", "content": {"decision": "once"}})
+        await call
+        samples = this.read()
+
+    assert sample(samples, "dynamic_mcp_approvals_pending") == 0
+    assert sample(samples, "dynamic_mcp_approvals_total", outcome="allowed") == 1
+    assert sample(samples, "dynamic_mcp_decisions_total", decision="ask") == 1
 
 
 async def test_a_server_that_crashes_and_comes_back_is_a_loss_and_a_restart() -> None:

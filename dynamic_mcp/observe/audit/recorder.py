@@ -22,7 +22,12 @@ _MAX_LATE = 1000
 
 
 class Recorder:
-    """Writes lines to the log for one thread. `stops_writes` refuses what may change something while that fails."""
+    """Writes lines to the log for one thread.
+
+    `stops_writes` refuses what may change something while that fails.
+
+    `failures` is how often something could not be written.
+    """
 
     def __init__(self, audit_log: AuditLog, keeper: Keeper, *, stops_writes: bool, max_late: int = _MAX_LATE) -> None:
         self._log = audit_log
@@ -31,6 +36,7 @@ class Recorder:
         self._stops_writes = stops_writes
         self._max_late = max_late
         self._late: deque[AuditLine] = deque()
+        self.failures = 0
         self._lost = 0
         self._is_failing = False
 
@@ -92,6 +98,7 @@ class Recorder:
         self._lost, self._is_failing = 0, False
 
     def _complain(self, exc: OSError) -> None:
+        self.failures += 1
         if not self._is_failing:
             self._is_failing = True
             then = "calls that may change something are refused" if self._stops_writes else "calls go on unrecorded"

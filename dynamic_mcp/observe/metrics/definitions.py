@@ -57,9 +57,16 @@ DECISIONS = _counter(
     "What the access rules said of requests: `allow`, `ask` or `deny`. What a client cannot see is not decided.",
     "decision",
 )
-APPROVALS = _counter("dynamic_mcp_approvals_total", "Requests that a person was asked about, by outcome.", "outcome")
-APPROVALS_PENDING = _gauge("dynamic_mcp_approvals_pending", "Requests that wait for a person now.")
-AUDIT_FAILURES = _counter("dynamic_mcp_audit_failures_total", "Lines that the audit log could not write.")
+APPROVALS = _counter(
+    "dynamic_mcp_approvals_total",
+    "Questions to a person, by outcome: `allowed`, `denied`, `expired`, `dropped` (by a reload or at the end) or"
+    " `withdrawn` (by the client).",
+    "outcome",
+)
+APPROVALS_PENDING = _gauge(
+    "dynamic_mcp_approvals_pending", "Questions that wait for a person now; absent until a rule asks."
+)
+AUDIT_FAILURES = _counter("dynamic_mcp_audit_failures_total", "How often the audit log could not be written.")
 
 # --- clients and servers ---------------------------------------------------------------------------------------
 
