@@ -42,8 +42,8 @@ class Recorder(Observer):
         return [event.name for event in self.events]
 
 
-def observe(proxy: Proxy) -> Recorder:
+def observe(proxy: Proxy, recorder: Recorder | None = None) -> Recorder:
     """Observe a proxy from now on."""
-    recorder = Recorder()
+    recorder = recorder or Recorder()
     proxy.observers = Observers([recorder])
     return recorder

@@ -26,12 +26,16 @@ _SMALLEST = '`{"mcpServers": {}}`'
 
 
 class ParsedConfig(Struct, frozen=True):
-    """The content of a config file, valid and with its variables not substituted yet."""
+    """The content of a config file, valid and with its variables not substituted yet.
+
+    `digest` is the SHA-256 of the file where there is an audit log to note it.
+    """
 
     file: Path
     root: form.Root
     distrust: tuple[str, ...] = ()
     platform: str = sys.platform
+    digest: str = ""
 
     def __repr__(self) -> str:
         return f"<ParsedConfig {self.file}>"
@@ -103,13 +107,21 @@ def read_all(file: Path, environment: Mapping[str, str], workspaces: Iterable[Wo
 
 def parse(file: Path, *, platform: str = sys.platform) -> ParsedConfig:
     """Read and validate the config in `file`. Raises ConfigError."""
-    root, distrust = _read_root(file, platform)
-    return ParsedConfig(file, root, tuple(distrust), platform)
+    text, distrust = _read_text(file, platform)
+    root = _parse_root(_parse_document(file, text), file)
+    is_audited = root.settings is not None and bool(root.settings.audit)
+    return ParsedConfig(file, root, tuple(distrust), platform, _digest(text) if is_audited else "")
+
+
+def _digest(text: str) -> str:
+    from hashlib import sha256
+
+    return sha256(text.encode()).hexdigest()
 
 
 def list_disabled(file: Path) -> list[str]:
     """Return the names of the disabled servers in `file`. Raises ConfigError."""
-    root, _ = _read_root(file, sys.platform)
+    root = _parse_root(_parse_document(file, _read_text(file, sys.platform)[0]), file)
     off = root.settings is not None and root.settings.enabled is False
     return [name for name, each in root.servers.items() if each.enabled is False or (off and each.enabled is None)]
 
@@ -122,11 +134,6 @@ def parse_server_names(text: str, file: Path) -> list[str]:
 def read_document(file: Path) -> object:
     """Return the JSON value in `file`, not validated. Raises ConfigError if it is not JSON."""
     return _parse_document(file, _read_text(file, sys.platform)[0])
-
-
-def _read_root(file: Path, platform: str) -> tuple[form.Root, list[str]]:
-    text, distrust = _read_text(file, platform)
-    return _parse_root(_parse_document(file, text), file), distrust
 
 
 def _parse_root(tree: object, file: Path) -> form.Root:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from dynamic_mcp.config.addresses import Address
 from dynamic_mcp.config.resolved import Config, Http, Tls
 from dynamic_mcp.errors import ListenError
+from dynamic_mcp.proxy.observation import Event
 from dynamic_mcp.proxy.proxy import Proxy
 
 log = logging.getLogger("dynamic_mcp")
@@ -180,6 +181,7 @@ class HttpControl:
         except ListenError as exc:
             text = f"{exc.message}; it is still served at {self.url}" if self.url else exc.message
             log.log(level, "HTTP is not served as configured: %s", str(exc).replace(exc.message, text, 1))
+            self._proxy.note(Event("config.refused", {"where": "settings.http.listen"}))
             if level >= logging.ERROR:
                 self._proxy.complain(f"HTTP is not served as configured: {text}")
 

@@ -10,6 +10,7 @@ from dynamic_mcp.config.read import ConfigSet
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.config.watch import ConfigWatcher
 from dynamic_mcp.errors import ConfigError
+from dynamic_mcp.host.config_events import event_of_refusal, events_of_change
 from dynamic_mcp.host.first_client import wait_for_first_client
 from dynamic_mcp.host.http_control import HttpControl
 from dynamic_mcp.host.observing import Observing
@@ -56,13 +57,28 @@ class Reloader:
             self._log.configure(configs.base.log)
         log.info("%s has changed: %s", configs.base.file, pluralize(len(configs.base.groups), "group"))
         self._http.prepare(configs.base)
-        self._observing.apply(configs.base)
+        self._observe(configs)
         self.workspaces.apply(configs)
         self._http.apply(configs.base)
         self._observing.reloads.note_success()
         self.on_config(configs.base)
 
+    def _observe(self, configs: ConfigSet) -> None:
+        """Observe as this version says, and tell of the change also those who do not observe any more."""
+        before, observers = self.workspaces.configs, self._proxy.observers
+        if observers is not None and before.base.audit != configs.base.audit:
+            self._note(before, configs)
+        self._observing.apply(configs.base)
+        if observers is None or before.base.audit == configs.base.audit or configs.base.audit is not None:
+            self._note(before, configs)
+
+    def _note(self, before: ConfigSet, after: ConfigSet) -> None:
+        if self._proxy.observers is not None:
+            for event in events_of_change(before, after):
+                self._proxy.note(event)
+
     def _report(self, error: ConfigError) -> None:
         log.error("the config was not reloaded: %s", error)
         self._observing.reloads.note_failure()
+        self._proxy.note(event_of_refusal(error))
         self._proxy.complain(f"the config was not reloaded: {error}")

@@ -16,6 +16,7 @@ from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.embeddings import SemanticIndex
 from dynamic_mcp.groups.catalog_store import CatalogStore
 from dynamic_mcp.host.approving import Approving
+from dynamic_mcp.host.config_events import event_of_start
 from dynamic_mcp.host.http_control import HttpControl, HttpOverrides, Service, load_service
 from dynamic_mcp.host.observing import Observing
 from dynamic_mcp.host.reloader import Reloader
@@ -83,6 +84,7 @@ class Serving:
         self.http = HttpControl(self.proxy, http, load=load_http)
         self._observing = Observing(self.proxy)
         self._observing.apply(config)
+        self.proxy.note(event_of_start(configs))
         self.reloader = Reloader(self.proxy, configs, serving_log, self.http, self._observing)
 
     @property

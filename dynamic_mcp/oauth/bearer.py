@@ -59,6 +59,7 @@ class Bearer:
         self.policy = AddressPolicy(remote.url, resolve)
         self.challenge = BearerChallenge()
         self.last_failure = ""  # why the latest login in this process has failed
+        self.on_login: Callable[[], None] = lambda: None
         self._store = Store(folder, remote)
         self._command = command
         self._now = now

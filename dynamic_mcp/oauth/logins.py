@@ -35,6 +35,8 @@ class Logins:
 
     def __init__(self, folder: Path, command: Callable[[str], str], environment: Mapping[str, str] | None) -> None:
         self.base_url: str | None = None
+        self.on_login: Callable[[str, Principal | None], None] = lambda group, person: None
+        """Called with the group and the person whose login it is, None for the local user, after each login."""
         self._folder = folder
         self._command = command
         self._environment = environment
@@ -52,6 +54,7 @@ class Logins:
         known = self._find(group, remote)
         if known is None:
             known = Bearer(group, remote, self._folder, self._command(group))
+            known.on_login = lambda: self.on_login(group, remote.login_of)
             self._bearers.setdefault(group, []).append(known)
         return known
 

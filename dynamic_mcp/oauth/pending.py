@@ -59,6 +59,7 @@ async def _log_in(bearer: Bearer, url: asyncio.Future[str], open_redirect: Calla
         group_logger(log, bearer.group).warning("group %s is not logged in: %s", bearer.group, exc)
         return False
     await bearer.adopt(login)
+    bearer.on_login()
     group_logger(log, bearer.group).info("group %s is logged in%s", bearer.group, _whose(bearer))
     return True
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from dynamic_mcp.groups.audience import Client
+from dynamic_mcp.groups.audience import Client, Principal
 from dynamic_mcp.proxy.observation import Event
 
 
@@ -17,6 +17,12 @@ def events_of_beginning(client: Client) -> Iterator[Event]:
     said: dict[str, object] = {"transport": client.transport, "protocol": client.hello.revision.name}
     chosen = {"profile": client.profile, "group": client.only, "command": client.is_command or None}
     yield Event("session.opened", said | {name: value for name, value in chosen.items() if value is not None}, client)
+
+
+def event_of_login(group: str, person: Principal | None) -> Event:
+    """Return that somebody has logged in at a server; None is the local user."""
+    whose = {} if person is None else {"issuer": person.issuer, "subject": person.subject}
+    return Event("login.done", {"group": group, **whose})
 
 
 def event_of_end(client: Client) -> Event:

@@ -28,7 +28,7 @@ from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.oauth.logins import Logins
 from dynamic_mcp.proxy.cache_hints import CACHEABLE, CacheHint, cache_hint
 from dynamic_mcp.proxy.capabilities import capabilities
-from dynamic_mcp.proxy.client_events import event_of_end, events_of_beginning
+from dynamic_mcp.proxy.client_events import event_of_end, event_of_login, events_of_beginning
 from dynamic_mcp.proxy.elicitations import COMPLETE, Elicitations
 from dynamic_mcp.proxy.hidden import HiddenEntries
 from dynamic_mcp.proxy.log_levels import LogLevels
@@ -90,6 +90,8 @@ class Proxy:
         self._elicitations = Elicitations()
         self._logins = LoginOffers(logins, self._subscriptions)
         self.result_store = ResultStore()
+        if logins is not None:
+            logins.on_login = lambda *login: self.note(event_of_login(*login))
         self._semantic_index = semantic_index or SemanticIndex()
         self._semantic_index.configure(config.embeddings)
         self._search = ToolSearch(self._semantic_index, self._group_views)

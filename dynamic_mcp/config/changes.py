@@ -1,0 +1,106 @@
+"""What another version of the config changes, by the names of what it changes. Values are never named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from msgspec import Struct, structs
+
+from dynamic_mcp.config import access_form, form
+from dynamic_mcp.config.read import ConfigSet
+from dynamic_mcp.config.resolved import Config
+
+# Fields of a server that are part of the access rules.
+_RULES_OF_A_SERVER = ("access", "approve")
+# What a server is started with has changed, and not the file: variables, env files, defaults of `settings`.
+_ELSEWHERE = "values from elsewhere"
+
+
+class ConfigChanges(Struct, frozen=True):
+    """The names of what changes: of servers, of the fields of servers that stay, and of the sections of `settings`.
+
+    `access` says in words what changes of the access rules, wherever they stand in the file.
+    """
+
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    changed: Mapping[str, tuple[str, ...]] = {}
+    settings: tuple[str, ...] = ()
+    access: tuple[str, ...] = ()
+
+
+def find_changes(before: ConfigSet, after: ConfigSet) -> ConfigChanges:
+    """Return what changes when the second version takes the place of the first."""
+    old, new = before.parsed.root, after.parsed.root
+    settings, new_settings = old.settings or form.Settings(), new.settings or form.Settings()
+    return ConfigChanges(
+        added=tuple(name for name in new.servers if name not in old.servers),
+        removed=tuple(name for name in old.servers if name not in new.servers),
+        changed=dict(_find_changed_servers(before, after)),
+        settings=_changed_fields(settings, new_settings),
+        access=(
+            *_describe_access(settings.access, new_settings.access),
+            *_describe_by_name("profile", old.profiles or {}, new.profiles or {}),
+            *_describe_servers(old.servers, new.servers),
+        ),
+    )
+
+
+def _find_changed_servers(before: ConfigSet, after: ConfigSet) -> Iterator[tuple[str, tuple[str, ...]]]:
+    old, new = before.parsed.root.servers, after.parsed.root.servers
+    for name in new:
+        if name in old:
+            fields = _changed_fields(old[name], new[name])
+            if fields or _effective(before.base, name) != _effective(after.base, name):
+                yield name, fields or (_ELSEWHERE,)
+
+
+def _effective(config: Config, name: str) -> tuple[object, object]:
+    """Return what is run for a server, and how it is presented."""
+    return next((group for group in config.groups if group.name == name), None), config.presentations.get(name)
+
+
+def _changed_fields(old: Struct, new: Struct) -> tuple[str, ...]:
+    """Return the names, as the file has them, of the fields in which two sections differ."""
+    if type(old) is not type(new):
+        return ("type",)
+    return tuple(
+        field.encode_name
+        for field in structs.fields(type(old))
+        if getattr(old, field.name) != getattr(new, field.name)
+    )
+
+
+# --- access rules ----------------------------------------------------------------------------------------
+
+
+def _describe_access(old: access_form.Access | None, new: access_form.Access | None) -> Iterator[str]:
+    if (old is None) != (new is None):
+        yield "access rules removed" if new is None else "access rules added"
+    old, new = old or access_form.Access(), new or access_form.Access()
+    for field in _changed_fields(old, new):
+        if field == "roles":
+            yield from _describe_by_name("role", old.roles or {}, new.roles or {})
+        elif field == "people":
+            yield from _describe_by_name("person", old.people or {}, new.people or {})
+        else:
+            yield f"`{field}` changed"
+
+
+def _describe_by_name(what: str, old: Mapping[str, object], new: Mapping[str, object]) -> Iterator[str]:
+    for name in _names(old, new):
+        if name not in new or name not in old:
+            yield f"{what} `{name}` {'removed' if name not in new else 'added'}"
+        elif old[name] != new[name]:
+            yield f"{what} `{name}` changed"
+
+
+def _describe_servers(old: Mapping[str, form.Server], new: Mapping[str, form.Server]) -> Iterator[str]:
+    for name in _names(old, new):
+        for field in _RULES_OF_A_SERVER:
+            if getattr(old.get(name), field, None) != getattr(new.get(name), field, None):
+                yield f"`{field}` of server `{name}` changed"
+
+
+def _names(old: Iterable[str], new: Iterable[str]) -> Iterable[str]:
+    return dict.fromkeys((*old, *new))
