@@ -34,4 +34,4 @@ def events_of_change(before: ConfigSet, after: ConfigSet) -> Iterator[Event]:
 
 def event_of_refusal(error: ConfigError) -> Event:
     """Return that a version was not taken; what is wrong with it may name values, so only the place is told."""
-    return Event("config.refused", {"where": error.where})
+    return Event("config.refused", {"outcome": "failure", "where": error.where})

@@ -181,7 +181,7 @@ class HttpControl:
         except ListenError as exc:
             text = f"{exc.message}; it is still served at {self.url}" if self.url else exc.message
             log.log(level, "HTTP is not served as configured: %s", str(exc).replace(exc.message, text, 1))
-            self._proxy.note(Event("config.refused", {"where": "settings.http.listen"}))
+            self._proxy.note(Event("config.refused", {"outcome": "failure", "where": "settings.http.listen"}))
             if level >= logging.ERROR:
                 self._proxy.complain(f"HTTP is not served as configured: {text}")
 

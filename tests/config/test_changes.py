@@ -64,9 +64,9 @@ def test_sections_of_the_settings_are_named(tmp_path: Path) -> None:
 
 
 def test_nothing_changes_where_only_the_form_of_the_file_does(tmp_path: Path) -> None:
-    assert changes(
-        tmp_path, {**server(), "settings": {"audit": True}}, {"settings": {"audit": True}, **server()}
-    ) == (ConfigChanges())
+    audited = {"settings": {"audit": True}}
+
+    assert changes(tmp_path, {**server(), **audited}, {**audited, **server()}) == ConfigChanges()
 
 
 @pytest.mark.parametrize(

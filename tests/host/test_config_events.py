@@ -98,5 +98,5 @@ async def test_a_refused_version_is_told_by_the_place_of_its_first_error(tmp_pat
         write(file, tree(http={"public_url": SECRET}))
         reloader.watch.reload()
 
-        assert await seen.hears("config.refused") == {"where": "settings.http.public_url"}
+        assert await seen.hears("config.refused") == {"outcome": "failure", "where": "settings.http.public_url"}
         assert SECRET not in repr(seen.events)

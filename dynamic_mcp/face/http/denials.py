@@ -46,6 +46,7 @@ class Denials:
         window = self._windows.setdefault(site, _Window(self._now()))
         window.refused += 1
         members: dict[str, object] = {
+            "outcome": "denied",
             "provider": refused.provider,
             "reason": refused.why,
             "address": address,

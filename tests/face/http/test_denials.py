@@ -47,7 +47,13 @@ def test_a_refused_credential_is_told_with_its_reason_and_without_the_query() ->
     told.refuse("192.0.2.1", "/mcp?access_token=secret")
 
     assert told.members() == [
-        {"provider": "bearer", "reason": UNKNOWN.why, "address": "192.0.2.1", "path": "/mcp"},
+        {
+            "outcome": "denied",
+            "provider": "bearer",
+            "reason": UNKNOWN.why,
+            "address": "192.0.2.1",
+            "path": "/mcp",
+        }
     ]
 
 
