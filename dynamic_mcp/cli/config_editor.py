@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from dynamic_mcp.cli.audit_record import record
 from dynamic_mcp.cli.change_lock import hold_change_lock
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.config import edit
@@ -33,6 +34,7 @@ def _add(this: Invocation, file: Path, name: str, entry: Mapping[str, object], *
     if is_there and not may_replace:
         raise InvalidArguments(f"`{file}` already has a server `{name}`", hint="--replace overwrites it")
     _write(file, before, edit.put(before or _EMPTY, ("mcpServers", name), entry))
+    record(this, file, "config.changed", {"command": "add", "replaced" if is_there else "added": [name]})
     _report(this, file, name, "replaced in" if is_there else "added to", entry)
     for keys in plain_secrets({"mcpServers": {name: dict(entry)}}):
         this.out.say(f"warning: `{format_path(keys)}` looks like a secret in plain text; use `${{VARIABLE}}` instead")
@@ -45,6 +47,7 @@ def remove_server(this: Invocation, name: str) -> int:
     with hold_change_lock():
         before = _read_with(file, name)
         _write(file, before, edit.drop(before, ("mcpServers", name)))
+    record(this, file, "config.changed", {"command": "remove", "removed": [name]})
     _report(this, file, name, "removed from", None)
     return 0
 
@@ -58,7 +61,9 @@ def set_enabled(this: Invocation, name: str, *, enabled: bool) -> int:
             this.out.say(f"`{name}` is already {'enabled' if enabled else 'disabled'} in `{file}`")
             return 0
         _write(file, before, edit.put(before, ("mcpServers", name, "enabled"), enabled))
-    _report(this, file, name, "enabled in" if enabled else "disabled in", None)
+    verb = "enable" if enabled else "disable"
+    record(this, file, "config.changed", {"command": verb, f"{verb}d": [name]})
+    _report(this, file, name, f"{verb}d in", None)
     return 0
 
 

@@ -13,6 +13,7 @@ from typing import Literal
 import click
 
 from dynamic_mcp.cli import import_view as view
+from dynamic_mcp.cli.audit_record import record
 from dynamic_mcp.cli.change_lock import hold_change_lock
 from dynamic_mcp.cli.invocation import Invocation, find_config
 from dynamic_mcp.cli.machine import local_machine, open_journal, timestamp
@@ -241,6 +242,9 @@ def _apply(this: Invocation, options: ImportOptions, planned: Plan, memories: Me
         view.show_actions(this.out, planned)
     else:
         write_plan(planned, memories)
+        if planned.is_changed:
+            servers = [edit.path[1] for edit in _list_edits(planned) if edit.path[:1] == ("mcpServers",)]
+            record(this, planned.output, "config.changed", {"command": "import", "imported": servers})
         view.show_summary(this.out, planned, is_exposed=bool(plain) and is_exposed(planned.output, os.environ))
     if this.out.is_json_requested:
         this.out.print_json(planned.to_json())

@@ -16,6 +16,7 @@ from functools import partial
 import click
 from msgspec.structs import replace as with_fields
 
+from dynamic_mcp.cli.audit_record import record
 from dynamic_mcp.cli.direct_server import DirectServer, configure
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
@@ -58,7 +59,9 @@ def log_in(this: Invocation, which: Which, *, open_browser: bool, ask_token: boo
     failures: list[DynamicMcpError] = []
     for group in groups:
         try:
-            asyncio.run(_log_in(group, is_explicit=which is not None, open_browser=open_browser, ask_token=ask_token))
+            is_explicit = which is not None
+            if asyncio.run(_log_in(group, is_explicit=is_explicit, open_browser=open_browser, ask_token=ask_token)):
+                _record(this, which, "login.done", group)
         except DynamicMcpError as exc:
             failures.append(exc)
     for failure in failures[:-1]:
@@ -70,7 +73,8 @@ def log_in(this: Invocation, which: Which, *, open_browser: bool, ask_token: boo
 def log_out(this: Invocation, which: Which) -> None:
     """Revoke and delete the tokens of one server, or of all groups. Raises DynamicMcpError."""
     for group in _select_groups(this, which):
-        asyncio.run(_log_out(group))
+        if asyncio.run(_log_out(group)):
+            _record(this, which, "login.ended", group)
 
 
 def log_person_out(this: Invocation, which: Which, subject: str, issuer: str | None) -> None:
@@ -88,7 +92,8 @@ def log_person_out(this: Invocation, which: Which, subject: str, issuer: str | N
     if not found:
         this.out.say(f"no login of `{subject}` is stored")
     for group, person in found:
-        asyncio.run(_log_out(_of_person(group, person)))
+        if asyncio.run(_log_out(_of_person(group, person))):
+            _record(this, which, "login.ended", _of_person(group, person))
 
 
 def show_status(this: Invocation, which: Which) -> int:
@@ -146,30 +151,40 @@ def _of_person(group: _RemoteGroup, person: Principal) -> _RemoteGroup:
     return replace(group, remote=remote, bearer=Bearer(group.name, remote, login_folder(), ""))
 
 
+def _record(this: Invocation, which: Which, event: str, group: _RemoteGroup) -> None:
+    """Record a login or its end, at a server of a config."""
+    if not isinstance(which, DirectServer):
+        person = group.remote.login_of
+        whose = {} if person is None else {"of": person.subject, "of_issuer": person.issuer}
+        record(this, this.config_path(), event, {"group": group.name, **whose})
+
+
 # --- login -----------------------------------------------------------------------------------------------
 
 
-async def _log_in(group: _RemoteGroup, *, is_explicit: bool, open_browser: bool, ask_token: bool) -> None:
+async def _log_in(group: _RemoteGroup, *, is_explicit: bool, open_browser: bool, ask_token: bool) -> bool:
+    """Log in to a group; return whether there is a new token. Raises LoginFailed."""
     known = await group.bearer.load_login()
     if group.unset:
         group.out.say(f"{group.name}: a header in the config is incomplete: {group.unset}")
-        return
+        return False
     if group.remote.has_own_authorization:
         group.out.say(f"{group.name}: uses the Authorization header of the config")
-        return
+        return False
     if not is_explicit and known is not None and known.token is not None and not ask_token:
         group.out.say(f"{group.name}: already logged in")
-        return
+        return False
     if not group.remote.oauth.needs_user:
         await group.bearer.get_header()
         group.out.say(f"{group.name}: logs in by itself, with the configured client")
-        return
+        return False
     login = await _ask_token(group) if ask_token else await _browse(group, known, open_browser=open_browser)
     if login is None:
-        return
+        return False
     if not await group.bearer.adopt(login):
         raise LoginFailed(group.name, "the login worked, but its token could not be saved", hint=_SAVE_HINT)
     group.out.say(f"{group.name}: logged in; running proxies use it from now on")
+    return True
 
 
 async def _browse(group: _RemoteGroup, known: Login | None, *, open_browser: bool) -> Login | None:
@@ -270,12 +285,13 @@ def _read_token() -> str:
 # --- logout and status -----------------------------------------------------------------------------------
 
 
-async def _log_out(group: _RemoteGroup) -> None:
+async def _log_out(group: _RemoteGroup) -> bool:
+    """Revoke and delete the tokens of a group; return whether there were any. Raises LoginFailed."""
     known = await group.bearer.load_login()
     label = group.name if group.remote.login_of is None else f"{group.name}, `{group.remote.login_of.subject}`"
     if known is None or known.token is None:
         group.out.say(f"{label}: not logged in")
-        return
+        return False
     if known.revocation_endpoint is not None and known.client is not None:
         from dynamic_mcp.oauth.tokens import TokenDenied, TokenEndpoint, TokenRequestFailed
 
@@ -289,6 +305,7 @@ async def _log_out(group: _RemoteGroup) -> None:
     except OSError as exc:
         raise LoginFailed(group.name, f"the token cannot be deleted: {exc.strerror or exc}") from exc
     group.out.say(f"{label}: logged out")
+    return True
 
 
 async def _list_rows(groups: list[_RemoteGroup]) -> list[dict[str, str | None]]:

@@ -6,6 +6,7 @@ import re
 import time
 from datetime import UTC, datetime
 
+from dynamic_mcp.cli.audit_record import record
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.config import auth
 from dynamic_mcp.config.resolved import Config
@@ -30,6 +31,7 @@ def create_token(this: Invocation, subject: str, roles: tuple[str, ...], expires
     token, made = token_store(config.file).create(
         subject, tuple(dict.fromkeys(roles)), lifetime_s=lifetime_s, now=time.time()
     )
+    record(this, config.file, "token.created", _facts(made))
     if this.out.is_json_requested:
         this.out.print_json({**_row(made), "token": token})
     else:
@@ -55,7 +57,9 @@ def list_tokens(this: Invocation) -> None:
 
 def revoke_token(this: Invocation, id: str) -> None:
     """Revoke a token. Raises NotFound and DynamicMcpError."""
-    revoked = token_store(this.config_path()).revoke(id)
+    file = this.config_path()
+    revoked = token_store(file).revoke(id)
+    record(this, file, "token.revoked", _facts(revoked))
     if this.out.is_json_requested:
         this.out.print_json(_row(revoked))
     this.out.say(f"token {revoked.id} of `{revoked.subject}` is revoked; running proxies refuse it from now on")
@@ -92,6 +96,12 @@ def _find_doubts(config: Config, roles: tuple[str, ...]) -> list[str]:
             guess = f"\nhint: did you mean `{near[0]}`?" if near else ""
             doubts.append(f"`settings.access` has no role `{escape(role)}`, so it allows nothing{guess}")
     return doubts
+
+
+def _facts(token: StoredToken) -> dict[str, object]:
+    """Return what the audit log says of a token; by its `id`, which is no part of it."""
+    row = _row(token)
+    return {"id": row["id"], "for": row["subject"], "roles": row["roles"], "expires_at": row["expires_at"]}
 
 
 def _row(token: StoredToken) -> dict[str, object]:

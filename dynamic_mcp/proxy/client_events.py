@@ -21,7 +21,7 @@ def events_of_beginning(client: Client) -> Iterator[Event]:
 
 def event_of_login(group: str, person: Principal | None) -> Event:
     """Return that somebody has logged in at a server; None is the local user."""
-    whose = {} if person is None else {"issuer": person.issuer, "subject": person.subject}
+    whose = {} if person is None else {"of": person.subject, "of_issuer": person.issuer}
     return Event("login.done", {"group": group, **whose})
 
 
