@@ -121,6 +121,7 @@ class AuditObserver(Observer):
             id=self._trail.new_id(),
             event=target.event,
             outcome="unknown",
+            address=request.address,
             request=_text(request.id),
             trace=find_trace(wire.member(request.params, "_meta") if params is None else params.get("_meta")),
             group=target.group,

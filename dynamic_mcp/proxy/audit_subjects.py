@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import secrets
 from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
@@ -40,14 +39,13 @@ class ClientLines:
         self._known: WeakKeyDictionary[Client, _Known] = WeakKeyDictionary()
 
     def line_of(self, client: Client) -> AuditLine:
-        """Return the line of a client, whose `session` is a random id and no credential."""
+        """Return the line of a client, with the address that it came from first."""
         known = self._known.get(client)
         if known is None or known.authentication is not client.authentication or known.hello is not client.hello:
-            session = secrets.token_hex(8) if known is None else known.line.session
-            known = self._known[client] = self._describe(client, session)
+            known = self._known[client] = self._describe(client)
         return known.line
 
-    def _describe(self, client: Client, session: str) -> _Known:
+    def _describe(self, client: Client) -> _Known:
         authentication, hello = client.authentication, client.hello
         line = structs.replace(
             self._plain,
@@ -57,7 +55,8 @@ class ClientLines:
             auth=authentication.provider,
             client=hello.name[:_LONGEST_TEXT],
             client_version=hello.version[:_LONGEST_TEXT],
-            session=session,
+            address=client.address,
+            session=client.id,
         )
         return _Known(authentication, hello, line)
 
