@@ -1,6 +1,6 @@
 """How the programs of a test serve: each alone, or as windows of a daemon that ends with the last of them.
 
-The fixture `hosting` runs each test in both ways. Whatever the way, nothing that a test started is left at its end.
+The fixtures in `hosting_fixtures.py` run each test in both ways.
 """
 
 from __future__ import annotations
@@ -9,14 +9,11 @@ import asyncio
 import contextlib
 import json
 import os
-import shutil
+import select
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 BOUND_S = 60.0
 _POLL_S = 0.01
@@ -72,8 +69,21 @@ def daemons() -> list[int]:
 async def wait_for_daemons(*expected: int) -> None:
     """Wait until these daemons of this test run, and no others."""
     async with asyncio.timeout(BOUND_S):
-        while daemons() != [*expected]:  # noqa: ASYNC110 - they are nobody's children
-            await asyncio.sleep(_POLL_S)
+        while (running := daemons()) != [*expected]:
+            if ending := [pid for pid in running if pid not in expected]:
+                await asyncio.to_thread(wait_for_end, ending[0], BOUND_S)
+            else:
+                await asyncio.sleep(_POLL_S)
+
+
+def wait_for_end(pid: int, within_s: float) -> None:
+    """Wait until a process that is nobody's child has ended, or for this long."""
+    with contextlib.suppress(ProcessLookupError):
+        process = os.pidfd_open(pid)
+        try:
+            select.select([process], [], [], within_s)
+        finally:
+            os.close(process)
 
 
 def find_daemon() -> int:
@@ -114,32 +124,3 @@ def _processes() -> Iterator[tuple[int, list[str]]]:
         with contextlib.suppress(OSError):
             arguments = os.fsdecode((folder / "cmdline").read_bytes()).split("\0")
             yield int(folder.name), arguments
-
-
-# --- fixtures --------------------------------------------------------------------------------------------------
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test in both ways, or in the one that it is marked to be about."""
-    if "_hosting" in metafunc.fixturenames:
-        is_marked = metafunc.definition.get_closest_marker
-        ways = [way for way in (ALONE, DAEMON) if not is_marked(f"{DAEMON if way == ALONE else ALONE}_only")]
-        metafunc.parametrize("_hosting", ways, indirect=True)
-
-
-@pytest.fixture(autouse=True)
-def _hosting(request: pytest.FixtureRequest, _own_folders: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    if request.param == DAEMON and not Path("/proc/self").exists():
-        pytest.skip("needs /proc, to look for daemons")
-    monkeypatch.setattr(sys.modules[__name__], "hosting", Hosting(has_daemon=request.param == DAEMON))
-    # a socket's path must be short, and tmp_path is not
-    runtime = tempfile.mkdtemp(prefix="dm-")
-    monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
-    yield
-    assert hosting.may_serve_alone or "this client is served alone" not in daemon_log()
-    if Path("/proc/self").exists():
-        deadline = time.monotonic() + BOUND_S
-        while (left := survivors()) and time.monotonic() < deadline:
-            time.sleep(_POLL_S)
-        assert not left
-    shutil.rmtree(runtime)

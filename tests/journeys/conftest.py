@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.hosting import _hosting, pytest_generate_tests
+from tests.hosting_fixtures import _hosting, pytest_generate_tests
 
 __all__ = ["_hosting", "pytest_generate_tests"]
 

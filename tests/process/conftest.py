@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.hosting import _hosting, pytest_generate_tests
+from tests.hosting_fixtures import _hosting, pytest_generate_tests
 
 __all__ = ["_hosting", "pytest_generate_tests"]

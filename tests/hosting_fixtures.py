@@ -1,0 +1,41 @@
+"""Runs each test in both ways of `hosting.py`. Whatever the way, nothing that a test started is left at its end."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import hosting
+from tests.hosting import ALONE, BOUND_S, DAEMON, Hosting
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test in both ways, or in the one that it is marked to be about."""
+    if "_hosting" in metafunc.fixturenames:
+        is_marked = metafunc.definition.get_closest_marker
+        ways = [way for way in (ALONE, DAEMON) if not is_marked(f"{DAEMON if way == ALONE else ALONE}_only")]
+        metafunc.parametrize("_hosting", ways, indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def _hosting(request: pytest.FixtureRequest, _own_folders: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    has_proc = Path("/proc/self").exists()
+    if request.param == DAEMON and not has_proc:
+        pytest.skip("needs /proc, to look for daemons")
+    monkeypatch.setattr(hosting, "hosting", Hosting(has_daemon=request.param == DAEMON))
+    # a socket's path must be short, and tmp_path is not
+    runtime = tempfile.mkdtemp(prefix="dm-")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
+    yield
+    assert hosting.hosting.may_serve_alone or "this client is served alone" not in hosting.daemon_log()
+    if has_proc:
+        deadline = time.monotonic() + BOUND_S
+        while (left := hosting.survivors()) and time.monotonic() < deadline:
+            hosting.wait_for_end(left[0][0], deadline - time.monotonic())
+        assert not left
+    shutil.rmtree(runtime)
