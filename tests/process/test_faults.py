@@ -12,7 +12,8 @@ from tests.process.neighbours import assert_alive, beside
 from tests.program import Json, odd, serving, text_of
 
 SERVERS = {"odd": odd(), "good": odd()}
-QUICK: dict[str, Json] = {"settings": {"timeout": {"tools": "2s"}}}
+# A server that is given up soon, beside one that has all the time that it needs.
+IMPATIENT = {"odd": odd(timeout={"tools": "2s"}), "good": odd()}
 
 
 # Rows 15, 17 to 20, 22, 23, 25, 29 and 31 of the fault matrix.
@@ -38,7 +39,7 @@ QUICK: dict[str, Json] = {"settings": {"timeout": {"tools": "2s"}}}
     ],
 )
 async def test_an_answer_that_is_only_oddly_written_arrives(tmp_path: Path, kind: str) -> None:
-    async with serving(tmp_path, SERVERS, **QUICK) as program:
+    async with serving(tmp_path, SERVERS) as program:
         line = await program.call_line("odd", "fault", {"kind": kind})
         answer = json.loads(line, parse_int=str)
         assert not answer["result"].get("isError"), answer
@@ -54,7 +55,7 @@ async def test_an_answer_that_is_only_oddly_written_arrives(tmp_path: Path, kind
     ["never", "wrong_id", "string_id", "null_id_error"],
 )
 async def test_a_call_that_is_never_answered_fails_alone(tmp_path: Path, kind: str) -> None:
-    async with serving(tmp_path, SERVERS, **QUICK) as program:
+    async with serving(tmp_path, IMPATIENT) as program:
         result = await beside(program, program.call("odd", "fault", {"kind": kind}), "good", "odd")
         assert result["isError"] is True
         assert "was not answered within 2 s" in text_of(result)
@@ -131,7 +132,7 @@ async def test_an_answer_of_fifty_megabytes_arrives_whole_within_the_bound(tmp_p
 
 
 async def test_a_timeout_cancels_upstream_and_the_late_answer_meets_nobody(tmp_path: Path) -> None:
-    async with serving(tmp_path, SERVERS, **QUICK) as program:
+    async with serving(tmp_path, IMPATIENT) as program:
         result = await program.call("odd", "fault", {"kind": "late"})
         assert result["isError"] is True
         assert "2 s" in text_of(result)

@@ -14,7 +14,8 @@ from tests.program import BOUND_S, Json, Program, odd, running, serving, text_of
 
 WHOLE: dict[str, Json] = {"result_limit": "off"}
 _ids = itertools.count()
-QUICK: dict[str, Json] = {"settings": {"timeout": {"tools": "1s"}}}
+# A server that is given up soon, beside one that has all the time that it needs.
+IMPATIENT = {"odd": odd(timeout={"tools": "1s"}), "good": odd()}
 
 
 async def pid_of(program: Program, group: str) -> str:
@@ -34,7 +35,7 @@ async def ask_tools(program: Program, group: str, **more: str) -> list[Json]:
 
 @pytest.mark.parametrize("kind", ["sigstop", "spin"])
 async def test_a_server_that_answers_nothing_any_more_is_replaced(tmp_path: Path, kind: str) -> None:
-    async with serving(tmp_path, {"odd": odd(), "good": odd()}, **QUICK) as program:
+    async with serving(tmp_path, IMPATIENT) as program:
         first = await pid_of(program, "odd")
         result = await beside(program, program.call("odd", "fault", {"kind": kind}), "good")
         assert "was not answered within 1 s" in text_of(result)

@@ -19,7 +19,8 @@ from tests.program import Json, Program, odd, serving, text_of
 from tests.upstreams.odd_http import OddHttp, message_event
 from tests.upstreams.odd_http_faults import SECRET
 
-SETTINGS = {"max_message_bytes": 1 << 20, "timeout": {"tools": "2s"}}
+SETTINGS = {"max_message_bytes": 1 << 20}
+FAR: Json = {"timeout": {"tools": "2s"}}  # the others have all the time that they need
 NONCES = itertools.count()
 
 
@@ -27,7 +28,7 @@ NONCES = itertools.count()
 async def beside_others(folder: Path, server: OddHttp, **far: Json) -> AsyncIterator[Program]:
     """Run the program in front of this server and two good ones, whose calls go on all the while."""
     async with OddHttp(answers="events") as near:
-        config = {"url": server.url, "headers": {"X-Api-Key": SECRET}, **far}
+        config = {"url": server.url, "headers": {"X-Api-Key": SECRET}, **FAR, **far}
         servers = {"far": config, "near": {"url": near.url}, "good": odd()}
         async with serving(folder, servers, settings=SETTINGS) as program:
             going_on = asyncio.create_task(_call_on(program))
