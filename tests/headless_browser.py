@@ -5,7 +5,7 @@ from __future__ import annotations
 from html.parser import HTMLParser
 from urllib.parse import urlsplit
 
-import httpx2
+from tests.web import web_client
 
 
 class HeadlessBrowser:
@@ -18,7 +18,7 @@ class HeadlessBrowser:
 
     async def visit(self, url: str) -> str:
         """Open the page where a login begins, decide, and return where the browser is sent."""
-        async with httpx2.AsyncClient(headers=self._headers, follow_redirects=True, trust_env=False) as web:
+        async with web_client(headers=self._headers, follow_redirects=True, trust_env=False) as web:
             page = await web.get(url)
             assert page.status_code == 200, page.text
             self.pages.append(page.text)

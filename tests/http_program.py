@@ -9,10 +9,9 @@ import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import httpx2
-
 from tests.journeys.remote_server import STARTS_WITHIN_S, free_port, wait_until_listening
 from tests.program import BOUND_S, OWN, Json
+from tests.web import web_client
 
 
 class HttpProgram:
@@ -34,7 +33,7 @@ class HttpProgram:
 
     async def count_sessions(self) -> int:
         """Return how many sessions there are, as the program tells whoever asks."""
-        async with httpx2.AsyncClient() as client:
+        async with web_client() as client:
             count: int = (await client.get(f"{self.origin}/ready")).json()["sessions"]
             return count
 

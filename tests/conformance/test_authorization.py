@@ -11,13 +11,13 @@ import json
 import os
 from pathlib import Path
 
-import httpx2
 import pytest
 
 from tests.headless_browser import HeadlessBrowser
 from tests.http_program import serving_http
 from tests.journeys.remote_server import free_port
 from tests.program import BOUND_S, Json
+from tests.web import web_client
 
 NODE = Path(os.environ.get("DYNAMIC_MCP_TEST_NODE", "nowhere"))
 VARIABLE = "DYNAMIC_MCP_TEST_CONFORMANCE_ALPHA"
@@ -39,7 +39,7 @@ async def _log_in(output: asyncio.StreamReader, words: list[str]) -> None:
         words.append(line.decode())
         if "/authorize?" in words[-1] and words[-1].startswith("http"):
             back = await HeadlessBrowser("ann").visit(words[-1].strip())
-            async with httpx2.AsyncClient(trust_env=False) as web:
+            async with web_client(trust_env=False) as web:
                 assert (await web.get(back)).status_code == 200
 
 
@@ -49,7 +49,7 @@ async def test_our_authorization_server_is_without_fault(suite: Path, tmp_path: 
     auth: Json = [{"kind": "login"}, {"kind": "forwarded", "trusted": ["127.0.0.1"]}]
     settings = {"http": {"public_url": f"{issuer}/mcp", "auth": auth}}
     async with asyncio.timeout(BOUND_S), serving_http(tmp_path, {}, port=port, settings=settings):
-        async with httpx2.AsyncClient(trust_env=False) as web:
+        async with web_client(trust_env=False) as web:
             redirects = {"redirect_uris": [f"http://127.0.0.1:{callback}/callback"]}
             client = (await web.post(f"{issuer}/register", json=redirects)).json()["client_id"]
         process = await asyncio.create_subprocess_exec(

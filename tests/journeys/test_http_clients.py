@@ -14,7 +14,6 @@ import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import httpx2
 import pytest
 from mcp import Client
 from mcp.client.sse import sse_client
@@ -24,6 +23,7 @@ from tests.http_program import HttpProgram, serving_http
 from tests.journeys.diary import DIARY, Person, diary_of_person, diary_printed_by, two_servers, write_diary
 from tests.journeys.relay import relayed
 from tests.program import BOUND_S, OWN, full
+from tests.web import web_client
 
 HERE = Path(__file__).parent
 NEW_TOOL = {"name": "new", "inputSchema": {"type": "object"}}
@@ -108,7 +108,7 @@ async def test_the_python_sdk_gets_what_it_missed_while_its_connections_were_cut
         asyncio.timeout(BOUND_S),
         relayed(one.origin) as origin,
         Client(f"{origin}/mcp/a", mode="legacy") as client,
-        httpx2.AsyncClient() as somebody,
+        web_client() as somebody,
     ):
         waiting = asyncio.create_task(client.call_tool("wait", {"key": "k"}, progress_callback=person.report))
         assert await person.progress.get() == 0

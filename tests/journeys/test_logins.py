@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpx2
 import pytest
 
 from tests.conformance.peers import MODERN, connected
 from tests.program import Program, running, started, text_of
 from tests.upstreams.auth_server import AuthServer
+from tests.web import web_client
 
 Json = Any  # whatever JSON a test writes down
 BROWSER = f"{sys.executable} {Path(__file__).parents[1] / 'upstreams' / 'browser.py'} %s"
@@ -138,7 +138,7 @@ async def test_a_client_that_takes_links_is_offered_one_and_the_call_goes_on(
         asked = await program.hears("elicitation/create")
         assert server.requests_to("/authorize") == []
         assert asked["params"]["mode"] == "url"
-        async with httpx2.AsyncClient(follow_redirects=True) as browser:
+        async with web_client(follow_redirects=True) as browser:
             await browser.get(asked["params"]["url"])
         program.reply(asked, {"action": "accept"})
 
@@ -209,7 +209,7 @@ async def test_a_headless_login_takes_the_pasted_address_and_a_running_proxy_pic
         assert process.stdin is not None
         assert process.stdout is not None
         link = (await process.stdout.readline()).decode().strip()
-        async with httpx2.AsyncClient() as elsewhere:
+        async with web_client() as elsewhere:
             redirect = (await elsewhere.get(link)).headers["location"]
         process.stdin.write(f"nonsense\n{redirect}\n".encode())
         assert await process.wait() == 0
@@ -329,7 +329,7 @@ async def test_a_call_that_wants_more_scope_steps_up_and_goes_on(server: AuthSer
 
         call = asyncio.create_task(program.call("guarded", "echo", {"n": 3}))
         asked = await program.hears("elicitation/create")
-        async with httpx2.AsyncClient(follow_redirects=True) as browser:
+        async with web_client(follow_redirects=True) as browser:
             await browser.get(asked["params"]["url"])
         program.reply(asked, {"action": "accept"})
 

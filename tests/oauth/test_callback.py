@@ -11,6 +11,7 @@ import httpx2
 import pytest
 
 from dynamic_mcp.oauth.callback import Callback
+from tests.web import web_client
 
 STATE = "s" * 43
 
@@ -22,7 +23,7 @@ async def callback() -> AsyncIterator[Callback]:
 
 
 async def get(callback: Callback, **query: str) -> httpx2.Response:
-    async with httpx2.AsyncClient() as browser:
+    async with web_client() as browser:
         return await browser.get(f"{callback.redirect_uri}?{urlencode(query)}")
 
 
@@ -61,7 +62,7 @@ async def test_a_response_without_the_right_state_or_without_a_code_changes_noth
 
 
 async def test_a_parameter_that_is_there_twice_changes_nothing(callback: Callback) -> None:
-    async with httpx2.AsyncClient() as browser:
+    async with web_client() as browser:
         page = await browser.get(f"{callback.redirect_uri}?code=a&code=b&state={STATE}")
 
     assert page.status_code == 400

@@ -19,6 +19,7 @@ from dynamic_mcp.oauth.login import LoginAborted, begin_login
 from tests.oauth.parts import bearer, refusal, remote, store_login
 from tests.oauth.visits import abort_reason, browse, fetch_challenge, free_port, log_in, parameters, read_all
 from tests.upstreams.auth_server import Answer, AuthServer
+from tests.web import web_client
 
 
 async def test_a_login_is_discovered_registered_allowed_and_exchanged(server: AuthServer, tmp_path: Path) -> None:
@@ -32,7 +33,7 @@ async def test_a_login_is_discovered_registered_allowed_and_exchanged(server: Au
     assert login.token.refresh is not None
     assert attempt.warnings == []
     store_login(tmp_path, config, login)
-    async with httpx2.AsyncClient() as client:
+    async with web_client() as client:
         header = await bearer(config, tmp_path).get_header()
         answer = await client.post(
             server.mcp_url, json={"id": 1, "method": "tools/list"}, headers={"Authorization": header or ""}
@@ -322,7 +323,7 @@ async def test_more_scope_than_requested_causes_a_warning(server: AuthServer) ->
 async def test_over_ssh_the_address_of_the_browser_can_be_pasted(server: AuthServer) -> None:
     config = remote(server.mcp_url)
     async with begin_login(config, AddressPolicy(config.url), await fetch_challenge(config), None) as attempt:
-        async with httpx2.AsyncClient() as elsewhere:
+        async with web_client() as elsewhere:
             redirect = (await elsewhere.get(attempt.url)).headers["location"]
         attempt.paste(f"  {redirect}\n")
         login = await attempt.finish()

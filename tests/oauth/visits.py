@@ -15,17 +15,18 @@ from dynamic_mcp.oauth.challenges import BearerChallenge, parse_challenge
 from dynamic_mcp.oauth.credentials import Login
 from dynamic_mcp.oauth.login import Attempt, LoginAborted, begin_login
 from tests.upstreams.auth_server import Request
+from tests.web import web_client
 
 
 async def browse(url: str) -> httpx2.Response:
     """Follow the link and the redirect to us, as the browser of a user who agrees."""
-    async with httpx2.AsyncClient(follow_redirects=True) as browser:
+    async with web_client(follow_redirects=True) as browser:
         return await browser.get(url)
 
 
 async def fetch_challenge(config: Remote) -> BearerChallenge:
     """Return the challenge of a server for a client that is not logged in."""
-    async with httpx2.AsyncClient() as client:
+    async with web_client() as client:
         answer = await client.post(config.url, json={})
     return parse_challenge(answer.headers.get_list("www-authenticate"))
 

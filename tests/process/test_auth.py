@@ -20,6 +20,7 @@ from tests.process.http_client import serving_http as serving_words
 from tests.process.http_client import write_config
 from tests.program import BOUND_S, OWN, Json, odd, text_of
 from tests.upstreams.odd_http import OddHttp
+from tests.web import web_client
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="signals as POSIX has them"),
@@ -79,7 +80,7 @@ async def call_modern(origin: str, headers: Mapping[str, str], name: str, group:
         "mcp-method": "tools/call",
         "mcp-name": "call_dynamic_tool",
     }
-    async with httpx2.AsyncClient(timeout=BOUND_S, trust_env=False) as http:
+    async with web_client(timeout=BOUND_S, trust_env=False) as http:
         return await http.post(f"{origin}/mcp", json=body, headers={**own, **headers})
 
 

@@ -16,6 +16,7 @@ import pytest
 from tests.journeys.remote_server import free_port
 from tests.process.http_client import connected, serving_http, write_config
 from tests.program import BOUND_S, OWN, odd, started, text_of
+from tests.web import web_client
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="signals as POSIX has them"),
@@ -160,11 +161,11 @@ async def test_a_host_that_was_not_named_is_refused_until_it_is_allowed(tmp_path
     foreign = {"host": "mcp.example.com"}
     async with serving_http(file, str(port)) as program:
         await program.says("over HTTP at")
-        async with httpx2.AsyncClient(trust_env=False) as http:
+        async with web_client(trust_env=False) as http:
             assert (await http.get(f"http://127.0.0.1:{port}/ready", headers=foreign)).status_code == 403
     async with serving_http(file, str(port), "--allowed-host", "mcp.example.com") as program:
         await program.says("over HTTP at")
-        async with httpx2.AsyncClient(trust_env=False) as http:
+        async with web_client(trust_env=False) as http:
             assert (await http.get(f"http://127.0.0.1:{port}/ready", headers=foreign)).status_code == 200
 
 
@@ -175,7 +176,7 @@ def hold(group: str) -> dict[str, object]:
 
 async def is_ending(port: int) -> None:
     """Wait until the program says that it takes no new sessions."""
-    async with asyncio.timeout(BOUND_S), httpx2.AsyncClient() as asking:
+    async with asyncio.timeout(BOUND_S), web_client() as asking:
         while (await asking.get(f"http://127.0.0.1:{port}/ready")).status_code != 503:
             pass
 

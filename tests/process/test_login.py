@@ -22,6 +22,7 @@ from tests.journeys.remote_server import free_port
 from tests.login_program import REDIRECT, make_certificate, publishing, serving_logins
 from tests.oidc_provider import OidcProvider
 from tests.program import BOUND_S
+from tests.web import web_client
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="signals as POSIX has them"),
@@ -74,7 +75,7 @@ class SdkClient:
             await provider._initialize()  # noqa: SLF001 - the SDK reads its storage so, and nothing else expires it
             provider.context.token_expiry_time = 1
         async with (
-            httpx2.AsyncClient(auth=provider, trust_env=False, timeout=BOUND_S) as http,
+            web_client(auth=provider, trust_env=False, timeout=BOUND_S) as http,
             Client(streamable_http_client(self.url, http_client=http)) as client,
         ):
             yield client
@@ -138,7 +139,7 @@ async def test_a_login_for_one_group_is_for_that_group(tmp_path: Path) -> None:
             assert "echo" in [tool.name for tool in (await client.list_tools()).tools]
         assert sdk.storage.tokens is not None
         shown = {"authorization": f"Bearer {sdk.storage.tokens.access_token}"}
-        async with httpx2.AsyncClient(trust_env=False) as http:
+        async with web_client(trust_env=False) as http:
             refused = await http.post(program.url, json={}, headers=shown)
             assert refused.status_code == 401
             assert "invalid_token" in refused.headers["www-authenticate"]
@@ -185,7 +186,7 @@ async def test_the_python_sdk_logs_in_where_an_identity_provider_is_asked(tmp_pa
 
 
 async def test_a_registration_of_ten_megabytes_is_not_read(tmp_path: Path) -> None:
-    async with serving_logins(tmp_path) as program, httpx2.AsyncClient(trust_env=False) as http:
+    async with serving_logins(tmp_path) as program, web_client(trust_env=False) as http:
         body = json.dumps({"redirect_uris": [REDIRECT], "client_name": "x" * (10 << 20)}).encode()
         headers = {"content-type": "application/json"}
         with contextlib.suppress(httpx2.WriteError, httpx2.RemoteProtocolError, httpx2.ReadError):
@@ -196,7 +197,7 @@ async def test_a_registration_of_ten_megabytes_is_not_read(tmp_path: Path) -> No
 
 
 async def test_pages_of_any_origin_read_the_metadata_and_none_sends_the_form(tmp_path: Path) -> None:
-    async with serving_logins(tmp_path) as program, httpx2.AsyncClient(trust_env=False) as http:
+    async with serving_logins(tmp_path) as program, web_client(trust_env=False) as http:
         evil = {"origin": "https://evil.example"}
         metadata = await http.get(f"{program.origin}/.well-known/oauth-authorization-server", headers=evil)
         assert metadata.headers["access-control-allow-origin"] == "*"

@@ -9,7 +9,6 @@ import signal
 import sys
 from pathlib import Path
 
-import httpx2
 import pytest
 
 from tests import hosting
@@ -17,6 +16,7 @@ from tests.journeys.remote_server import free_port
 from tests.process.http_client import connected, serving_http
 from tests.process.test_modern_windows import ModernWindow
 from tests.program import Json, Program, odd, running, text_of
+from tests.web import web_client
 
 PROFILES: Json = {
     "review": {"servers": ["a"], "tools": {"include": ["echo"]}, "instructions": "You review."},
@@ -202,7 +202,7 @@ async def test_http_has_a_path_for_each_profile_and_a_profile_for_the_others(tmp
                 assert any(each["name"].startswith(first) for each in listed)
                 if path == "/mcp":
                     assert _groups(listed) == ["a"]
-        async with httpx2.AsyncClient() as http:
+        async with web_client() as http:
             unknown = await http.post(f"{origin}/nothing/here", json={})
             for path in ("/mcp/b", "/mcp/profile/none", "/mcp/profile/a%2Fb", "/mcp/profile//write", "/mcp/profile/"):
                 answer = await http.post(f"{origin}{path}", json={})
@@ -226,5 +226,5 @@ async def test_http_says_when_its_own_profile_has_gone(tmp_path: Path) -> None:
             save(tmp_path, {"write": PROFILES["write"]})
             await program.says("the profile `review` is not in")
             assert _groups((await client.request("tools/list"))["result"]["tools"]) == []
-        async with httpx2.AsyncClient() as http, asyncio.timeout(5):
+        async with web_client() as http, asyncio.timeout(5):
             assert (await http.post(f"http://127.0.0.1:{port}/mcp", json={})).status_code == 404

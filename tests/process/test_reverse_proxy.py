@@ -20,6 +20,7 @@ from tests.http_program import HttpProgram, serving_http
 from tests.journeys.diary import DIARY, Person, write_diary
 from tests.program import BOUND_S, Json, full, odd
 from tests.reverse_proxies import Site, caddy, caddy_path, find_program, nginx, nginx_path
+from tests.web import web_client
 
 pytestmark = [
     pytest.mark.alone_only("its clients connect by URL"),
@@ -138,7 +139,7 @@ async def test_whoever_gives_the_password_is_the_user_whatever_the_client_says(
         assert (await http.post(site.url, json=_PING, headers={**ACCEPT, **session, **lies})).status_code == 200
         assert (await http.post(site.url, json=_modern_list(), headers={**_MODERN, **lies})).status_code == 200
     # the address of the reverse proxy is believed, so here it can be seen whose session it is
-    async with asyncio.timeout(BOUND_S), httpx2.AsyncClient(trust_env=False) as local:
+    async with asyncio.timeout(BOUND_S), web_client(trust_env=False) as local:
         for user, status in (("eve", 404), ("alice", 200)):
             headers = {**ACCEPT, **session, "x-forwarded-user": user}
             assert (await local.post(own.url, json=_PING, headers=headers)).status_code == status

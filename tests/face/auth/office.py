@@ -23,6 +23,7 @@ from tests.http_client import HttpClient
 from tests.mcp_client import McpClient
 from tests.oauth.visits import free_port
 from tests.upstreams.auth_server import AuthServer
+from tests.web import web_client
 
 TOKENS = {name: f"front-token-of-{name}-k3W9x2QmZ7vR4tLpB8nY5cJd6sHg1fAe" for name in ("ann", "bob")}
 BEARER = Bearer(tuple(NamedToken(token, name) for name, token in TOKENS.items()))
@@ -106,7 +107,7 @@ class Browser:
 
     def __init__(self, forwarded: str = "") -> None:
         headers = {"X-Forwarded-User": forwarded} if forwarded else {}
-        self.http = httpx2.AsyncClient(headers=headers)
+        self.http = web_client(headers=headers)
 
     async def open(self, link: str, *, hops: int = 10) -> httpx2.Response:
         """Open a page, and follow so many redirects."""

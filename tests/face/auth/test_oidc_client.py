@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-import httpx2
 import pytest
 
 from dynamic_mcp.config.auth import Oidc
@@ -19,6 +18,7 @@ from tests.fakes import BOUND_S
 from tests.oidc_provider import JWKS, OAUTH, OPENID, TOKEN, USERINFO, OidcProvider
 from tests.signing_keys import sign
 from tests.upstreams.auth_server import Answer
+from tests.web import web_client
 
 BACK = "http://127.0.0.1:9/login/callback"
 SECRET = "s3cret with % and : in it"
@@ -39,7 +39,7 @@ def client_of(provider: OidcProvider, **changes: Any) -> OidcClient:  # Any: fie
 
 async def visit(pending: AuthenticationRequest) -> dict[str, str]:
     """Log in with a browser, and return with what that comes back."""
-    async with httpx2.AsyncClient() as browser:
+    async with web_client() as browser:
         answer = await browser.get(pending.url)
     assert answer.status_code == 302, answer.text
     assert answer.headers["location"].startswith(f"{BACK}?")

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import httpx2
 import pytest
 
 from dynamic_mcp.config.auth import Oidc
@@ -26,6 +25,7 @@ from tests.face.auth.login.parties import (
     query_of,
 )
 from tests.oidc_provider import OidcProvider
+from tests.web import web_client
 
 CALLBACK = f"{ORIGIN}/login/callback"
 
@@ -43,7 +43,7 @@ async def open_sites(folder: Path) -> AsyncIterator[tuple[Site, OidcProvider]]:
 
 async def log_in(browser: Browser) -> str:
     """Let a browser that was sent to the provider log in there; return where it is sent back to."""
-    async with httpx2.AsyncClient() as web:
+    async with web_client() as web:
         answer = await web.get(header(browser.page, "location"))
         return answer.headers["location"]
 
