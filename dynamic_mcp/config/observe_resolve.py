@@ -9,8 +9,11 @@ from dynamic_mcp.config import form, observe_form, values
 from dynamic_mcp.config.addresses import TcpAddress, UnixAddress, parse_address
 from dynamic_mcp.config.observe import KEEP_S, Audit, Metrics, Telemetry
 from dynamic_mcp.config.upstream import Substitution, Surroundings, resolve_path
+from dynamic_mcp.errors import ConfigError
+from dynamic_mcp.observe.telemetry import extra
 
 DEFAULT_METRICS_PORT = 9464
+_SIGNALS = ("TRACES", "METRICS")
 
 
 def resolve_audit(
@@ -38,22 +41,34 @@ def resolve_audit(
     return audit, [*texts.warnings, *texts.failures]
 
 
-def resolve_telemetry(settings: form.Settings, environment: Mapping[str, str]) -> Telemetry | None:
-    """Return what is sent to a collector; None if nothing is.
+def resolve_telemetry(
+    settings: form.Settings, file: Path, surroundings: Surroundings
+) -> tuple[Telemetry | None, list[str]]:
+    """Return what is sent to a collector, with warnings about it; None if nothing is, as in every workspace.
 
     The variables are those of the OpenTelemetry specification, section "Environment variables".
+    Raises ConfigError if `file` asks for it, and a package is missing.
     """
+    environment = surroundings.environment
+    if surroundings.working_directory is not None:
+        return None, []
     if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true" or settings.telemetry is False:
-        return None
-    if settings.telemetry is None and not _has_endpoint(environment):
-        return None
+        return None, []
+    if settings.telemetry is None and not any(_has_endpoint(each, environment) for each in _SIGNALS):
+        return None, []
+    is_asked_for = settings.telemetry is not None
+    if not extra.is_installed():
+        if is_asked_for:
+            raise ConfigError(str(file), "settings.telemetry", "needs packages that are missing", hint=extra.HINT)
+        return None, [f"`OTEL_EXPORTER_OTLP_ENDPOINT` is set, but packages are missing: {extra.HINT}"]
     own = settings.telemetry if isinstance(settings.telemetry, observe_form.Telemetry) else observe_form.Telemetry()
-    return Telemetry(
+    telemetry = Telemetry(
         endpoint=own.endpoint,
-        traces=_exports("OTEL_TRACES_EXPORTER", environment) if own.traces is None else own.traces,
-        metrics=_exports("OTEL_METRICS_EXPORTER", environment) if own.metrics is None else own.metrics,
+        traces=_exports("TRACES", environment, is_asked_for=is_asked_for) if own.traces is None else own.traces,
+        metrics=_exports("METRICS", environment, is_asked_for=is_asked_for) if own.metrics is None else own.metrics,
         arguments=bool(own.arguments),
     )
+    return (telemetry if telemetry.traces or telemetry.metrics else None), []
 
 
 def resolve_metrics(settings: form.Settings, surroundings: Surroundings) -> tuple[Metrics | None, list[str]]:
@@ -85,11 +100,12 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _has_endpoint(environment: Mapping[str, str]) -> bool:
-    suffixes = ("", "_TRACES", "_METRICS")
-    names = [f"OTEL_EXPORTER_OTLP{suffix}_ENDPOINT" for suffix in suffixes]
+def _has_endpoint(signal: str, environment: Mapping[str, str]) -> bool:
+    names = ("OTEL_EXPORTER_OTLP_ENDPOINT", f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT")
     return any(environment.get(name, "").strip() for name in names)
 
 
-def _exports(variable: str, environment: Mapping[str, str]) -> bool:
-    return environment.get(variable, "").strip().lower() != "none"
+def _exports(signal: str, environment: Mapping[str, str], *, is_asked_for: bool) -> bool:
+    if environment.get(f"OTEL_{signal}_EXPORTER", "").strip().lower() == "none":
+        return False
+    return is_asked_for or _has_endpoint(signal, environment)

@@ -71,6 +71,8 @@ def resolve(root: form.Root, file: Path, *, surroundings: Surroundings) -> Confi
     warnings.update(dict.fromkeys(found))
     audit, found = resolve_audit(settings, surroundings, authenticates=bool(http is not None and http.auth))
     warnings.update(dict.fromkeys(found))
+    telemetry, found = resolve_telemetry(settings, file, surroundings)
+    warnings.update(dict.fromkeys(found))
     metrics, found = resolve_metrics(settings, surroundings)
     warnings.update(dict.fromkeys(found))
     return Config(
@@ -89,7 +91,7 @@ def resolve(root: form.Root, file: Path, *, surroundings: Surroundings) -> Confi
         access=resolve_access(settings.access, approve),
         approval=resolve_approval(settings.approval),
         audit=audit,
-        telemetry=resolve_telemetry(settings, surroundings.environment),
+        telemetry=telemetry,
         metrics=metrics,
         profiles=resolve_profiles(root.profiles),
     )

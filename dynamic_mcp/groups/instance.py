@@ -99,6 +99,11 @@ class Instance:
         return self._lifecycle.reason()
 
     @property
+    def era(self) -> str:
+        """Which generation of the protocol the link speaks, `modern` or `legacy`; empty while there is no link."""
+        return "" if self._link is None else "modern" if self._link.is_modern else "legacy"
+
+    @property
     def pid(self) -> int | None:
         """The process of the upstream; None while there is no link, and if it is remote."""
         return None if self._link is None else self._link.pid

@@ -17,6 +17,7 @@ from dynamic_mcp.system import paths
 
 if TYPE_CHECKING:  # loaded where they are configured
     from dynamic_mcp.host.metrics_service import MetricsService
+    from dynamic_mcp.host.telemetry import TelemetryService
     from dynamic_mcp.observe.audit.trail import Trail
 
 
@@ -28,6 +29,7 @@ class Observing:
         self._proxy = proxy
         self._trails: dict[Audit, Trail] = {}
         self._metrics: MetricsService | None = None
+        self._telemetry: TelemetryService | None = None
 
     @property
     def metrics_url(self) -> str:
@@ -41,10 +43,20 @@ class Observing:
 
     def _make(self, config: Config) -> list[Observer]:
         """Return the observers, the first to begin and the last to end first: telemetry, metrics, the audit log."""
-        observers = [*self._measure(config)]
+        observers = [*self._trace(config), *self._measure(config)]
         if config.audit is not None:
             observers.append(self._audit(config, config.audit))
         return observers
+
+    def _trace(self, config: Config) -> Iterator[Observer]:
+        if config.telemetry is not None and self._telemetry is None:
+            from dynamic_mcp.host.telemetry import TelemetryService
+
+            self._telemetry = TelemetryService(self._proxy)
+        if self._telemetry is not None:
+            self._telemetry.apply(config.telemetry)
+            if self._telemetry.observer is not None:
+                yield self._telemetry.observer
 
     def _measure(self, config: Config) -> Iterator[Observer]:
         if config.metrics is not None and self._metrics is None:
@@ -81,6 +93,8 @@ class Observing:
 
     async def close(self) -> None:
         """Write and send what is left, within a bound."""
+        if self._telemetry is not None:
+            await self._telemetry.close()
         if self._metrics is not None:
             await self._metrics.close()
         for trail in self._trails.values():

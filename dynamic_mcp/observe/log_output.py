@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
+from dynamic_mcp.observe.current_request import current_request
 from dynamic_mcp.system import paths
 from dynamic_mcp.system.text import escape
 
@@ -276,10 +277,20 @@ class _JsonFormatter(logging.Formatter):
             "config": self._config,
             "group": group_of(record),
             "message": record.getMessage(),
+            **_ids_of(record),
         }
         if record.exc_info:
             members["traceback"] = self.formatException(record.exc_info)
         return json.dumps({name: value for name, value in members.items() if value is not None})
+
+
+def _ids_of(record: logging.LogRecord) -> dict[str, object]:
+    """Return the ids of the request that a record is about; what servers write is about none that is known."""
+    request = None if record.name in (STDERR, STDOUT) else current_request()
+    if request is None:
+        return {}
+    ids: dict[str, object] = {"request_id": json.loads(bytes(request.id))}
+    return {**ids, "trace_id": request.trace_id, "span_id": request.span_id} if request.trace_id else ids
 
 
 def _replace_handlers(handlers: list[logging.Handler]) -> None:

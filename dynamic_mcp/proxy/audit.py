@@ -123,7 +123,8 @@ class AuditObserver(Observer):
             outcome="unknown",
             address=request.address,
             request=_text(request.id),
-            trace=find_trace(wire.member(request.params, "_meta") if params is None else params.get("_meta")),
+            trace=seen.trace
+            or find_trace(wire.member(request.params, "_meta") if params is None else params.get("_meta")),
             group=target.group,
             kind=target.kind,
             name=target.name,

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dynamic_mcp.groups.audience import Client, Principal
 from dynamic_mcp.proxy.observation import Event
 
+SESSION_CLOSED = "session.closed"
+
 
 def events_of_beginning(client: Client) -> Iterator[Event]:
     """Yield that a client was let in, unless it needs no credential, and that its session has begun."""
@@ -28,4 +30,4 @@ def event_of_login(group: str, person: Principal | None) -> Event:
 def event_of_end(client: Client) -> Event:
     """Return that a session has ended, with how many requests it had and how long it was."""
     seconds = round(max(time.time() - client.since, 0.0), 1)
-    return Event("session.closed", {"requests": client.calls, "seconds": seconds}, client)
+    return Event(SESSION_CLOSED, {"requests": client.calls, "seconds": seconds}, client)

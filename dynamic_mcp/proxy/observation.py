@@ -7,7 +7,7 @@ the decision and the final arguments, by the approval with what a person said. O
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Raw, Struct, structs
@@ -17,6 +17,7 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 
 if TYPE_CHECKING:
+    from dynamic_mcp.groups.group import Group
     from dynamic_mcp.groups.instance import Instance
     from dynamic_mcp.policy.access import Decision
     from dynamic_mcp.proxy.pipeline import UpstreamRequest
@@ -44,6 +45,7 @@ class Observation(Struct):
     `started` and `dispatched` are readings of `time.perf_counter`, `at` is seconds since 1970. `group` is the view of
     the group that the request goes to, and `name` the server's own name, or the URI. `decision` is `allow`, `ask` or
     `deny`, and `rule` the rule behind it. `instance` is the running copy of the server that the request was sent to.
+    `trace` is the id of the trace that the request is part of, if it is traced.
     """
 
     observers: Observers
@@ -57,6 +59,7 @@ class Observation(Struct):
     rule: str = ""
     approval: ApprovalNote | None = None
     instance: Instance | None = None
+    trace: str = ""
     dispatched: float = 0.0
     upstream_s: float = 0.0
 
@@ -99,6 +102,12 @@ class Observer:
 
     def note(self, event: Event) -> None:
         """Something else has happened."""
+
+    def link_opened(self, group: Group, instance: Instance) -> None:
+        """A group's instance has connected to its upstream."""
+
+    def group_changed(self, group: Group) -> None:
+        """The state of a group's instance, or the group's catalog, is another one."""
 
 
 class Observers:
@@ -148,3 +157,18 @@ class Observers:
         """Tell everybody of something else that has happened."""
         for each in self._observers:
             each.note(event)
+
+    def __iter__(self) -> Iterator[Observer]:
+        return iter(self._observers)
+
+
+def link_opened(observers: Observers | None, group: Group, instance: Instance) -> None:
+    """Tell those who observe, if somebody does, that a group's instance has connected."""
+    for each in observers or ():
+        each.link_opened(group, instance)
+
+
+def group_changed(observers: Observers | None, group: Group) -> None:
+    """Tell them that something of a group has changed."""
+    for each in observers or ():
+        each.group_changed(group)

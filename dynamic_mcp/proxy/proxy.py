@@ -26,6 +26,7 @@ from dynamic_mcp.mcp.mirrored_headers import HeaderParameters
 from dynamic_mcp.mcp.revisions import SUPPORTED
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.oauth.logins import Logins
+from dynamic_mcp.proxy import observation
 from dynamic_mcp.proxy.cache_hints import CACHEABLE, CacheHint, cache_hint
 from dynamic_mcp.proxy.capabilities import capabilities
 from dynamic_mcp.proxy.client_events import event_of_end, event_of_login, events_of_beginning
@@ -337,12 +338,14 @@ class Proxy:
 
     def group_changed(self, group: Group) -> None:
         """Tell the clients if what a list answers is another answer now."""
+        observation.group_changed(self.observers, group)
         self._subscriptions.announce_soon(group)
         if group.state is State.NEEDS_LOGIN:
             self._logins.open_browser_if_needed(group)
 
     def link_opened(self, group: Group, instance: Instance) -> None:
         """Ask a new link for what clients have asked of the one before: the log level, and subscriptions."""
+        observation.link_opened(self.observers, group, instance)
         self._log_levels.renew(group, instance)
         self._resource_subscriptions.renew(group, instance)
 

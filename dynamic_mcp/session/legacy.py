@@ -28,6 +28,7 @@ from dynamic_mcp.groups.audience import ID_BYTES, LOCAL_USER, Authentication, Pr
 from dynamic_mcp.mcp import revisions, wire
 from dynamic_mcp.mcp.lines import Oversized, find_request_id, find_response_id
 from dynamic_mcp.mcp.wire import NULL, Frame
+from dynamic_mcp.observe.current_request import answering
 from dynamic_mcp.proxy.request import Channel, Request
 from dynamic_mcp.proxy.view import View
 from dynamic_mcp.session.answers import error_line, gone, to_answer
@@ -284,7 +285,7 @@ class Session:
         self.calls += 1
         exchange = self._serving[key] = _Exchange(frame, reply)
         view = self._server.view_for(self)  # that of now: what comes next may come with other rights
-        exchange.task = self._loop.create_task(self._serve(exchange, key, channel, view))
+        exchange.task = self._loop.create_task(answering(frame.id, self._serve, exchange, key, channel, view))
         return exchange.task
 
     async def _serve(self, exchange: _Exchange, key: bytes, channel: Channel | None, view: View) -> bytes:

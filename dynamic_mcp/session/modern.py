@@ -26,6 +26,7 @@ from dynamic_mcp.mcp import envelope, revisions, wire
 from dynamic_mcp.mcp.envelope import Envelope, RequestMembers
 from dynamic_mcp.mcp.revisions import MODERN, SUPPORTED
 from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.observe.current_request import answering
 from dynamic_mcp.proxy.parked_calls import Channel
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.request_state import StateRefused, is_ours
@@ -156,7 +157,7 @@ class ModernDispatcher:
         )
         if call.log_level:
             self._server.want_level(client, call.log_level)
-        call.start(self._answer(call, call_frame, channel))
+        call.start(answering(frame.id, self._answer, call, call_frame, channel))
         return call
 
     def _find_client(self, origin: Origin, sender: Envelope, channel: Channel) -> ModernClient:

@@ -89,6 +89,11 @@ class ModernCall:
         return 0 if self._channel is None else self._channel.port
 
     @property
+    def headers(self) -> Mapping[bytes, bytes]:
+        """The headers that the request or its last retry came with; none where it came over lines."""
+        return getattr(self._channel, "headers", {})
+
+    @property
     def recipient(self) -> ModernCall:
         """The call alone: its client may have others, which know nothing of each other."""
         return self

@@ -21,6 +21,7 @@ from dynamic_mcp import __version__
 from dynamic_mcp.config.resolved import Remote
 from dynamic_mcp.errors import HttpError, ProtocolViolation, Unreachable
 from dynamic_mcp.oauth.authorization import Authorization, Challenge
+from dynamic_mcp.observe.current_request import outgoing_headers
 from dynamic_mcp.system.clock import delays
 from dynamic_mcp.upstream import http_errors
 from dynamic_mcp.upstream.connections import create_pool, request_url
@@ -179,7 +180,7 @@ class HttpEndpoint:
             await response.aclose()
 
     async def _send_once(self, attempt: _Attempt) -> httpx2.Response:
-        headers = [*attempt.headers, *self._headers]
+        headers = [*attempt.headers, *self._headers, *outgoing_headers()]
         if self._authorization is not None:
             attempt.authorization = await self._authorization.get_header()
             if attempt.authorization is not None:

@@ -6,7 +6,7 @@ request (MCP 2026-07-28, streamable HTTP).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from msgspec import Raw
@@ -184,6 +184,11 @@ class ModernPost:
     def port(self) -> int:
         """The port that it came from."""
         return self.arrival.port
+
+    @property
+    def headers(self) -> Mapping[bytes, bytes]:
+        """The headers of the POST."""
+        return self.arrival.head.headers
 
     def notify(self, frame: Frame) -> None:
         """Send a notification on the stream that answers the request."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from dynamic_mcp.errors import HEADER_MISMATCH, INVALID_REQUEST
@@ -216,6 +216,11 @@ class Post:
     def port(self) -> int:
         """The port that it came from."""
         return self.arrival.port
+
+    @property
+    def headers(self) -> Mapping[bytes, bytes]:
+        """The headers of the POST."""
+        return self.arrival.head.headers
 
     @property
     def client(self) -> Session:

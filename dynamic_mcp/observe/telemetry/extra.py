@@ -1,0 +1,17 @@
+"""The packages that telemetry needs, which are an extra."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.util import find_spec
+
+HINT = 'install it: `pip install "dynamic-mcp-proxy[otel]"`'
+
+
+@cache
+def is_installed() -> bool:
+    """Tell whether the SDK of OpenTelemetry and its exporter over HTTP are there, without loading them."""
+    try:
+        return all(map(find_spec, ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")))
+    except ImportError:
+        return False
