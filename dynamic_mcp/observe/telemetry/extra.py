@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from functools import cache
 from importlib.util import find_spec
 
 HINT = 'install it: `pip install "dynamic-mcp-proxy[otel]"`'
 
 
-@cache
 def is_installed() -> bool:
     """Tell whether the SDK of OpenTelemetry and its exporter over HTTP are there, without loading them."""
     try:
