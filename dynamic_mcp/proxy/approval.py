@@ -215,7 +215,8 @@ class HumanApproval:
             self._decide(question, Verdict("denied", by=decision.by, channel="queue", reason=decision.reason), None)
             return
         client = subject.client()
-        if decision.scope not in self._offered or (decision.scope == "session" and client is None):
+        has_gone = client is None or client.is_closed
+        if decision.scope not in self._offered or (decision.scope == "session" and has_gone):
             raise InvalidArguments(f"it cannot be allowed for `{decision.scope}`", hint="allow it once")
         edited = decision.arguments if len(decision.arguments) else None
         if edited is not None and decision.scope != "once":

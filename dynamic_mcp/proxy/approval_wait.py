@@ -95,8 +95,12 @@ class Wait:
 
     async def _first(self, work: Coroutine[Any, Any, T], ends_at: float) -> T | None:
         """Return what comes of work; None if the question is answered before, or the time is up."""
+        left_s = ends_at - self._clock.now()
+        if left_s <= 0:
+            work.close()
+            return None
         own = asyncio.ensure_future(work)
-        others = [self._decided.wait(), self._clock.sleep(max(0.0, ends_at - self._clock.now()))]
+        others = [self._decided.wait(), self._clock.sleep(left_s)]
         tasks = [own, *map(asyncio.ensure_future, others)]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

@@ -1,0 +1,229 @@
+"""A proxy whose rules want a person asked, and the person: with a clock, a queue and ids of the test's own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+
+from msgspec import Raw
+
+from dynamic_mcp.config.access import Access
+from dynamic_mcp.config.approval import Approval
+from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.errors import DynamicMcpError
+from dynamic_mcp.observe.approvals import ApprovalDecision, PendingApproval, Scope
+from dynamic_mcp.proxy.approval import HumanApproval
+from dynamic_mcp.proxy.observation import Event, Observation, Observer, Observers
+from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.upstream.open import OpenLink
+from tests.fakes import (
+    BOUND_S,
+    Client,
+    FakeClock,
+    FakeUpstream,
+    Opener,
+    PresentedGroup,
+    config_of,
+    group_config,
+    tool,
+)
+from tests.modern_client import ModernClient
+from tests.policy.rules import access_of, person
+
+Json = Any  # whatever JSON a test writes down
+
+DONE = {"content": [{"type": "text", "text": "done"}]}
+CAN_ASK: Json = {"elicitation": {"form": {}}}
+SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+RULES: tuple[Json, ...] = (
+    {},
+    {"tools": ["delete_*"], "prompts": ["secret"], "resources": ["x://*"], "effect": "ask"},
+)
+ANSWERS: dict[str, Json] = {
+    "initialize": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {"tools": {"listChanged": True}, "prompts": {}, "resources": {}},
+        "serverInfo": {"name": "fake", "version": "1"},
+    },
+    "tools/list": {
+        "tools": [
+            tool("get_file"),
+            tool("delete_file", description="Deletes\na file.", inputSchema=SCHEMA),
+            tool("delete_all"),
+        ]
+    },
+    "tools/call": DONE,
+    "prompts/list": {"prompts": [{"name": "secret", "description": "Tells a secret."}]},
+    "prompts/get": {"messages": []},
+    "resources/list": {"resources": [{"uri": "x://one", "name": "One"}]},
+    "resources/templates/list": {"resourceTemplates": []},
+    "resources/read": {"contents": []},
+}
+
+
+class FakeBox:
+    """The queue, and the person who sees it."""
+
+    def __init__(self, receive: Callable[[ApprovalDecision], None]) -> None:
+        self.pending: dict[str, PendingApproval] = {}
+        self.put_count = 0
+        self.is_broken = False
+        self.is_closed = False
+        self._receive = receive
+        self._changed = asyncio.Event()
+
+    async def put(self, pending: PendingApproval) -> None:
+        if self.is_broken:
+            raise OSError("read-only")
+        self.pending[pending.id] = pending
+        self.put_count += 1
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def remove(self, id: str, why: str = "") -> None:
+        self.pending.pop(id, None)
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+    async def waits(self, count: int = 1) -> PendingApproval:
+        """Wait until so many calls wait, and return the latest."""
+        async with asyncio.timeout(BOUND_S):
+            while len(self.pending) < count:
+                await self._changed.wait()
+        return [*self.pending.values()][-1]
+
+    def allow(self, id: str, scope: Scope = "once", arguments: Json = None) -> str:
+        """Allow a call; returns why that does not count, if it does not."""
+        edited = Raw() if arguments is None else Raw(json.dumps(arguments).encode())
+        return self._decide(ApprovalDecision(id=id, verdict="allow", scope=scope, by="eve", arguments=edited))
+
+    def deny(self, id: str, reason: str = "") -> str:
+        """Deny a call."""
+        return self._decide(ApprovalDecision(id=id, verdict="deny", by="eve", reason=reason))
+
+    def _decide(self, decision: ApprovalDecision) -> str:
+        try:
+            self._receive(decision)
+        except DynamicMcpError as exc:
+            return str(exc)
+        self.pending.pop(decision.id, None)
+        return ""
+
+
+class Notes(Observer):
+    """An observer that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.ended: list[Observation] = []
+
+    def end(self, seen: Observation, answer: object, error: BaseException | None) -> None:
+        self.ended.append(seen)
+
+    def note(self, event: Event) -> None:
+        self.events.append(event)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the events, in their order."""
+        return [event.name for event in self.events]
+
+
+class Scene:
+    """A proxy with one server, `up`, whose tools `delete_*` want a person asked."""
+
+    def __init__(
+        self, rules: tuple[Json, ...], approval: Approval, opener: OpenLink, group: PresentedGroup, *, has_queue: bool
+    ) -> None:
+        self.clock = FakeClock()
+        self.notes = Notes()
+        self.notified: list[str] = []
+        self.access = access_of(roles={"dev": list(rules), "admin": [{}]})
+        self.settings = approval
+        self.group = group
+        self._ids = (f"Q{number}" for number in itertools.count(1))
+        self._has_queue = has_queue
+        self._box: FakeBox | None = None
+        self._is_open = asyncio.Event()
+        self.proxy = Proxy(self._config(), opener=opener, open_approval=self._open)
+        self.proxy.observers = Observers([self.notes])
+
+    @property
+    def box(self) -> FakeBox:
+        """The queue, which is opened with the first call in it."""
+        assert self._box is not None
+        return self._box
+
+    @property
+    def is_queue_open(self) -> bool:
+        """Whether a call has come to the queue."""
+        return self._box is not None
+
+    async def waits(self, count: int = 1) -> PendingApproval:
+        """Wait until so many calls wait in the queue, and return the latest."""
+        async with asyncio.timeout(BOUND_S):
+            await self._is_open.wait()
+        return await self.box.waits(count)
+
+    async def join(self, *, can: Json = None, subject: str = "ann", only: str | None = None) -> Client:
+        """Return a legacy client of a developer."""
+        client = Client(self.proxy, only=only, authentication=person(subject, "dev"))
+        await client.initialize(capabilities=can or {})
+        return client
+
+    def join_modern(self, *, can: Json = None, subject: str = "ann", only: str | None = None) -> ModernClient:
+        """Return a modern client of a developer."""
+        return ModernClient(self.proxy, capabilities=can or {}, authentication=person(subject, "dev"), only=only)
+
+    def change(self, *, access: Access | None = None, approval: Approval | None = None) -> None:
+        """Reload the config with other rules or settings, or as it was."""
+        self.access, self.settings = access or self.access, approval or self.settings
+        self.proxy.apply(self._config())
+
+    def _config(self) -> Config:
+        return config_of(self.group, access=self.access, approval=self.settings)
+
+    def _open(self, config: Config, note: Callable[[Event], None]) -> HumanApproval:
+        return HumanApproval(
+            config,
+            note,
+            make_id=lambda: next(self._ids),
+            open_box=self._open_box if self._has_queue else None,
+            notify=lambda settings, pending: self.notified.append(pending.id),
+            clock=self.clock,
+        )
+
+    def _open_box(self, receive: Callable[[ApprovalDecision], None]) -> FakeBox:
+        self._box = FakeBox(receive)
+        self._is_open.set()
+        return self._box
+
+
+@contextlib.asynccontextmanager
+async def approving(
+    upstream: FakeUpstream | None = None,
+    *,
+    rules: tuple[Json, ...] = RULES,
+    approval: Approval | None = None,
+    has_queue: bool = True,
+    opener: OpenLink | None = None,
+    **changes: Json,
+) -> AsyncIterator[Scene]:
+    """Run the proxy."""
+    opener = opener or Opener(up=[upstream or FakeUpstream(ANSWERS) for _ in range(3)])
+    scene = Scene(rules, approval or Approval(), opener, group_config(**changes), has_queue=has_queue)
+    try:
+        yield scene
+    finally:
+        await scene.proxy.close()
+
+
+def status_of(result: Mapping[str, Json]) -> dict[str, Json]:
+    """Return what a result says of the approval."""
+    found: dict[str, Json] = result["_meta"]["dynamic-mcp/approval"]
+    return found

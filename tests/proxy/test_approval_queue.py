@@ -1,0 +1,530 @@
+"""A call that a person must allow waits in the queue, and is sent once if the person allows it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from dynamic_mcp.config.approval import Approval
+from dynamic_mcp.config.resolved import Exposure
+from dynamic_mcp.policy.approval import MAX_OF_ONE_PRINCIPAL
+from tests.fakes import Client, FakeUpstream, settled, text_of, tool
+from tests.policy.rules import access_of
+from tests.proxy.approvals import ANSWERS, DONE, RULES, Json, Scene, approving, status_of
+
+ONE = {"path": "/one"}
+
+
+def begin(client: Client, name: str = "delete_file", args: Json = None) -> asyncio.Task[dict[str, Json]]:
+    """Begin a call."""
+    return asyncio.create_task(client.call("up", name, ONE if args is None else args))
+
+
+async def wait_in_vain(on: Scene, client: Client, args: Json = None) -> dict[str, Json]:
+    """Return what a call is answered whose time is up."""
+    calling = begin(client, args=args)
+    await on.waits()
+    await on.clock.pass_(50)
+    return await calling
+
+
+async def test_a_call_waits_and_goes_on_when_it_is_allowed() -> None:
+    upstream = FakeUpstream(ANSWERS)
+    async with approving(upstream) as on:
+        client = await on.join()
+        calling = begin(client)
+        pending = await on.waits()
+        assert upstream.heard("tools/call") == []
+        assert on.notified == [pending.id]
+        assert on.box.allow(pending.id) == ""
+        assert await calling == DONE
+        assert on.box.pending == {}
+    assert [each["params"]["arguments"] for each in upstream.heard("tools/call")] == [ONE]
+    assert on.box.is_closed
+
+
+async def test_the_queue_shows_who_wants_what() -> None:
+    async with approving() as on:
+        client = await on.join()
+        calling = begin(client, args='{"path": "/one", "token": "secret"}')
+        pending = await on.waits()
+        calling.cancel()
+    assert (pending.subject, pending.issuer, pending.client) == ("ann", "token", client.session.hello.name)
+    assert (pending.group, pending.kind, pending.name, pending.access) == ("up", "tool", "delete_file", "write")
+    assert pending.description == "Deletes a file."
+    assert json.loads(bytes(pending.arguments)) == {**ONE, "token": "secret"}
+    assert any("JSON in a string" in note for note in pending.notes)
+    assert pending.rule == "roles.dev[1]"
+    assert pending.offered == ("once", "hour", "session")
+    assert pending.expires - pending.since == 600
+
+
+async def test_a_call_that_nobody_allows_in_time_says_how_to_go_on() -> None:
+    upstream = FakeUpstream(ANSWERS)
+    async with approving(upstream) as on:
+        client = await on.join()
+        result = await wait_in_vain(on, client)
+        assert list(on.box.pending) == ["Q1"], "it waits on"
+    assert result["isError"]
+    assert "dynamic-mcp approve allow Q1" in text_of(result)
+    assert "again with the same arguments" in text_of(result)
+    status = status_of(result)
+    assert (status["id"], status["status"]) == ("Q1", "pending")
+    assert status["expires"].endswith("Z")
+    assert upstream.heard("tools/call") == []
+
+
+async def test_a_call_that_comes_again_attaches_to_its_question() -> None:
+    async with approving() as on:
+        client = await on.join()
+        await wait_in_vain(on, client)
+        calling = begin(client, args={"path": "/one"})
+        await settled()
+        assert list(on.box.pending) == ["Q1"]
+        assert on.box.put_count == 1
+        on.box.allow("Q1")
+        assert await calling == DONE
+
+
+async def test_what_was_allowed_meanwhile_is_used_by_the_repeated_call_and_by_no_other() -> None:
+    upstream = FakeUpstream(ANSWERS)
+    async with approving(upstream) as on:
+        client, bob = await on.join(), await on.join(subject="bob")
+        await wait_in_vain(on, client)
+        on.box.allow("Q1")
+
+        others = [begin(bob), begin(client, args={"path": "/two"}), begin(client, "delete_all")]
+        await on.waits(3)
+        assert upstream.heard("tools/call") == []
+        assert await client.call("up", "delete_file", ONE) == DONE
+        again = begin(client)
+        await on.waits(4)
+        assert len(upstream.heard("tools/call")) == 1
+        for each in [*others, again]:
+            each.cancel()
+
+
+async def test_one_approval_of_two_equal_calls_makes_one_of_them() -> None:
+    upstream = FakeUpstream(ANSWERS)
+    async with approving(upstream) as on:
+        one, two = await on.join(), await on.join()
+        first = begin(one)
+        await on.waits()
+        second = begin(two)
+        await settled()
+        on.box.allow("Q1")
+        assert await first == DONE
+        assert "used by another call" in text_of(await second)
+    assert len(upstream.heard("tools/call")) == 1
+
+
+async def test_approval_for_an_hour_lets_both_of_two_equal_calls_pass() -> None:
+    async with approving() as on:
+        client = await on.join()
+        calls = [begin(client), begin(client)]
+        await on.waits()
+        await settled()
+        on.box.allow("Q1", "hour")
+        assert await asyncio.gather(*calls) == [DONE, DONE]
+        assert await client.call("up", "delete_file", {"path": "/two"}) == DONE
+        on.clock.time += 3600
+        calls = [begin(client)]
+        await on.waits()
+        calls[0].cancel()
+
+
+async def test_approval_for_a_session_is_for_that_session_alone() -> None:
+    async with approving() as on:
+        one, two = await on.join(), await on.join()
+        calling = begin(one)
+        await on.waits()
+        on.box.allow("Q1", "session")
+        assert await calling == DONE
+        assert await one.call("up", "delete_file", {"path": "/two"}) == DONE
+        other = begin(two)
+        await on.waits()
+        other.cancel()
+
+
+async def test_approval_for_a_session_that_has_gone_does_not_count_and_the_question_stays() -> None:
+    async with approving() as on:
+        client = await on.join()
+        calling = begin(client)
+        await on.waits()
+        calling.cancel()
+        client.session.close()
+        await settled()
+        assert "allow it once" in on.box.allow("Q1", "session")
+        assert "Q1" in on.box.pending
+        again = await on.join()
+        on.box.allow("Q1", "once")
+        assert await again.call("up", "delete_file", ONE) == DONE
+
+
+async def test_a_denial_and_its_reason_are_told() -> None:
+    upstream = FakeUpstream(ANSWERS)
+    async with approving(upstream) as on:
+        client = await on.join()
+        calling = begin(client)
+        await on.waits()
+        on.box.deny("Q1", "not today")
+        result = await calling
+    assert "a person denied it: not today" in text_of(result)
+    assert upstream.heard("tools/call") == []
+
+
+async def test_a_denial_is_told_to_the_repeated_call_and_the_next_one_asks_again() -> None:
+    async with approving() as on:
+        client = await on.join()
+        await wait_in_vain(on, client)
+        on.box.deny("Q1")
+        assert "a person denied it" in text_of(await client.call("up", "delete_file", ONE))
+        calling = begin(client)
+        assert (await on.waits()).id == "Q2"
+        calling.cancel()
+
+
+async def test_what_nobody_decides_is_gone_after_ten_minutes() -> None:
+    async with approving() as on:
+        client = await on.join()
+        await wait_in_vain(on, client)
+        await on.clock.pass_(550)
+        assert on.box.pending == {}
+        assert on.notes.names[-1] == "approval.expired"
+        assert on.box.allow("Q1") != "", "it is too late"
+
+
+async def test_an_approval_that_is_not_used_is_gone_after_ten_minutes() -> None:
+    async with approving() as on:
+        client = await on.join()
+        await wait_in_vain(on, client)
+        on.box.allow("Q1")
+        await on.clock.pass_(600)
+        calling = begin(client)
+        assert (await on.waits()).id == "Q2"
+        calling.cancel()
+
+
+async def test_only_so_many_calls_of_a_person_wait() -> None:
+    async with approving() as on:
+        client, bob = await on.join(), await on.join(subject="bob")
+        calls = [begin(client, args={"path": str(number)}) for number in range(MAX_OF_ONE_PRINCIPAL)]
+        await on.waits(MAX_OF_ONE_PRINCIPAL)
+        assert "too many other calls wait" in text_of(await client.call("up", "delete_file", {"path": "more"}))
+        calls.append(begin(bob))
+        await on.waits(MAX_OF_ONE_PRINCIPAL + 1)
+        for each in calls:
+            each.cancel()
+
+
+async def test_a_client_that_wants_progress_waits_longer_and_is_told_every_five_seconds() -> None:
+    async with approving() as on:
+        client = await on.join()
+        meta = {"progressToken": "t"}
+        calling = asyncio.create_task(client.call("up", "delete_file", ONE, _meta=meta))
+        await on.waits()
+        for _ in range(42):
+            assert not calling.done()
+            await on.clock.pass_(5)
+        assert status_of(await calling)["status"] == "pending"
+        told = [each["params"] for each in client.heard("notifications/progress")]
+    assert len(told) >= 41
+    assert {(each["progressToken"], each["message"]) for each in told} == {("t", "waiting for approval Q1")}
+    steps = [each["progress"] for each in told]
+    assert steps == sorted(set(steps))
+
+
+async def test_a_call_that_waits_holds_no_place_of_the_server() -> None:
+    async with approving(concurrency=1) as on:
+        client = await on.join()
+        calling = begin(client)
+        await on.waits()
+        assert await client.call("up", "get_file") == DONE
+        on.box.allow("Q1")
+        assert await calling == DONE
+
+
+async def test_a_question_outlives_the_call_that_was_cancelled() -> None:
+    upstream = FakeUpstream(ANSWERS)
+    async with approving(upstream) as on:
+        client = await on.join()
+        params = {"name": "call_dynamic_tool", "arguments": {"group": "up", "name": "delete_file", "args": ONE}}
+        client.send({"jsonrpc": "2.0", "id": "x", "method": "tools/call", "params": params})
+        await on.waits()
+        client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "x"}})
+        await settled()
+        on.box.allow("Q1")
+        assert upstream.heard("tools/call") == [], "nobody wants it now"
+        assert await client.call("up", "delete_file", ONE) == DONE
+
+
+async def test_a_queue_that_cannot_be_written_allows_nothing() -> None:
+    async with approving() as on:
+        client = await on.join()
+        calling = begin(client)
+        await on.waits()
+        on.box.is_broken = True
+        refused = await client.call("up", "delete_all")
+        assert "cannot be asked for here" in text_of(refused)
+        calling.cancel()
+
+
+async def test_nothing_is_kept_of_a_call_whose_question_reached_nobody() -> None:
+    async with approving() as on:
+        client = await on.join()
+        calling = begin(client)
+        await on.waits()
+        on.box.is_broken = True
+        for number in range(2 * MAX_OF_ONE_PRINCIPAL):
+            assert "cannot be asked for here" in text_of(await client.call("up", "delete_all", {"n": number}))
+        calling.cancel()
+
+
+# --- changed arguments -------------------------------------------------------------------------------------------
+
+
+async def test_a_person_can_change_the_arguments_and_the_answer_says_so() -> None:
+    upstream = FakeUpstream(ANSWERS)
+    async with approving(upstream) as on:
+        client = await on.join()
+        calling = begin(client)
+        await on.waits()
+        on.box.allow("Q1", arguments={"path": "/two"})
+        result = await calling
+        seen = on.notes.ended[-1]
+    assert upstream.heard("tools/call")[0]["params"]["arguments"] == {"path": "/two"}
+    status = status_of(result)
+    assert (status["status"], status["arguments"]) == ("changed", {"path": "/two"})
+    assert "a person has changed the arguments" in status["note"]
+    assert seen.approval is not None
+    assert seen.approval.original is not None
+    assert json.loads(bytes(seen.approval.original)) == ONE
+    assert seen.params is not None
+    assert json.loads(bytes(seen.params["arguments"])) == {"path": "/two"}
+
+
+@pytest.mark.parametrize("arguments", [{"path": 7}, {}, {"path": "/x", "path2": 1, "path3": [1]}])
+async def test_arguments_that_the_tool_does_not_take_are_refused_to_the_person_who_wrote_them(
+    arguments: Json,
+) -> None:
+    upstream = FakeUpstream(ANSWERS)
+    strict = {**ANSWERS["tools/list"]["tools"][1]["inputSchema"], "additionalProperties": False}
+    upstream.answers["tools/list"] = {"tools": [tool("delete_file", inputSchema=strict)]}
+    async with approving(upstream) as on:
+        client = await on.join()
+        calling = begin(client)
+        await on.waits()
+        assert "the arguments do not fit `delete_file`" in on.box.allow("Q1", arguments=arguments)
+        assert "Q1" in on.box.pending
+        on.box.allow("Q1")
+        assert await calling == DONE
+    assert upstream.heard("tools/call")[0]["params"]["arguments"] == ONE
+
+
+async def test_changed_arguments_are_decided_anew() -> None:
+    denial = {"tools": ["*"], "arguments": {"$.path": {"pattern": "/etc.*"}}, "effect": "deny"}
+    upstream = FakeUpstream(ANSWERS)
+    async with approving(upstream, rules=(*RULES, denial)) as on:
+        client = await on.join()
+        calling = begin(client)
+        await on.waits()
+        on.box.allow("Q1", arguments={"path": "/etc/passwd"})
+        assert "do not allow `delete_file`" in text_of(await calling)
+    assert upstream.heard("tools/call") == []
+
+
+async def test_changed_arguments_are_allowed_once_only() -> None:
+    async with approving() as on:
+        client = await on.join()
+        calling = begin(client)
+        await on.waits()
+        assert "once only" in on.box.allow("Q1", "hour", {"path": "/two"})
+        assert "Q1" in on.box.pending
+        calling.cancel()
+
+
+@pytest.mark.parametrize("arguments", [b'{"path":"/a","path":"/b"}', b'{"path":"' + b"x" * 300_000 + b'"}'])
+async def test_arguments_that_cannot_be_shown_as_they_are_understood_are_denied(arguments: bytes) -> None:
+    upstream = FakeUpstream(ANSWERS)
+    async with approving(upstream) as on:
+        client = await on.join(only="up")
+        answer = await client.exchange("tools/call", b'{"name":"delete_file","arguments":%s}' % arguments)
+    assert b"was not approved" in answer
+    assert upstream.heard("tools/call") == []
+
+
+# --- what changes meanwhile --------------------------------------------------------------------------------------
+
+
+async def test_other_rules_deny_what_waits_and_forget_what_was_allowed() -> None:
+    upstream = FakeUpstream(ANSWERS)
+    async with approving(upstream) as on:
+        client = await on.join()
+        await wait_in_vain(on, client)
+        on.box.allow("Q1")
+        calling = begin(client, args={"path": "/two"})
+        await on.waits()
+
+        on.change(access=access_of(roles={"dev": [*RULES, {"servers": ["other"]}]}))
+
+        assert "the config has changed" in text_of(await calling)
+        assert on.box.pending == {}
+        calling = begin(client)
+        assert (await on.waits()).id == "Q3"
+        calling.cancel()
+    assert upstream.heard("tools/call") == []
+
+
+async def test_other_settings_count_from_then_on() -> None:
+    async with approving() as on:
+        client = await on.join()
+        calling = begin(client)
+        await on.waits()
+        on.change(approval=Approval(hold_s=5, remember=(), valid_for_s=60))
+        assert "the config has changed" in text_of(await calling)
+        calling = begin(client)
+        pending = await on.waits()
+        assert (pending.offered, pending.expires - pending.since) == (("once",), 60)
+        await on.clock.pass_(5)
+        assert status_of(await calling)["status"] == "pending"
+
+
+async def test_a_reload_that_changes_neither_leaves_what_waits() -> None:
+    async with approving() as on:
+        client = await on.join()
+        calling = begin(client)
+        await on.waits()
+        on.change()
+        on.box.allow("Q1")
+        assert await calling == DONE
+
+
+async def test_another_definition_of_the_tool_is_not_what_was_allowed() -> None:
+    upstream = FakeUpstream(ANSWERS)
+    async with approving(upstream) as on:
+        client = await on.join()
+        await wait_in_vain(on, client)
+        on.box.allow("Q1")
+        waiting = begin(client, args={"path": "/two"})
+        await on.waits()
+        listed = len(upstream.heard("tools/list"))
+        upstream.answers["tools/list"] = {"tools": [tool("delete_file", description="Deletes everything.")]}
+        upstream.say({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+        await upstream.hears("tools/list", listed + 1)
+        await settled()
+
+        on.box.allow("Q2")
+        assert "it has changed since" in text_of(await waiting)
+        calling = begin(client)
+        assert (await on.waits()).description == "Deletes everything."
+        calling.cancel()
+    assert upstream.heard("tools/call") == []
+
+
+# --- ways to call ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "kind"),
+    [
+        ("prompts/get", {"name": "up__secret"}, "prompt"),
+        ("resources/read", {"uri": "x://one"}, "resource"),
+        ("tools/call", {"name": "up__delete_file", "arguments": ONE}, "tool"),
+        ("tools/call", {"name": "delete_file", "arguments": ONE}, "tool"),
+    ],
+)
+async def test_prompts_resources_and_listed_tools_wait_too(method: str, params: Json, kind: str) -> None:
+    async with approving(exposure=Exposure(direct=True, pinned=())) as on:
+        client = await on.join()
+        asking = asyncio.create_task(client.request(method, params))
+        pending = await on.waits()
+        assert pending.kind == kind
+        on.box.allow(pending.id)
+        assert "error" not in await asking
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("prompts/get", {"name": "secret"}),
+        ("resources/read", {"uri": "x://one"}),
+        ("tools/call", {"name": "delete_file", "arguments": ONE}),
+    ],
+)
+async def test_a_client_that_sees_one_group_alone_waits_too(method: str, params: Json) -> None:
+    async with approving() as on:
+        client = await on.join(only="up")
+        asking = asyncio.create_task(client.request(method, params))
+        pending = await on.waits()
+        await on.clock.pass_(50)
+        answer = await asking
+        status = status_of(answer["result"] if method == "tools/call" else {"_meta": answer["error"]["data"]})
+        assert status["id"] == pending.id
+        on.box.allow(pending.id)
+        assert "error" not in await client.request(method, params)
+
+
+# --- observers ---------------------------------------------------------------------------------------------------
+
+
+async def test_observers_are_told_of_each_step_and_of_what_a_person_said() -> None:
+    async with approving() as on:
+        client = await on.join()
+        calling = begin(client)
+        await on.waits()
+        await on.clock.pass_(7)
+        on.box.allow("Q1")
+        await calling
+        assert on.notes.names == ["approval.requested", "approval.decided", "approval.consumed"]
+        asked, decided, _ = on.notes.events
+        assert asked.client is client.session
+        assert asked.members["name"] == "delete_file"
+        assert (decided.members["outcome"], decided.members["by"]) == ("allowed", "eve")
+        note = on.notes.ended[-1].approval
+        assert note is not None
+        assert (note.id, note.outcome, note.by, note.channel, note.waited_s) == ("Q1", "allowed", "eve", "queue", 7)
+
+
+async def test_what_is_pending_and_what_was_decided_is_counted() -> None:
+    async with approving() as on:
+        client = await on.join()
+        calls = [begin(client, args={"path": str(number)}) for number in range(3)]
+        await on.waits(3)
+        approval = on.proxy.approval
+        assert approval is not None
+        assert approval.pending == 3
+        on.box.allow("Q1")
+        on.box.deny("Q2")
+        assert approval.pending == 1
+        assert dict(approval.outcomes) == {"allowed": 1, "denied": 1}
+        calls[2].cancel()
+        await asyncio.gather(*calls[:2])
+
+
+async def test_without_a_rule_that_asks_there_is_nothing_to_ask_with() -> None:
+    async with approving(rules=({},)) as on:
+        client = await on.join()
+        assert on.proxy.approval is None
+        assert await client.call("up", "delete_file", ONE) == DONE
+        on.change(access=access_of(roles={"dev": list(RULES)}))
+        calling = begin(client)
+        await on.waits()
+        calling.cancel()
+
+
+async def test_without_any_way_to_ask_the_call_is_refused_at_once() -> None:
+    async with approving(has_queue=False) as on:
+        client = await on.join()
+        refused = text_of(await client.call("up", "delete_file", ONE))
+        assert "a person must approve `delete_file` of group `up`, which cannot be asked for here" in refused
+
+
+async def test_the_end_of_the_proxy_denies_what_waits() -> None:
+    async with approving() as on:
+        client = await on.join()
+        calling = begin(client)
+        await on.waits()
+        await on.proxy.close()
+        assert "dynamic-mcp has ended" in text_of(await calling)
