@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from dynamic_mcp import __version__
 from dynamic_mcp.cli.invocation import Invocation, empty_config_message
+from dynamic_mcp.cli.observation_check import check_collector, check_observation
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.config.keys import format_path
 from dynamic_mcp.doctor.files import check_file
@@ -75,7 +76,8 @@ def _check_files(file: Path) -> tuple[Config | None, list[Finding]]:
     config, findings = check_file(file, os.environ)
     if config is None:
         return None, findings
-    return config, [*findings, *_check_access(config), *check_variables(file, os.environ)]
+    found = [*_check_access(config), *check_observation(config), *check_variables(file, os.environ)]
+    return config, [*findings, *found]
 
 
 def _check_access(config: Config) -> list[Finding]:
@@ -85,12 +87,14 @@ def _check_access(config: Config) -> list[Finding]:
     from dynamic_mcp.cli.access_catalogs import known_catalogs
     from dynamic_mcp.cli.access_subject import stored_tokens
     from dynamic_mcp.doctor.access import check_access_rules
+    from dynamic_mcp.doctor.approval import check_approval
 
     try:
         token_roles = [role for token in stored_tokens(config) for role in token.roles]
     except DynamicMcpError as exc:
         return [Finding(Level.ERROR, "tokens", exc.message, exc.hint, exc.exit_code)]
-    return list(check_access_rules(config, known_catalogs(config), token_roles))
+    catalogs = known_catalogs(config)
+    return [*check_access_rules(config, catalogs, token_roles), *check_approval(config, catalogs)]
 
 
 async def _examine(this: Invocation, config: Config) -> tuple[list[Finding], list[ServerReport]]:
@@ -108,6 +112,7 @@ async def _examine(this: Invocation, config: Config) -> tuple[list[Finding], lis
     ):
         findings, reports = await _examine_daemon(this, config, doctor, catalog_store, progress)
         findings += await check_public_url(config.http)
+        findings += await check_collector(config)
         running = {report.group for report in reports}
         rest = replace(config, groups=tuple(each for each in config.groups if each.name not in running))
         reports += await _examine_alone(this, rest, doctor, catalog_store, progress)

@@ -47,9 +47,6 @@ def check_access_rules(
 
 
 def _check_rule(config: Config, catalogs: Mapping[str, Catalog], rule: Rule, place: Keys) -> Iterator[Finding]:
-    if rule.effect is Effect.ASK:
-        what = "asks a person, which is not possible yet: what it matches is refused"
-        yield _warning((*place, "effect"), what, "use `deny`, or `allow` with conditions on the `arguments`")
     names = [group.name for group in config.groups]
     for number, glob in enumerate(rule.servers):
         if not any(map(Globs((glob,)).matches, names)):

@@ -68,11 +68,11 @@ def test_roles_of_tokens_that_commands_have_made_count(cli: CliRunner) -> None:
     }
 
 
-def test_a_rule_that_asks_is_a_warning(cli: CliRunner) -> None:
+def test_a_rule_that_asks_where_not_every_client_can_be_asked_is_a_warning(cli: CliRunner) -> None:
     access = {"roles": {"r": [{"effect": "ask"}]}, "people": {"a": ["r"]}}
-    cli.configure({"full": full()}, settings={"access": access})
+    cli.configure({"full": full()}, settings={"access": access, "approval": {"channels": ["client"]}})
     cli.config.chmod(0o600)
-    assert list(warnings(cli)) == [f"{PLACE}.roles.r[0].effect"]
+    assert list(warnings(cli)) == ["settings.approval.channels"]
 
 
 def test_authentication_without_rules_is_a_warning(cli: CliRunner) -> None:

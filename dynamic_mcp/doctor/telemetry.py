@@ -1,0 +1,96 @@
+"""Checks of telemetry and metrics: what they need to be installed, and addresses that cannot be used."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from urllib.parse import urlsplit
+
+from dynamic_mcp.config.observe import Metrics, Telemetry
+from dynamic_mcp.doctor.findings import Finding, Level
+
+_PACKAGES = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
+_ENDPOINTS = tuple(f"OTEL_EXPORTER_OTLP_{each}ENDPOINT" for each in ("", "TRACES_", "METRICS_"))
+# OpenTelemetry specification, OTLP exporter, OTLP/HTTP.
+_DEFAULT_ENDPOINT = "http://localhost:4318"
+_WITHIN_S = 5.0
+
+
+def check_telemetry(telemetry: Telemetry | None) -> Iterator[Finding]:
+    """Return the findings about `settings.telemetry` that connect to nothing."""
+    if telemetry is not None and not _is_installed():
+        what = "nothing is sent: the packages of OpenTelemetry are not installed"
+        yield _warning("settings.telemetry", what, "`pip install 'dynamic-mcp-proxy[otel]'`")
+
+
+async def check_endpoint(telemetry: Telemetry | None, environment: Mapping[str, str]) -> list[Finding]:
+    """Connect to the collector, and return what is in the way."""
+    if telemetry is None:
+        return []
+    given = (telemetry.endpoint, *(environment.get(name) for name in _ENDPOINTS))
+    url = next((each for each in given if each), _DEFAULT_ENDPOINT)
+    where = "settings.telemetry.endpoint"
+    shown = _without_userinfo(url)
+    try:
+        parts = urlsplit(url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        async with asyncio.timeout(_WITHIN_S):
+            _, writer = await asyncio.open_connection(parts.hostname or "", port)
+    except TimeoutError:
+        return [_warning(where, f"`{shown}` does not answer within {_WITHIN_S:g} s", "does the collector run?")]
+    except (OSError, ValueError) as exc:
+        why = (getattr(exc, "strerror", None) or str(exc)).lower()
+        return [_warning(where, f"`{shown}` cannot be reached: {why}", "does the collector run?")]
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+    return [Finding(Level.OK, where, f"`{shown}` can be reached")]
+
+
+def check_metrics(metrics: Metrics | None, *, is_served: bool) -> Iterator[Finding]:
+    """Return the findings about the address of metrics; `is_served` tells that a proxy of this config runs."""
+    if metrics is None:
+        return
+    where = "settings.metrics.listen"
+    try:
+        _try_to_listen(metrics.listen.host, metrics.listen.port)
+    except OSError as exc:
+        if exc.errno != errno.EADDRINUSE:
+            what = f"`{metrics.listen}` cannot be used: {os.strerror(exc.errno or 0).lower()}"
+            yield _warning(where, what, "give another address")
+        elif is_served:
+            yield Finding(Level.OK, where, f"`{metrics.listen}` is in use, by a proxy of this config it seems")
+        else:
+            yield _warning(where, f"`{metrics.listen}` is in use by another program", "give another address")
+
+
+def _try_to_listen(host: str, port: int) -> None:
+    """Listen at an address for a moment. Raises OSError."""
+    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        if os.name == "posix":  # what has just been closed is no obstacle for a server either
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(address)
+        probe.listen(1)
+
+
+def _is_installed() -> bool:
+    try:
+        return all(map(find_spec, _PACKAGES))
+    except ModuleNotFoundError:
+        return False
+
+
+def _without_userinfo(url: str) -> str:
+    scheme, found, rest = url.partition("://")
+    authority, slash, path = rest.partition("/")
+    return f"{scheme}{found}{authority.rpartition('@')[2]}{slash}{path}" if found else url
+
+
+def _warning(where: str, what: str, hint: str) -> Finding:
+    return Finding(Level.WARNING, where, what, hint)
