@@ -17,7 +17,7 @@ from dynamic_mcp.host.pending_json import to_json
 from dynamic_mcp.observe.approval_desk import ApprovalDesk
 from dynamic_mcp.observe.approvals import ApprovalAnswer, ApprovalDecision, PendingApproval, Scope, approvals_dir
 from dynamic_mcp.system.shell import format_command
-from dynamic_mcp.system.text import escape, pluralize
+from dynamic_mcp.system.text import escape
 
 _LONGEST_REASON = 1000
 
@@ -147,8 +147,3 @@ def _describe(decision: ApprovalDecision) -> str:
         return "denied"
     edited = " with the new arguments" if decision.arguments != Raw() else ""
     return f"allowed {_HOW_LONG[decision.scope]}{edited}"
-
-
-def describe_number(number: int) -> str:
-    """Say how many calls wait."""
-    return f"{pluralize(number, 'call')} {'waits' if number == 1 else 'wait'} for approval"

@@ -79,7 +79,7 @@ def _parse(text: str) -> dict[str, object]:
 
 def _run_editor(text: str) -> str:
     """Return what a person makes of a text. Raises DynamicMcpError."""
-    with tempfile.TemporaryDirectory(prefix="dynamic-mcp-") as folder:  # others cannot look into it
+    with tempfile.TemporaryDirectory(prefix="dynamic-mcp-edit-") as folder:  # others cannot look into it
         file = Path(folder) / "arguments.json"
         file.touch(mode=0o600)
         file.write_text(text, encoding="utf-8", errors="backslashreplace")

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from dynamic_mcp.cli.output import Output
+from dynamic_mcp.config import secrets
 from dynamic_mcp.config.principal import LOCAL
 from dynamic_mcp.host.pending_json import arguments_of
 from dynamic_mcp.observe.approvals import PendingApproval
@@ -62,11 +63,23 @@ def format_arguments(value: object) -> list[str]:
 
 
 def show_difference(out: Output, old: object, new: object) -> bool:
-    """Print how arguments differ; return whether they do."""
-    lines = list(difflib.unified_diff(format_arguments(old), format_arguments(new), lineterm="", n=3))[2:]
-    for line in (line for line in lines if not line.startswith("@@")):
-        out.print_line(line, _STYLES.get(line[:1], ""))
-    return bool(lines)
+    """Print how arguments differ, without what looks like a secret; return whether they do."""
+    lines = format_arguments(old), format_arguments(new)
+    # a secret is one line, as what is shown for it is
+    shown = format_arguments(secrets.mask_values(old)), format_arguments(secrets.mask_values(new))
+    for changes in difflib.SequenceMatcher(None, *lines).get_grouped_opcodes(3):
+        for kind, start, end, new_start, new_end in changes:
+            if kind == "equal":
+                _show_lines(out, " ", shown[0][start:end])
+                continue
+            _show_lines(out, "-", shown[0][start:end])
+            _show_lines(out, "+", shown[1][new_start:new_end])
+    return lines[0] != lines[1]
+
+
+def _show_lines(out: Output, sign: str, lines: Sequence[str]) -> None:
+    for line in lines:
+        out.print_line(f"{sign} {line}", _STYLES.get(sign, ""))
 
 
 def who(pending: PendingApproval) -> str:

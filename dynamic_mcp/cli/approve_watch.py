@@ -28,13 +28,15 @@ def watch_pending(this: Invocation) -> None:
         left &= {each.id for each in waiting}
         asked = next((each for each in waiting if each.id not in left), None)
         if asked is None:
-            time.sleep(_EVERY_S)
+            with open_keyboard() as read:
+                discard(read, _EVERY_S)
         elif not _ask(this, asked):
             left.add(asked.id)
 
 
 def _ask(this: Invocation, pending: PendingApproval) -> bool:
     """Ask about one call until it is decided; return False if it is left waiting."""
+    this.out.say("")
     approve_view.show_details(this.out, pending, time.time())
     while True:
         this.out.say(_question(pending), "bold")

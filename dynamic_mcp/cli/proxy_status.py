@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,8 @@ from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.output import Output
 from dynamic_mcp.cli.process_table import Process, list_family, measure_memory, measure_tree, read_processes
 from dynamic_mcp.cli.status_view import MeasuredProxy, describe_audience, show_proxy
+from dynamic_mcp.observe.approval_desk import ApprovalDesk
+from dynamic_mcp.observe.approvals import approvals_dir
 from dynamic_mcp.observe.proxies import ProxyRegistry, RunningProxy
 from dynamic_mcp.system import paths
 
@@ -47,14 +50,18 @@ def _measure(running: RunningProxy, table: Mapping[int, Process]) -> MeasuredPro
 
 
 def _show(out: Output, proxies: list[MeasuredProxy], config: Path | None, rates: CallRates | None = None) -> None:
+    waiting = Counter(pending.pid for pending in ApprovalDesk(approvals_dir()).list_pending())
     if out.is_json:
-        out.print_json([_to_json(proxy) for proxy in proxies])
+        out.print_json([{**_to_json(proxy), "approvals": waiting[proxy.running.pid]} for proxy in proxies])
         return
     if not proxies:
         what = "running" if config is None else f"serving `{config}`"
         out.say(f"no proxy is {what}; your AI tool starts one (`dynamic-mcp install TOOL` sets that up)")
     for proxy in proxies:
         show_proxy(out, proxy, partial(_format_rate, rates, proxy.running))
+    if number := sum(waiting[proxy.running.pid] for proxy in proxies):
+        wait = "call waits" if number == 1 else "calls wait"
+        out.say(f"{number} {wait} for your approval; `dynamic-mcp approve` lists them", "yellow")
 
 
 def _format_rate(rates: CallRates | None, running: RunningProxy, group: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from dynamic_mcp.config.access import Access, Effect
 from dynamic_mcp.config.keys import Keys, format_path
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.doctor.findings import Finding, Level
@@ -23,7 +22,7 @@ def check_approval(config: Config, catalogs: Mapping[str, Catalog]) -> Iterator[
     for server, globs in access.approve.items():
         if server in catalogs and catalogs[server].knows((ListKind.TOOLS,)):
             yield from _check_globs(server, globs, catalogs[server])
-    if _asks(access):
+    if access.asks:
         yield from _check_channels(config)
 
 
@@ -35,11 +34,6 @@ def _check_globs(server: str, globs: tuple[str, ...], catalog: Catalog) -> Itera
             hint = f"did you mean `{near[0]}`?" if near else ""
             what = f"`{glob}` matches no tool that the server is known to have, so nobody is asked"
             yield _warning(("mcpServers", server, "approve", number), what, hint)
-
-
-def _asks(access: Access) -> bool:
-    """Tell whether a rule wants a person asked."""
-    return bool(access.approve) or any(rule.effect is Effect.ASK for rules in access.roles.values() for rule in rules)
 
 
 def _check_channels(config: Config) -> Iterator[Finding]:

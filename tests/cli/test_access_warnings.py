@@ -75,6 +75,14 @@ def test_a_rule_that_asks_where_not_every_client_can_be_asked_is_a_warning(cli: 
     assert list(warnings(cli)) == ["settings.approval.channels"]
 
 
+def test_tools_to_approve_that_do_not_exist_are_found_once_the_tools_are_known(cli: CliRunner) -> None:
+    cli.configure({"full": full(approve=["echo", "ecko", "ech*", "ecx*"])})
+    cli.config.chmod(0o600)
+    assert warnings(cli) == {}
+    assert cli.run("access", "classify", "--connect").code == 0
+    assert set(warnings(cli)) == {"mcpServers.full.approve[1]", "mcpServers.full.approve[3]"}
+
+
 def test_authentication_without_rules_is_a_warning(cli: CliRunner) -> None:
     cli.configure({"full": full()}, settings={"http": {"auth": [{"kind": "bearer"}]}})
     cli.config.chmod(0o600)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec import Raw
 
+from dynamic_mcp.observe.proxies import ProxyRegistry, ProxyStatus
 from tests.approvals import Proxy, running, waiting
 from tests.cli.commands import CliRunner, CommandResult, strip_escapes
 
@@ -177,9 +178,10 @@ async def test_arguments_are_edited_in_the_editor_of_the_person(cli: CliRunner, 
     typed = b"y\ny\ny\n"  # allow, edit again, allow
     done = await on_terminal(cli, "edit", "7F3K2M", typed=typed, VISUAL=f"{sys.executable} {editor}", EDITOR="false")
     assert done.code == 0, done.out
-    assert '-  "path": "/a"' in done.out
-    assert '+  "path": "/b"' in done.out
+    assert '-   "path": "/a"' in done.out
+    assert '+   "path": "/b"' in done.out
     assert "`/etc` may not be deleted" in done.out
+    assert SECRET not in done.out
     assert [json.loads(bytes(each.arguments))["path"] for each in proxy.received] == ["/b"]
     noted = (cli.folder / "noted").read_text()
     assert noted.startswith("0o600 0o700 ")
@@ -246,6 +248,18 @@ async def test_always_prints_the_change_and_writes_nothing(
         assert "nothing was written" in done.err
         assert [each.scope for each in proxy.received] == ["once"]
     assert cli.config.read_bytes() == before
+
+
+async def test_the_status_says_how_many_calls_wait(cli: CliRunner, proxy: Proxy, state: Path) -> None:
+    publishing = asyncio.create_task(ProxyRegistry(state / "running").publish(ProxyStatus))
+    while not await asyncio.to_thread(lambda: list((state / "running").glob("*.json"))):
+        pass
+    (status,) = (await asyncio.to_thread(cli.run, "status")).json
+    assert status["approvals"] == 1
+    shown = (await asyncio.to_thread(cli.run_on_terminal, "status")).out
+    assert "1 call waits for your approval; `dynamic-mcp approve` lists them" in shown
+    publishing.cancel()
+    await asyncio.wait([publishing])
 
 
 async def test_ids_are_completed(cli: CliRunner, proxy: Proxy) -> None:
