@@ -53,7 +53,7 @@ def show_details(out: Output, pending: PendingApproval, now: float, *, reveals: 
     shown = _shorten(lines)
     for line in shown:
         out.print_line(line, indent=4)
-    if len(shown) < len(lines) or shown != lines:
+    if shown != lines:
         out.print_line("These are not all of the arguments; `approve show ID --json` prints them.", "red", indent=2)
 
 
