@@ -38,6 +38,7 @@ _REFUSALS = (AccessDenied, MissingScope, ApprovalDenied, ApprovalNeeded, NotReco
 _OWN_MEMBERS = frozenset(
     ("outcome", "address", "group", "kind", "name", "decision", "rule", "approval", "approved_by", "error")
 )
+_LONGEST_ID = 200
 _IS_ERROR = b'"isError"'
 
 
@@ -62,7 +63,7 @@ class AuditObserver(Observer):
     ) -> None:
         self._trail = trail
         self._recorder = trail.recorder
-        self._arguments = ArgumentRecord(arguments, lambda: trail.key)
+        self._arguments = ArgumentRecord(arguments, lambda: trail.digest)
         self._plain = AuditLine(v=VERSION, config=config, pid=os.getpid())
         self._clients = ClientLines(self._plain, roles_of)
         self._used = UsedThings()
@@ -90,17 +91,19 @@ class AuditObserver(Observer):
         code = self._codes.pop(id(seen), "")
         if seen.request.method not in EVENTS:
             return
-        line = self._open.pop(id(seen), None) or self._begin(seen, seen.params)
+        was_open = self._open.pop(id(seen), None)
         ended = _fail(error) if answer is None else _judge(answer, code)
-        self._recorder.record(
-            structs.replace(
-                line,
-                outcome=ended.outcome,
-                error=ended.error,
-                result_bytes=ended.result_bytes,
-                ms=round((time.perf_counter() - seen.started) * 1000, 3),
-            )
+        line = structs.replace(
+            was_open or self._begin(seen, seen.params),
+            outcome=ended.outcome,
+            error=ended.error,
+            result_bytes=ended.result_bytes,
+            ms=round((time.perf_counter() - seen.started) * 1000, 3),
         )
+        if was_open is None:
+            self._recorder.record(line)
+        else:
+            self._recorder.close_call(line)
 
     def note(self, event: Event) -> None:
         """Record something else that has happened."""
@@ -178,4 +181,5 @@ def _code(error: Raw) -> str:
 
 def _text(id: Raw) -> str:
     """Return the id of a request, a text without its quotation marks."""
-    return (wire.text(id) or bytes(id).decode(errors="replace"))[:200]
+    text = bytes(id)[:_LONGEST_ID].decode(errors="replace")
+    return (wire.text(id) or text)[:_LONGEST_ID] if text.startswith('"') else text

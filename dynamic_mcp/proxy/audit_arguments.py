@@ -16,7 +16,7 @@ from msgspec import Raw, Struct
 from dynamic_mcp.config.masking import is_secret_member, mask_string, mask_value
 from dynamic_mcp.config.secrets import MASKED
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.observe.audit.digest import keyed_digest
+from dynamic_mcp.observe.audit.digest import KeyedDigest
 
 Mode = Literal["keys", "redacted", "full", "off"]
 
@@ -47,10 +47,10 @@ class Names(Struct, frozen=True, omit_defaults=True):
 
 
 class ArgumentRecord:
-    """Says of arguments what the settings want; `key` returns the key of digests, if there is one."""
+    """Says of arguments what the settings want; `digest` returns how digests are made, if they can be."""
 
-    def __init__(self, mode: Mode, key: Callable[[], bytes | None]) -> None:
-        self._key = key
+    def __init__(self, mode: Mode, digest: Callable[[], KeyedDigest | None]) -> None:
+        self._digest = digest
         self._describe = {"keys": self._names, "redacted": _redacted, "full": _full, "off": _nothing}[mode]
 
     def describe(self, arguments: Raw | None) -> Raw:
@@ -72,12 +72,9 @@ class ArgumentRecord:
         return self._encode_names([mask_string(name) for name in members], digested, len(arguments))
 
     def _encode_names(self, names: list[str], digested: bytes, size: int) -> bytes:
-        key = self._key()
-        digest = "" if key is None else keyed_digest(key, digested)
-        if len(names) <= _MAX_NAMES and max(map(len, names), default=0) <= _LONGEST_NAME:
-            return _encode(Names(names, digest, 0, size))
+        keyed = self._digest()
         shown = [_shorten(name) for name in names[:_MAX_NAMES]]
-        return _encode(Names(shown, digest, len(names) - len(shown), size))
+        return _encode(Names(shown, "" if keyed is None else keyed.of(digested), len(names) - len(shown), size))
 
 
 def _nothing(arguments: Raw) -> bytes:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Literal
 
+import msgspec
 from msgspec import Raw, Struct
 
 from dynamic_mcp.config.masking import mask_string
@@ -36,7 +37,7 @@ class Target(Struct, frozen=True, gc=False):
     group: str = ""
     name: str = ""
     shown: str = ""
-    arguments: Raw | None = None
+    arguments: Raw = wire.ABSENT
 
 
 def find_target(request: Request, group: GroupView | None, name: str) -> Target:
@@ -45,16 +46,15 @@ def find_target(request: Request, group: GroupView | None, name: str) -> Target:
     kind, event = _KINDS[method], EVENTS[method]
     if group is not None and (kind == "resource" or len(request.params) > _LARGE):
         return Target(event, kind, group.name, _clean(name, kind))
-    params = _members(request.params)
-    asked = wire.text(params.get("uri" if kind == "resource" else "name")) or ""
-    arguments, asked_group = params.get("arguments"), ""
+    params = _read(request.params)
+    asked = params.uri if kind == "resource" else params.name
+    arguments, asked_group = params.arguments, ""
     if kind == "tool" and not isinstance(request.view, SingleView):
         if asked == GET and group is None:
             return Target("list", "search", name=GET, arguments=arguments)
         if asked in CALLS:
-            given = _members(arguments)
-            asked_group, asked = wire.text(given.get("group")) or "", wire.text(given.get("name")) or asked
-            arguments = given.get("args")
+            given = _read(arguments)
+            asked_group, asked, arguments = given.group, given.name or asked, given.args
     if group is None:
         return Target(event, kind, _shorten(asked_group), _clean(asked, kind), arguments=arguments)
     return Target(event, kind, group.name, _shorten(name), "" if asked == name else _shorten(asked))
@@ -69,14 +69,38 @@ def find_trace(meta: Raw | None) -> str:
     return "" if trace == _NOBODY else trace
 
 
-def _members(data: Raw | None) -> Mapping[str, Raw]:
-    if data is None or not len(data):
-        return {}
+class _Members(Struct, frozen=True, gc=False):
+    """What may name a target, in params or in the arguments of our own tools."""
+
+    name: str = ""
+    uri: str = ""
+    group: str = ""
+    arguments: Raw = wire.ABSENT
+    args: Raw = wire.ABSENT
+
+
+_decode = msgspec.json.Decoder(_Members).decode
+_NOTHING = _Members()
+
+
+def _read(data: Raw) -> _Members:
+    if not len(data):
+        return _NOTHING
     try:
-        return wire.members(data)
+        return _decode(data)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return _read_odd(data)
+
+
+def _read_odd(data: Raw) -> _Members:
+    """Read what has other types than it should, or is JSON in a text, as some models write arguments."""
+    text = wire.text(data)
+    try:
+        found = wire.members(data if text is None else text.strip().encode(errors="replace"))
     except wire.Malformed:
-        text = wire.text(data)  # models write arguments as JSON in a text
-        return {} if text is None else _members(Raw(text.strip().encode(errors="replace")))
+        return _NOTHING
+    name, uri, group = (wire.text(found.get(name)) or "" for name in ("name", "uri", "group"))
+    return _Members(name, uri, group, found.get("arguments", wire.ABSENT), found.get("args", wire.ABSENT))
 
 
 def _clean(name: str, kind: str) -> str:

@@ -126,32 +126,32 @@ class FileLock:
             self._descriptor = None
 
 
-def try_lock(descriptor: int) -> bool:
-    """Lock an open file against other processes, if it is free; return whether it was."""
-    if sys.platform == "win32":
-        import msvcrt
+if sys.platform == "win32":
+    import msvcrt
 
+    def try_lock(descriptor: int) -> bool:
+        """Lock an open file against other processes, if it is free; return whether it was."""
         try:
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
         except PermissionError:
             return False
         return True
+
+    def unlock(descriptor: int) -> None:
+        """Unlock an open file, which stays open."""
+        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
+
+else:
     import fcntl
 
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+    def try_lock(descriptor: int) -> bool:
+        """Lock an open file against other processes, if it is free; return whether it was."""
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
-
-def unlock(descriptor: int) -> None:
-    """Unlock an open file, which stays open."""
-    if sys.platform == "win32":
-        import msvcrt
-
-        msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
-    else:
-        import fcntl
-
+    def unlock(descriptor: int) -> None:
+        """Unlock an open file, which stays open."""
         fcntl.flock(descriptor, fcntl.LOCK_UN)

@@ -59,10 +59,14 @@ class AuditLog:
 
     def append(self, line: AuditLine) -> AuditLine:
         """Append a line; returns it with its number, time and hashes. Raises OSError, and then nothing is written."""
+        return self.append_all([line])[0]
+
+    def append_all(self, lines: Sequence[AuditLine]) -> list[AuditLine]:
+        """Append several lines, all of them or none. Raises OSError, and then nothing is written."""
         with self._mutex:
             lock = self._acquire()
             try:
-                return self._append(line)
+                return self._append(lines)
             finally:
                 paths.unlock(lock)
 
@@ -107,23 +111,28 @@ class AuditLog:
 
     # --- appending; all with the lock --------------------------------------------------------------------------
 
-    def _append(self, line: AuditLine) -> AuditLine:
+    def _append(self, lines: Sequence[AuditLine]) -> list[AuditLine]:
         at = self._clock.text(self._now())
         file = self._file
         if file is None or at[:10] > self._day or file.look() != file.size:
             file = self._catch_up(at)
-        return self._write(file, line, at)
+        return self._write(file, lines, at)
 
-    def _write(self, file: DayFile, line: AuditLine, at: str, *, before: bytes = b"") -> AuditLine:
-        last = self._last
-        line = structs.replace(line, n=last.n + 1, at=at, prev=last.hash, hash="")
-        data, own = chain.finish(chain.encode(line))
-        file.append(before + data)
-        self._last = Link(line.n, own)
-        return structs.replace(line, hash=own)
+    def _write(self, file: DayFile, lines: Sequence[AuditLine], at: str, *, before: bytes = b"") -> list[AuditLine]:
+        """Write lines with one write, so that a process that is killed has written all of them or none."""
+        n, prev = self._last.n, self._last.hash
+        parts, written = [before], list[AuditLine]()
+        for n, line in enumerate(lines, n + 1):  # noqa: B020 - it goes on from there
+            line = structs.replace(line, n=n, at=at, prev=prev, hash="")
+            data, prev = chain.finish(chain.encode(line))
+            parts.append(data)
+            written.append(structs.replace(line, hash=prev))
+        file.append(b"".join(parts))
+        self._last = Link(n, prev)
+        return written
 
     def _write_gap(self, file: DayFile, reason: Reason, details: Mapping[str, object], at: str) -> None:
-        self._write(file, gap_line(reason, details), at, before=b"\n" if reason == "torn" else b"")
+        self._write(file, [gap_line(reason, details)], at, before=b"\n" if reason == "torn" else b"")
 
     # --- finding the end of the chain --------------------------------------------------------------------------
 

@@ -6,8 +6,11 @@ written later; if that is not enough, a gap line says how many are lost.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
+from collections.abc import Sequence
+from itertools import islice
 
 from dynamic_mcp.errors import NotRecorded
 from dynamic_mcp.observe.audit.journal import Journal
@@ -19,6 +22,10 @@ from dynamic_mcp.system.text import pluralize
 log = logging.getLogger(__name__)
 
 _MAX_LATE = 1000
+# Lines of calls are written together, this long after the first of them, and so many at once that nobody has to wait
+# for long.
+_CLOSE_AFTER_S = 0.01
+_AT_ONCE = 32
 
 
 class Recorder:
@@ -35,6 +42,8 @@ class Recorder:
         self._journal = Journal(audit_log.directory)
         self._stops_writes = stops_writes
         self._max_late = max_late
+        self._closed: list[AuditLine] = []
+        self._writing: asyncio.Handle | None = None
         self._late: deque[AuditLine] = deque()
         self.failures = 0
         self._lost = 0
@@ -56,19 +65,26 @@ class Recorder:
         else:
             self._is_failing = False
 
+    def close_call(self, line: AuditLine) -> None:
+        """Append the line of an open call soon, in the event loop, so that its answer need not wait for that.
+
+        If the process is killed meanwhile, the call is known to have been sent, and its outcome is unknown.
+        """
+        self._closed.append(line)
+        if self._writing is None:
+            self._writing = asyncio.get_running_loop().call_later(_CLOSE_AFTER_S, self._write_some)
+
     def record(self, line: AuditLine) -> None:
-        """Append a line, which closes the call if it was open; if it cannot be written, that is done later."""
-        try:
-            if self._is_failing:
-                self._write_late()
-            self._append(line)
-        except OSError as exc:
-            self._complain(exc)
-            self._keep(line)
-        self._keeper.sync_soon()
+        """Append a line now, after those of the calls before; if it cannot be written, that is done later."""
+        self._closed.append(line)
+        self._write_closed(len(self._closed))
 
     def close(self) -> None:
-        """Write what is late, if that can be done. Calls that are still open get their line from another process."""
+        """Write what is left, if that can be done. Calls that are still open get their line from another process."""
+        if self._writing is not None:
+            self._writing.cancel()
+            self._writing = None
+        self._write_closed(len(self._closed))
         try:
             self._write_late()
         except OSError as exc:
@@ -76,21 +92,43 @@ class Recorder:
             log.warning("the audit log in %s lacks %s: %s", self._log.directory, lost, exc)
         self._journal.close()
 
-    def _append(self, line: AuditLine) -> None:
-        self._log.append(line)
-        self._journal.remove(line.id)
+    def _write_some(self) -> None:
+        """Write some of the lines that are to be written, and the rest in the next turns of the event loop."""
+        self._write_closed(_AT_ONCE)
+        loop = asyncio.get_running_loop()
+        self._writing = loop.call_soon(self._write_some) if self._closed else None
 
-    def _keep(self, line: AuditLine) -> None:
-        self._late.append(line)
-        if len(self._late) > self._max_late:
+    def _write_closed(self, most: int) -> None:
+        lines, self._closed = self._closed[:most], self._closed[most:]
+        if not lines:
+            return
+        try:
+            if self._is_failing:
+                self._write_late()
+            self._append(lines)
+        except OSError as exc:
+            self._complain(exc)
+            self._keep(lines)
+        self._keeper.sync_soon()
+
+    def _append(self, lines: Sequence[AuditLine]) -> None:
+        self._log.append_all(lines)
+        for line in lines:
+            self._journal.remove(line.id)
+
+    def _keep(self, lines: Sequence[AuditLine]) -> None:
+        self._late.extend(lines)
+        while len(self._late) > self._max_late:
             self._journal.remove(self._late.popleft().id)
             self._lost += 1
 
     def _write_late(self) -> None:
         """Write the lines that could not be written, and how many are lost. Raises OSError."""
         while self._late:
-            self._append(self._late[0])
-            self._late.popleft()
+            lines = list(islice(self._late, _AT_ONCE))
+            self._append(lines)
+            for _ in lines:
+                self._late.popleft()
         if self._lost:
             self._log.append(gap_line("lost", {"lines": self._lost}))
         if self._is_failing:

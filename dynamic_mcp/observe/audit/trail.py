@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from dynamic_mcp.observe.audit import digest
+from dynamic_mcp.observe.audit.digest import KeyedDigest
 from dynamic_mcp.observe.audit.keeper import Keeper, Keeping
 from dynamic_mcp.observe.audit.log import AuditLog
 from dynamic_mcp.observe.audit.recorder import Recorder
@@ -36,10 +37,10 @@ class Trail:
         return f"{self._prefix}-{next(self._numbers):x}"
 
     @cached_property
-    def key(self) -> bytes | None:
-        """The key of digests; None if there is none, because the directory cannot be used."""
+    def digest(self) -> KeyedDigest | None:
+        """The digests of the log; None if there is no key, because the directory cannot be used."""
         try:
-            return digest.load_key(self.directory)
+            return KeyedDigest(digest.load_key(self.directory))
         except (OSError, ValueError) as exc:
             log.warning("arguments are recorded without digests: %s", exc)
             return None
