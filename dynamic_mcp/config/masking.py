@@ -19,28 +19,22 @@ _SHORTEST = 11  # of what has no `=` or `:`
 _LONGEST_NAME = 200
 
 
-def mask_value(value: object, name: str = "") -> object:
+def mask_value(value: object) -> object:
     """Return a JSON value without the secrets in it. What stands under the name of a secret is masked as a whole.
 
     Raises RecursionError if it is nested too deep.
     """
-    match value:
-        case str():
-            return mask_string(value, name)
-        case dict():
-            return {_mask_key(key): _mask_member(key, each) for key, each in value.items()}
-        case list():
-            return [mask_value(each, name) for each in value]
-        case bool() | None:
-            return value
-        case _:
-            return MASKED if is_secret_member(name) else value
+    if isinstance(value, str):
+        return mask_string(value)
+    if isinstance(value, dict):
+        return _mask_members(value)
+    if isinstance(value, list):
+        return [mask_value(each) for each in value]
+    return value
 
 
-def mask_string(text: str, name: str = "") -> str:
-    """Return a text, which has this name, without the secrets in it."""
-    if is_secret_member(name):
-        return MASKED if text else text
+def mask_string(text: str) -> str:
+    """Return a text without the secrets in it."""
     if not _may_have_secrets(text):
         return text
     masked, end = "", 0
@@ -52,23 +46,33 @@ def mask_string(text: str, name: str = "") -> str:
 
 def is_secret_member(name: str) -> bool:
     """Tell whether what has this name in an object is likely to be a secret."""
-    return bool(name) and _is_secret(name[:_LONGEST_NAME])
+    return _mask_name(name[:_LONGEST_NAME])[1]
 
 
-def _mask_key(key: str) -> str:
-    return _mask_short_key(key) if len(key) <= _LONGEST_NAME else mask_string(key)
+def _mask_members(members: dict[str, object]) -> dict[str, object]:
+    masked: dict[str, object] = {}
+    for name, value in members.items():
+        if len(name) <= _LONGEST_NAME:
+            shown, is_secret = _mask_name(name)
+        else:
+            shown, is_secret = mask_string(name), is_secret_member(name)
+        if is_secret:
+            masked[shown] = _mask_secret(value)
+        else:
+            masked[shown] = mask_string(value) if isinstance(value, str) else mask_value(value)
+    return masked
 
 
-def _mask_member(name: str, value: object) -> object:
-    if isinstance(value, dict | list) and value and is_secret_member(name):
-        return MASKED
-    return mask_value(value, name)
+def _mask_secret(value: object) -> object:
+    """Mask a value, whatever it is, but for one that tells nothing: empty, null, true or false."""
+    return value if isinstance(value, bool) or value in (None, "", [], {}) else MASKED
 
 
 def _may_have_secrets(text: str) -> bool:
-    if ("=" in text or ":" in text) and _OPTION.match(text):
-        return True
-    if len(text) < _SHORTEST:
+    if "=" in text or ":" in text:
+        if _OPTION.match(text):
+            return True
+    elif len(text) < _SHORTEST:
         return False
     for sign in _SIGNS:  # a generator would take longer than the search
         if sign in text:
@@ -78,10 +82,6 @@ def _may_have_secrets(text: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _mask_short_key(key: str) -> str:
-    return mask_string(key)
-
-
-@lru_cache(maxsize=4096)
-def _is_secret(name: str) -> bool:
-    return any(True for _ in secrets.find_in_text("x", name))
+def _mask_name(name: str) -> tuple[str, bool]:
+    """Return the name without secrets in it, and whether it is that of a secret."""
+    return mask_string(name), any(True for _ in secrets.find_in_text("x", name))

@@ -98,7 +98,7 @@ def _full(arguments: Raw) -> bytes:
 
 def _redacted_member(name: str, value: Raw) -> object:
     try:
-        return MASKED if is_secret_member(name) else mask_value(_decode(value), name)
+        return MASKED if is_secret_member(name) else mask_value(_decode(value))
     except _UNREADABLE:
         return {"cut": len(value)}
 
