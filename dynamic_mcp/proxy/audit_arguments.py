@@ -57,7 +57,8 @@ class ArgumentRecord:
         """Return what the log says of arguments; empty if nothing."""
         if arguments is None or not len(arguments):
             return wire.ABSENT
-        return Raw(self._describe(arguments))
+        described = self._describe(arguments)
+        return Raw(described) if described else wire.ABSENT
 
     def _names(self, arguments: Raw) -> bytes:
         if len(arguments) <= _WHOLE:
@@ -91,16 +92,28 @@ def _redacted(arguments: Raw) -> bytes:
 
 
 def _full(arguments: Raw) -> bytes:
-    if len(arguments) <= _WHOLE:
+    if len(arguments) <= _WHOLE and _is_readable(arguments):
         return bytes(arguments)
-    return _cut(arguments, lambda name, value: value)
+    return _cut(arguments, _full_member)
 
 
 def _redacted_member(name: str, value: Raw) -> object:
+    if is_secret_member(name):
+        return MASKED
+    return mask_value(_decode(value)) if _is_readable(value) else {"cut": len(value)}
+
+
+def _full_member(name: str, value: Raw) -> object:
+    return value if _is_readable(value) else {"cut": len(value)}
+
+
+def _is_readable(data: Raw) -> bool:
+    """Tell whether JSON can be read again from a line; half of a surrogate pair cannot."""
     try:
-        return MASKED if is_secret_member(name) else mask_value(_decode(value))
+        _decode(data)
     except _UNREADABLE:
-        return {"cut": len(value)}
+        return False
+    return True
 
 
 def _cut(arguments: Raw, show: Callable[[str, Raw], object]) -> bytes:

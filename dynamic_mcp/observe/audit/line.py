@@ -1,6 +1,7 @@
 """One line of the audit log. Its members are in this order; empty ones are left out.
 
-Lines of other versions are read too: unknown members are ignored, missing ones have a default.
+Lines of other versions are read too: unknown members are ignored, missing ones have a default. JSON that is absent
+must be `ABSENT` itself: msgspec leaves out what is the default, not what equals it.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 from typing import Literal
 
 from msgspec import Raw, Struct
+
+from dynamic_mcp.mcp.wire import ABSENT
 
 VERSION = 1
 
@@ -56,8 +59,8 @@ class AuditLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
     rule: str = ""
     approval: str = ""
     approved_by: str = ""
-    arguments: Raw = Raw()
-    original_arguments: Raw = Raw()
+    arguments: Raw = ABSENT
+    original_arguments: Raw = ABSENT
     result_bytes: int = 0
     error: str = ""
     ms: float = 0.0
@@ -65,6 +68,6 @@ class AuditLine(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False)
     upstream: str = ""
     upstream_version: str = ""
     definition: str = ""
-    detail: Raw = Raw()
+    detail: Raw = ABSENT
     prev: str = ""
     hash: str = ""

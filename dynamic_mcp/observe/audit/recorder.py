@@ -55,15 +55,14 @@ class Recorder:
     def open(self, line: AuditLine, what: str, *, is_write: bool) -> None:
         """Write down a call that is about to be sent; `what` names it. Raises NotRecorded, where it must not be."""
         try:
-            if self._is_failing:
-                self._write_late()
+            self._write_late()
             self._journal.add(line)
         except OSError as exc:
             self._complain(exc)
             if self._stops_writes and is_write:
                 raise NotRecorded(what, exc.strerror or str(exc)) from None
         else:
-            self._is_failing = False
+            self._note_success()
 
     def close_call(self, line: AuditLine) -> None:
         """Append the line of an open call soon, in the event loop, so that its answer need not wait for that.
@@ -103,12 +102,13 @@ class Recorder:
         if not lines:
             return
         try:
-            if self._is_failing:
-                self._write_late()
+            self._write_late()
             self._append(lines)
         except OSError as exc:
             self._complain(exc)
             self._keep(lines)
+        else:
+            self._note_success()
         self._keeper.sync_soon()
 
     def _append(self, lines: Sequence[AuditLine]) -> None:
@@ -131,9 +131,13 @@ class Recorder:
                 self._late.popleft()
         if self._lost:
             self._log.append(gap_line("lost", {"lines": self._lost}))
+            log.warning("%s of the audit log are lost", pluralize(self._lost, "line"))
+            self._lost = 0
+
+    def _note_success(self) -> None:
         if self._is_failing:
-            log.warning("the audit log is written again; %s lost", pluralize(self._lost, "line"))
-        self._lost, self._is_failing = 0, False
+            self._is_failing = False
+            log.warning("the audit log in %s is written again", self._log.directory)
 
     def _complain(self, exc: OSError) -> None:
         self.failures += 1
