@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextvars import ContextVar
 
 import msgspec
@@ -56,15 +56,22 @@ _OWN_TOOLS = frozenset((GET, *CALLS))
 _LONGEST_NAME = 128
 
 
-class _Sent(Struct, frozen=True):
-    """A request that an upstream is about to get, and when, by `time.perf_counter`."""
+class _Sent(Struct, gc=False):
+    """A request that an upstream gets: for which request of a client, since when, and what came of it.
 
-    message: UpstreamRequest
+    `labels` are all but the last one of an operation.
+    """
+
+    seen: Observation
+    group: GroupView
+    labels: tuple[str, str, str, str]
     at: float
+    answer: Frame | None = None
+    error_type: str = ""
 
 
-# The request that this task sends; a client's request may be sent to several groups at once.
-_sent: ContextVar[_Sent] = ContextVar("_sent")
+# The request that this task sends; a client's request may be sent to several groups at once, by a task each.
+_sent: ContextVar[_Sent | None] = ContextVar("_sent", default=None)
 
 
 class MetricsObserver(Observer):
@@ -89,36 +96,36 @@ class MetricsObserver(Observer):
         yield self._decisions
 
     def send(self, seen: Observation, message: UpstreamRequest) -> UpstreamRequest:
-        """Note when a request is sent."""
-        _sent.set(_Sent(message, time.perf_counter()))
+        """Note what is sent, and when."""
+        labels = _labels(message.group, message.method, message.params)
+        _sent.set(_Sent(seen, message.group, labels, time.perf_counter()))
         return message
 
     def receive(self, seen: Observation, answer: Frame | None, error: BaseException | None) -> None:
         """Count a request to an upstream."""
         sent = _sent.get()
-        message, took_s = sent.message, time.perf_counter() - sent.at
-        method, group = message.method, message.group
-        tool, prompt = _known_names(group, method, message.params)
-        kind = error_type(method, answer, error)
-        self._client.observe(took_s, (_known_method(method), tool, prompt, group.name, kind))
+        assert sent is not None
+        sent.answer, sent.error_type = answer, error_type(sent.labels[0], answer, error)
+        self._client.observe(time.perf_counter() - sent.at, (*sent.labels, sent.error_type))
 
     def end(self, seen: Observation, answer: Frame | None, error: BaseException | None) -> None:
         """Count a client's request."""
         took_s = time.perf_counter() - seen.started
-        request, group = seen.request, seen.group
-        method = request.method
-        kind = error_type(method, answer, error)
+        request, group, sent = seen.request, seen.group, _sent.get()
+        if sent is not None and (sent.seen is not seen or sent.group is not group):
+            sent = None
+        is_same = sent is not None and answer is not None and sent.answer is answer
+        kind = sent.error_type if sent and is_same else error_type(request.method, answer, error)
         if group is None:
-            group_name, tool, prompt = _group_of(error), _own_tool(seen), ""
-            if tool == GET:
+            labels = (_known_method(request.method), _own_tool(seen), "", _group_of(error))
+            if labels[1] == GET:
                 self._searches.observe(took_s, (kind,))
         else:
-            group_name = group.name
-            tool, prompt = _known_names(group, method, seen.params)
-        self._server.observe(took_s, (_known_method(method), tool, prompt, group_name, kind))
-        self._request_bytes.add((group_name,), len(request.params))
+            labels = _labels(group, request.method, seen.params) if sent is None else sent.labels
+        self._server.observe(took_s, (*labels, kind))
+        self._request_bytes.add((labels[3],), len(request.params))
         if answer is not None:
-            self._result_bytes.add((group_name,), len(answer.result) or len(answer.error))
+            self._result_bytes.add((labels[3],), len(answer.result) or len(answer.error))
         if seen.decision:
             self._decisions.add((seen.decision,))
 
@@ -180,18 +187,19 @@ def _own_tool(seen: Observation) -> str:
     return name if name in _OWN_TOOLS and request.client.only is None else OTHER
 
 
-def _known_names(group: GroupView, method: str, params: Mapping[str, Raw] | None) -> tuple[str, str]:
-    """Return the tool and the prompt that a request is about, by names that the server's catalog has."""
+def _labels(group: GroupView, method: str, params: Mapping[str, Raw] | None) -> tuple[str, str, str, str]:
+    """Return the method, tool, prompt and group of a request, by names that the server's catalog has."""
+    known = group.group.known
     match method:
         case "tools/call":
-            return _known_name(group, ListKind.TOOLS, params or {}), ""
+            return method, _known_name(known.tools if known else (), params), "", group.name
         case "prompts/get":
-            return "", _known_name(group, ListKind.PROMPTS, params or {})
+            prompts = known.entries(ListKind.PROMPTS) if known else ()
+            return method, "", _known_name(prompts, params), group.name
         case _:
-            return "", ""
+            return _known_method(method), "", "", group.name
 
 
-def _known_name(group: GroupView, kind: ListKind, params: Mapping[str, Raw]) -> str:
-    known, name = group.group.known, wire.text(params.get("name")) or ""
-    is_known = known is not None and name in known.entries(kind)
-    return name if is_known and len(name) <= _LONGEST_NAME and name.isprintable() else OTHER
+def _known_name(names: Collection[str], params: Mapping[str, Raw] | None) -> str:
+    name = wire.text((params or {}).get("name")) or ""
+    return name if name in names and len(name) <= _LONGEST_NAME and name.isprintable() else OTHER

@@ -36,10 +36,10 @@ def negotiate(accept: str) -> Form:
 
 def render(families: Iterable[Family], form: Form = Form.PROMETHEUS) -> bytes:
     """Return the text of these metrics; those without any value are left out."""
-    lines = [line for family in families if family.series for line in _lines(family, form)]
+    parts = [part for family in families if family.series for part in _parts(family, form)]
     if form is Form.OPEN_METRICS:
-        lines.append("# EOF")
-    return "\n".join([*lines, ""]).encode()
+        parts.append("# EOF\n")
+    return "".join(parts).encode()
 
 
 def escape(value: str) -> str:
@@ -49,38 +49,39 @@ def escape(value: str) -> str:
     return value
 
 
-def _lines(family: Family, form: Form) -> Iterator[str]:
+def _parts(family: Family, form: Form) -> Iterator[str]:
     definition = family.definition
     name, said = definition.name, definition.description
     if form is Form.OPEN_METRICS and definition.kind is Kind.COUNTER:
         name = name.removesuffix(_TOTAL)
     said = escape(said) if form is Form.OPEN_METRICS else said.replace("\\", "\\\\").replace("\n", "\\n")
-    yield f"# HELP {name} {said}"
-    yield f"# TYPE {name} {definition.kind.value}"
+    yield f"# HELP {name} {said}\n# TYPE {name} {definition.kind.value}\n"
     match family:
         case Values():
             for labels, value in family.series.items():
-                yield f"{definition.name}{_braced(_pairs(definition, labels))} {_number(value)}"
+                yield f"{definition.name}{_braced(_pairs(definition, labels))} {_number(value)}\n"
         case Histogram():
-            yield from _histogram_lines(family)
+            yield from _distributions(family)
 
 
-def _histogram_lines(family: Histogram) -> Iterator[str]:
+def _distributions(family: Histogram) -> Iterator[str]:
+    """Yield the lines of each distribution at once; there may be thousands of them."""
     definition = family.definition
-    name = definition.name
-    bounds = [f'le="{_number(float(bound))}"}}' for bound in definition.buckets] + ['le="+Inf"}']
+    name, bounds = definition.name, (*map(float, definition.buckets), math.inf)
+    buckets = "".join(f'{name}_bucket{{%sle="{_number(bound)}"}} %d\n' for bound in bounds)
     for labels, distribution in family.series.items():
         pairs = _pairs(definition, labels)
-        begin = f"{name}_bucket{{{pairs}," if pairs else f"{name}_bucket{{"
+        before = f"{pairs}," if pairs else ""
         counts = [*accumulate(distribution.counts)]
-        for bound, count in zip(bounds, counts, strict=True):
-            yield f"{begin}{bound} {count}"
-        yield f"{name}_sum{_braced(pairs)} {_number(distribution.total)}"
-        yield f"{name}_count{_braced(pairs)} {counts[-1]}"
+        yield buckets % tuple([part for count in counts for part in (before, count)])
+        inner = _braced(pairs)
+        yield f"{name}_sum{inner} {_number(distribution.total)}\n{name}_count{inner} {counts[-1]}\n"
 
 
 def _pairs(definition: Definition, labels: Labels) -> str:
-    return ",".join([f'{name}="{escape(value)}"' for name, value in zip(definition.labels, labels, strict=True)])
+    """Return the labels as they stand between braces; one that is empty is none."""
+    pairs = zip(definition.labels, labels, strict=True)
+    return ",".join([f'{name}="{escape(value)}"' for name, value in pairs if value])
 
 
 def _braced(pairs: str) -> str:

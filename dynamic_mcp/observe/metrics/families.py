@@ -55,9 +55,11 @@ class Values:
 
     def add(self, labels: Labels = (), amount: float = 1) -> None:
         """Add to a value."""
-        if labels not in self._values:
+        try:
+            self._values[labels] += amount
+        except KeyError:
             labels = _bound(labels, self._values, self.definition, self._limit)
-        self._values[labels] = self._values.get(labels, 0) + amount
+            self._values[labels] = self._values.get(labels, 0) + amount
 
     def set(self, value: float, labels: Labels = ()) -> None:
         """Set a value."""
