@@ -34,9 +34,12 @@ def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.Abstrac
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """Let `-n auto` be two workers for each core: most tests wait for programs for as long as they compute."""
-    return 2 * (os.cpu_count() or 1)
+def pytest_xdist_auto_num_workers() -> int | None:
+    """Let `-n auto` be more workers than cores: most tests wait for programs for as long as they compute."""
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(2 * cores, cores + 4)
 
 
 @pytest.fixture(autouse=True)
