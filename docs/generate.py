@@ -22,6 +22,7 @@ from dynamic_mcp.groups.lifecycle import TRANSITIONS
 from dynamic_mcp.importer.model import Machine, Scope
 from dynamic_mcp.importer.tools import locations
 from dynamic_mcp.importer.tools.catalog import TOOLS
+from dynamic_mcp.observe.metrics import definitions
 
 DOCS = Path(__file__).parent
 PACKAGE = DOCS.parent / "dynamic_mcp"
@@ -153,6 +154,18 @@ def clients() -> str:
     return "\n".join(rows)
 
 
+# --- the metrics -----------------------------------------------------------------------------------------------
+
+
+def metrics() -> str:
+    """Return a table of the metrics."""
+    rows = ["| metric | type | labels | meaning |", "|---|---|---|---|"]
+    for each in definitions.ALL:
+        labels = ", ".join(f"`{name}`" for name in each.labels)
+        rows.append(f"| `{each.name}` | {each.kind.value} | {labels} | {_cell(each.description)} |")
+    return "\n".join(rows)
+
+
 # --- the messages ----------------------------------------------------------------------------------------------
 
 ERRORS = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)}
@@ -206,6 +219,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "commands": usage,
     "clients": clients,
     "messages": messages,
+    "metrics": metrics,
 }
 
 if __name__ == "__main__":

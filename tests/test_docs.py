@@ -20,7 +20,8 @@ from dynamic_mcp.groups.lifecycle import TRANSITIONS
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-EXAMPLES = sorted((ROOT / "examples").glob("**/*.json"))
+DASHBOARD = ROOT / "examples" / "grafana-dashboard.json"
+EXAMPLES = sorted({*(ROOT / "examples").glob("**/*.json")} - {DASHBOARD})
 
 
 def blocks(document: Path, *languages: str) -> list[str]:

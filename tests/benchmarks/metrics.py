@@ -1,6 +1,6 @@
 """Measure what metrics add to a call, and how long a reader is served with 50 groups.
 
-    python -m tests.benchmarks.metrics [--calls 20000] [--rounds 7]
+    python -m tests.benchmarks.metrics [--calls 500] [--rounds 40]
 
 Rounds are interleaved: nobody observes, somebody observes and does nothing, and metrics. It judges nothing; the aim
 is 5 µs or less added to the median.
@@ -28,7 +28,7 @@ READS = 50
 
 
 async def measure_calls(calls: int, rounds: int) -> None:
-    """Print the median time of a call over all rounds."""
+    """Print the median time of a call: of all rounds, and of the best, which tells more on a busy machine."""
     peers = {"off": Peer(None), "an idle observer": Peer(None), "metrics": Peer(None)}
     peers["an idle observer"].proxy.observers = Observers([Observer()])
     peers["metrics"].proxy.observers = Observers([MetricsObserver()])
@@ -41,10 +41,10 @@ async def measure_calls(calls: int, rounds: int) -> None:
     for _ in range(rounds):
         for name, peer in peers.items():
             found[name].append(await peer.measure(calls))
-    base = statistics.median(found["off"])
-    for name, times in found.items():
-        middle = statistics.median(times)
-        print(f"{name:24} {middle:7.1f} µs  {middle - base:+6.1f} µs")
+    for what, choose in (("median round", statistics.median), ("best round", min)):
+        base = choose(found["off"])
+        for name, times in found.items():
+            print(f"{what:14} {name:20} {choose(times):7.1f} µs  {choose(times) - base:+6.1f} µs")
     for peer in peers.values():
         await peer.proxy.close()
 
@@ -66,8 +66,8 @@ async def measure_reads(tools: int) -> None:
             start = time.perf_counter()
             text = render([*observer.families, *read_gauges(proxy), *process_families()], form)
             times.append(time.perf_counter() - start)
-        middle = statistics.median(times) * 1000
-        print(f"{GROUPS} groups, {tools:2} tools each: {middle:5.1f} ms, {len(text) >> 10} KiB, {form.name.lower()}")
+        took = f"{statistics.median(times) * 1000:5.1f} ms, {min(times) * 1000:5.1f} at best"
+        print(f"{GROUPS} groups, {tools:2} tools each: {took}, {len(text) >> 10} KiB, {form.name.lower()}")
     await proxy.close()
 
 
@@ -80,7 +80,7 @@ async def main(calls: int, rounds: int) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--calls", type=int, default=20_000)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--calls", type=int, default=500)
+    parser.add_argument("--rounds", type=int, default=40)
     options = parser.parse_args()
     asyncio.run(main(options.calls, options.rounds))
