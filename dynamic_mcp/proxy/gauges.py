@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import platform
+import sys
 from collections import Counter
 from collections.abc import Iterator
 
@@ -30,7 +30,8 @@ def read_gauges(proxy: Proxy) -> Iterator[Family]:
     yield _tools(groups)
     yield from _stored_results(proxy)
     yield from _approvals(proxy)
-    yield _single(definitions.BUILD, 1, (__version__, platform.python_version()))
+    python = ".".join(map(str, sys.version_info[:3]))
+    yield _single(definitions.BUILD, 1, (__version__, python))
 
 
 def _sessions(proxy: Proxy) -> Values:
