@@ -36,10 +36,8 @@ class MetricsFace:
         return None
 
     def _refuse(self, head: RequestHead) -> Response | None:
-        if self._token is None:
-            refused = self._guard.check(head)
-            if refused is not None:
-                return refused
+        if self._token is None and self._guard.check(head) is not None:
+            return _plain(403, "metrics without a token are read under an address of this machine, and by no page")
         if head.target.partition(b"?")[0] != PATH.encode():
             return _plain(404, f"there is nothing at this path; metrics are at {PATH}")
         if head.method not in ("GET", "HEAD"):
