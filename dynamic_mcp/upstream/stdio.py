@@ -38,6 +38,8 @@ _EDGE_CHARS = 500
 GRACE_S = 2.0
 # Output that was written before the exit may still be in the pipe when the exit is known.
 _DRAIN_S = 0.05
+# A server that closes its pipes is likely to exit; how it did is the better reason, and comes this much later at most.
+_EXIT_WITHIN_S = 0.5
 # How servers name a variable that they miss, and variables that every shell sets and no server misses.
 _VARIABLE = re.compile(r"\b[A-Z][A-Z0-9_]{3,}\b")
 _SHELL_VARIABLES = frozenset(("OLDPWD", "SHLVL", "HOSTNAME", "COLUMNS", "LINES"))
@@ -69,6 +71,7 @@ class StdioTransport:
         self._mask: Callable[[str], str] = str
         self._withheld: frozenset[str] = frozenset()
         self._is_ending = False
+        self._ending: asyncio.Task[None] | None = None
         self._closed_pipe = "output"
         self._max_unread = max(_UNREAD_BYTES, 2 * max_message_bytes)
         self._loop = asyncio.get_running_loop()
@@ -167,7 +170,13 @@ class StdioTransport:
     def _end_soon(self) -> None:
         """End the link in a moment, without waiting for the pipes to end: a grandchild may hold them open."""
         self._is_ending = True
-        self._loop.call_later(_DRAIN_S, self._end)
+        if self._ending is None:
+            self._ending = self._loop.create_task(self._end_once_exited())
+
+    async def _end_once_exited(self) -> None:
+        await self._process.wait_for_exit(_EXIT_WITHIN_S)
+        await asyncio.sleep(_DRAIN_S)
+        self._end()
 
     def _end(self) -> None:
         self._turns.finish()
