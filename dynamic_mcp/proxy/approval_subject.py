@@ -58,7 +58,7 @@ class Subject(Struct, frozen=True):
     def check_edit(self, edited: Raw) -> None:
         """Raise InvalidArguments if these arguments cannot take the place of those that were asked about."""
         if self.key.kind == "resource":
-            raise InvalidArguments("a resource has no arguments")
+            raise InvalidArguments("a resource has no arguments that could be changed")
         try:
             strict_json.canonical(bytes(edited))
         except ValueError as exc:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-from dynamic_mcp.errors import DynamicMcpError
+from dynamic_mcp.errors import ApprovalPending, DynamicMcpError
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.view import GroupView
 
@@ -46,6 +46,7 @@ async def _earliest(asked: Sequence[asyncio.Future[Frame]]) -> asyncio.Future[Fr
 def _has_result(task: asyncio.Future[Frame]) -> bool:
     if not task.done() or task.cancelled():
         return False
-    if task.exception() is not None:
-        return not isinstance(task.exception(), DynamicMcpError)  # anything else is a bug and is raised
+    if (error := task.exception()) is not None:
+        # whoever asked must know what waits for a person; what is no error of ours is a bug, and is raised
+        return isinstance(error, ApprovalPending) or not isinstance(error, DynamicMcpError)
     return len(task.result().error) == 0

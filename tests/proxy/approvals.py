@@ -73,12 +73,15 @@ class FakeBox:
         self.put_count = 0
         self.is_broken = False
         self.is_closed = False
+        self.gate = asyncio.Event()
+        self.gate.set()
         self._receive = receive
         self._changed = asyncio.Event()
 
     async def put(self, pending: PendingApproval) -> None:
         if self.is_broken:
             raise OSError("read-only")
+        await self.gate.wait()
         self.pending[pending.id] = pending
         self.put_count += 1
         self._changed.set()
@@ -116,7 +119,7 @@ class FakeBox:
 
 
 class Notes(Observer):
-    """An observer that keeps what it is told."""
+    """An observer that keeps what it is told of approvals, and each request once it has ended."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -126,7 +129,8 @@ class Notes(Observer):
         self.ended.append(seen)
 
     def note(self, event: Event) -> None:
-        self.events.append(event)
+        if event.name.startswith("approval."):
+            self.events.append(event)
 
     @property
     def names(self) -> list[str]:
@@ -145,7 +149,7 @@ class Scene:
         self.notified: list[str] = []
         self.access = access_of(roles={"dev": list(rules), "admin": [{}]})
         self.settings = approval
-        self.group = group
+        self.groups = [group]
         self._ids = (f"Q{number}" for number in itertools.count(1))
         self._has_queue = has_queue
         self._box: FakeBox | None = None
@@ -185,8 +189,13 @@ class Scene:
         self.access, self.settings = access or self.access, approval or self.settings
         self.proxy.apply(self._config())
 
+    def add_group(self, name: str) -> None:
+        """Reload the config with one more server."""
+        self.groups.append(group_config(name))
+        self.change()
+
     def _config(self) -> Config:
-        return config_of(self.group, access=self.access, approval=self.settings)
+        return config_of(*self.groups, access=self.access, approval=self.settings)
 
     def _open(self, config: Config, note: Callable[[Event], None]) -> HumanApproval:
         return HumanApproval(

@@ -244,9 +244,9 @@ class World:
         )
         self.proxy = Proxy(self.config, opener=Opener(**{name: [server] for name, server in self.servers.items()}))
 
-    def join(self, *, only: str | None = None, is_modern: bool = False) -> Asker:
-        """Return one more client, with the role that the rules are for."""
-        return Asker(self.proxy, only=only, is_modern=is_modern)
+    def join(self, *, only: str | None = None, is_modern: bool = False, decision: str = "") -> Asker:
+        """Return one more client, with the role that the rules are for; a legacy one may show forms for approval."""
+        return Asker(self.proxy, only=only, is_modern=is_modern, decision=decision)
 
     @property
     def used(self) -> set[tuple[str, str, str]]:
@@ -255,10 +255,15 @@ class World:
 
 
 class Asker:
-    """A client that asks one thing after another, and keeps the bytes of each answer."""
+    """A client that asks one thing after another, and keeps the bytes of each answer.
 
-    def __init__(self, proxy: Proxy, *, only: str | None, is_modern: bool) -> None:
+    Its person has one decision for all forms, which are kept too; without one, it shows none.
+    """
+
+    def __init__(self, proxy: Proxy, *, only: str | None, is_modern: bool, decision: str = "") -> None:
+        self.forms: list[str] = []
         self._is_modern = is_modern
+        self._decision = decision
         self._answers: dict[str, asyncio.Future[bytes]] = {}
         self._count = 0
         self.session = StreamSession(self._take, proxy, authentication=ALICE, only=only)
@@ -267,7 +272,8 @@ class Asker:
         """Shake hands, as only clients of older revisions do."""
         if self._is_modern:
             return b""
-        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+        can: Json = {"elicitation": {}} if self._decision else {}
+        hello = {"protocolVersion": "2025-11-25", "capabilities": can, "clientInfo": {"name": "t", "version": "1"}}
         answer = await self.ask("initialize", hello)
         self.session.receive(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
         return answer
@@ -295,6 +301,11 @@ class Asker:
         message = json.loads(line)
         if "method" not in message:
             self._answers[message["id"]].set_result(line)
+        elif message["method"] == "elicitation/create":
+            self.forms.append(message["params"]["message"])
+            content = {"action": "accept", "content": {"decision": self._decision}}
+            reply = {"jsonrpc": "2.0", "id": message["id"], "result": content}
+            asyncio.get_running_loop().call_soon(self.session.receive, json.dumps(reply).encode())
 
 
 @contextlib.asynccontextmanager

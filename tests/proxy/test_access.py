@@ -191,9 +191,11 @@ async def test_arguments_decide_about_a_tool_that_is_there() -> None:
         assert on.heard("tools/call") == 1
 
 
-async def test_what_wants_approval_is_shown_and_refused_with_clear_words() -> None:
+async def test_what_wants_approval_is_shown_and_refused_with_clear_words_where_nobody_can_be_asked() -> None:
     async with scene({"tools": ["*"]}, {"tools": ["delete_*"], "effect": "ask"}) as on:
         client = await on.join("dev")
+        found = await client.request("tools/call", {"name": "get_dynamic_tools", "arguments": {"group": "up"}})
+        assert "delete_thing" in content_of(found)
         refused = await client.call("up", "delete_thing")
         assert "a person must approve `delete_thing` of group `up`" in text_of(refused)
         assert await client.call("up", "get_thing") == DONE

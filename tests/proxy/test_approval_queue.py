@@ -8,9 +8,9 @@ import json
 import pytest
 
 from dynamic_mcp.config.approval import Approval
-from dynamic_mcp.config.resolved import Exposure
+from dynamic_mcp.config.resolved import Exposure, Share
 from dynamic_mcp.policy.approval import MAX_OF_ONE_PRINCIPAL
-from tests.fakes import Client, FakeUpstream, settled, text_of, tool
+from tests.fakes import Client, FakeUpstream, Opener, settled, text_of, tool
 from tests.policy.rules import access_of
 from tests.proxy.approvals import ANSWERS, DONE, RULES, Json, Scene, approving, status_of
 
@@ -280,6 +280,53 @@ async def test_nothing_is_kept_of_a_call_whose_question_reached_nobody() -> None
         for number in range(2 * MAX_OF_ONE_PRINCIPAL):
             assert "cannot be asked for here" in text_of(await client.call("up", "delete_all", {"n": number}))
         calling.cancel()
+
+
+async def test_a_call_that_is_cancelled_while_it_comes_to_the_queue_is_there_and_not_twice() -> None:
+    async with approving() as on:
+        client = await on.join()
+        calling = begin(client, "delete_all")
+        await on.waits()
+        on.box.gate.clear()
+        params = {"name": "call_dynamic_tool", "arguments": {"group": "up", "name": "delete_file", "args": ONE}}
+        client.send({"jsonrpc": "2.0", "id": "x", "method": "tools/call", "params": params})
+        await settled()
+        client.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "x"}})
+        again = begin(client)
+        await settled()
+        on.box.gate.set()
+        pending = await on.waits(2)
+        assert on.box.put_count == 2
+        on.box.allow(pending.id)
+        assert await again == DONE
+        calling.cancel()
+
+
+async def test_what_one_session_may_do_with_a_server_of_its_own_no_other_session_may() -> None:
+    async with approving(share=Share.SESSION) as on:
+        one, two = await on.join(), await on.join()
+        await wait_in_vain(on, one)
+        on.box.allow("Q1")
+        other = begin(two)
+        await on.waits()
+        one.session.close()
+        again = begin(await on.join())
+        await on.waits(2)
+        for each in (other, again):
+            each.cancel()
+
+
+async def test_a_resource_that_several_servers_may_have_says_that_it_waits() -> None:
+    answers = {**ANSWERS, "resources/list": {"resources": []}}
+    opener = Opener(up=[FakeUpstream(answers)], other=[FakeUpstream(answers)])
+    async with approving(opener=opener) as on:
+        on.add_group("other")
+        client = await on.join()
+        reading = asyncio.create_task(client.request("resources/read", {"uri": "x://unlisted"}))
+        await on.waits(2)
+        await on.clock.pass_(50)
+        answer = await reading
+        assert answer["error"]["data"]["dynamic-mcp/approval"]["status"] == "pending"
 
 
 # --- changed arguments -------------------------------------------------------------------------------------------

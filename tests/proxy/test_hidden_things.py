@@ -158,16 +158,22 @@ async def test_a_client_of_one_group_cannot_tell_either(plan: Plan, is_modern: b
         _check_use(worlds[0], plan)
 
 
+DECISIONS = st.sampled_from(["", "once", "deny"])
+
+
 @settings(max_examples=40)
-@given(PLANS, st.booleans(), st.sampled_from([0, 1]))
-@example(FEW, False, 0)
-@example(MOST, True, 1)
+@given(PLANS, st.booleans(), st.sampled_from([0, 1]), DECISIONS)
+@example(FEW, False, 0, "")
+@example(MOST, True, 1, "")
+@example(MOST, False, 0, "once")
+@example(MOST, False, 0, "deny")
 async def test_lists_show_what_may_be_used_and_calls_decide_by_the_same_rules(
-    plan: Plan, is_modern: bool, level: int
+    plan: Plan, is_modern: bool, level: int, decision: str
 ) -> None:
     async with two_worlds(plan) as (world, _):
-        client = world.join(is_modern=is_modern)
+        client = world.join(is_modern=is_modern, decision=decision)
         await client.initialize()
+        forms = 0
         for group in filter(plan.has_group, EVERYTHING):
             find = {"name": "get_dynamic_tools", "arguments": {"group": group, "detail": "names"}}
             listed = json.loads(await client.ask("tools/call", find))["result"]["content"][0]["text"]
@@ -178,16 +184,23 @@ async def test_lists_show_what_may_be_used_and_calls_decide_by_the_same_rules(
                 verb = _verb(plan)
                 answer = await client.ask("tools/call", {"name": verb, "arguments": arguments})
                 expected = plan.decide(group, Kind.TOOL, name, level=level)
+                is_asked = expected is Effect.ASK and bool(decision) and not is_modern
+                forms += is_asked
+                expected = Effect.ALLOW if is_asked and decision == "once" else expected
                 assert _effect(answer, f"{name} of {group}") is expected, (group, name, answer)
+        assert len(client.forms) == forms, "a person is asked about each call whose rule says so, and no other"
 
 
 @settings(max_examples=40)
-@given(PLANS, st.booleans())
-@example(FEW, True)
-@example(MOST, False)
-async def test_listed_prompts_and_resources_can_be_used_as_the_rules_say(plan: Plan, is_modern: bool) -> None:
+@given(PLANS, st.booleans(), st.sampled_from(["", "deny"]))
+@example(FEW, True, "")
+@example(MOST, False, "")
+@example(MOST, False, "deny")
+async def test_listed_prompts_and_resources_can_be_used_as_the_rules_say(
+    plan: Plan, is_modern: bool, decision: str
+) -> None:
     async with two_worlds(plan) as (world, _):
-        client = world.join(is_modern=is_modern)
+        client = world.join(is_modern=is_modern, decision=decision)
         await client.initialize()
         for kind, method, member in (
             (Kind.PROMPT, "prompts/list", "name"),
@@ -222,7 +235,8 @@ def _effect(answer: bytes, success: str) -> Effect:
     """Return what an answer says of the decision."""
     if success.encode() in answer:
         return Effect.ALLOW
-    return Effect.ASK if b"a person must approve" in answer else Effect.DENY
+    is_asked = b"a person must approve" in answer or b"a person denied it" in answer
+    return Effect.ASK if is_asked else Effect.DENY
 
 
 def _check_use(world: World, plan: Plan) -> None:
