@@ -19,10 +19,11 @@ from dynamic_mcp.mcp.revisions import Revision
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.observe.approvals import Scope
 from dynamic_mcp.proxy.approval_subject import Subject
-from dynamic_mcp.system.text import escape, one_line
+from dynamic_mcp.system.text import escape
 
 MAX_SHOWN_BYTES = 2048
 _LONGEST_LINE = 200
+_LONGEST_DESCRIPTION = 300
 _MOST_NOTES = 5
 _DENY = "deny"
 _TITLES = {
@@ -96,7 +97,7 @@ def write_message(subject: Subject) -> str:
         f"Asked for by: {who}{through}",
     ]
     if subject.description:
-        lines.append(f"It says of itself: {mask_text(subject.description)}")
+        lines.append(f"It says of itself: {_line(' '.join(subject.description.split()), _LONGEST_DESCRIPTION)}")
     if key.kind != "resource":
         lines.append(f"Arguments: {show_arguments(subject.arguments)}")
     if subject.notes:
@@ -128,5 +129,7 @@ def _number(text: str) -> Raw:
     return Raw(text.encode())
 
 
-def _line(text: str) -> str:
-    return escape(one_line(text, _LONGEST_LINE))
+def _line(text: str, longest: int = _LONGEST_LINE) -> str:
+    """Return what others have written on one line: masked, with escapes for what cannot be seen, and cut."""
+    line = escape(mask_text(text[: longest * 10]))
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"

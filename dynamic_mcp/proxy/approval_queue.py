@@ -13,8 +13,12 @@ from dynamic_mcp.observe.approvals import ApprovalDecision, PendingApproval, Sco
 from dynamic_mcp.policy.approval import Question
 from dynamic_mcp.proxy.approval_subject import Subject
 from dynamic_mcp.system.task_set import TaskSet
+from dynamic_mcp.system.text import one_line
 
 log = logging.getLogger(__name__)
+
+
+_LONGEST_DESCRIPTION = 2000
 
 
 class Box(Protocol):
@@ -127,7 +131,7 @@ def _to_pending(
         kind=key.kind,
         name=key.name,
         access=subject.access,
-        description=subject.description,
+        description=one_line(subject.description, _LONGEST_DESCRIPTION),
         arguments=subject.arguments,
         notes=subject.notes,
         rule=key.rule,

@@ -19,13 +19,12 @@ from dynamic_mcp.policy.approval import ApprovalKey
 from dynamic_mcp.policy.classify import access_of
 from dynamic_mcp.proxy.pipeline import UpstreamRequest
 from dynamic_mcp.proxy.view import GroupView
-from dynamic_mcp.system.text import escape, one_line
+from dynamic_mcp.system.text import one_line
 from dynamic_mcp.tools import arguments
 from dynamic_mcp.tools.schema import InputSchema
 
 # What a person can be shown; longer arguments cannot be approved.
 MAX_ARGUMENT_BYTES = 256 << 10
-_LONGEST_DESCRIPTION = 300
 _LONGEST_NAME = 200
 _KINDS = {"tools/call": ListKind.TOOLS, "prompts/get": ListKind.PROMPTS}
 # `_meta` is about the message, with a new progress token each time. The other names are bound for themselves.
@@ -114,8 +113,8 @@ def describe(message: UpstreamRequest, rule: str) -> Subject:
         key=key,
         group=group,
         access=access_of(name, entry, group.presentation.access).access if is_tool else "read",
-        description=escape(one_line(wire.text(wire.member(entry, "description")) or "", _LONGEST_DESCRIPTION)),
-        arguments=params.get("arguments", wire.EMPTY_OBJECT),
+        description=wire.text(wire.member(entry, "description")) or "",
+        arguments=params.get("arguments", wire.EMPTY_OBJECT).copy(),  # without the message that it came in
         notes=message.notes,
         client_name=client.hello.name,
         client=weakref.ref(client),

@@ -83,6 +83,18 @@ async def test_what_others_have_written_is_escaped_masked_and_cut() -> None:
     assert len(message.encode()) < 3500
 
 
+async def test_a_name_that_hides_something_shows_it() -> None:
+    upstream = FakeUpstream(ANSWERS)
+    name = "delete_\u200bx\n`Allow` \u202e"
+    upstream.answers["tools/list"] = {"tools": [tool(name)]}
+    async with approving(upstream) as on:
+        client = await on.join(can=CAN_ASK)
+        calling = begin(client, name)
+        message = (await answer(on, client, accept("once")))["message"]
+        assert await calling == DONE
+    assert "`delete_\\u200bx\\n`Allow` \\u202e`" in message.split("\n")[0]
+
+
 @pytest.mark.parametrize("number", ["1e400", "0.1000000000000000055511151231257827", "12345678901234567890", "1.0"])
 async def test_numbers_are_shown_as_they_are_sent(number: str) -> None:
     upstream = FakeUpstream(ANSWERS)
