@@ -24,6 +24,7 @@ from dynamic_mcp.system.text import escape
 MAX_SHOWN_BYTES = 2048
 _LONGEST_LINE = 200
 _LONGEST_DESCRIPTION = 300
+_MOST_READ = 3000
 _MOST_NOTES = 5
 _DENY = "deny"
 _TITLES = {
@@ -97,7 +98,9 @@ def write_message(subject: Subject) -> str:
         f"Asked for by: {who}{through}",
     ]
     if subject.description:
-        lines.append(f"It says of itself: {_line(' '.join(subject.description.split()), _LONGEST_DESCRIPTION)}")
+        lines.append(
+            f"It says of itself: {_line(' '.join(subject.description[:_MOST_READ].split()), _LONGEST_DESCRIPTION)}"
+        )
     if key.kind != "resource":
         lines.append(f"Arguments: {show_arguments(subject.arguments)}")
     if subject.notes:

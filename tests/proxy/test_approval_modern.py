@@ -10,7 +10,7 @@ from dynamic_mcp.config.resolved import GroupConfig
 from dynamic_mcp.upstream.any_link import AnyLink
 from dynamic_mcp.upstream.handshake import ClientHello, Era, ServerHello
 from dynamic_mcp.upstream.link import Listener
-from tests.fakes import FakeUpstream, text_of, tool
+from tests.fakes import FakeUpstream, settled, text_of, tool
 from tests.modern_client import ModernClient, call_of, retry_of
 from tests.proxy.approvals import ANSWERS, CAN_ASK, Json, Scene, approving, status_of
 from tests.upstream.modern import ModernUpstream, complete, open_modern
@@ -69,6 +69,17 @@ async def test_a_prompt_and_a_resource_are_asked_about_too() -> None:
             asked = await client.request(method, params)
             await on.clock.pass_(3)
             assert "error" not in await client.request(method, {**params, **retry_of(asked, ALLOW)})
+
+
+async def test_a_modern_client_that_goes_while_it_is_asked_leaves_nothing() -> None:
+    async with approving() as on:
+        client = on.join_modern(can=CAN_ASK)
+        await client.call("up", "delete_file", ONE)
+        assert on.proxy.approval is not None
+        assert on.proxy.approval.pending == 1
+        client.session.close()
+        await settled()
+        assert on.proxy.approval.pending == 0
 
 
 # --- a server that needs more input ------------------------------------------------------------------------------

@@ -196,6 +196,16 @@ async def test_what_nobody_decides_is_gone_after_ten_minutes() -> None:
         assert on.box.allow("Q1") != "", "it is too late"
 
 
+async def test_a_call_that_waits_longer_than_its_question_is_denied_with_it() -> None:
+    async with approving(approval=Approval(valid_for_s=10)) as on:
+        client = await on.join()
+        calling = begin(client)
+        await on.waits()
+        await on.clock.pass_(10)
+        assert "nobody has answered in time" in text_of(await calling)
+        assert on.box.pending == {}
+
+
 async def test_an_approval_that_is_not_used_is_gone_after_ten_minutes() -> None:
     async with approving() as on:
         client = await on.join()
