@@ -8,6 +8,7 @@ from hashlib import sha256
 
 from msgspec import Raw, Struct
 
+from dynamic_mcp.config.access import Effect, Kind
 from dynamic_mcp.config.resolved import Share
 from dynamic_mcp.errors import ApprovalDenied, InvalidArguments
 from dynamic_mcp.groups.audience import Client, Principal
@@ -66,6 +67,9 @@ class Subject(Struct, frozen=True):
             self._check_by_schema(edited)
         elif bytes(edited).lstrip()[:1] != b"{":
             raise InvalidArguments("the arguments are not an object")
+        judgement = self.group.judge(Kind(self.key.kind), self.key.name)
+        if judgement.decide(edited).effect is Effect.DENY:
+            raise InvalidArguments(f"the access rules do not allow {self.label} with these arguments")
 
     def _check_by_schema(self, edited: Raw) -> None:
         catalog, answers = self.group.known, self.group.presentation.answers

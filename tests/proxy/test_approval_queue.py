@@ -380,16 +380,18 @@ async def test_arguments_that_the_tool_does_not_take_are_refused_to_the_person_w
     assert upstream.heard("tools/call")[0]["params"]["arguments"] == ONE
 
 
-async def test_changed_arguments_are_decided_anew() -> None:
+async def test_changed_arguments_that_the_rules_deny_are_refused_to_the_person() -> None:
     denial = {"tools": ["*"], "arguments": {"$.path": {"pattern": "/etc.*"}}, "effect": "deny"}
     upstream = FakeUpstream(ANSWERS)
     async with approving(upstream, rules=(*RULES, denial)) as on:
         client = await on.join()
         calling = begin(client)
         await on.waits()
-        on.box.allow("Q1", arguments={"path": "/etc/passwd"})
-        assert "do not allow `delete_file`" in text_of(await calling)
-    assert upstream.heard("tools/call") == []
+        assert "do not allow `delete_file`" in on.box.allow("Q1", arguments={"path": "/etc/passwd"})
+        assert "Q1" in on.box.pending
+        on.box.allow("Q1", arguments={"path": "/var"})
+        assert status_of(await calling)["status"] == "changed"
+    assert [each["params"]["arguments"] for each in upstream.heard("tools/call")] == [{"path": "/var"}]
 
 
 async def test_changed_arguments_are_allowed_once_only() -> None:
