@@ -36,6 +36,7 @@ from tests.policy.rules import access_of, person
 
 Json = Any  # whatever JSON a test writes down
 
+ONE = {"path": "/one"}
 DONE = {"content": [{"type": "text", "text": "done"}]}
 CAN_ASK: Json = {"elicitation": {"form": {}}}
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
@@ -230,6 +231,19 @@ async def approving(
         yield scene
     finally:
         await scene.proxy.close()
+
+
+def begin(client: Client, name: str = "delete_file", args: Json = None) -> asyncio.Task[dict[str, Json]]:
+    """Begin a call."""
+    return asyncio.create_task(client.call("up", name, ONE if args is None else args))
+
+
+async def wait_in_vain(on: Scene, client: Client, args: Json = None) -> dict[str, Json]:
+    """Return what a call is answered whose time is up."""
+    calling = begin(client, args=args)
+    await on.waits()
+    await on.clock.pass_(50)
+    return await calling
 
 
 def status_of(result: Mapping[str, Json]) -> dict[str, Json]:

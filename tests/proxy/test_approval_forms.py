@@ -9,15 +9,19 @@ import pytest
 
 from dynamic_mcp.config.approval import Approval
 from tests.fakes import Client, FakeUpstream, settled, text_of, tool
-from tests.proxy.approvals import ANSWERS, CAN_ASK, DONE, Json, Scene, approving, status_of
+from tests.proxy.approvals import (
+    ANSWERS,
+    CAN_ASK,
+    DONE,
+    ONE,
+    Json,
+    Scene,
+    approving,
+    begin,
+    status_of,
+)
 
-ONE = {"path": "/one"}
 READ_S = 3.0  # how long the person of these tests reads
-
-
-def begin(client: Client, name: str = "delete_file", args: Json = None) -> asyncio.Task[dict[str, Json]]:
-    """Begin a call."""
-    return asyncio.create_task(client.call("up", name, ONE if args is None else args))
 
 
 def accept(decision: Json) -> Json:
