@@ -10,10 +10,8 @@ import os
 import time
 from collections.abc import Callable, Mapping
 
-import msgspec
 from msgspec import Raw, Struct, structs
 
-from dynamic_mcp.config.masking import mask_value
 from dynamic_mcp.errors import (
     AccessDenied,
     ApprovalDenied,
@@ -28,16 +26,13 @@ from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.observe.audit.line import VERSION, AuditLine, Outcome
 from dynamic_mcp.observe.audit.trail import Trail
 from dynamic_mcp.proxy.audit_arguments import ArgumentRecord, Mode
+from dynamic_mcp.proxy.audit_events import line_of_event
 from dynamic_mcp.proxy.audit_subjects import ClientLines, UsedThings
 from dynamic_mcp.proxy.audit_targets import EVENTS, find_target, find_trace
 from dynamic_mcp.proxy.observation import Event, Observation, Observer
 from dynamic_mcp.proxy.pipeline import UpstreamRequest
 
 _REFUSALS = (AccessDenied, MissingScope, ApprovalDenied, ApprovalNeeded, NotRecorded)
-# Members of an event that have a place of their own on the line.
-_OWN_MEMBERS = frozenset(
-    ("outcome", "address", "group", "kind", "name", "decision", "rule", "approval", "approved_by", "error")
-)
 _LONGEST_ID = 200
 _IS_ERROR = b'"isError"'
 
@@ -108,10 +103,7 @@ class AuditObserver(Observer):
     def note(self, event: Event) -> None:
         """Record something else that has happened."""
         line = self._plain if event.client is None else self._clients.line_of(event.client)
-        own = {name: value for name, value in event.members.items() if name in _OWN_MEMBERS}
-        rest = mask_value({name: value for name, value in event.members.items() if name not in _OWN_MEMBERS})
-        detail = Raw(msgspec.json.encode(rest)) if rest else wire.ABSENT
-        self._recorder.record(structs.replace(line, id=self._trail.new_id(), event=event.name, detail=detail, **own))
+        self._recorder.record(line_of_event(structs.replace(line, id=self._trail.new_id()), event))
 
     def _begin(self, seen: Observation, params: Mapping[str, Raw] | None) -> AuditLine:
         """Return the line of a request as far as it is known."""

@@ -50,9 +50,8 @@ async def test_each_line_says_who_and_from_where(tmp_path: Path) -> None:
         ("list", "ann", "192.0.2.2"),
         ("session.closed", "ann", "192.0.2.1"),
     ]
-    assert lines[0]["outcome"] == "denied"
+    assert (lines[0]["outcome"], lines[0]["auth"]) == ("denied", "bearer")
     assert lines[0]["detail"] == {
-        "provider": "bearer",
         "reason": "the token is not known here, or was revoked",
         "path": "/mcp",
     }
