@@ -16,8 +16,8 @@ from dynamic_mcp.proxy.observation import Event
 
 EACH_MINUTE = 10
 WINDOW_S = 60.0
-# All addresses beyond these count as one.
-MAX_SITES = 1000
+# All addresses beyond these count as one, so that nobody without a credential can fill the disk.
+MAX_SITES = 50
 _LONGEST_PATH = 200
 
 
