@@ -19,10 +19,9 @@ def check_observation(config: Config) -> list[Finding]:
         from dynamic_mcp.doctor.audit import check_audit
 
         findings += check_audit(config.audit, paths.state_dir())
-    if config.telemetry is not None or config.metrics is not None:
-        from dynamic_mcp.doctor.telemetry import check_metrics, check_telemetry
+    if config.metrics is not None:
+        from dynamic_mcp.doctor.telemetry import check_metrics
 
-        findings += check_telemetry(config.telemetry)
         findings += check_metrics(config.metrics, is_served=_is_served(config))
     return findings
 

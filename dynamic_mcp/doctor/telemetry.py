@@ -1,4 +1,4 @@
-"""Checks of telemetry and metrics: what they need to be installed, and addresses that cannot be used."""
+"""Checks of telemetry and metrics: a collector that does not answer, and addresses that cannot be used."""
 
 from __future__ import annotations
 
@@ -8,24 +8,15 @@ import errno
 import os
 import socket
 from collections.abc import Iterator, Mapping
-from importlib.util import find_spec
 from urllib.parse import urlsplit
 
 from dynamic_mcp.config.observe import Metrics, Telemetry
 from dynamic_mcp.doctor.findings import Finding, Level
 
-_PACKAGES = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 _ENDPOINTS = tuple(f"OTEL_EXPORTER_OTLP_{each}ENDPOINT" for each in ("", "TRACES_", "METRICS_"))
 # OpenTelemetry specification, OTLP exporter, OTLP/HTTP.
 _DEFAULT_ENDPOINT = "http://localhost:4318"
 _WITHIN_S = 5.0
-
-
-def check_telemetry(telemetry: Telemetry | None) -> Iterator[Finding]:
-    """Return the findings about `settings.telemetry` that connect to nothing."""
-    if telemetry is not None and not _is_installed():
-        what = "nothing is sent: the packages of OpenTelemetry are not installed"
-        yield _warning("settings.telemetry", what, "`pip install 'dynamic-mcp-proxy[otel]'`")
 
 
 async def check_endpoint(telemetry: Telemetry | None, environment: Mapping[str, str]) -> list[Finding]:
@@ -77,13 +68,6 @@ def _try_to_listen(host: str, port: int) -> None:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind(address)
         probe.listen(1)
-
-
-def _is_installed() -> bool:
-    try:
-        return all(map(find_spec, _PACKAGES))
-    except ModuleNotFoundError:
-        return False
 
 
 def _without_userinfo(url: str) -> str:
