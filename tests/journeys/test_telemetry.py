@@ -1,0 +1,112 @@
+"""One trace from a client through the program to a server, all three of which send their spans to a collector."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from dynamic_mcp.observe.trace_context import parse_context
+from tests.http_program import serving_http
+from tests.journeys.remote_server import free_port, listening
+from tests.otlp_receiver import Receiver, Span, receiving
+from tests.program import BOUND_S, OWN, UPSTREAMS, Json, serving
+
+ROOT = Path(__file__).parent.parent.parent
+SERVER = str(UPSTREAMS / "sdk_traced.py")
+CALL = "tools/call headers"
+pytestmark = pytest.mark.alone_only("it is about what a program sends, whoever serves")
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with receiving() as receiver:
+        yield receiver
+
+
+def variables(receiver: Receiver, service: str) -> dict[str, str]:
+    """Return the variables with which a program sends to the receiver, under this name."""
+    return {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url,
+        "OTEL_SERVICE_NAME": service,
+        "OTEL_BSP_SCHEDULE_DELAY": "100",
+        "PYTHONPATH": str(ROOT),
+    }
+
+
+async def call_from_client(env: Mapping[str, str], *target: str) -> str:
+    """Call a tool with the Python SDK in a process of its own; return what it says."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.journeys.tracing_sdk", "headers", *target),
+        env={**os.environ, **env},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    async with asyncio.timeout(BOUND_S):
+        said, _ = await process.communicate()
+    assert process.returncode == 0
+    return said.decode().strip()
+
+
+def check_trace(receiver: Receiver) -> Span:
+    """Check that the call is one trace, each span the parent of the next; return our last span in it."""
+    receiver.wait_for_spans(("client", "turn of a model"), ("dynamic-mcp", CALL), ("server", CALL))
+    receiver.wait_for(
+        lambda it: len([each for each in it.spans if (each.service, each.name) == ("dynamic-mcp", CALL)]) == 2
+    )
+    turn = receiver.find(name="turn of a model")
+    sent = receiver.find(name="MCP send tools/call call_dynamic_tool", trace=turn.trace)
+    ours = receiver.find(service="dynamic-mcp", kind="server", name=CALL)
+    onward = receiver.find(service="dynamic-mcp", kind="client", name=CALL)
+    answered = receiver.find(service="server", kind="server", trace=turn.trace)
+    assert [each.parent for each in (sent, ours, onward, answered)] == [turn.id, sent.id, ours.id, onward.id]
+    assert ours.attributes["gen_ai.tool.name"] == onward.attributes["gen_ai.tool.name"] == "headers"
+    assert turn.started <= ours.started <= onward.started <= answered.started
+    return onward
+
+
+async def test_one_trace_goes_through_over_stdio(tmp_path: Path, receiver: Receiver) -> None:
+    server: Json = {"command": sys.executable, "args": [SERVER, "stdio"], "env": variables(receiver, "server")}
+    settings = {"telemetry": {"endpoint": receiver.url}}
+    file = tmp_path / "dynamic-mcp.json"
+    file.write_text(json.dumps({"mcpServers": {"a": server}, "settings": settings}))
+    assert await call_from_client(variables(receiver, "client"), *OWN, str(file)) == ""
+    onward = check_trace(receiver)
+    assert onward.attributes["network.transport"] == "pipe"
+
+
+async def test_one_trace_goes_through_over_http(tmp_path: Path, receiver: Receiver) -> None:
+    port = free_port()
+    env = variables(receiver, "server")
+    servers: Json = {"a": {"url": f"http://127.0.0.1:{port}/mcp"}}
+    settings = {"telemetry": {"endpoint": receiver.url}}
+    async with (
+        listening(sys.executable, SERVER, str(port), port=port, env=env),
+        serving_http(tmp_path, servers, settings=settings) as program,
+    ):
+        said = await call_from_client(variables(receiver, "client"), program.url)
+    onward = check_trace(receiver)
+    context = parse_context(said)
+    assert context is not None, "the header of HTTP names the span, too"
+    assert (context.trace_id, context.span_id) == (onward.trace, onward.id)
+    assert onward.attributes["server.port"] == port
+    assert onward.attributes["network.protocol.name"] == "http"
+
+
+async def test_a_signal_sends_what_is_left_at_once(
+    tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
+    tiny: Json = {"command": sys.executable, "args": ["-I", "-S", str(UPSTREAMS / "tiny.py")]}
+    async with serving(tmp_path, {"a": tiny}) as program:
+        await program.call("a", "echo", {"text": "there"})
+        program.process.send_signal(signal.SIGTERM)
+        assert await program.ends() == 0
+    receiver.wait_for_spans(("dynamic-mcp", "tools/call echo"))
+    receiver.wait_for(lambda it: "mcp.server.operation.duration" in it.metrics)
