@@ -39,7 +39,7 @@ class Span(Struct, frozen=True):
 
 
 class Receiver:
-    """What has come. `behave` chooses what it does with a request: `take`, `refuse`, `close` or `hang`."""
+    """What has come. `behave` chooses what it does with a request: `take`, `ignore`, `refuse`, `close` or `hang`."""
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
@@ -118,7 +118,7 @@ class Receiver:
                 if receiver.behaviour in ("hang", "close"):
                     self.close_connection = True
                     return
-                self.send_response(200 if receiver.behaviour == "take" else 500)
+                self.send_response(500 if receiver.behaviour == "refuse" else 200)
                 self.send_header("content-length", "0")
                 self.end_headers()
 

@@ -22,7 +22,7 @@ from dynamic_mcp.mcp.wire import EMPTY_OBJECT, Frame
 from dynamic_mcp.observe.current_request import OutgoingMark, current_request, mark_outgoing
 from dynamic_mcp.observe.telemetry import conventions as names
 from dynamic_mcp.observe.telemetry.recorder import Recorder
-from dynamic_mcp.observe.telemetry.records import Attributes, Measurement, Span, SpanEvent, Trace
+from dynamic_mcp.observe.telemetry.records import Attributes, Span, SpanEvent, Trace
 from dynamic_mcp.observe.trace_context import TraceContext, begin_span, begin_trace, parse_context
 from dynamic_mcp.proxy import operations
 from dynamic_mcp.proxy.client_events import SESSION_CLOSED
@@ -106,12 +106,12 @@ class Tracing(Observer):
             unsent.mark.is_over = True
         if self._has_metrics:
             labels = operations.metric_labels(attributes, kind)
-            self._recorder.put(Measurement(names.SERVER_DURATION, seconds, labels))
+            self._recorder.put_duration(names.SERVER_DURATION, seconds, labels)
         if span is None or span.trace.is_sampled is False:
             return
         started = int(seen.at * 1e9)
         ended = started + int(seconds * 1e9)
-        self._recorder.put(
+        self._recorder.put_span(
             Span(
                 span.trace,
                 span.id,
@@ -166,14 +166,14 @@ class Tracing(Observer):
         attributes[names.GROUP] = message.group.name
         if self._has_metrics:
             labels = operations.metric_labels(attributes, kind)
-            self._recorder.put(Measurement(names.CLIENT_DURATION, seconds, labels))
+            self._recorder.put_duration(names.CLIENT_DURATION, seconds, labels)
         if span.parent is None or span.parent.trace.is_sampled is False:
             return
         attributes |= _describe_resource(message.method, message.params)
         if era := _era(message):
             attributes[names.ERA] = era
         ended = _now(seen)
-        self._recorder.put(
+        self._recorder.put_span(
             Span(
                 span.parent.trace,
                 span.id,
@@ -196,7 +196,7 @@ class Tracing(Observer):
             return
         if not client.hello.revision.is_stateless:
             seconds, labels = max(0.0, time.time() - client.since), operations.of_client(client)
-            self._recorder.put(Measurement(names.SERVER_SESSION, seconds, labels))
+            self._recorder.put_duration(names.SERVER_SESSION, seconds, labels)
 
     def link_opened(self, group: Group, instance: Instance) -> None:
         """Note since when an upstream is connected."""
@@ -208,7 +208,7 @@ class Tracing(Observer):
         """Record how long those upstreams were connected that are so no longer."""
         for instance in [each for each in self._links if each.state is not State.READY]:
             began, labels = self._links.pop(instance)
-            self._recorder.put(Measurement(names.CLIENT_SESSION, time.perf_counter() - began, labels))
+            self._recorder.put_duration(names.CLIENT_SESSION, time.perf_counter() - began, labels)
 
 
 # --- contexts --------------------------------------------------------------------------------------------------

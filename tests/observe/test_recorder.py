@@ -8,23 +8,23 @@ import threading
 import pytest
 
 from dynamic_mcp.observe.telemetry import recorder as module
-from dynamic_mcp.observe.telemetry.recorder import MAX_QUEUED, Recorder
-from dynamic_mcp.observe.telemetry.records import Measurement, TelemetrySettings, Trace
+from dynamic_mcp.observe.telemetry.recorder import MAX_DURATIONS, Recorder
+from dynamic_mcp.observe.telemetry.records import TelemetrySettings, Trace
 from dynamic_mcp.observe.trace_context import parse_context
 from tests.observe.telemetry_parties import BOUND_S, FakeExporter, record_to, recorded
 
 SETTINGS = TelemetrySettings(None, traces=True, metrics=True, version="1")
 
 
-def measurement(seconds: float = 1.0) -> Measurement:
-    return Measurement("m", seconds, {})
+def put(recorder: Recorder, seconds: float = 1.0) -> None:
+    recorder.put_duration("m", seconds, {})
 
 
 def test_what_comes_before_the_sdk_is_kept_in_its_order() -> None:
     exporter = FakeExporter()
     recorder = record_to(exporter)
     for number in range(5):
-        recorder.put(measurement(number))
+        put(recorder, number)
     assert [each.seconds for each in recorded(recorder, exporter).measurements] == [0, 1, 2, 3, 4]
     assert exporter.has_ended.is_set()
 
@@ -34,20 +34,20 @@ def test_what_does_not_fit_is_counted_and_dropped() -> None:
     exporter.gate.clear()
     recorder = record_to(exporter)
     recorder.start()
-    for number in range(MAX_QUEUED + 10):
-        recorder.put(measurement(number))
+    for number in range(MAX_DURATIONS + 10):
+        put(recorder, number)
     assert recorder.dropped == 10
     exporter.gate.set()
-    assert len(recorded(recorder, exporter).measurements) == MAX_QUEUED
+    assert len(recorded(recorder, exporter).measurements) == MAX_DURATIONS
 
 
 def test_an_exporter_that_hangs_does_not_keep_the_end_waiting() -> None:
     exporter = FakeExporter()
     exporter.gate.clear()
     recorder = record_to(exporter)
-    recorder.put(measurement())
+    put(recorder)
     recorder.close(within_s=0.05)
-    recorder.put(measurement())
+    put(recorder)
     assert recorder.dropped == 1
     exporter.gate.set()
     assert exporter.has_ended.wait(BOUND_S)
@@ -59,9 +59,9 @@ def test_an_sdk_that_cannot_be_loaded_costs_one_line(caplog: pytest.LogCaptureFi
 
     recorder = Recorder(SETTINGS, load)
     with caplog.at_level(logging.INFO, module.__name__):
-        recorder.put(measurement())
+        put(recorder)
         recorder.close(BOUND_S)
-        recorder.put(measurement())
+        put(recorder)
     assert [record.getMessage() for record in caplog.records] == ["telemetry is off: the setting is wrong"]
 
 

@@ -10,17 +10,20 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from dynamic_mcp.observe.telemetry.records import Measurement, Span, TelemetrySettings, Trace
+from dynamic_mcp.observe.telemetry.records import Attributes, Measurement, Span, TelemetrySettings, Trace
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
-# Also what is kept until the SDK is there.
-MAX_QUEUED = 2048
+# Also what is kept until the SDK is there. Durations take little, and metrics without some of them would be wrong.
+MAX_SPANS = 2048
+MAX_DURATIONS = 8 * MAX_SPANS
 FLUSH_WITHIN_S = 1.0
-# What comes within this time of the first is taken together.
+# What comes within this time of the first is taken together, unless it is more than this.
 _GATHER_S = 0.2
+_GATHER = MAX_SPANS // 4
 
 
 class Exporter(Protocol):
@@ -56,14 +59,16 @@ class Recorder:
         self.dropped = 0
         self._load = load or _load_sdk
         self._has_sampler = has_sampler
-        self._queue: deque[Span | Measurement] = deque()
+        self._spans: deque[Span] = deque()
+        self._durations: deque[Measurement] = deque()
         self._exporter: Exporter | None = None
-        self._work, self._end, self._is_done = threading.Event(), threading.Event(), threading.Event()
+        self._work, self._hurry, self._is_done = threading.Event(), threading.Event(), threading.Event()
+        self._is_ending = self._has_complained = False
         self._flush_until = 0.0
         self._thread: threading.Thread | None = None
 
     def __repr__(self) -> str:
-        return f"<Recorder {len(self._queue)} queued, {self.dropped} dropped>"
+        return f"<Recorder {len(self._spans) + len(self._durations)} queued, {self.dropped} dropped>"
 
     def start(self) -> None:
         """Load the SDK and begin to send."""
@@ -71,15 +76,24 @@ class Recorder:
             self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
             self._thread.start()
 
-    def put(self, item: Span | Measurement) -> None:
-        """Queue what was measured, or drop it."""
-        queue = self._queue
-        if len(queue) >= MAX_QUEUED or self._is_done.is_set():
+    def put_span(self, span: Span) -> None:
+        """Queue a span, or drop it."""
+        self._put(self._spans, span, MAX_SPANS)
+
+    def put_duration(self, metric: str, seconds: float, attributes: Attributes) -> None:
+        """Queue a duration for a metric, or drop it."""
+        self._put(self._durations, Measurement(metric, seconds, attributes), MAX_DURATIONS)
+
+    def _put(self, queue: deque[T], item: T, most: int) -> None:
+        size = len(queue)
+        if size >= most or self._is_done.is_set():
             self.dropped += 1
             return
         queue.append(item)
-        if len(queue) == 1:
+        if not self._work.is_set():
             self._work.set()
+        if size == _GATHER:
+            self._hurry.set()
 
     def decide(self, trace: Trace, name: str) -> None:
         """Decide whether a new trace is recorded: as its parent is, or as the sampler of the environment says."""
@@ -91,9 +105,10 @@ class Recorder:
     def close(self, within_s: float = FLUSH_WITHIN_S) -> None:
         """Send what is left, for at most `within_s`; to be called in a thread."""
         self._flush_until = time.monotonic() + within_s
-        if self._queue:
+        if self._spans or self._durations:
             self.start()
-        self._end.set()
+        self._is_ending = True
+        self._hurry.set()
         self._work.set()
         if self._thread is not None:
             self._is_done.wait(within_s)
@@ -109,23 +124,32 @@ class Recorder:
         else:
             self._serve(exporter)
         self._is_done.set()
-        self._queue.clear()
+        self._spans.clear()
+        self._durations.clear()
 
     def _serve(self, exporter: Exporter) -> None:
-        while not self._end.is_set():
+        while not self._is_ending:
             self._work.wait()
-            self._end.wait(_GATHER_S)
+            self._hurry.wait(_GATHER_S)
             self._work.clear()
+            if not self._is_ending:
+                self._hurry.clear()
             self._drain(exporter)
+            self._complain()
         self._drain(exporter)
         exporter.flush(max(0.0, self._flush_until - time.monotonic()))
 
     def _drain(self, exporter: Exporter) -> None:
-        while self._queue:
+        while self._spans or self._durations:
             try:
-                exporter.take(self._queue.popleft())
+                exporter.take(self._durations.popleft() if self._durations else self._spans.popleft())
             except Exception:
                 log.exception("a bug: something measured is lost")
+
+    def _complain(self) -> None:
+        if self.dropped and not self._has_complained:
+            self._has_complained = True
+            log.warning("telemetry: more spans come than can be sent; some are lost")
 
 
 def _load_sdk(settings: TelemetrySettings) -> Exporter:
