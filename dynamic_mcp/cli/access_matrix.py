@@ -15,10 +15,9 @@ from dynamic_mcp.groups.audience import Authentication, Principal
 from dynamic_mcp.groups.catalog import Catalog
 from dynamic_mcp.policy.access import DEFAULT, Policy
 from dynamic_mcp.policy.classify import access_of
+from dynamic_mcp.system.text import defuse_formula
 
 DEPENDS = "depends"
-# Spreadsheets take a cell that begins with one of these for a formula.
-_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 
 
 @dataclass(frozen=True)
@@ -73,12 +72,8 @@ def _effect(policy: Policy, role: str, group: str, tool: str, access: str) -> st
 def _format_csv(rows: list[MatrixRow], roles: list[str]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["group", "tool", "access", *map(_harmless, roles)])
+    writer.writerow(["group", "tool", "access", *map(defuse_formula, roles)])
     for row in rows:
-        names = [_harmless(row.group), _harmless(row.tool)]
+        names = [defuse_formula(row.group), defuse_formula(row.tool)]
         writer.writerow([*names, row.access, *(row.roles[role] for role in roles)])
     return text.getvalue().rstrip("\n")
-
-
-def _harmless(cell: str) -> str:
-    return f"'{cell}" if cell.startswith(_FORMULAS) else cell

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 # What a summary of a group, a tool or a reason may take.
 MAX_LINE = 70
+# Spreadsheets take a cell that begins with one of these for a formula; some also the wide ones.
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 def pluralize(number: int, noun: str) -> str:
@@ -29,3 +31,8 @@ def escape(text: str, *, keep: str = "") -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text)
+
+
+def defuse_formula(cell: str) -> str:
+    """Return a cell of a table that a spreadsheet takes for text."""
+    return f"'{cell}" if cell.lstrip(" ").startswith(_FORMULAS) else cell

@@ -36,6 +36,11 @@ class FoundSeal(Struct, frozen=True):
     line: int
 
     @property
+    def what(self) -> tuple[int, str, str]:
+        """What it says of the day. The same may be sealed twice."""
+        return self.seal.lines, self.seal.first, self.seal.last
+
+    @property
     def is_early(self) -> bool:
         """Tell whether the day had not ended when it was sealed."""
         return self.seal.at[:10] <= self.seal.day
@@ -52,12 +57,14 @@ def parse_seals(
             continue
         name = file or "the seals that were kept elsewhere"
         try:
+            if file and not data.endswith(b"\n"):
+                raise Damaged("has no end")
             chain.check(data)
             seal = read_seal(data)
         except Damaged as exc:
             findings.append(Finding("changed", name, number, str(exc)))
             continue
-        if keys and (problem := _check_signature(seal, data, keys)):
+        if keys and (problem := _check_signature(seal, data.rstrip(), keys)):
             findings.append(Finding("changed", name, number, problem))
         found.append(FoundSeal(seal, file, number))
     return found

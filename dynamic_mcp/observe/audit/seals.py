@@ -103,6 +103,19 @@ def seal_days(
     return new
 
 
+def seal_end(directory: Path, *, signer: Signer | None = None, now: Callable[[], float] = time.time) -> Seal | None:
+    """Return a seal of the last day as it is now, to be kept elsewhere; None if there is no line. Raises OSError.
+
+    It is not written to the file of seals, where each day has one.
+    """
+    known = days.list_days(directory)
+    seal = _build(directory, known[-1], now()) if known else None
+    if seal is None:
+        return None
+    signed = _sign(structs.replace(seal, prev=chain.ZERO), signer)
+    return structs.replace(signed, hash=chain.finish(chain.encode(signed))[1])
+
+
 def _build(directory: Path, day: str, at: float) -> Seal | None:
     """Return the seal of a day that is over; None if it has no line."""
     with days.file_of(directory, day).open("rb") as file:
@@ -119,15 +132,19 @@ def _build(directory: Path, day: str, at: float) -> Seal | None:
 
 
 def _write(descriptor: int, seal: Seal, signer: Signer | None) -> Seal:
-    if signer is not None:
-        seal = structs.replace(seal, key=signer.fingerprint)
-        signature = base64.b64encode(signer.sign(chain.encode(seal))).decode()
-        seal = structs.replace(seal, signature=signature)
+    seal = _sign(seal, signer)
     data, own = chain.finish(chain.encode(seal))
     size = os.fstat(descriptor).st_size
     is_torn = size > 0 and not day_file.read_end(descriptor, size).endswith(b"\n")
     day_file.write_whole(descriptor, b"\n" + data if is_torn else data, size)
     return structs.replace(seal, hash=own)
+
+
+def _sign(seal: Seal, signer: Signer | None) -> Seal:
+    if signer is None:
+        return seal
+    seal = structs.replace(seal, key=signer.fingerprint)
+    return structs.replace(seal, signature=base64.b64encode(signer.sign(chain.encode(seal))).decode())
 
 
 @contextmanager

@@ -97,8 +97,7 @@ class Verifier:
             data = (self._directory / days.SEALS).read_bytes()
         except FileNotFoundError:
             return []
-        *lines, rest = data.split(b"\n")
-        return [*lines, rest] if rest else lines
+        return data.splitlines(keepends=True)
 
     def _read_seals(self, lines: Sequence[bytes], file: str) -> list[FoundSeal]:
         found = parse_seals(lines, file, self._keys, self._findings)
@@ -131,9 +130,9 @@ class Verifier:
         for each in (*self._seals, *self._elsewhere):
             if each.seal.day >= since:
                 self._check_seal(each, check, known)
-        mine = {each.seal.day: each.seal.hash for each in self._seals}
+        mine = {each.seal.day: each.what for each in self._seals}
         for each in self._elsewhere:
-            if not each.is_early and each.seal.day >= since and mine.get(each.seal.day) != each.seal.hash:
+            if not each.is_early and each.seal.day >= since and mine.get(each.seal.day) != each.what:
                 what = "is not the one that was kept elsewhere" if each.seal.day in mine else "is missing"
                 self._note("missing", days.SEALS, 0, f"the seal of {each.seal.day} {what}")
         for day in known:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
@@ -170,6 +170,8 @@ def _ends_a_line(log: bytes) -> bool:
 
 @settings(max_examples=600)
 @given(MUTATIONS)
+@example({**FILES, days.SEALS: FILES[days.SEALS][:-1]})
+@example({**FILES, LOG_FILES[-1]: FILES[LOG_FILES[-1]][:-1]})
 def test_whatever_is_done_to_the_files_is_found_but_for_a_tail_that_is_cut_off(files: Files) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name, data in files.items():

@@ -1,0 +1,52 @@
+"""`dynamic-mcp audit export`: writes lines in the form of another program."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterator
+from pathlib import Path
+
+from dynamic_mcp import __version__
+from dynamic_mcp.cli.audit_options import LineOptions, find_directory, open_index
+from dynamic_mcp.cli.audit_view import describe_count
+from dynamic_mcp.cli.invocation import Invocation
+from dynamic_mcp.observe.audit.export import export
+from dynamic_mcp.observe.audit.index import AuditIndex
+
+_HEADER_LINES = {"csv": 1}
+
+
+def export_lines(
+    this: Invocation, options: LineOptions, *, directory: str | None, form: str, output: str | None
+) -> int:
+    """Write the lines that are wanted to a file that only its owner can read, or to stdout; return the exit code."""
+    with open_index(this, find_directory(this, directory)) as index:
+        texts = _export(this, options, index, form)
+        if output is None:
+            for text in texts:
+                this.out.print_text(text)
+            return 0
+        count = _write(Path(output), texts) - _HEADER_LINES.get(form, 0)
+    this.out.say(f"{describe_count(count)} written to `{output}`")
+    return 0
+
+
+def _export(this: Invocation, options: LineOptions, index: AuditIndex, form: str) -> Iterator[str]:
+    lines = index.find(options.parse(this), options.parse_count())
+    return export(lines, form, version=__version__, host=platform.node() or "localhost")
+
+
+def _write(path: Path, texts: Iterator[str]) -> int:
+    """Write lines to a file, which is replaced when all is written; return how many there were. Raises OSError."""
+    written, count = path.with_name(f".new-{os.urandom(8).hex()}"), 0
+    descriptor = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
+            for count, text in enumerate(texts, start=1):  # noqa: B007 - the last is returned
+                file.write(text + "\n")
+        written.replace(path)
+    except BaseException:
+        written.unlink(missing_ok=True)
+        raise
+    return count
