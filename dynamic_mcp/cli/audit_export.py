@@ -6,6 +6,7 @@ import os
 import platform
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 from dynamic_mcp import __version__
 from dynamic_mcp.cli.audit_options import LineOptions, find_directory, open_index
@@ -27,7 +28,7 @@ def export_lines(
             for text in texts:
                 this.out.print_text(text)
             return 0
-        count = _write(Path(output), texts) - _HEADER_LINES.get(form, 0)
+        count = _write(Path(output).resolve(), texts) - _HEADER_LINES.get(form, 0)
     this.out.say(f"{describe_count(count)} written to `{output}`")
     return 0
 
@@ -39,14 +40,24 @@ def _export(this: Invocation, options: LineOptions, index: AuditIndex, form: str
 
 def _write(path: Path, texts: Iterator[str]) -> int:
     """Write lines to a file, which is replaced when all is written; return how many there were. Raises OSError."""
-    written, count = path.with_name(f".new-{os.urandom(8).hex()}"), 0
+    if path.exists() and not path.is_file():  # a pipe or a device, which stays what it is
+        with path.open("w", encoding="utf-8", newline="\n") as file:
+            return _write_lines(file, texts)
+    written = path.with_name(f".new-{os.urandom(8).hex()}")
     descriptor = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
-            for count, text in enumerate(texts, start=1):  # noqa: B007 - the last is returned
-                file.write(text + "\n")
+            count = _write_lines(file, texts)
         written.replace(path)
     except BaseException:
         written.unlink(missing_ok=True)
         raise
+    return count
+
+
+def _write_lines(file: TextIO, texts: Iterator[str]) -> int:
+    count = 0
+    for text in texts:
+        file.write(text + "\n")
+        count += 1
     return count

@@ -11,6 +11,7 @@ from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments
 from dynamic_mcp.observe.audit import chain, days, seals, signing
 from dynamic_mcp.observe.audit.verify import Verification, Verifier
+from dynamic_mcp.system.file_reader import read_bytes
 from dynamic_mcp.system.text import pluralize
 
 _MARKS = {"changed": "error", "missing": "error", "gap": "warning", "removed": "note", "note": "note"}
@@ -91,12 +92,14 @@ def _to_json(found: Verification) -> dict[str, object]:
 
 
 def _read_lines(file: str) -> list[bytes]:
-    return Path(file).read_bytes().splitlines()
+    return read_bytes(Path(file), may_be_piped=True).splitlines()
 
 
 def _read_public(file: str) -> signing.PublicKey:
+    path = Path(file)
+    read_bytes(path)  # refuses what is no file
     try:
-        return signing.load_public_key(Path(file))
+        return signing.load_public_key(path)
     except ValueError as exc:
         raise InvalidArguments(f"`{file}` is no Ed25519 key in PEM form", hint=str(exc)) from exc
 

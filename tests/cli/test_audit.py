@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import stat
+import subprocess
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -72,6 +73,7 @@ def test_options_choose_lines(cli: CliRunner, log: Path) -> None:
         ["none.json"],
         ["-c", "a.json", "b.json"],
         ["--errors", "verify"],
+        ["verify", "--since", "soon"],
         ["export"],
     ],
 )
@@ -212,6 +214,17 @@ def test_an_export_is_private_and_replaces_a_file_whole(cli: CliRunner, log: Pat
     assert [json.loads(each)["class_uid"] for each in events] == [6003, 6003]
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_an_export_goes_into_a_pipe_which_stays_one(cli: CliRunner, log: Path) -> None:
+    pipe = cli.folder / "pipe"
+    os.mkfifo(pipe)
+    reader = subprocess.Popen(["cat", "pipe"], cwd=cli.folder, stdout=subprocess.PIPE)
+    assert cli.run("audit", "export", "--format", "jsonl", "-n", "3", "-o", "pipe").code == 0
+    out, _ = reader.communicate(timeout=BOUND_S)
+    assert len(out.splitlines()) == 3
+    assert pipe.is_fifo()
+
+
 # --- verifying and sealing ---------------------------------------------------------------------------------------
 
 
@@ -259,6 +272,13 @@ def test_seals_are_signed_with_the_key_of_the_config(cli: CliRunner, log: Path) 
     make_key(cli.folder, "other")
     assert cli.run("audit", "verify", "--key", "other.pub").code == 1
     assert cli.run("audit", "verify", "--key", "dynamic-mcp.json").code == 2
+
+
+@pytest.mark.parametrize("option", ["--key", "--seals"])
+def test_what_is_no_file_has_no_seals_and_no_key(cli: CliRunner, log: Path, option: str) -> None:
+    for file in ("/dev/zero", "none", "."):
+        done = cli.run("audit", "verify", option, file)
+        assert (done.code, done.out) == (1, "")
 
 
 def test_verifying_since_a_time_begins_with_its_day(cli: CliRunner, log: Path) -> None:
