@@ -98,5 +98,6 @@ class Observing:
         if self._metrics is not None:
             await self._metrics.close()
         for trail in self._trails.values():
+            trail.recorder.close()  # here, as all that it records is recorded here
             await asyncio.to_thread(trail.close)
         self._trails.clear()

@@ -20,6 +20,8 @@ from dynamic_mcp.observe.audit.chain import Damaged
 from dynamic_mcp.observe.audit.line import AuditLine
 from dynamic_mcp.system import paths
 
+# There, a file that is open can be neither renamed nor removed.
+_IS_WINDOWS = os.name == "nt"
 INTERRUPTED = "interrupted"
 
 # What the file may grow to: while no call is open, and while there always is one.
@@ -67,19 +69,22 @@ class Journal:
         if self._file is not None:
             path, descriptor = self._file
             self._file, self._size = None, 0
-            if not self._lines:
+            if not self._lines and not _IS_WINDOWS:
                 path.unlink(missing_ok=True)
             os.close(descriptor)
+            if not self._lines:
+                path.unlink(missing_ok=True)
 
     def _create(self) -> tuple[Path, int]:
         """Create the file; it has its name once it is locked, so that nobody takes it for one of a dead process."""
         paths.make_private_dir(self._directory)
         path = self._directory / f"{os.getpid()}-{os.urandom(6).hex()}.jsonl"
-        new = path.with_suffix(".new")
+        new = path if _IS_WINDOWS else path.with_suffix(".new")
         descriptor = day_file.open_private(new)
         try:
             paths.try_lock(descriptor)
-            new.rename(path)
+            if new != path:
+                new.rename(path)
         except BaseException:
             os.close(descriptor)
             raise
@@ -98,8 +103,8 @@ class Journal:
             self._file, self._size = former, os.fstat(former[1]).st_size
             raise
         self._size = len(lines)
-        former[0].unlink(missing_ok=True)
         os.close(former[1])
+        former[0].unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

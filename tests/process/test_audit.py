@@ -1,0 +1,65 @@
+"""What is executed is recorded, whatever happens to the program."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from tests.program import UPSTREAMS, Json, Program, serving
+from tests.proxy.audited import read_lines
+
+CALLS = 1000
+
+
+def recording(executed: Path) -> Json:
+    return {"command": sys.executable, "args": ["-I", "-S", str(UPSTREAMS / "recording.py"), str(executed)]}
+
+
+def settings(**audit: Json) -> Json:
+    return {"audit": {"path": "audit", "arguments": "full", "on_failure": "stop-writes", **audit}}
+
+
+def numbers_in(executed: Path) -> list[int]:
+    return [json.loads(line)["n"] for line in executed.read_text().splitlines()]
+
+
+async def call(program: Program, n: int) -> None:
+    await program.call_line("up", "change", {"n": n})
+
+
+@pytest.mark.parametrize("answered", [1, 400])
+async def test_a_kill_in_the_middle_of_calls_loses_none_that_was_executed(tmp_path: Path, answered: int) -> None:
+    executed = tmp_path / "executed"
+    servers, root = {"up": recording(executed)}, {"settings": settings()}
+    async with serving(tmp_path, servers, **root) as program:
+        calls = [asyncio.create_task(call(program, n)) for n in range(CALLS)]
+        for each in islice(asyncio.as_completed(calls), answered):
+            await each
+        program.kill()
+        for each in calls:
+            each.cancel()
+        await asyncio.wait(calls)
+    async with serving(tmp_path, servers, **root) as program:
+        await call(program, CALLS)
+    lines = read_lines(tmp_path / "audit")
+    recorded = [line["arguments"]["n"] for line in lines]
+    assert answered <= len(numbers_in(executed)) <= CALLS + 1
+    assert set(numbers_in(executed)) <= set(recorded)
+    assert len(recorded) == len(set(recorded)), "each call has one line"
+    unknown = [line for line in lines if line.get("outcome") == "unknown"]
+    assert all(line["error"] == "interrupted" for line in unknown)
+
+
+async def test_what_ends_as_it_should_leaves_no_open_call(tmp_path: Path) -> None:
+    executed = tmp_path / "executed"
+    async with serving(tmp_path, {"up": recording(executed)}, settings=settings()) as program:
+        for n in range(3):
+            await call(program, n)
+    lines = read_lines(tmp_path / "audit")
+    assert [(line["arguments"]["n"], line.get("outcome")) for line in lines] == [(0, None), (1, None), (2, None)]
+    assert list((tmp_path / "audit" / "open").iterdir()) == []
