@@ -11,7 +11,7 @@ from dynamic_mcp.config.observe import Audit
 from dynamic_mcp.host.observing import Observing
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import Client, FakeUpstream, Opener, config_of, group_config
-from tests.proxy.audited import ANSWERS, read_lines
+from tests.proxy.audited import ANSWERS, uses_in
 
 
 async def test_the_log_goes_on_over_a_reload(tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ async def test_the_log_goes_on_over_a_reload(tmp_path: Path) -> None:
     await client.call("up", "get_thing", {"a": 3})
     await observing.close()
     await proxy.close()
-    assert [line["arguments"].get("a") for line in read_lines(tmp_path)] == [None, 1, None]
+    assert [line["arguments"].get("a") for line in uses_in(tmp_path)] == [None, 1, None]
 
 
 async def test_a_log_without_a_path_is_in_the_state_directory(
@@ -48,4 +48,4 @@ async def test_a_log_without_a_path_is_in_the_state_directory(
     await client.call("up", "get_thing")
     await observing.close()
     await proxy.close()
-    assert len(read_lines(tmp_path / "audit")) == 1
+    assert len(uses_in(tmp_path / "audit")) == 1

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.program import UPSTREAMS, Json, Program, serving
-from tests.proxy.audited import read_lines
+from tests.proxy.audited import uses_in
 
 CALLS = 1000
 
@@ -46,7 +46,7 @@ async def test_a_kill_in_the_middle_of_calls_loses_none_that_was_executed(tmp_pa
         await asyncio.wait(calls)
     async with serving(tmp_path, servers, **root) as program:
         await call(program, CALLS)
-    lines = read_lines(tmp_path / "audit")
+    lines = uses_in(tmp_path / "audit")
     recorded = [line["arguments"]["n"] for line in lines]
     assert answered <= len(numbers_in(executed)) <= CALLS + 1
     assert set(numbers_in(executed)) <= set(recorded)
@@ -60,6 +60,6 @@ async def test_what_ends_as_it_should_leaves_no_open_call(tmp_path: Path) -> Non
     async with serving(tmp_path, {"up": recording(executed)}, settings=settings()) as program:
         for n in range(3):
             await call(program, n)
-    lines = read_lines(tmp_path / "audit")
+    lines = uses_in(tmp_path / "audit")
     assert [(line["arguments"]["n"], line.get("outcome")) for line in lines] == [(0, None), (1, None), (2, None)]
     assert list((tmp_path / "audit" / "open").iterdir()) == []

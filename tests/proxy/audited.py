@@ -22,6 +22,7 @@ from tests.fakes import Client, FakeUpstream, Opener, config_of, group_config, t
 
 Json = Any  # whatever JSON a test writes down
 
+USES = ("call", "read", "prompt", "list")
 KEEPING = Keeping(180 * 86_400.0)
 ANSWERS: dict[str, Json] = {
     "initialize": {
@@ -56,9 +57,9 @@ class Audited:
         return client
 
     def lines(self) -> list[dict[str, Json]]:
-        """Return the lines that are written, once all are."""
+        """Return the lines of all uses of servers, once they are written."""
         self.trail.close()
-        return read_lines(self.trail.directory)
+        return uses_in(self.trail.directory)
 
 
 def read_lines(directory: Path) -> list[dict[str, Json]]:
@@ -72,6 +73,11 @@ def read_lines(directory: Path) -> list[dict[str, Json]]:
             prev = link.hash
             found.append(json.loads(data))
     return found
+
+
+def uses_in(directory: Path) -> list[dict[str, Json]]:
+    """Return the lines of a log that are about the use of a server, and no other events."""
+    return [line for line in read_lines(directory) if line["event"] in USES]
 
 
 @contextlib.asynccontextmanager
