@@ -55,14 +55,16 @@ class Recorder:
     def open(self, line: AuditLine, what: str, *, is_write: bool) -> None:
         """Write down a call that is about to be sent; `what` names it. Raises NotRecorded, where it must not be."""
         try:
-            self._write_late()
+            if self._late:
+                self._write_late()
             self._journal.add(line)
         except OSError as exc:
             self._complain(exc)
             if self._stops_writes and is_write:
                 raise NotRecorded(what, exc.strerror or str(exc)) from None
         else:
-            self._note_success()
+            if self._is_failing:
+                self._note_success()
 
     def close_call(self, line: AuditLine) -> None:
         """Append the line of an open call soon, in the event loop, so that its answer need not wait for that.
@@ -102,13 +104,15 @@ class Recorder:
         if not lines:
             return
         try:
-            self._write_late()
+            if self._late:
+                self._write_late()
             self._append(lines)
         except OSError as exc:
             self._complain(exc)
             self._keep(lines)
         else:
-            self._note_success()
+            if self._is_failing:
+                self._note_success()
         self._keeper.sync_soon()
 
     def _append(self, lines: Sequence[AuditLine]) -> None:
@@ -135,9 +139,8 @@ class Recorder:
             self._lost = 0
 
     def _note_success(self) -> None:
-        if self._is_failing:
-            self._is_failing = False
-            log.warning("the audit log in %s is written again", self._log.directory)
+        self._is_failing = False
+        log.warning("the audit log in %s is written again", self._log.directory)
 
     def _complain(self, exc: OSError) -> None:
         self.failures += 1
