@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -195,6 +196,13 @@ def test_a_file_that_others_can_read_becomes_private(audit: AuditLog, caplog: py
     audit.append(call())
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert "is now private" in caplog.text
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write everywhere")
+def test_a_directory_that_cannot_be_written_is_refused(audit: AuditLog) -> None:
+    audit.directory.mkdir(mode=0o500)
+    with pytest.raises(PermissionError):
+        audit.append(call())
 
 
 def test_what_is_no_file_is_refused(audit: AuditLog) -> None:
