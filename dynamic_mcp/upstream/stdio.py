@@ -38,7 +38,7 @@ _EDGE_CHARS = 500
 GRACE_S = 2.0
 # Output that was written before the exit may still be in the pipe when the exit is known.
 _DRAIN_S = 0.05
-# A server that closes its pipes is likely to exit; how it did is the better reason, and comes this much later at most.
+# A server that closes its pipes is likely to exit; how it did is the better reason, and comes within this time.
 _EXIT_WITHIN_S = 0.5
 # How servers name a variable that they miss, and variables that every shell sets and no server misses.
 _VARIABLE = re.compile(r"\b[A-Z][A-Z0-9_]{3,}\b")
