@@ -105,7 +105,7 @@ class GroupView:
         """Say what is missing from these lists and why; empty when they are whole."""
         complaint = self.group.complaint(kinds)
         if complaint and self.rules is not None and self.known is not None and self.known.knows(kinds):
-            return "" if not any(self.known.lists[kind].complaints for kind in kinds) else INCOMPLETE
+            return INCOMPLETE if any(self.known.lists[kind].complaints for kind in kinds) else ""
         return complaint
 
     async def learn_hello(self, client: Client) -> Mapping[str, Raw] | None:
