@@ -27,9 +27,9 @@ from dynamic_mcp.observe.audit.line import VERSION, AuditLine, Outcome
 from dynamic_mcp.observe.audit.trail import Trail
 from dynamic_mcp.proxy.audit_arguments import ArgumentRecord, Mode
 from dynamic_mcp.proxy.audit_events import line_of_event
-from dynamic_mcp.proxy.audit_subjects import ClientLines, UsedThings
-from dynamic_mcp.proxy.audit_targets import EVENTS, find_target, find_trace
-from dynamic_mcp.proxy.observation import Event, Observation, Observer
+from dynamic_mcp.proxy.audit_subjects import ClientLines, Pattern, UsedThings
+from dynamic_mcp.proxy.audit_targets import EVENTS, Target, find_target, find_trace
+from dynamic_mcp.proxy.observation import ApprovalNote, Event, Observation, Observer
 from dynamic_mcp.proxy.pipeline import UpstreamRequest
 
 _REFUSALS = (AccessDenied, MissingScope, ApprovalDenied, ApprovalNeeded, NotRecorded)
@@ -69,9 +69,10 @@ class AuditObserver(Observer):
         """Write down a call before it is sent. Raises NotRecorded."""
         key = id(seen)
         if seen.request.method in EVENTS and key not in self._open:
-            line = self._begin(seen, message.params)
-            self._recorder.open(line, message.label or f"`{message.method}`", is_write=line.access != "read")
+            pattern, line = self._begin(seen, message.params)
             self._open[key] = line
+            what = message.label or f"`{message.method}`"
+            self._recorder.open(line, what, is_write=line.access != "read", data=_encode_open(pattern, line))
         return message
 
     def receive(self, seen: Observation, answer: Frame | None, error: BaseException | None) -> None:
@@ -89,7 +90,7 @@ class AuditObserver(Observer):
         was_open = self._open.pop(id(seen), None)
         ended = _fail(error) if answer is None else _judge(answer, code)
         line = structs.replace(
-            was_open or self._begin(seen, seen.params),
+            was_open or self._begin(seen, seen.params)[1],
             outcome=ended.outcome,
             error=ended.error,
             result_bytes=ended.result_bytes,
@@ -102,48 +103,79 @@ class AuditObserver(Observer):
 
     def note(self, event: Event) -> None:
         """Record something else that has happened."""
-        line = self._plain if event.client is None else self._clients.line_of(event.client)
+        line = self._plain if event.client is None else self._clients.find(event.client).line
         self._recorder.record(line_of_event(structs.replace(line, id=self._trail.new_id()), event))
 
-    def _begin(self, seen: Observation, params: Mapping[str, Raw] | None) -> AuditLine:
-        """Return the line of a request as far as it is known."""
-        request = seen.request
-        target = find_target(request, seen.group, seen.name)
-        used = self._used.find(seen.group, target)
-        given = target.arguments if seen.group is None else (params or {}).get("arguments")
-        return structs.replace(
-            self._clients.line_of(request.client),
+    def _begin(self, seen: Observation, params: Mapping[str, Raw] | None) -> tuple[Pattern, AuditLine]:
+        """Return the line of a request as far as it is known, and the pattern that it was made by."""
+        request, group = seen.request, seen.group
+        target = find_target(request, group, seen.name)
+        pattern = self._find_pattern(seen, target)
+        given = target.arguments if group is None else (params or {}).get("arguments")
+        meta = wire.member(request.params, "_meta") if params is None else params.get("_meta")
+        line = structs.replace(
+            pattern.line,
             id=self._trail.new_id(),
-            event=target.event,
-            outcome="unknown",
-            address=request.address,
             request=_text(request.id),
-            trace=seen.trace
-            or find_trace(wire.member(request.params, "_meta") if params is None else params.get("_meta")),
-            group=target.group,
-            kind=target.kind,
-            name=target.name,
-            shown=target.shown,
-            access=used.access,
-            decision=seen.decision,
-            rule=seen.rule,
+            trace=seen.trace or find_trace(meta),
             arguments=self._arguments.describe(given),
-            upstream=used.upstream,
-            upstream_version=used.version,
-            definition=used.definition,
-            **self._approval(seen),
         )
+        return pattern, line if seen.approval is None else structs.replace(line, **self._approval(seen.approval))
 
-    def _approval(self, seen: Observation) -> Mapping[str, object]:
-        note = seen.approval
-        if note is None:
-            return {}
+    def _find_pattern(self, seen: Observation, target: Target) -> Pattern:
+        client, address = self._clients.find(seen.request.client), seen.request.address
+        key = (target.event, target.group, target.name, target.shown, seen.decision, seen.rule, address)
+        catalog = None if seen.group is None else seen.group.group.known
+        found = client.patterns.get(key)
+        if found is None or found.catalog is not catalog or seen.group is None:
+            used = self._used.find(seen.group, target)
+            line = structs.replace(
+                client.line,
+                event=target.event,
+                outcome="unknown",
+                address=address,
+                group=target.group,
+                kind=target.kind,
+                name=target.name,
+                shown=target.shown,
+                access=used.access,
+                decision=seen.decision,
+                rule=seen.rule,
+                upstream=used.upstream,
+                upstream_version=used.version,
+                definition=used.definition,
+            )
+            found = Pattern.of(line, catalog)
+            if seen.group is not None:  # what is nowhere may have any name
+                client.patterns[key] = found
+        return found
+
+    def _approval(self, note: ApprovalNote) -> Mapping[str, object]:
         return {
             "approval": note.id,
             "approved_by": note.by or note.channel,
             "wait_ms": round(note.waited_s * 1000, 3),
             "original_arguments": self._arguments.describe(note.original),
         }
+
+
+def _encode_open(pattern: Pattern, line: AuditLine) -> bytes | None:
+    """Return the JSON of an open line, whose members need no order; None where it must be written in full."""
+    if line.approval:
+        return None
+    try:
+        request = wire.encode(line.request)
+    except UnicodeEncodeError:
+        return None
+    own = b'%b,"id":"%b","trace":"%b","request":%b' % (
+        pattern.head,
+        line.id.encode(),
+        line.trace.encode(),
+        request,
+    )
+    if not len(line.arguments):
+        return own + b"}"
+    return b'%b,"arguments":%b}' % (own, bytes(line.arguments).replace(b"\n", b" "))
 
 
 def _judge(answer: Frame, code: str) -> _Ending:

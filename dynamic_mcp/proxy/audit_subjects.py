@@ -11,6 +11,7 @@ from msgspec import Raw, Struct, structs
 
 from dynamic_mcp.groups.audience import Authentication, Client
 from dynamic_mcp.mcp import wire
+from dynamic_mcp.observe.audit import chain
 from dynamic_mcp.observe.audit.line import AuditLine
 from dynamic_mcp.policy.classify import access_of
 from dynamic_mcp.proxy.audit_targets import Target
@@ -19,15 +20,33 @@ from dynamic_mcp.system.bounded import BoundedDict
 from dynamic_mcp.upstream.handshake import ClientHello
 
 _MAX_TOOLS = 10_000
+_MAX_PATTERNS = 20  # for each client
 _LONGEST_TEXT = 200
 
 
-class _Known(Struct, frozen=True):
-    """The line of a client, and what it was made of."""
+class Pattern(Struct, frozen=True):
+    """What the lines of the same use of the same thing by the same client share; `head` is its JSON, without its end.
+
+    It is good for as long as the group's `catalog` is the same.
+    """
+
+    line: AuditLine
+    head: bytes
+    catalog: object
+
+    @staticmethod
+    def of(line: AuditLine, catalog: object) -> Pattern:
+        """Return the pattern of a line without what each call has of its own."""
+        return Pattern(line, chain.encode(line)[:-1], catalog)
+
+
+class KnownClient(Struct, frozen=True):
+    """The line of a client, what it was made of, and patterns for what the client uses."""
 
     authentication: Authentication
     hello: ClientHello
     line: AuditLine
+    patterns: BoundedDict[tuple[str, ...], Pattern]
 
 
 class ClientLines:
@@ -36,16 +55,16 @@ class ClientLines:
     def __init__(self, plain: AuditLine, roles_of: Callable[[Authentication], tuple[str, ...]]) -> None:
         self._plain = plain
         self._roles_of = roles_of
-        self._known: WeakKeyDictionary[Client, _Known] = WeakKeyDictionary()
+        self._known: WeakKeyDictionary[Client, KnownClient] = WeakKeyDictionary()
 
-    def line_of(self, client: Client) -> AuditLine:
-        """Return the line of a client, with the address that it came from first."""
+    def find(self, client: Client) -> KnownClient:
+        """Return what is known of a client; its line has the address that it came from first."""
         known = self._known.get(client)
         if known is None or known.authentication is not client.authentication or known.hello is not client.hello:
             known = self._known[client] = self._describe(client)
-        return known.line
+        return known
 
-    def _describe(self, client: Client) -> _Known:
+    def _describe(self, client: Client) -> KnownClient:
         authentication, hello = client.authentication, client.hello
         line = structs.replace(
             self._plain,
@@ -58,7 +77,7 @@ class ClientLines:
             address=client.address,
             session=client.id,
         )
-        return _Known(authentication, hello, line)
+        return KnownClient(authentication, hello, line, BoundedDict(_MAX_PATTERNS))
 
 
 class Used(Struct, frozen=True, gc=False):

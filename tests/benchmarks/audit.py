@@ -3,7 +3,7 @@
     python -m tests.benchmarks.audit [--calls 50] [--rounds 150]
 
 Rounds are short and interleaved, so that what else the machine does falls on all alike; the calmest round is shown
-beside the median of all. It judges nothing; the aim is at most 25 µs added to the median, and none while it is off.
+beside the median of all. It judges nothing; the aim is 25 µs or less added to the median, and nothing while off.
 """
 
 from __future__ import annotations

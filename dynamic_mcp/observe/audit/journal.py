@@ -45,9 +45,9 @@ class Journal:
     def __contains__(self, id: str) -> bool:
         return id in self._lines
 
-    def add(self, line: AuditLine) -> None:
-        """Write a call that begins, or nothing. Raises OSError."""
-        data = chain.encode(line) + b"\n"
+    def add(self, line: AuditLine, data: bytes | None = None) -> None:
+        """Write a call that begins, or nothing; `data` is its JSON, if it is known. Raises OSError."""
+        data = (chain.encode(line) if data is None else data) + b"\n"
         _, descriptor = self._file or self._create()
         day_file.write_whole(descriptor, data, self._size)
         self._size += len(data)
@@ -159,7 +159,7 @@ def _lock(file: Path, held: contextlib.ExitStack) -> bool:
 
 
 def _read(file: Path) -> Iterator[AuditLine]:
-    for data in file.read_bytes().splitlines():
+    for data in file.read_bytes().split(b"\n"):
         with contextlib.suppress(Damaged):  # a call whose line was not written whole was not sent
             line = chain.read_line(data)
             if line.id:

@@ -52,12 +52,15 @@ class Recorder:
     def __repr__(self) -> str:
         return f"<Recorder {len(self._journal)} open, {len(self._late)} late, {self._lost} lost>"
 
-    def open(self, line: AuditLine, what: str, *, is_write: bool) -> None:
-        """Write down a call that is about to be sent; `what` names it. Raises NotRecorded, where it must not be."""
+    def open(self, line: AuditLine, what: str, *, is_write: bool, data: bytes | None = None) -> None:
+        """Write down a call that is about to be sent; `what` names it. Raises NotRecorded, where it must not be.
+
+        `data` is the line's JSON, if it is known.
+        """
         try:
             if self._late:
                 self._write_late()
-            self._journal.add(line)
+            self._journal.add(line, data)
         except OSError as exc:
             self._complain(exc)
             if self._stops_writes and is_write:
