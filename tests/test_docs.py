@@ -13,10 +13,12 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from msgspec.structs import fields
 
 from dynamic_mcp.config import jsonc, schema
 from dynamic_mcp.config.read import read
 from dynamic_mcp.groups.lifecycle import TRANSITIONS
+from dynamic_mcp.observe.audit.line import AuditLine
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -100,6 +102,12 @@ def test_the_generated_parts_are_as_the_code_has_them() -> None:
     )
     assert done.stdout == "", "run `python docs/generate.py`"
     assert done.returncode == 0, done.stderr
+
+
+def test_every_member_of_an_audit_line_is_explained_in_its_order() -> None:
+    page = (ROOT / "docs" / "audit.md").read_text()
+    table = page[page.index("### The members of a line") : page.index("### Where it is")]
+    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == [field.name for field in fields(AuditLine)]
 
 
 def test_the_diagram_shows_every_transition_of_the_table() -> None:
