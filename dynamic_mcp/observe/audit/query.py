@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import sqlite3
 from collections.abc import Iterator
@@ -111,17 +112,20 @@ def count_calls(connection: sqlite3.Connection, wanted: LineFilter, by: Subject)
     is_covered = not (wanted.client or wanted.decision or wanted.slow_ms is not None or wanted.tool) and not (
         wanted.group if by == "person" else wanted.who
     )
-    columns = key.split(", ")
-    texts = ", ".join(f"(SELECT text FROM words WHERE id = {column})" for column in columns)  # noqa: S608
     rows = connection.execute(
-        f"SELECT {texts}, pace, calls, errors, denied, bytes FROM ("  # noqa: S608
-        f"SELECT {key}, pace, count(*) AS calls, sum(failed) AS errors, sum(denied) AS denied, sum(bytes) AS bytes"
+        f"SELECT {key}, pace, count(*), sum(failed), sum(denied), sum(bytes)"  # noqa: S608
         f" FROM lines {f'INDEXED BY {index}' if is_covered else 'NOT INDEXED'}"
-        f" WHERE event IN ({_WORD}, {_WORD}, {_WORD}) AND {where} GROUP BY {key}, pace)",
+        f" WHERE event IN ({_WORD}, {_WORD}, {_WORD}) AND {where} GROUP BY {key}, pace",
         [*CALLS, *values],
     )
-    width = len(columns)
-    return (CallCount(row[:width], *row[width:]) for row in rows)
+    width = len(key.split(", "))
+    word = functools.cache(lambda id: _read_word(connection, id))
+    return (CallCount(tuple(map(word, row[:width])), *row[width:]) for row in rows)
+
+
+def _read_word(connection: sqlite3.Connection, id: int) -> str:
+    found: str = connection.execute("SELECT text FROM words WHERE id = ?", [id]).fetchone()[0]
+    return found
 
 
 def _where(wanted: LineFilter) -> tuple[str, list[object]]:
