@@ -11,6 +11,7 @@ from dynamic_mcp.cli.audit_options import LineOptions, find_directory, open_inde
 from dynamic_mcp.cli.audit_view import format_ms
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.observe.audit.query import CallCount, Subject, ms_of
+from dynamic_mcp.system.text import escape
 
 # As `stats` estimates where no tokenizer is installed; only sizes are recorded, so nothing can be counted.
 _BYTES_A_TOKEN = 4
@@ -91,5 +92,5 @@ def _cells(stats: CallStats) -> list[str]:
         format_ms(stats.p95_ms),
         f"{stats.bytes:,}",
         f"~{stats.tokens:,}",
-        " ".join(filter(None, stats.key)) or "-",
+        escape(" ".join(filter(None, stats.key))) or "-",
     ]

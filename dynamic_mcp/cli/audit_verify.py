@@ -12,7 +12,7 @@ from dynamic_mcp.errors import DynamicMcpError, InvalidArguments
 from dynamic_mcp.observe.audit import chain, days, seals, signing
 from dynamic_mcp.observe.audit.verify import Verification, Verifier
 from dynamic_mcp.system.file_reader import read_bytes
-from dynamic_mcp.system.text import pluralize
+from dynamic_mcp.system.text import escape, pluralize
 
 _MARKS = {"changed": "error", "missing": "error", "gap": "warning", "removed": "note", "note": "note"}
 
@@ -60,7 +60,7 @@ def seal_log(this: Invocation, *, directory: str | None, is_now: bool) -> int:
 def _show(this: Invocation, found: Verification, directory: Path) -> None:
     for each in found.findings:
         style = "red" if _MARKS[each.kind] == "error" else ""
-        this.out.print_line(f"{this.out.mark(_MARKS[each.kind])} {each}", style)
+        this.out.print_line(f"{this.out.mark(_MARKS[each.kind])} {escape(str(each))}", style)
     if not found.lines:
         this.out.say(f"the audit log in `{directory}` has no lines")
         return

@@ -197,7 +197,9 @@ def test_statistics_say_how_much_was_called_and_how_it_ended(cli: CliRunner, log
     assert {(each["group"], each["tool"]) for each in by_tool} == {
         ("db", name) for name in ("create_issue", "query", "search", "drop")
     }
+    write_log(log, [line(group="odd\nodd", at=YESTERDAY)])
     shown = cli.run_on_terminal("audit", "stats", "--by", "group", width=120).out
+    assert "odd\\nodd" in shown
     assert "~TOKENS" in shown
     assert "github" in shown
 

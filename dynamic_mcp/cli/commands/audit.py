@@ -65,7 +65,7 @@ def _line_options(function: Callable[..., int]) -> Callable[..., int]:
 
     @click.option("--since", metavar="TIME", help="Only from this time on: `1h`, `2d`, `2026-11-23`, or with a time.")
     @click.option("--until", metavar="TIME", help="Only before this time; a date is included.")
-    @click.option("--who", metavar="GLOB", default="", help="Only of these subjects; `local` is the local user.")
+    @click.option("--who", metavar="GLOB", default="", help="Only of these subjects; the local user is `user`.")
     @click.option("--client", metavar="GLOB", default="", help="Only of these client programs.")
     @click.option("--group", metavar="GLOB", default="", shell_complete=complete_group, help="Only of these groups.")
     @click.option("--tool", metavar="GLOB", default="", help="Only of these tools, prompts or resource URIs.")
