@@ -23,6 +23,7 @@ from dynamic_mcp.importer.model import Machine, Scope
 from dynamic_mcp.importer.tools import locations
 from dynamic_mcp.importer.tools.catalog import TOOLS
 from dynamic_mcp.observe.metrics import definitions
+from dynamic_mcp.observe.telemetry import conventions
 
 DOCS = Path(__file__).parent
 PACKAGE = DOCS.parent / "dynamic_mcp"
@@ -213,6 +214,26 @@ def _cell(text: str) -> str:
     return " ".join(text.replace("|", "\\|").split())
 
 
+# --- telemetry -------------------------------------------------------------------------------------------------
+
+
+def span_attributes() -> str:
+    """Return a table of the attributes of spans and metrics."""
+    places = {"both": "both", "server": "`SERVER`", "client": "`CLIENT`"}
+    rows = [
+        f"| `{name}` | {places[place]} | {'yes' if is_in_metrics else ''} | {meaning} |"
+        for name, (place, is_in_metrics, meaning) in conventions.ATTRIBUTES.items()
+    ]
+    return "\n".join(["| attribute | spans | metrics | meaning |", "|---|---|---|---|", *rows])
+
+
+def otel_metrics() -> str:
+    """Return a table of the metrics for a collector, and their buckets."""
+    rows = [f"| `{name}` | {meaning} |" for name, meaning in conventions.METRICS.items()]
+    buckets = ", ".join(f"{bound:g}" for bound in conventions.BUCKETS)
+    return "\n".join(["| metric | meaning |", "|---|---|", *rows, "", f"The bounds of the buckets are {buckets}."])
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "fields": fields,
     "states": states,
@@ -220,6 +241,8 @@ PARTS: dict[str, Callable[[], str]] = {
     "clients": clients,
     "messages": messages,
     "metrics": metrics,
+    "spanattributes": span_attributes,
+    "otelmetrics": otel_metrics,
 }
 
 if __name__ == "__main__":

@@ -70,10 +70,6 @@ class Receiver:
         [span] = [each for each in self.spans if all(getattr(each, name) == wanted[name] for name in wanted)]
         return span
 
-    def wait_for_spans(self, *spans: tuple[str, str]) -> None:
-        """Wait until these spans have come: the service and the name of each."""
-        self.wait_for(lambda self: set(spans) <= {(each.service, each.name) for each in self.spans})
-
     def close(self) -> None:
         """End it."""
         self.released.set()

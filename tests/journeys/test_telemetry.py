@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -40,26 +41,36 @@ def variables(receiver: Receiver, service: str) -> dict[str, str]:
     }
 
 
-async def call_from_client(env: Mapping[str, str], *target: str) -> str:
-    """Call a tool with the Python SDK in a process of its own; return what it says."""
+@contextlib.asynccontextmanager
+async def call_from_client(env: Mapping[str, str], *target: str) -> AsyncIterator[str]:
+    """Call a tool with the Python SDK in a process of its own, which stays for a while; yield what it says."""
+    pipe, quiet = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.journeys.tracing_sdk", "headers", *target),
         env={**os.environ, **env},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
+        stdin=pipe,
+        stdout=pipe,
+        stderr=quiet,
     )
-    async with asyncio.timeout(BOUND_S):
-        said, _ = await process.communicate()
-    assert process.returncode == 0
-    return said.decode().strip()
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(BOUND_S):
+            said = await process.stdout.readline()
+        yield said.decode().strip()
+    finally:
+        async with asyncio.timeout(BOUND_S):
+            await process.communicate(b"")
 
 
-def check_trace(receiver: Receiver) -> Span:
+async def check_trace(receiver: Receiver) -> Span:
     """Check that the call is one trace, each span the parent of the next; return our last span in it."""
-    receiver.wait_for_spans(("client", "turn of a model"), ("dynamic-mcp", CALL), ("server", CALL))
-    receiver.wait_for(
-        lambda it: len([each for each in it.spans if (each.service, each.name) == ("dynamic-mcp", CALL)]) == 2
-    )
+    wanted = {("dynamic-mcp", "server"), ("dynamic-mcp", "client"), ("server", "server")}
+
+    def has_come(receiver: Receiver) -> bool:
+        found = {(each.service, each.kind) for each in receiver.spans if each.name == CALL}
+        return wanted <= found and any(each.name == "turn of a model" for each in receiver.spans)
+
+    await asyncio.to_thread(receiver.wait_for, has_come)
     turn = receiver.find(name="turn of a model")
     sent = receiver.find(name="MCP send tools/call call_dynamic_tool", trace=turn.trace)
     ours = receiver.find(service="dynamic-mcp", kind="server", name=CALL)
@@ -76,12 +87,15 @@ async def test_one_trace_goes_through_over_stdio(tmp_path: Path, receiver: Recei
     settings = {"telemetry": {"endpoint": receiver.url}}
     file = tmp_path / "dynamic-mcp.json"
     file.write_text(json.dumps({"mcpServers": {"a": server}, "settings": settings}))
-    assert await call_from_client(variables(receiver, "client"), *OWN, str(file)) == ""
-    onward = check_trace(receiver)
+    async with call_from_client(variables(receiver, "client"), *OWN, str(file)):
+        onward = await check_trace(receiver)
     assert onward.attributes["network.transport"] == "pipe"
 
 
-async def test_one_trace_goes_through_over_http(tmp_path: Path, receiver: Receiver) -> None:
+async def test_one_trace_goes_through_over_http(
+    tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "100")
     port = free_port()
     env = variables(receiver, "server")
     servers: Json = {"a": {"url": f"http://127.0.0.1:{port}/mcp"}}
@@ -89,9 +103,9 @@ async def test_one_trace_goes_through_over_http(tmp_path: Path, receiver: Receiv
     async with (
         listening(sys.executable, SERVER, str(port), port=port, env=env),
         serving_http(tmp_path, servers, settings=settings) as program,
+        call_from_client(variables(receiver, "client"), program.url) as said,
     ):
-        said = await call_from_client(variables(receiver, "client"), program.url)
-    onward = check_trace(receiver)
+        onward = await check_trace(receiver)
     context = parse_context(said)
     assert context is not None, "the header of HTTP names the span, too"
     assert (context.trace_id, context.span_id) == (onward.trace, onward.id)
@@ -103,10 +117,14 @@ async def test_a_signal_sends_what_is_left_at_once(
     tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "600000")
+    monkeypatch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "100")
     tiny: Json = {"command": sys.executable, "args": ["-I", "-S", str(UPSTREAMS / "tiny.py")]}
     async with serving(tmp_path, {"a": tiny}) as program:
         await program.call("a", "echo", {"text": "there"})
+        await asyncio.to_thread(receiver.wait_for, lambda it: "mcp.server.operation.duration" in it.metrics)
+        assert receiver.spans == []
         program.process.send_signal(signal.SIGTERM)
         assert await program.ends() == 0
-    receiver.wait_for_spans(("dynamic-mcp", "tools/call echo"))
-    receiver.wait_for(lambda it: "mcp.server.operation.duration" in it.metrics)
+    assert [each.name for each in receiver.spans] == ["tools/call echo"] * 2
+    assert "mcp.server.session.duration" in receiver.metrics

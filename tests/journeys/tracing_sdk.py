@@ -3,7 +3,8 @@
     python -m tests.journeys.tracing_sdk TOOL COMMAND [ARGUMENT]…
     python -m tests.journeys.tracing_sdk TOOL URL
 
-It calls a tool of the group `a` and prints the text of its result. The variables of OpenTelemetry say where to send.
+It calls a tool of the group `a`, prints the text of its result, and goes when its own input ends. The variables of
+OpenTelemetry say where to send.
 """
 
 from __future__ import annotations
@@ -33,18 +34,19 @@ def send_spans() -> Iterator[None]:
     provider.shutdown()
 
 
-async def call(tool: str, target: list[str]) -> str:
+async def call(tool: str, target: list[str]) -> None:
     """Call a tool of the group `a` through a proxy, within a span of our own."""
     env = {**os.environ, "OTEL_SERVICE_NAME": ""}
     stdio = StdioServerParameters(command=target[0], args=target[1:], env=env)
     async with Client(target[0] if len(target) == 1 else stdio_client(stdio)) as client:
         with trace.get_tracer("test").start_as_current_span("turn of a model"):
             result = await client.call_tool("call_dynamic_tool", {"group": "a", "name": tool})
-    [block] = result.content
-    assert isinstance(block, TextContent)
-    return block.text
+        block = result.content[0] if result.content else None
+        assert isinstance(block, TextContent)
+        print(block.text, flush=True)
+        await asyncio.to_thread(sys.stdin.read)
 
 
 if __name__ == "__main__":
     with send_spans():
-        print(asyncio.run(call(sys.argv[1], sys.argv[2:])))
+        asyncio.run(call(sys.argv[1], sys.argv[2:]))
