@@ -37,9 +37,7 @@ _CLASSES = {"read": "only reads", "write": "may change something"}
 
 
 class Decline(Struct, frozen=True):
-    """The person does not allow it; `is_doubtful` if it may have been the client and no person."""
-
-    is_doubtful: bool
+    """The answer does not allow it."""
 
 
 class NoAnswer(Struct, frozen=True):
@@ -58,8 +56,11 @@ def can_show(client: Client) -> bool:
 
 
 def build_form(subject: Subject, offered: Sequence[Scope], revision: Revision) -> Frame:
-    """Return the request that shows the form; the decision is required and has no default."""
-    values = [*offered, _DENY]
+    """Return the request that shows the form; the decision is required and has no default.
+
+    To deny comes first, as clients that answer by themselves take the first choice.
+    """
+    values = [_DENY, *offered]
     titles = [_TITLES[value] for value in values]
     decision: dict[str, object] = {"type": "string", "title": "Decision"}
     if revision.has_titled_choices:
@@ -82,10 +83,10 @@ def read_answer(answer: Frame, offered: Sequence[Scope]) -> Scope | Decline | No
     action = wire.text(wire.member(answer.result, "action"))
     decision = wire.text(wire.member(answer.result, "content", "decision"))
     if action == "accept" and decision == _DENY:
-        return Decline(is_doubtful=False)
+        return Decline()
     if action == "accept":
         return next((scope for scope in offered if scope == decision), NoAnswer())
-    return Decline(is_doubtful=True) if action in ("decline", "cancel") else NoAnswer()
+    return Decline() if action in ("decline", "cancel") else NoAnswer()
 
 
 def write_message(subject: Subject) -> str:

@@ -21,7 +21,7 @@ from dynamic_mcp.proxy.pipeline import UpstreamRequest
 from dynamic_mcp.system.clock import Clock
 
 PROGRESS_EVERY_S = 5.0
-# Whoever declines faster has not read the question: some clients do so by themselves.
+# Whoever answers faster has not read the question: some clients accept or decline by themselves.
 NO_PERSON_WITHIN_S = 1.0
 # So small that the server's own progress still comes after it.
 _PROGRESS_STEP = 0.001
@@ -120,7 +120,7 @@ class Forms:
         self._shown: dict[str, asyncio.Event] = {}
 
     def is_unable(self, client: Client) -> bool:
-        """Tell whether a client has declined a form without a person."""
+        """Tell whether a client has answered a form without a person."""
         return client in self._unable
 
     async def show(self, wait: Wait, offered: Sequence[Scope], decide: Decide) -> None:
@@ -152,7 +152,7 @@ class Forms:
             case NoAnswer(is_temporary=is_temporary):
                 if not is_temporary:
                     self._unable.add(client)
-            case Decline(is_doubtful=True) if is_quick:
+            case _ if is_quick:
                 self._unable.add(client)
             case Decline():
                 decide(Verdict("denied", by=by, channel="client"), client)

@@ -74,8 +74,12 @@ async def find_pending() -> dict[str, Json]:
     return dict(pending)
 
 
+# Longer than an answer takes that no person has given, which would not count: nobody reads a form faster.
+READ_S = 1.2
+
+
 class Person:
-    """Decides in the forms of a client, one after the other."""
+    """Reads the forms of a client, and decides in one after the other."""
 
     def __init__(self, *decisions: str) -> None:
         self.messages: list[str] = []
@@ -83,6 +87,7 @@ class Person:
 
     async def elicit(self, context: object, params: ElicitRequestParams) -> ElicitResult:
         self.messages.append(params.message)
+        await asyncio.sleep(READ_S)
         return ElicitResult(action="accept", content={"decision": next(self._decisions)})
 
 

@@ -15,10 +15,12 @@ from dynamic_mcp.config.access import Access
 from dynamic_mcp.config.approval import Approval
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import DynamicMcpError
-from dynamic_mcp.observe.approvals import ApprovalDecision, PendingApproval, Scope
+from dynamic_mcp.observe.approvals import ApprovalDecision, PendingApproval, Scope, make_id
 from dynamic_mcp.proxy.approval import HumanApproval
 from dynamic_mcp.proxy.observation import Event, Observation, Observer, Observers
+from dynamic_mcp.proxy.pipeline import OpenApproval
 from dynamic_mcp.proxy.proxy import Proxy
+from dynamic_mcp.system.clock import Clock
 from dynamic_mcp.upstream.open import OpenLink
 from tests.fakes import (
     BOUND_S,
@@ -36,6 +38,7 @@ from tests.policy.rules import access_of, person
 
 Json = Any  # whatever JSON a test writes down
 
+READ_S = 3.0  # how long the persons of these tests read
 ONE = {"path": "/one"}
 DONE = {"content": [{"type": "text", "text": "done"}]}
 CAN_ASK: Json = {"elicitation": {"form": {}}}
@@ -236,6 +239,11 @@ async def approving(
 def begin(client: Client, name: str = "delete_file", args: Json = None) -> asyncio.Task[dict[str, Json]]:
     """Begin a call."""
     return asyncio.create_task(client.call("up", name, ONE if args is None else args))
+
+
+def open_with(clock: Clock) -> OpenApproval:
+    """Return what opens an approval in forms alone, whose time is this clock's."""
+    return lambda config, note: HumanApproval(config, note, make_id=make_id, clock=clock)
 
 
 async def wait_in_vain(on: Scene, client: Client, args: Json = None) -> dict[str, Json]:

@@ -20,7 +20,8 @@ from dynamic_mcp.groups.audience import Authentication, Principal
 from dynamic_mcp.mcp.revisions import MODERN
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.session.stream_session import StreamSession
-from tests.fakes import BOUND_S, FakeUpstream, Json, Opener, PresentedGroup, config_of, group_config, tool
+from tests.fakes import BOUND_S, FakeClock, FakeUpstream, Json, Opener, PresentedGroup, config_of, group_config, tool
+from tests.proxy.approvals import READ_S, open_with
 
 ALICE = Authentication(Principal("https://idp.example", "alice"), "jwt", roles=("dev",))
 CAPABILITIES: Json = {
@@ -242,11 +243,13 @@ class World:
         self.config = config_of(
             *(plan.config_of(name) for name in offers), access=plan.access, split_calls=plan.split_calls
         )
-        self.proxy = Proxy(self.config, opener=Opener(**{name: [server] for name, server in self.servers.items()}))
+        self.clock = FakeClock()
+        opener = Opener(**{name: [server] for name, server in self.servers.items()})
+        self.proxy = Proxy(self.config, opener=opener, open_approval=open_with(self.clock))
 
     def join(self, *, only: str | None = None, is_modern: bool = False, decision: str = "") -> Asker:
         """Return one more client, with the role that the rules are for; a legacy one may show forms for approval."""
-        return Asker(self.proxy, only=only, is_modern=is_modern, decision=decision)
+        return Asker(self, only=only, is_modern=is_modern, decision=decision)
 
     @property
     def used(self) -> set[tuple[str, str, str]]:
@@ -260,13 +263,14 @@ class Asker:
     Its person has one decision for all forms, which are kept too; without one, it shows none.
     """
 
-    def __init__(self, proxy: Proxy, *, only: str | None, is_modern: bool, decision: str = "") -> None:
+    def __init__(self, world: World, *, only: str | None, is_modern: bool, decision: str = "") -> None:
         self.forms: list[str] = []
+        self._clock = world.clock
         self._is_modern = is_modern
         self._decision = decision
         self._answers: dict[str, asyncio.Future[bytes]] = {}
         self._count = 0
-        self.session = StreamSession(self._take, proxy, authentication=ALICE, only=only)
+        self.session = StreamSession(self._take, world.proxy, authentication=ALICE, only=only)
 
     async def initialize(self) -> bytes:
         """Shake hands, as only clients of older revisions do."""
@@ -305,7 +309,11 @@ class Asker:
             self.forms.append(message["params"]["message"])
             content = {"action": "accept", "content": {"decision": self._decision}}
             reply = {"jsonrpc": "2.0", "id": message["id"], "result": content}
-            asyncio.get_running_loop().call_soon(self.session.receive, json.dumps(reply).encode())
+            asyncio.get_running_loop().call_soon(self._reply, json.dumps(reply).encode())
+
+    def _reply(self, line: bytes) -> None:
+        self._clock.time += READ_S
+        self.session.receive(line)
 
 
 @contextlib.asynccontextmanager

@@ -14,14 +14,13 @@ from tests.proxy.approvals import (
     CAN_ASK,
     DONE,
     ONE,
+    READ_S,
     Json,
     Scene,
     approving,
     begin,
     status_of,
 )
-
-READ_S = 3.0  # how long the person of these tests reads
 
 
 def accept(decision: Json) -> Json:
@@ -51,7 +50,7 @@ async def test_a_person_is_asked_by_a_form_whose_decision_is_required_and_has_no
     decision = schema["properties"]["decision"]
     assert decision["type"] == "string"
     assert "default" not in decision
-    assert [each["const"] for each in decision["oneOf"]] == ["once", "hour", "session", "deny"]
+    assert [each["const"] for each in decision["oneOf"]] == ["deny", "once", "hour", "session"]
     assert all(each["title"] for each in decision["oneOf"])
     assert len(upstream.heard("tools/call")) == 1
 
@@ -121,7 +120,7 @@ async def test_an_older_client_gets_the_form_of_its_revision(version: str) -> No
         assert await calling == DONE
     assert "mode" not in form
     decision = form["requestedSchema"]["properties"]["decision"]
-    assert decision["enum"] == ["once", "hour", "session", "deny"]
+    assert decision["enum"] == ["deny", "once", "hour", "session"]
     assert len(decision["enumNames"]) == 4
 
 
@@ -132,8 +131,8 @@ async def test_what_is_not_to_be_remembered_is_not_offered_and_does_not_count() 
         form = await answer(on, client, accept("session"))
         await on.waits()
         assert [each["const"] for each in form["requestedSchema"]["properties"]["decision"]["oneOf"]] == [
-            "once",
             "deny",
+            "once",
         ]
         calling.cancel()
 
@@ -169,6 +168,9 @@ NO_PERSON: dict[str, Json] = {
     "accepts with a list": accept(["once"]),
     "accepts with a title": accept("Allow once"),
     "accepts with null": accept(None),
+    "accepts at once": accept("once"),
+    "accepts for a session at once": accept("session"),
+    "accepts to deny at once": accept("deny"),
     "declines at once": {"action": "decline"},
     "cancels at once": {"action": "cancel"},
     "does something else": {"action": "allow", "content": {"decision": "once"}},
@@ -191,6 +193,30 @@ async def test_a_client_that_answers_without_a_person_is_not_asked_again_and_the
         await on.waits()
         assert len(client.heard("elicitation/create")) == 1
         calling.cancel()
+
+
+async def test_a_client_that_accepts_at_once_has_approved_nothing_where_there_is_no_queue() -> None:
+    upstream = FakeUpstream(ANSWERS)
+    async with approving(upstream, has_queue=False) as on:
+        client = await on.join(can=CAN_ASK)
+        calling = begin(client)
+        await answer(on, client, accept("session"), after_s=0.9)
+        assert "cannot be asked for here" in text_of(await calling)
+        assert "cannot be asked for here" in text_of(await client.call("up", "delete_file", ONE))
+        assert len(client.heard("elicitation/create")) == 1
+    assert upstream.heard("tools/call") == []
+
+
+async def test_a_client_that_answers_at_once_leaves_other_clients_their_forms() -> None:
+    async with approving() as on:
+        hasty, other = await on.join(can=CAN_ASK), await on.join(can=CAN_ASK)
+        calls = [begin(hasty)]
+        await answer(on, hasty, accept("once"), after_s=0)
+        await on.waits()
+        calls.append(begin(other, "delete_all"))
+        await answer(on, other, accept("once"))
+        assert await calls[1] == DONE
+        calls[0].cancel()
 
 
 @pytest.mark.parametrize(("code", "is_asked_again"), [(-32601, False), (-32600, False), (-32603, True)])

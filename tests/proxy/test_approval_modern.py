@@ -33,13 +33,18 @@ async def test_a_modern_client_is_asked_and_comes_back() -> None:
     assert len(upstream.heard("tools/call")) == 1
 
 
-@pytest.mark.parametrize(("after_s", "is_denied"), [(0.5, False), (3, True)])
-async def test_a_modern_client_that_declines_at_once_is_not_asked_again(*, after_s: float, is_denied: bool) -> None:
+@pytest.mark.parametrize(
+    ("said", "after_s", "is_denied"),
+    [({"action": "decline"}, 0.5, False), (ALLOW, 0.5, False), ({"action": "decline"}, 3, True)],
+)
+async def test_a_modern_client_that_answers_at_once_is_not_asked_again(
+    *, said: Json, after_s: float, is_denied: bool
+) -> None:
     async with approving() as on:
         client = on.join_modern(can=CAN_ASK)
         asked = await client.call("up", "delete_file", ONE)
         await on.clock.pass_(after_s)
-        id = client.begin_call("up", "delete_file", ONE, **retry_of(asked, {"action": "decline"}))
+        id = client.begin_call("up", "delete_file", ONE, **retry_of(asked, said))
         if is_denied:
             assert "a person denied it" in text_of((await client.answer_to(id))["result"])
             return

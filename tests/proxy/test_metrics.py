@@ -18,8 +18,9 @@ from dynamic_mcp.proxy.gauges import read_gauges
 from dynamic_mcp.proxy.metrics import MetricsObserver, error_type
 from dynamic_mcp.proxy.observation import Observers
 from dynamic_mcp.proxy.proxy import Proxy
-from tests.fakes import Client, FakeUpstream, FullUpstream, Json, Opener, config_of, group_config, settled
+from tests.fakes import Client, FakeClock, FakeUpstream, FullUpstream, Json, Opener, config_of, group_config, settled
 from tests.observe.metrics.readers import Samples, sample, samples_of
+from tests.proxy.approvals import READ_S, open_with
 
 DONE: Json = {"content": [{"type": "text", "text": "done"}]}
 SERVER = "mcp_server_operation_duration_seconds_count"
@@ -33,7 +34,9 @@ class Measured:
 
     def __init__(self, opener: Opener, access: Access | None = None) -> None:
         config = config_of(*(group_config(name) for name in opener.plan))
-        self.proxy = Proxy(config if access is None else replace(config, access=access), opener=opener)
+        config = config if access is None else replace(config, access=access)
+        self.clock = FakeClock()
+        self.proxy = Proxy(config, opener=opener, open_approval=open_with(self.clock))
         self.observer = MetricsObserver()
         self.proxy.observers = Observers([self.observer])
         self.client = Client(self.proxy)
@@ -188,6 +191,7 @@ async def test_questions_to_a_person_are_counted_by_outcome() -> None:
         call = asyncio.create_task(this.client.call("a", "echo"))
         question = await this.client.hears("elicitation/create")
         assert sample(this.read(), "dynamic_mcp_approvals_pending") == 1
+        await this.clock.pass_(READ_S)
         this.client.reply(question, {"action": "accept", "content": {"decision": "once"}})
         await call
         samples = this.read()
