@@ -46,15 +46,7 @@ class ApprovalFolder:
 
     def make(self) -> None:
         """Create the folder, or see to it that nobody else can use it. Raises OSError."""
-        paths.make_private_dir(self._path)
-        status = self._path.stat()
-        if os.name != "posix":
-            return
-        if status.st_uid != os.geteuid():
-            raise PermissionError(errno.EPERM, "belongs to another user", str(self._path))
-        if stat.S_IMODE(status.st_mode) & 0o077:
-            log.warning("%s could be used by others and is now private", self._path)
-            self._path.chmod(0o700)
+        paths.claim_private_dir(self._path)
 
     def names(self) -> list[str]:
         """Return the names of all files; none if there is no folder."""

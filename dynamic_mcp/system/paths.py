@@ -1,5 +1,6 @@
 """The directories for config, state, cache and logs; private files, written atomically; file locks."""
 
+import errno
 import logging
 import os
 import stat
@@ -40,6 +41,26 @@ def make_private_dir(directory: Path) -> None:
     if not directory.is_dir():
         make_private_dir(directory.parent)
         directory.mkdir(mode=0o700, exist_ok=True)
+
+
+def claim_private_dir(directory: Path) -> None:
+    """Create a directory, or see to it that nobody else can use the one that is there.
+
+    Raises OSError for one that another user owns, or that cannot be made private.
+    """
+    make_private_dir(directory)
+    if os.name != "posix":
+        return
+    status = directory.stat()
+    if status.st_uid != os.geteuid():
+        message = "the directory belongs to another user; use a directory of your own, or have this one given to you"
+        raise PermissionError(errno.EPERM, message, str(directory))
+    if stat.S_IMODE(status.st_mode) & 0o077:
+        directory.chmod(0o700)
+        if stat.S_IMODE(directory.stat().st_mode) & 0o022:  # a file system without modes
+            message = "others may write to the directory; use one on a file system that has modes"
+            raise PermissionError(errno.EPERM, message, str(directory))
+        log.warning("%s could be used by others and is now private", directory)
 
 
 def write_private(path: Path, data: bytes, *, durable: bool = True) -> None:

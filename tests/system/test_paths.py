@@ -72,3 +72,35 @@ def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
         paths.write_private(target, b"x")
 
     assert list(tmp_path.iterdir()) == [target]
+
+
+# --- a directory that must be nobody else's -----------------------------------------------------------------------
+
+
+@posix
+@pytest.mark.parametrize("wide", [0o755, 0o777, 0o770, 0o2775])
+def test_our_own_directory_is_made_private(tmp_path: Path, caplog: pytest.LogCaptureFixture, wide: int) -> None:
+    directory = tmp_path / "own"
+    directory.mkdir()
+    directory.chmod(wide)
+    paths.claim_private_dir(directory)
+    assert mode(directory) & 0o777 == 0o700
+    assert f"{directory} could be used by others and is now private" in caplog.text
+
+
+@posix
+def test_a_directory_that_is_private_is_left_as_it_is(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    paths.claim_private_dir(tmp_path / "a" / "b")
+    paths.claim_private_dir(tmp_path / "a" / "b")
+    assert mode(tmp_path / "a" / "b") == 0o700
+    assert caplog.text == ""
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can give directories away")
+def test_a_directory_of_another_user_is_refused_and_the_error_says_what_to_do(tmp_path: Path) -> None:
+    directory = tmp_path / "theirs"
+    directory.mkdir(0o700)
+    os.chown(directory, 65534, -1)
+    with pytest.raises(PermissionError, match="belongs to another user; use a directory of your own"):
+        paths.claim_private_dir(directory)
+    assert mode(directory) == 0o700

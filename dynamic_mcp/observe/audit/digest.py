@@ -16,7 +16,7 @@ def load_key(directory: Path) -> bytes:
     """Return the key of the log in a directory; the first to ask makes one. Raises OSError and ValueError."""
     path = directory / days.KEY
     if not path.exists():
-        paths.make_private_dir(directory)
+        paths.claim_private_dir(directory)
         new = directory / f".{days.KEY}-{os.urandom(8).hex()}"
         paths.write_private(new, os.urandom(_LENGTH))
         try:

@@ -77,7 +77,8 @@ class Journal:
 
     def _create(self) -> tuple[Path, int]:
         """Create the file; it has its name once it is locked, so that nobody takes it for one of a dead process."""
-        paths.make_private_dir(self._directory)
+        for directory in (self._directory.parent, self._directory):
+            paths.claim_private_dir(directory)
         path = self._directory / f"{os.getpid()}-{os.urandom(6).hex()}.jsonl"
         new = path if _IS_WINDOWS else path.with_suffix(".new")
         descriptor = day_file.open_private(new)

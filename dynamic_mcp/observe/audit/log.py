@@ -20,7 +20,7 @@ from msgspec import Raw, structs
 
 from dynamic_mcp.observe.audit import chain, days
 from dynamic_mcp.observe.audit.chain import Link
-from dynamic_mcp.observe.audit.day_file import DayFile, describe_torn, read_tail
+from dynamic_mcp.observe.audit.day_file import DayFile, describe_torn, open_private, read_tail
 from dynamic_mcp.observe.audit.line import VERSION, AuditLine
 from dynamic_mcp.observe.audit.seals import read_seals
 from dynamic_mcp.system import paths
@@ -193,10 +193,12 @@ def gap_line(reason: Reason, details: Mapping[str, object]) -> AuditLine:
 
 
 def open_lock(directory: Path) -> int:
-    """Open the file that all who append lock; makes the directory too, private. Raises OSError."""
-    paths.make_private_dir(directory)
-    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-    return os.open(directory / days.LOCK, flags, 0o600)
+    """Open the file that all who append lock; makes the directory too, private.
+
+    Raises OSError; also where another user owns one of them, who could hold the lock for ever, or move days away.
+    """
+    paths.claim_private_dir(directory)
+    return open_private(directory / days.LOCK)
 
 
 def find_end(directory: Path, known: Sequence[str]) -> str:

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from dynamic_mcp.observe.audit import chain, days
+from dynamic_mcp.observe.audit.digest import load_key
+from dynamic_mcp.observe.audit.journal import Journal
 from dynamic_mcp.observe.audit.line import VERSION, AuditLine
 from dynamic_mcp.observe.audit.log import AuditLog
 
@@ -196,6 +198,39 @@ def test_a_file_that_others_can_read_becomes_private(audit: AuditLog, caplog: py
     audit.append(call())
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert "is now private" in caplog.text
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can give directories away")
+@pytest.mark.parametrize("given", ["", days.LOCK])
+def test_what_belongs_to_another_user_is_not_written_to(audit: AuditLog, given: str) -> None:
+    """Who owns the directory could rename days away, and who has the lock open could hold it for ever."""
+    audit.directory.mkdir(0o700)
+    theirs = audit.directory / given
+    if given:
+        theirs.touch(0o600)
+    os.chown(theirs, 65534, -1)
+    before = sorted(audit.directory.iterdir())
+    with pytest.raises(PermissionError, match="belongs to another user"):
+        audit.append(call())
+    assert sorted(audit.directory.iterdir()) == before
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can give directories away")
+def test_no_call_and_no_key_is_written_into_a_directory_of_another_user(tmp_path: Path) -> None:
+    os.chown(tmp_path, 65534, -1)
+    with pytest.raises(PermissionError, match="belongs to another user"):
+        Journal(tmp_path).add(call())
+    with pytest.raises(PermissionError, match="belongs to another user"):
+        load_key(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are a POSIX matter")
+def test_a_directory_that_others_may_write_to_becomes_private(audit: AuditLog) -> None:
+    audit.directory.mkdir()
+    audit.directory.chmod(0o777)
+    audit.append(call())
+    assert stat.S_IMODE(audit.directory.stat().st_mode) == 0o700
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write everywhere")
