@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
 import sys
 import time
 
@@ -11,6 +9,7 @@ import click
 from msgspec import Raw
 
 from dynamic_mcp.cli import approve_view
+from dynamic_mcp.cli.audit_record import os_user
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments, NotFound, closest
 from dynamic_mcp.host.pending_json import to_json
@@ -50,16 +49,25 @@ def allow_call(this: Invocation, id: str, scope: Scope, *, prints_rule: bool, is
     if scope not in pending.offered:
         offered = " or ".join(f"`{each}`" for each in pending.offered)
         raise InvalidArguments(f"{pending.id} can be approved for {offered}, and not for `{scope}`")
-    if not is_sure:
-        approve_view.show_details(this.out, pending, time.time())
-        if not click.confirm(f"Allow it {_HOW_LONG[scope]}?", default=False, err=True):
-            this.out.say(f"{pending.id} still waits; `{format_command('approve', 'deny', pending.id)}` denies it")
-            return
-    send(this, pending, ApprovalDecision(id=pending.id, verdict="allow", scope=scope, by=approver()))
+    if not is_sure and not _may_allow(this, pending, scope):
+        this.out.say(f"{pending.id} still waits; `{format_command('approve', 'deny', pending.id)}` denies it")
+        return
+    send(this, pending, ApprovalDecision(id=pending.id, verdict="allow", scope=scope, by=os_user()))
     if prints_rule:
         from dynamic_mcp.cli.approve_always import print_rule
 
         print_rule(this.out, pending)
+
+
+def _may_allow(this: Invocation, pending: PendingApproval, scope: Scope) -> bool:
+    """Show a call, all of it if the person wants to see that, and return whether it may be made."""
+    question = f"Allow it {_HOW_LONG[scope]}?"
+    if not approve_view.show_details(this.out, pending, time.time(), is_short=True):
+        if click.confirm("Show all of the arguments?", default=True, err=True):
+            approve_view.show_details(this.out, pending, time.time())
+        else:
+            question = f"Allow it {_HOW_LONG[scope]}, though not all of the arguments were shown?"
+    return click.confirm(question, default=False, err=True)
 
 
 def deny_call(this: Invocation, id: str, reason: str) -> None:
@@ -67,7 +75,7 @@ def deny_call(this: Invocation, id: str, reason: str) -> None:
     if len(reason) > _LONGEST_REASON:
         raise InvalidArguments(f"a reason has {_LONGEST_REASON} characters at most")
     pending = find(id)
-    send(this, pending, ApprovalDecision(id=pending.id, verdict="deny", reason=reason, by=approver()))
+    send(this, pending, ApprovalDecision(id=pending.id, verdict="deny", reason=reason, by=os_user()))
 
 
 def desk() -> ApprovalDesk:
@@ -101,14 +109,6 @@ def require_person(verb: str, *, is_sure: bool) -> None:
             f"`approve {verb}` needs a terminal, so that a person decides",
             hint="run it in a terminal, or add `--yes` if a person has seen the call",
         )
-
-
-def approver() -> str:
-    """Return who runs this command."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # no such variable, and no such user
-        return str(os.getuid()) if hasattr(os, "getuid") else ""
 
 
 def send(this: Invocation, pending: PendingApproval, decision: ApprovalDecision) -> None:

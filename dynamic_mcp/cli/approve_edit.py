@@ -14,7 +14,8 @@ import click
 from msgspec import Raw
 
 from dynamic_mcp.cli import approve_view, strict_json
-from dynamic_mcp.cli.approve import approver, find, require_person, send
+from dynamic_mcp.cli.approve import find, require_person, send
+from dynamic_mcp.cli.audit_record import os_user
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.errors import DynamicMcpError, InvalidArguments
 from dynamic_mcp.host.pending_json import read_arguments
@@ -61,7 +62,7 @@ def _confirm_and_send(this: Invocation, pending: PendingApproval, arguments: obj
             this.out.say(f"{pending.id} still waits")
             return
     encoded = Raw(strict_json.dumps(arguments))
-    send(this, pending, ApprovalDecision(id=pending.id, verdict="allow", by=approver(), arguments=encoded))
+    send(this, pending, ApprovalDecision(id=pending.id, verdict="allow", by=os_user(), arguments=encoded))
 
 
 def _parse(text: str) -> dict[str, object]:

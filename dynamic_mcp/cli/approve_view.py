@@ -12,10 +12,12 @@ from dynamic_mcp.config import secrets
 from dynamic_mcp.config.principal import LOCAL
 from dynamic_mcp.host.pending_json import arguments_of
 from dynamic_mcp.observe.approvals import PendingApproval
-from dynamic_mcp.system.text import escape, one_line
+from dynamic_mcp.system.shell import format_command
+from dynamic_mcp.system.text import cut_values, escape, one_line
 
-# What a terminal shows of one call. More is in `--json`.
+# What a terminal shows of one call before a person decides, unless the person wants all of it.
 _MOST_CHARACTERS = 20_000
+_LONGEST_VALUE = 2000
 _LONGEST_CELL = 200
 # Characters that are printable and show nothing: fillers, joiners and variation selectors.
 _INVISIBLE = re.compile(
@@ -42,19 +44,29 @@ def show_table(out: Output, waiting: Sequence[PendingApproval], now: float) -> N
     out.print_table(columns, rows)
 
 
-def show_details(out: Output, pending: PendingApproval, now: float, *, reveals: bool = False) -> None:
-    """Print all of one call."""
+def show_details(
+    out: Output, pending: PendingApproval, now: float, *, reveals: bool = False, is_short: bool = False
+) -> bool:
+    """Print all of one call; of long arguments less, if it is to be short. Return whether it was all."""
     out.print_line(f"{pending.id}  {_printable(pending.name)} of group {_printable(pending.group)}", "bold")
     for name, value in _facts(pending, now):
         if value:
             out.print_line(f"{name}: {_printable(value)}", indent=2)
     out.print_line("arguments:", indent=2)
-    lines = format_arguments(arguments_of(pending, reveals=reveals))
-    shown = _shorten(lines)
+    arguments = arguments_of(pending, reveals=reveals)
+    lines = format_arguments(arguments)
+    shown = _shorten(format_arguments(cut_values(arguments, _LONGEST_VALUE))) if is_short else lines
     for line in shown:
         out.print_line(line, indent=4)
     if shown != lines:
-        out.print_line("These are not all of the arguments; `approve show ID --json` prints them.", "red", indent=2)
+        left_out = sum(map(len, lines)) - sum(map(len, shown))
+        out.print_line(
+            f"THESE ARE NOT ALL OF THE ARGUMENTS: about {left_out} characters are left out", "red", indent=2
+        )
+    if arguments != arguments_of(pending, reveals=True):
+        command = format_command("approve", "show", pending.id, "--reveal")
+        out.print_line(f"`{command}` shows what is hidden", indent=2)
+    return shown == lines
 
 
 def format_arguments(value: object) -> list[str]:
@@ -66,7 +78,8 @@ def show_difference(out: Output, old: object, new: object) -> bool:
     """Print how arguments differ, without what looks like a secret; return whether they do."""
     lines = format_arguments(old), format_arguments(new)
     # a secret is one line, as what is shown for it is
-    shown = format_arguments(secrets.mask_values(old)), format_arguments(secrets.mask_values(new))
+    hidden = [secrets.mask_values(each, mask=secrets.count_hidden) for each in (old, new)]
+    shown = format_arguments(hidden[0]), format_arguments(hidden[1])
     for changes in difflib.SequenceMatcher(None, *lines).get_grouped_opcodes(3):
         for kind, start, end, new_start, new_end in changes:
             if kind == "equal":
@@ -119,7 +132,7 @@ def _shorten(lines: list[str]) -> list[str]:
     room = _MOST_CHARACTERS
     for line in lines:
         if len(line) > room:
-            return [*shown, line[:room] + "…"]
+            return [*shown, line[:room] + " …"]
         shown.append(line)
         room -= len(line) + 1
     return shown

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 
 from dynamic_mcp.cli import approve_view
-from dynamic_mcp.cli.approve import approver, desk, of_config, require_person, send
+from dynamic_mcp.cli.approve import desk, of_config, require_person, send
 from dynamic_mcp.cli.approve_edit import edit_in_editor
+from dynamic_mcp.cli.audit_record import os_user
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.keys import discard, open_keyboard
 from dynamic_mcp.errors import DynamicMcpError
@@ -37,15 +38,15 @@ def watch_pending(this: Invocation) -> None:
 def _ask(this: Invocation, pending: PendingApproval) -> bool:
     """Ask about one call until it is decided; return False if it is left waiting."""
     this.out.say("")
-    approve_view.show_details(this.out, pending, time.time())
+    shows_all = approve_view.show_details(this.out, pending, time.time(), is_short=True)
     while True:
-        this.out.say(_question(pending), "bold")
+        this.out.say(_question(pending, shows_all=shows_all), "bold")
         key = _read_key(pending)
         if not key:
             this.out.say(f"{pending.id} waits no more")
             return True
-        if key == "d":
-            approve_view.show_details(this.out, pending, time.time(), reveals=True)
+        if key in ("a", "d"):
+            shows_all = approve_view.show_details(this.out, pending, time.time(), reveals=key == "d")
             continue
         if key in (" ", "\n", "\r"):
             return False
@@ -57,9 +58,11 @@ def _ask(this: Invocation, pending: PendingApproval) -> bool:
             return not _waits(pending)
 
 
-def _question(pending: PendingApproval) -> str:
+def _question(pending: PendingApproval, *, shows_all: bool) -> str:
     words = {"once": "y allow once", "hour": "h allow for an hour", "session": "s allow for the session"}
     offered = [words[scope] for scope in ("once", "hour", "session") if scope in pending.offered]
+    if not shows_all:
+        offered.insert(0, "a SHOW ALL ARGUMENTS")
     return f"{pending.id}? [{', '.join([*offered, 'n deny', 'e edit', 'd show secrets', 'space leave it'])}]"
 
 
@@ -67,9 +70,9 @@ def _decide(this: Invocation, pending: PendingApproval, key: str) -> bool:
     """Do what a key means; return whether that was a decision."""
     scope = _SCOPES.get(key)
     if scope in pending.offered:
-        send(this, pending, ApprovalDecision(id=pending.id, verdict="allow", scope=scope, by=approver()))
+        send(this, pending, ApprovalDecision(id=pending.id, verdict="allow", scope=scope, by=os_user()))
     elif key == "n":
-        send(this, pending, ApprovalDecision(id=pending.id, verdict="deny", by=approver()))
+        send(this, pending, ApprovalDecision(id=pending.id, verdict="deny", by=os_user()))
     elif key == "e":
         edit_in_editor(this, pending)
         return not _waits(pending)

@@ -7,11 +7,12 @@ stands in for a variable is one: `${TOKEN:-literal}`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import unquote
 
 from dynamic_mcp.config.keys import Keys
+from dynamic_mcp.system.text import pluralize
 
 MASKED = "***"
 
@@ -43,6 +44,8 @@ _REFERENCE = re.compile(r"(?<!\$)\$\{")
 _DEFAULT = re.compile(r"(?<!\$)\$\{[A-Za-z_][A-Za-z0-9_]*:-([^{}]+)\}")
 _TRIVIAL = re.compile(r"\d{0,6}|true|false|null|none", re.IGNORECASE)
 _SHORTEST = 6
+# What commands and URLs have, and keys and tokens have not.
+_UNUSUAL = re.compile(r"""[\s$`;|&<>(){}"'\\*]|://""")
 _OAUTH_SECRETS = ("client_secret", "assertion")
 
 
@@ -99,25 +102,42 @@ def find_in_text(text: str, name: str) -> Iterator[Secret]:
         yield from _find_forms((), text, name)
 
 
-def mask_text(text: str) -> str:
+Mask = Callable[[str], str]
+
+
+def mask(secret: str) -> str:
+    """Return what stands for a secret: nothing of it can be told from that."""
+    return MASKED
+
+
+def count_hidden(secret: str) -> str:
+    """Return what stands for a secret where a person decides about it: how long it is, and if it looks unlike one."""
+    unusual = ", with spaces or shell characters" if _UNUSUAL.search(secret) else ""
+    return f"{MASKED} ({pluralize(len(secret), 'character')} hidden{unusual})"
+
+
+def mask_text(text: str, mask: Mask = mask) -> str:
     """Return a text, such as a message, without the tokens in it and without the secrets in its URLs."""
-    text = _BEARER.sub(lambda found: found[0].replace(found[1] or found[2], MASKED), _TOKEN.sub(MASKED, text))
-    return _URL.sub(lambda url: _mask_url(url[0]), text)
+    text = _TOKEN.sub(lambda found: mask(found[0]), _URL.sub(lambda url: _mask_url(url[0], mask), text))
+    return _BEARER.sub(lambda found: found[0].replace(found[1] or found[2], mask(found[1] or found[2])), text)
 
 
-def mask_values(value: object, name: str = "") -> object:
+def mask_values(value: object, name: str = "", mask: Mask = mask) -> object:
     """Return JSON without what looks like a secret: by the name of its place, or by its form."""
     match value:
         case str():
             is_secret = is_secret_name(name) and not _TRIVIAL.fullmatch(value)
             option = _OPTION.fullmatch(value)
             if option and is_secret_name(option[1]):
-                return value[: option.start(3)] + MASKED
-            return MASKED if is_secret else mask_text(value)
+                return value[: option.start(3)] + mask(option[3])
+            return mask(value) if is_secret else mask_text(value, mask)
         case dict():
-            return {key: mask_values(each, name if is_secret_name(name) else str(key)) for key, each in value.items()}
+            return {
+                key: mask_values(each, name if is_secret_name(name) else str(key), mask)
+                for key, each in value.items()
+            }
         case list():
-            return [mask_values(each, name) for each in value]
+            return [mask_values(each, name, mask) for each in value]
         case _:
             return value
 
@@ -209,11 +229,11 @@ def _find_in_url(path: Keys, text: str) -> Iterator[Secret]:
             yield Secret(path, pair.start(2), pair[2], name)
 
 
-def _mask_url(text: str) -> str:
+def _mask_url(text: str, mask: Mask) -> str:
     url = text.rstrip(_AFTER_URL)
     masked, end = "", 0
     for secret in _find_forms((), url, ""):
-        masked += url[end : secret.start] + MASKED
+        masked += url[end : secret.start] + mask(secret.value)
         end = secret.end
     return masked + text[end:]
 

@@ -1,4 +1,4 @@
-"""Calls that wait for a person as JSON, without what looks like a secret."""
+"""Calls that wait for a person as JSON; of what looks like a secret, only its length."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def to_json(pending: PendingApproval, now: float, *, reveals: bool = False) -> d
 def arguments_of(pending: PendingApproval, *, reveals: bool = False) -> object:
     """Return the arguments of a call."""
     value = read_arguments(pending.arguments)
-    return value if reveals else secrets.mask_values(value)
+    return value if reveals else secrets.mask_values(value, mask=secrets.count_hidden)
 
 
 def read_arguments(arguments: Raw) -> object:

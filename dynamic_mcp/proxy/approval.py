@@ -23,7 +23,7 @@ from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.observe.approvals import ApprovalDecision, PendingApproval, Scope
 from dynamic_mcp.policy.access import Decision
 from dynamic_mcp.policy.approval import Approvals, Grant, Question, Verdict
-from dynamic_mcp.proxy.approval_form import can_show
+from dynamic_mcp.proxy.approval_form import build_form
 from dynamic_mcp.proxy.approval_queue import OpenBox, Queue
 from dynamic_mcp.proxy.approval_subject import Subject, describe, digest_of_state, identify, state_digest
 from dynamic_mcp.proxy.approval_wait import Forms, Wait
@@ -130,14 +130,12 @@ class HumanApproval:
 
     async def _ask(self, message: UpstreamRequest, subject: Subject) -> Grant:
         """Return what a person says. Raises ApprovalDenied, ApprovalNeeded and ApprovalPending."""
-        channels = [channel for channel in self._config.approval.channels if self._has(channel, message)]
-        question = self._approvals.ask(subject.key) if channels else None
-        if not channels:
-            raise ApprovalNeeded(subject.label)
+        form, channels = self._find_channels(message, subject)
+        question = self._approvals.ask(subject.key)
         if question is None:
             raise ApprovalDenied(subject.label, "too many other calls wait for a person")
         self._begin(question, subject, message.request.client)
-        wait = Wait(message, subject, question, self._config.approval, self._clock)
+        wait = Wait(message, subject, question, self._config.approval, self._clock, form=form)
         reporting = self._tasks.create(wait.report_progress(), name="progress of an approval")
         try:
             await self._wait(wait, channels)
@@ -149,10 +147,18 @@ class HumanApproval:
                 self._approvals.forget(question)
         return self._outcome(wait)
 
-    def _has(self, channel: Channel, message: UpstreamRequest) -> bool:
-        if channel == "queue":
-            return self._queue is not None
-        return can_show(message.request.client) and not self._forms.is_unable(message.request.client)
+    def _find_channels(self, message: UpstreamRequest, subject: Subject) -> tuple[Frame | None, list[Channel]]:
+        """Return the form that the client can show, and where to ask. Raises ApprovalNeeded and ApprovalDenied."""
+        client, wanted = message.request.client, self._config.approval.channels
+        can_show = "client" in wanted and self._forms.can_show(client)
+        form = build_form(subject, self._offered, message.request.revision) if can_show else None
+        has = {"client": form is not None, "queue": self._queue is not None}
+        channels = [channel for channel in wanted if has[channel]]
+        if not channels and can_show:
+            raise ApprovalDenied(subject.label, "a form cannot show so many arguments, and there is no queue")
+        if not channels:
+            raise ApprovalNeeded(subject.label)
+        return form, channels
 
     def _is_queued(self, question: Question) -> bool:
         return self._queue is not None and self._queue.has(question)

@@ -1,6 +1,7 @@
 """The form that a client shows a person: what is asked, and which answers count.
 
-What a server or a model has written is cut, its secrets are masked, and its invisible characters shown as escapes.
+What a server or a model has written is masked and cut, and its invisible characters are shown as escapes. Of
+arguments, only long values are cut, and that is said: what cannot be shown with all names gets no form.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Raw, Struct
 
-from dynamic_mcp.config.secrets import mask_text, mask_values
+from dynamic_mcp.config.secrets import count_hidden, mask_text, mask_values
 from dynamic_mcp.errors import INTERNAL_ERROR
 from dynamic_mcp.groups.audience import LOCAL, Client
 from dynamic_mcp.mcp import wire
@@ -19,9 +20,12 @@ from dynamic_mcp.mcp.revisions import Revision
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.observe.approvals import Scope
 from dynamic_mcp.proxy.approval_subject import Subject
-from dynamic_mcp.system.text import escape
+from dynamic_mcp.system.text import cut_values, escape
 
 MAX_SHOWN_BYTES = 2048
+# How long values are shown; the first with which all arguments can be.
+_LONGEST_VALUES = (MAX_SHOWN_BYTES, 800, 400, 200, 100, 50)
+_LONGEST_NAME = 1000
 _LONGEST_LINE = 200
 _LONGEST_DESCRIPTION = 300
 _MOST_READ = 3000
@@ -55,11 +59,15 @@ def can_show(client: Client) -> bool:
     return not modes or "form" in modes
 
 
-def build_form(subject: Subject, offered: Sequence[Scope], revision: Revision) -> Frame:
-    """Return the request that shows the form; the decision is required and has no default.
+def build_form(subject: Subject, offered: Sequence[Scope], revision: Revision) -> Frame | None:
+    """Return the request that shows the form; None if a form cannot show all that is asked about.
 
+    The decision is required and has no default.
     To deny comes first, as clients that answer by themselves take the first choice.
     """
+    message = write_message(subject)
+    if message is None:
+        return None
     values = [_DENY, *offered]
     titles = [_TITLES[value] for value in values]
     decision: dict[str, object] = {"type": "string", "title": "Decision"}
@@ -68,7 +76,7 @@ def build_form(subject: Subject, offered: Sequence[Scope], revision: Revision) -
     else:
         decision |= {"enum": values, "enumNames": titles}
     params: dict[str, object] = {
-        "message": write_message(subject),
+        "message": message,
         "requestedSchema": {"type": "object", "properties": {"decision": decision}, "required": ["decision"]},
     }
     if revision.has_url_elicitation:
@@ -89,13 +97,16 @@ def read_answer(answer: Frame, offered: Sequence[Scope]) -> Scope | Decline | No
     return Decline() if action in ("decline", "cancel") else NoAnswer()
 
 
-def write_message(subject: Subject) -> str:
-    """Return what a person reads: who wants to do what, with which arguments."""
+def write_message(subject: Subject) -> str | None:
+    """Return what a person reads: who wants to do what, with which arguments. None if it is too long."""
     key = subject.key
+    name, arguments = escape(mask_text(key.name, count_hidden)), show_arguments(subject.arguments)
+    if arguments is None or len(name) > _LONGEST_NAME:
+        return None
     who = "the local user" if key.principal == LOCAL else f"`{_line(key.principal.subject)}`"
     through = f", through `{_line(subject.client_name)}`" if subject.client_name else ""
     lines = [
-        f"Allow {key.kind} `{_line(key.name)}` of `{_line(subject.group.name)}`? It {_CLASSES[subject.access]}.",
+        f"Allow {key.kind} `{name}` of `{_line(subject.group.name)}`? It {_CLASSES[subject.access]}.",
         f"Asked for by: {who}{through}",
     ]
     if subject.description:
@@ -103,26 +114,26 @@ def write_message(subject: Subject) -> str:
             f"It says of itself: {_line(' '.join(subject.description[:_MOST_READ].split()), _LONGEST_DESCRIPTION)}"
         )
     if key.kind != "resource":
-        lines.append(f"Arguments: {show_arguments(subject.arguments)}")
+        lines.append(f"Arguments: {arguments}")
     if subject.notes:
         lines.append(f"Repaired: {'; '.join(_line(note) for note in subject.notes[:_MOST_NOTES])}")
     lines.append(f"Rule: {_line(key.rule)}")
     return "\n".join(lines)
 
 
-def show_arguments(arguments: Raw) -> str:
-    """Return arguments as a person reads them, 2 kB of them at most."""
-    shown = escape(_indent(arguments), keep="\n")
-    data = shown.encode("utf-8", "replace")
-    if len(data) <= MAX_SHOWN_BYTES:
-        return shown
-    head = data[:MAX_SHOWN_BYTES].decode("utf-8", "ignore")
-    return f"{head}…\n(cut: {len(data)} bytes in all)"
+def show_arguments(arguments: Raw) -> str | None:
+    """Return arguments as a person reads them, with all names; None if that is more than 2 kB."""
+    read = json.loads(bytes(arguments), parse_float=_number, parse_int=_number)
+    value = mask_values(read, mask=count_hidden)
+    for longest in _LONGEST_VALUES:
+        shown = escape(_indent(cut_values(value, longest)), keep="\n")
+        if len(shown.encode("utf-8", "replace")) <= MAX_SHOWN_BYTES:
+            return shown
+    return None
 
 
-def _indent(arguments: Raw) -> str:
-    """Return JSON over several lines, with its numbers as they are written, and without secrets."""
-    value = mask_values(json.loads(bytes(arguments), parse_float=_number, parse_int=_number))
+def _indent(value: object) -> str:
+    """Return JSON over several lines, with its numbers as they are written."""
     try:
         return msgspec.json.format(wire.encode(value), indent=2).decode()
     except (ValueError, RecursionError):  # half a surrogate pair, which only an escape can show

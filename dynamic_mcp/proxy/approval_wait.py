@@ -15,7 +15,7 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.observe.approvals import Scope
 from dynamic_mcp.policy.approval import Question, Verdict
-from dynamic_mcp.proxy.approval_form import Decline, NoAnswer, build_form, can_show, read_answer
+from dynamic_mcp.proxy.approval_form import Decline, NoAnswer, can_show, read_answer
 from dynamic_mcp.proxy.approval_subject import Subject
 from dynamic_mcp.proxy.pipeline import UpstreamRequest
 from dynamic_mcp.system.clock import Clock
@@ -31,14 +31,25 @@ Decide = Callable[[Verdict, Client | None], None]
 
 
 class Wait:
-    """A request that waits for the answer to its question; longer if its client is told of progress."""
+    """A request that waits for the answer to its question; longer if its client is told of progress.
+
+    `form` is what its client can show; None if it cannot.
+    """
 
     def __init__(
-        self, message: UpstreamRequest, subject: Subject, question: Question, settings: Approval, clock: Clock
+        self,
+        message: UpstreamRequest,
+        subject: Subject,
+        question: Question,
+        settings: Approval,
+        clock: Clock,
+        *,
+        form: Frame | None,
     ) -> None:
         self.message = message
         self.subject = subject
         self.question = question
+        self.form = form
         self.since = clock.now()
         self._clock = clock
         self._token = wire.member((message.params or {}).get("_meta", wire.ABSENT), "progressToken")
@@ -119,28 +130,28 @@ class Forms:
         self._unable: WeakSet[Client] = WeakSet()
         self._shown: dict[str, asyncio.Event] = {}
 
-    def is_unable(self, client: Client) -> bool:
-        """Tell whether a client has answered a form without a person."""
-        return client in self._unable
+    def can_show(self, client: Client) -> bool:
+        """Tell whether a client shows forms, and has answered none without a person."""
+        return can_show(client) and client not in self._unable
 
     async def show(self, wait: Wait, offered: Sequence[Scope], decide: Decide) -> None:
         """Show a form and take its answer, unless the client cannot, or the question is answered meanwhile."""
         question = wait.question
-        while question.verdict is None and can_show(wait.client) and not self.is_unable(wait.client):
+        while question.verdict is None and wait.form is not None and self.can_show(wait.client):
             other = self._shown.get(question.id)
             if other is None:
-                await self._show(wait, offered, decide)
+                await self._show(wait, wait.form, offered, decide)
                 return
             await wait.until_closed(other)
             if wait.is_over:
                 return
 
-    async def _show(self, wait: Wait, offered: Sequence[Scope], decide: Decide) -> None:
+    async def _show(self, wait: Wait, form: Frame, offered: Sequence[Scope], decide: Decide) -> None:
         question, client = wait.question, wait.client
         closed = self._shown[question.id] = asyncio.Event()
         asked_at = self._clock.now()
         try:
-            answer = await wait.ask_client(build_form(wait.subject, offered, wait.message.request.revision))
+            answer = await wait.ask_client(form)
         finally:
             del self._shown[question.id]
             closed.set()

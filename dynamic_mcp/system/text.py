@@ -21,6 +21,21 @@ def one_line(text: str, longest: int | None = MAX_LINE) -> str:
     return line if longest is None or len(line) <= longest else line[: longest - 1].rstrip() + "…"
 
 
+def cut_values(value: object, longest: int) -> object:
+    """Return JSON whose longer texts lack their middle, and say how much of it; all names and all else stay."""
+    match value:
+        case str() if len(value) > longest:
+            tail = longest // 3
+            head, left_out = longest - tail, len(value) - longest
+            return f"{value[:head]} … ({pluralize(left_out, 'character')} left out) … {value[-tail:]}"
+        case dict():
+            return {name: cut_values(each, longest) for name, each in value.items()}
+        case list():
+            return [cut_values(each, longest) for each in value]
+        case _:
+            return value
+
+
 def replace_unprintable(text: str, replacement: str = "\ufffd") -> str:
     """Return text with a replacement for each character that cannot be seen; its length stays the same."""
     return text if text.isprintable() else "".join(c if c.isprintable() else replacement for c in text)

@@ -66,7 +66,7 @@ async def test_what_waits_is_listed_without_its_secrets(cli: CliRunner, proxy: P
         "files",
         "delete_file",
     )
-    assert listed["arguments"] == {"path": "/a", "token": "***", "note": "\u202egpj", "n": 1.5}
+    assert listed["arguments"] == {"path": "/a", "token": "*** (40 characters hidden)", "note": "\u202egpj", "n": 1.5}
     assert listed["expires_in_s"] > 0
     table = (await on_terminal(cli)).out
     assert "ann@example.org with Claude Code" in table
@@ -94,6 +94,8 @@ async def test_all_of_a_call_is_shown(cli: CliRunner, proxy: Proxy) -> None:
     ):
         assert text in shown
     assert SECRET not in shown
+    assert "*** (40 characters hidden)" in shown
+    assert "`dynamic-mcp approve show 7F3K2M --reveal` shows what is hidden" in shown
     assert "\u202e" not in shown
     assert SECRET in (await on_terminal(cli, "show", "7f3", "--reveal")).out
     assert (await run(cli, "show", "7f3", "--reveal")).json["arguments"]["token"] == SECRET
@@ -127,6 +129,53 @@ async def test_a_person_sees_a_call_before_it_is_allowed(cli: CliRunner, proxy: 
     (decision,) = proxy.received
     assert (decision.verdict, decision.scope, bytes(decision.arguments)) == ("allow", "hour", b"")
     assert decision.by
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"body": "b" * 30_000, "z": "/etc/shadow"},
+        {**{f"name{number}": "x" * 100 for number in range(400)}, "z": "/etc/shadow"},
+    ],
+    ids=["a long value", "many names"],
+)
+async def test_long_arguments_are_said_to_be_cut_and_can_be_seen_in_full_before_a_call_is_allowed(
+    cli: CliRunner, proxy: Proxy, arguments: dict[str, str]
+) -> None:
+    await proxy.box.put(waiting("AAAAAA", arguments=Raw(json.dumps(arguments).encode())))
+    whole = "".join(arguments.values())
+
+    def shown_of(done: CommandResult) -> str:
+        return "".join(done.out.split())
+
+    cut = await on_terminal(cli, "allow", "AAAAAA", typed=b"n\nn\n")
+    assert "THESE ARE NOT ALL OF THE ARGUMENTS" in cut.out
+    assert "though not all of the arguments were shown?" in cut.out
+    assert len(cut.out) < len(whole)
+    seen = await on_terminal(cli, "allow", "AAAAAA", typed=b"y\ny\n")
+    for value in arguments.values():
+        assert value in shown_of(seen)
+    assert "though not all" not in seen.out
+    assert [each.id for each in proxy.received] == ["AAAAAA"]
+
+
+async def test_names_after_a_long_value_are_shown(cli: CliRunner, proxy: Proxy) -> None:
+    arguments = {"body": "b" * 30_000, "z": "/etc/shadow"}
+    await proxy.box.put(waiting("AAAAAA", arguments=Raw(json.dumps(arguments).encode())))
+    cut = await on_terminal(cli, "allow", "AAAAAA", typed=b"n\nn\n")
+    assert '"z": "/etc/shadow"' in cut.out
+    assert "(28000 characters left out)" in cut.out
+    whole = await on_terminal(cli, "show", "AAAAAA")
+    assert "b" * 30_000 in "".join(whole.out.split())
+    assert "THESE ARE NOT ALL" not in whole.out
+
+
+async def test_whoever_is_logged_in_approves_whatever_the_environment_says(cli: CliRunner, proxy: Proxy) -> None:
+    forged = dict.fromkeys(("LOGNAME", "USER", "LNAME", "USERNAME"), "the-boss")
+    done = await asyncio.to_thread(lambda: cli.run("approve", "allow", "7F3K2M", "--yes", **forged))
+    assert done.code == 0, done.err
+    (decision,) = proxy.received
+    assert decision.by not in ("", "the-boss")
 
 
 async def test_allowing_without_a_terminal_needs_somebody_who_is_sure(cli: CliRunner, proxy: Proxy) -> None:
@@ -199,8 +248,18 @@ async def press(keyboard: asyncio.StreamWriter, key: bytes, proxy: Proxy) -> Non
                 await proxy.has_received.wait()
 
 
+async def press_until(watching: asyncio.subprocess.Process, key: bytes, shown: bytes) -> None:
+    """Press a key until this is shown."""
+    assert watching.stdin
+    assert watching.stdout
+    reading = asyncio.create_task(watching.stdout.readuntil(shown))
+    while not reading.done():
+        watching.stdin.write(key)
+        await asyncio.wait([reading], timeout=0.1)
+
+
 async def test_one_key_decides_about_each_call_while_watching(cli: CliRunner, proxy: Proxy) -> None:
-    await proxy.box.put(waiting("AAAAAA", since=1.0))
+    await proxy.box.put(waiting("AAAAAA", since=1.0, arguments=Raw(json.dumps({"body": "b" * 3000}).encode())))
     command = " ".join(cli.command("approve", "watch"))
     script = f"import pty; pty.spawn({command.split()!r})"
     watching = await asyncio.create_subprocess_exec(
@@ -212,7 +271,8 @@ async def test_one_key_decides_about_each_call_while_watching(cli: CliRunner, pr
     )
     assert watching.stdin
     assert watching.stdout
-    await watching.stdout.readuntil(b"AAAAAA? [")
+    await watching.stdout.readuntil(b"AAAAAA? [a SHOW ALL ARGUMENTS, ")
+    await press_until(watching, b"a", b"AAAAAA? [y allow once")
     await press(watching.stdin, b"h", proxy)
     await watching.stdout.readuntil(b"7F3K2M? [")
     await press(watching.stdin, b"n", proxy)

