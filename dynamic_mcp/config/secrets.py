@@ -34,6 +34,7 @@ _BEARER = re.compile(
 )
 _SCHEME = re.compile(r"(?i)(?:bearer|basic|token|apikey)\s+")
 _PASSWORD = re.compile(r"://[^/\s:]*:([^/\s]+)@")
+_USER_INFO = re.compile(r"://[^/?#\s\"]*@")
 _QUERY = re.compile(r"[?&#]([^=?&#]+)=([^&#]+)")
 # a URL in a sentence or in JSON, and what may follow it there
 _URL = re.compile(r"://[^\s\"]+")
@@ -120,6 +121,20 @@ def mask_text(text: str, mask: Mask = mask) -> str:
     """Return a text, such as a message, without the tokens in it and without the secrets in its URLs."""
     text = _TOKEN.sub(lambda found: mask(found[0]), _URL.sub(lambda url: _mask_url(url[0], mask), text))
     return _BEARER.sub(lambda found: found[0].replace(found[1] or found[2], mask(found[1] or found[2])), text)
+
+
+def mask_uri(uri: str) -> str:
+    """Return a URI of any scheme without its user info, tokens, and the secrets in its query."""
+
+    def hide(pair: re.Match[str]) -> str:
+        return f"{pair[0][: pair.start(2) - pair.start()]}{MASKED}" if _is_secret_pair(pair) else pair[0]
+
+    return _TOKEN.sub(MASKED, _QUERY.sub(hide, strip_user_info(uri)))
+
+
+def strip_user_info(text: str) -> str:
+    """Return a text whose URLs do not say as whom to log in."""
+    return _USER_INFO.sub("://", text)
 
 
 def mask_values(value: object, name: str = "", mask: Mask = mask) -> object:
@@ -224,9 +239,13 @@ def _find_in_url(path: Keys, text: str) -> Iterator[Secret]:
     for password in _PASSWORD.finditer(text):
         yield Secret(path, password.start(1), password[1], "password")
     for pair in _QUERY.finditer(text):
-        name = unquote(pair[1])
-        if is_secret_name(name) or _QUERY_NAME.search(name) or _TOKEN.search(pair[2]):
-            yield Secret(path, pair.start(2), pair[2], name)
+        if _is_secret_pair(pair):
+            yield Secret(path, pair.start(2), pair[2], unquote(pair[1]))
+
+
+def _is_secret_pair(pair: re.Match[str]) -> bool:
+    name = unquote(pair[1])
+    return is_secret_name(name) or _QUERY_NAME.search(name) is not None or _TOKEN.search(pair[2]) is not None
 
 
 def _mask_url(text: str, mask: Mask) -> str:

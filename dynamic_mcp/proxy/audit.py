@@ -23,24 +23,25 @@ from dynamic_mcp.errors import (
 from dynamic_mcp.groups.audience import Authentication
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.observe.audit.line import VERSION, AuditLine, Outcome
+from dynamic_mcp.observe.audit.line import VERSION, AuditLine
+from dynamic_mcp.observe.audit.line import Outcome as Verdict
 from dynamic_mcp.observe.audit.trail import Trail
 from dynamic_mcp.proxy.audit_arguments import ArgumentRecord, Mode
 from dynamic_mcp.proxy.audit_events import line_of_event
 from dynamic_mcp.proxy.audit_subjects import ClientLines, Pattern, UsedThings
 from dynamic_mcp.proxy.audit_targets import EVENTS, Target, find_target, find_trace
 from dynamic_mcp.proxy.observation import ApprovalNote, Event, Observation, Observer
+from dynamic_mcp.proxy.outcomes import Outcome
 from dynamic_mcp.proxy.pipeline import UpstreamRequest
 
 _REFUSALS = (AccessDenied, MissingScope, ApprovalDenied, ApprovalNeeded, NotRecorded)
 _LONGEST_ID = 200
-_IS_ERROR = b'"isError"'
 
 
 class _Ending(Struct, frozen=True):
     """What came of a request."""
 
-    outcome: Outcome
+    outcome: Verdict
     error: str = ""
     result_bytes: int = 0
 
@@ -63,7 +64,6 @@ class AuditObserver(Observer):
         self._clients = ClientLines(self._plain, roles_of)
         self._used = UsedThings()
         self._open: dict[int, AuditLine] = {}
-        self._codes: dict[int, str] = {}
 
     def send(self, seen: Observation, message: UpstreamRequest) -> UpstreamRequest:
         """Write down a call before it is sent. Raises NotRecorded."""
@@ -75,20 +75,12 @@ class AuditObserver(Observer):
             self._recorder.open(line, what, is_write=line.access != "read", data=_encode_open(pattern, line))
         return message
 
-    def receive(self, seen: Observation, answer: Frame | None, error: BaseException | None) -> None:
-        """Remember with which code an upstream has refused a call, which a model may be told in words only."""
-        if answer is not None and len(answer.error):
-            self._codes[id(seen)] = _code(answer.error)
-        elif self._codes:
-            self._codes.pop(id(seen), None)  # it was sent again
-
     def end(self, seen: Observation, answer: Frame | None, error: BaseException | None) -> None:
         """Record what came of a call."""
-        code = self._codes.pop(id(seen), "")
         if seen.request.method not in EVENTS:
             return
         was_open = self._open.pop(id(seen), None)
-        ended = _fail(error) if answer is None else _judge(answer, code)
+        ended = _judge(seen.outcome, answer, error)
         line = structs.replace(
             was_open or self._begin(seen, seen.params)[1],
             outcome=ended.outcome,
@@ -178,29 +170,16 @@ def _encode_open(pattern: Pattern, line: AuditLine) -> bytes | None:
     return b'%b,"arguments":%b}' % (own, bytes(line.arguments).replace(b"\n", b" "))
 
 
-def _judge(answer: Frame, code: str) -> _Ending:
-    """Say what came of a request that was answered; `code` is that of the upstream's error, if it gave one."""
-    if len(answer.error):
-        return _Ending("failure", _code(answer.error), len(answer.error))
-    size = len(answer.result)
-    if code:
-        return _Ending("failure", code, size)
-    if _IS_ERROR in bytes(answer.result) and bytes(wire.member(answer.result, "isError")) == b"true":
-        return _Ending("failure", "tool_error", size)
-    return _Ending("success", "", size)
-
-
-def _fail(error: BaseException | None) -> _Ending:
-    name = type(error).__name__
+def _judge(outcome: Outcome, answer: Frame | None, error: BaseException | None) -> _Ending:
+    """Say what came of a request."""
+    size = 0 if answer is None else len(answer.error) or len(answer.result)
+    if not outcome.error_type:
+        return _Ending("success", "", size)
     if isinstance(error, asyncio.CancelledError):
         return _Ending("cancelled")
     if isinstance(error, ApprovalPending):
-        return _Ending("pending", name)
-    return _Ending("denied" if isinstance(error, _REFUSALS) else "failure", name)
-
-
-def _code(error: Raw) -> str:
-    return bytes(wire.member(error, "code")).decode(errors="replace")[:20] or "error"
+        return _Ending("pending", outcome.error_type)
+    return _Ending("denied" if isinstance(error, _REFUSALS) else "failure", outcome.error_type, size)
 
 
 def _text(id: Raw) -> str:

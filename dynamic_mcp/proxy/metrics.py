@@ -5,16 +5,13 @@ Never a subject, a session, a URI or an argument: `_other` stands for every name
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextvars import ContextVar
 
-import msgspec
 from msgspec import Raw, Struct
 
-from dynamic_mcp import errors
-from dynamic_mcp.errors import DynamicMcpError, LoginNeeded, UpstreamError
+from dynamic_mcp.errors import LoginNeeded, UpstreamError
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
@@ -24,10 +21,6 @@ from dynamic_mcp.proxy.observation import Observation, Observer
 from dynamic_mcp.proxy.pipeline import UpstreamRequest
 from dynamic_mcp.proxy.view import GroupView
 from dynamic_mcp.tools.meta_tools import CALLS, GET
-
-TOOL_ERROR = "tool_error"
-CANCELLED = "cancelled"
-BUG = "internal_error"
 
 _METHODS = frozenset(
     (
@@ -50,14 +43,13 @@ _METHODS = frozenset(
         "tools/list",
     )
 )
-_CODES = frozenset(code for code in vars(errors).values() if isinstance(code, int))
 _OWN_TOOLS = frozenset((GET, *CALLS))
 # Longer names are nobody's, and neither are those with characters that cannot be seen.
 _LONGEST_NAME = 128
 
 
 class _Sent(Struct, gc=False):
-    """A request that an upstream gets: for which request of a client, since when, and what came of it.
+    """A request that an upstream gets: for which request of a client, and since when.
 
     `labels` are all but the last one of an operation.
     """
@@ -66,8 +58,6 @@ class _Sent(Struct, gc=False):
     group: GroupView
     labels: tuple[str, str, str, str]
     at: float
-    answer: Frame | None = None
-    error_type: str = ""
 
 
 # The request that this task sends; a client's request may be sent to several groups at once, by a task each.
@@ -105,8 +95,7 @@ class MetricsObserver(Observer):
         """Count a request to an upstream."""
         sent = _sent.get()
         assert sent is not None
-        sent.answer, sent.error_type = answer, error_type(sent.labels[0], answer, error)
-        self._client.observe(time.perf_counter() - sent.at, (*sent.labels, sent.error_type))
+        self._client.observe(time.perf_counter() - sent.at, (*sent.labels, seen.sent_outcome.label))
 
     def end(self, seen: Observation, answer: Frame | None, error: BaseException | None) -> None:
         """Count a client's request."""
@@ -114,8 +103,7 @@ class MetricsObserver(Observer):
         request, group, sent = seen.request, seen.group, _sent.get()
         if sent is not None and (sent.seen is not seen or sent.group is not group):
             sent = None
-        is_same = sent is not None and answer is not None and sent.answer is answer
-        kind = sent.error_type if sent and is_same else error_type(request.method, answer, error)
+        kind = seen.outcome.label
         if group is None:
             labels = (_known_method(request.method), _own_tool(seen), "", _group_of(error))
             if labels[1] == GET:
@@ -130,48 +118,9 @@ class MetricsObserver(Observer):
             self._decisions.add((seen.decision,))
 
 
-class _Outcome(Struct):
-    is_error: bool = msgspec.field(name="isError", default=False)
-
-
-_decode_outcome = msgspec.json.Decoder(_Outcome).decode
-
-
-def error_type(method: str, answer: Frame | None, error: BaseException | None) -> str:
-    """Return what went wrong, in one word of a few; empty if nothing did.
-
-    It is the code of a JSON-RPC error, `tool_error` where a tool says that it failed, and otherwise the name of one
-    of our own errors (OpenTelemetry's conventions for MCP, `error.type`).
-    """
-    if answer is not None:
-        if len(answer.error):
-            return _code(wire.value(wire.member(answer.error, "code")))
-        return TOOL_ERROR if method == "tools/call" and _is_error(answer) else ""
-    match error:
-        case DynamicMcpError():
-            return type(error).__name__
-        case wire.Malformed():
-            return _code(error.code)
-        case asyncio.CancelledError():
-            return CANCELLED
-        case _:
-            return BUG
-
-
 def _group_of(error: BaseException | None) -> str:
     """Return the group that a request failed for before it was sent; empty if that is not known."""
     return error.group if isinstance(error, UpstreamError | LoginNeeded) else ""
-
-
-def _is_error(answer: Frame) -> bool:
-    try:
-        return _decode_outcome(answer.result).is_error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
-
-
-def _code(code: object) -> str:
-    return str(code) if isinstance(code, int) and code in _CODES else OTHER
 
 
 def _known_method(method: str) -> str:

@@ -15,6 +15,7 @@ from msgspec import Raw, Struct, structs
 from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.proxy.outcomes import WELL, Outcome, outcome_of, upstream_outcome_of
 
 if TYPE_CHECKING:
     from dynamic_mcp.groups.group import Group
@@ -45,7 +46,8 @@ class Observation(Struct):
     `started` and `dispatched` are readings of `time.perf_counter`, `at` is seconds since 1970. `group` is the view of
     the group that the request goes to, and `name` the server's own name, or the URI. `decision` is `allow`, `ask` or
     `deny`, and `rule` the rule behind it. `instance` is the running copy of the server that the request was sent to.
-    `trace` is the id of the trace that the request is part of, if it is traced.
+    `trace` is the id of the trace that the request is part of, if it is traced. `sent_outcome` is what came of the
+    request to an upstream that observers are just told of, or were last, and `outcome` what came of this one.
     """
 
     observers: Observers
@@ -62,6 +64,8 @@ class Observation(Struct):
     trace: str = ""
     dispatched: float = 0.0
     upstream_s: float = 0.0
+    sent_outcome: Outcome = WELL
+    outcome: Outcome = WELL
 
     def note_target(self, group: GroupView, method: str, params: Mapping[str, Raw] | None) -> None:
         """Note where the request goes, under which name and with which params."""
@@ -126,12 +130,15 @@ class Observers:
         try:
             frame = await answer(request)
         except BaseException as exc:
-            for each in self._reversed:
-                each.end(seen, None, exc)
+            self._end(seen, None, exc)
             raise
-        for each in self._reversed:
-            each.end(seen, frame, None)
+        self._end(seen, frame, None)
         return frame
+
+    def _end(self, seen: Observation, answer: Frame | None, error: BaseException | None) -> None:
+        seen.outcome = outcome_of(seen.request.method, answer, error, seen.sent_outcome)
+        for each in self._reversed:
+            each.end(seen, answer, error)
 
     async def send(self, message: UpstreamRequest, send: Callable[[UpstreamRequest], Awaitable[Frame]]) -> Frame:
         """Have a request sent to an upstream, and observe it. Raises what keeps it from being sent."""
@@ -145,13 +152,16 @@ class Observers:
             frame = await send(message)
         except BaseException as exc:
             seen.upstream_s += time.perf_counter() - before
-            for each in self._reversed:
-                each.receive(seen, None, exc)
+            self._receive(seen, message.method, None, exc)
             raise
         seen.upstream_s += time.perf_counter() - before
-        for each in self._reversed:
-            each.receive(seen, frame, None)
+        self._receive(seen, message.method, frame, None)
         return frame
+
+    def _receive(self, seen: Observation, method: str, answer: Frame | None, error: BaseException | None) -> None:
+        seen.sent_outcome = upstream_outcome_of(method, answer, error)
+        for each in self._reversed:
+            each.receive(seen, answer, error)
 
     def note(self, event: Event) -> None:
         """Tell everybody of something else that has happened."""

@@ -5,31 +5,19 @@ Names come from catalogs only. Metrics have no word that a client can choose fre
 
 from __future__ import annotations
 
-import asyncio
 from functools import lru_cache
 from urllib.parse import unquote, urlsplit
 
-from msgspec import Raw, Struct
+from msgspec import Raw
 
-from dynamic_mcp import errors
 from dynamic_mcp.config.resolved import GroupConfig, Remote
-from dynamic_mcp.errors import (
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    PARSE_ERROR,
-    RESOURCE_NOT_FOUND,
-    DynamicMcpError,
-    MissingScope,
-    TimedOut,
-)
+from dynamic_mcp.config.secrets import mask_text, mask_uri, strip_user_info
 from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.observe.telemetry import conventions as names
 from dynamic_mcp.observe.telemetry.records import Attributes
+from dynamic_mcp.proxy.outcomes import Outcome, known_code
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.view import GroupView
 from dynamic_mcp.tools.meta_tools import GET
@@ -44,81 +32,33 @@ METHODS = frozenset(
         *("tasks/get", "tasks/cancel", "tasks/update", "tasks/result", "tasks/list"),
     )
 )
-# What a server is not to blame for: the span of such a request is no failure.
-_BY_CALLER = frozenset(map(str, (PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, RESOURCE_NOT_FOUND)))
-_IS_ERROR = b'"isError"'
 _LONGEST_MESSAGE = 256
+_LONGEST_URI = 1000
+# Secrets are masked before a text is cut, as nobody would know half of one.
+_LONGEST_READ = 8192
 _LONGEST_NAME = 128
-_CODES = frozenset(("", *(str(code) for code in vars(errors).values() if isinstance(code, int))))
 
 
-class Outcome(Struct, frozen=True):
-    """How a request has ended: empty if well. `code` is that of a JSON-RPC error."""
-
-    error_type: str = ""
-    code: str = ""
-    message: str = ""
-
-    @property
-    def is_fault_of_server(self) -> bool:
-        """Whether the request is a failure of who was to answer it."""
-        return bool(self.error_type) and self.error_type not in _BY_CALLER and self.error_type != names.CANCELLED
-
-    def attributes(self) -> Attributes:
-        """Return what there is to say of a failure."""
-        found: Attributes = {}
-        if self.error_type:
-            found[names.ERROR_TYPE] = self.error_type
-        if self.code:
-            found[names.STATUS_CODE] = self.code
-        return found
+def describe_failure(outcome: Outcome) -> Attributes:
+    """Return what there is to say of a failure; nothing if there was none."""
+    found: Attributes = {}
+    if outcome.error_type:
+        found[names.ERROR_TYPE] = outcome.error_type
+    if outcome.code:
+        found[names.STATUS_CODE] = outcome.code
+    return found
 
 
-_WELL = Outcome()
+def shorten_message(outcome: Outcome) -> str:
+    """Return the message of a JSON-RPC error without the secrets in it; empty if there was none."""
+    return mask_text(strip_user_info(outcome.message[:_LONGEST_READ]))[:_LONGEST_MESSAGE]
 
 
-def outcome_of(method: str, answer: Frame | None, error: BaseException | None) -> Outcome:
-    """Return how a client's request has ended: as its client is told."""
-    if error is None:
-        return _WELL if answer is None else _read(method, answer)
-    match error:
-        case asyncio.CancelledError():
-            return Outcome(names.CANCELLED)
-        case DynamicMcpError() if method == "tools/call" and not isinstance(error, MissingScope):
-            return Outcome(names.TOOL_ERROR)
-        case DynamicMcpError():
-            return _json_rpc_error(str(error.rpc_code), error.message)
-        case wire.Malformed():
-            return _json_rpc_error(str(INVALID_PARAMS), str(error))
-    return _json_rpc_error(str(INTERNAL_ERROR), "internal error of dynamic-mcp")
-
-
-def upstream_outcome_of(method: str, answer: Frame | None, error: BaseException | None) -> Outcome:
-    """Return how a request to an upstream has ended."""
-    if error is None:
-        return _WELL if answer is None else _read(method, answer)
-    match error:
-        case asyncio.CancelledError():
-            return Outcome(names.CANCELLED)
-        case TimedOut():
-            return Outcome(names.TIMEOUT)
-    return Outcome(type(error).__name__)
-
-
-def _read(method: str, answer: Frame) -> Outcome:
-    if len(answer.error):
-        code = bytes(wire.member(answer.error, "code")).decode("utf-8", "replace")[:20]
-        return _json_rpc_error(code or str(INTERNAL_ERROR), wire.text(wire.member(answer.error, "message")) or "")
-    has_failed = method == "tools/call" and _IS_ERROR in bytes(answer.result) and _is_error(answer.result)
-    return Outcome(names.TOOL_ERROR) if has_failed else _WELL
-
-
-def _is_error(result: Raw) -> bool:
-    return bytes(wire.member(result, "isError")) == b"true"
-
-
-def _json_rpc_error(code: str, message: str) -> Outcome:
-    return Outcome(code, code, message[:_LONGEST_MESSAGE])
+def shorten_uri(uri: str) -> str:
+    """Return the URI of a resource without the secrets in it; of one that is far too long, only its scheme."""
+    if len(uri) > _LONGEST_READ:
+        return uri.partition(":")[0][:_LONGEST_NAME] + ":…"
+    return mask_uri(uri)[:_LONGEST_URI]
 
 
 # --- names ---------------------------------------------------------------------------------------------------
@@ -153,8 +93,9 @@ def metric_labels(attributes: Attributes, target: str) -> Attributes:
         labels[names.METHOD] = names.OTHER
     if target:
         labels.setdefault(target, names.OTHER)
-    if labels.get(names.STATUS_CODE, "") not in _CODES:  # a server may make up any number of them
-        labels[names.STATUS_CODE] = labels[names.ERROR_TYPE] = names.OTHER_ERROR
+    for name in (names.ERROR_TYPE, names.STATUS_CODE):
+        if name in labels:
+            labels[name] = known_code(str(labels[name]))
     return labels
 
 

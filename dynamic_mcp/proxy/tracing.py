@@ -13,7 +13,6 @@ from functools import partial
 
 from msgspec import Raw, structs
 
-from dynamic_mcp.config.secrets import mask_text
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.groups.lifecycle import State
@@ -27,7 +26,7 @@ from dynamic_mcp.observe.trace_context import TraceContext, begin_span, begin_tr
 from dynamic_mcp.proxy import operations
 from dynamic_mcp.proxy.client_events import SESSION_CLOSED
 from dynamic_mcp.proxy.observation import Event, Observation, Observer
-from dynamic_mcp.proxy.operations import Outcome
+from dynamic_mcp.proxy.outcomes import Outcome
 from dynamic_mcp.proxy.payloads import masked_payload
 from dynamic_mcp.proxy.pipeline import UpstreamRequest
 from dynamic_mcp.proxy.request import Request
@@ -35,7 +34,6 @@ from dynamic_mcp.proxy.request import Request
 _PARENT, _STATE = "traceparent", "tracestate"
 _PARENT_KEY = b'"traceparent"'
 _LONGEST_NAME = 100
-_LONGEST_URI = 1000
 
 
 class _ServerSpan:
@@ -96,7 +94,7 @@ class Tracing(Observer):
         """Record the server span, and how long the request took."""
         seconds = time.perf_counter() - seen.started
         span, request = self._open.pop(id(seen), None), seen.request
-        outcome = operations.outcome_of(request.method, answer, error)
+        outcome = seen.outcome
         kind, target = operations.target_of(request, seen.group, request.method, seen.name)
         attributes = _describe(request.method, kind, target, outcome)
         attributes |= operations.of_client(request.client)
@@ -122,7 +120,7 @@ class Tracing(Observer):
                 attributes | _describe_request(seen),
                 events=span.events or _events(seen, ended),
                 link=span.link,
-                error=mask_text(outcome.message) if outcome.is_fault_of_server else None,
+                error=_description(outcome, is_failure=not outcome.blames_caller),
                 payloads=self._payloads(seen, answer),
             )
         )
@@ -159,7 +157,7 @@ class Tracing(Observer):
             span.mark.is_over = True
         message, seconds = span.message, time.perf_counter() - span.began
         name = wire.text((message.params or {}).get("name")) or ""
-        outcome = operations.upstream_outcome_of(message.method, answer, error)
+        outcome = seen.sent_outcome
         kind, target = operations.target_of(seen.request, message.group, message.method, name)
         attributes = _describe(message.method, kind, target, outcome)
         attributes |= operations.of_upstream(message.group.config)
@@ -183,7 +181,7 @@ class Tracing(Observer):
                 ended,
                 attributes,
                 parent_id=span.parent.id,
-                error=mask_text(outcome.message) if outcome.error_type else None,
+                error=_description(outcome, is_failure=True),
             )
         )
 
@@ -270,7 +268,12 @@ def _describe(method: str, kind: str, target: str, outcome: Outcome) -> Attribut
         attributes[names.OPERATION] = names.EXECUTE_TOOL
     if target:
         attributes[kind] = target
-    return attributes | outcome.attributes() if outcome.error_type else attributes
+    return attributes | operations.describe_failure(outcome)
+
+
+def _description(outcome: Outcome, *, is_failure: bool) -> str | None:
+    """Return the description of a span's failure, which is the message of a JSON-RPC error; None of no failure."""
+    return operations.shorten_message(outcome) if outcome.error_type and is_failure else None
 
 
 def _describe_request(seen: Observation) -> Attributes:
@@ -301,7 +304,7 @@ def _describe_approval(seen: Observation) -> Attributes:
 def _describe_resource(method: str, params: Mapping[str, Raw] | None) -> Attributes:
     if not method.startswith("resources/") or params is None or (uri := wire.text(params.get("uri"))) is None:
         return {}
-    return {names.RESOURCE_URI: mask_text(uri[:_LONGEST_URI])}
+    return {names.RESOURCE_URI: operations.shorten_uri(uri)}
 
 
 def _events(seen: Observation, at: int) -> tuple[SpanEvent, ...]:

@@ -10,13 +10,14 @@ import pytest
 from msgspec.structs import replace
 
 from dynamic_mcp.config.access import LOCAL_NAME, Access, Effect, Rule
-from dynamic_mcp.errors import TimedOut, Unreachable
+from dynamic_mcp.errors import Unreachable
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.observe.metrics.definitions import BUCKETS
 from dynamic_mcp.observe.metrics.families import MAX_DISTRIBUTIONS, Family
 from dynamic_mcp.proxy.gauges import read_gauges
-from dynamic_mcp.proxy.metrics import MetricsObserver, error_type
+from dynamic_mcp.proxy.metrics import MetricsObserver
 from dynamic_mcp.proxy.observation import Observers
+from dynamic_mcp.proxy.outcomes import read_answer
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import Client, FakeClock, FakeUpstream, FullUpstream, Json, Opener, config_of, group_config, settled
 from tests.observe.metrics.readers import Samples, sample, samples_of
@@ -126,13 +127,11 @@ async def test_each_kind_of_failure_has_a_word_of_its_own() -> None:
 
 async def test_the_code_of_a_server_counts_if_it_is_a_known_one() -> None:
     def answered(error: bytes) -> str:
-        return error_type("prompts/get", wire.parse(b'{"jsonrpc":"2.0","id":1,"error":%s}' % error), None)
+        return read_answer("prompts/get", wire.parse(b'{"jsonrpc":"2.0","id":1,"error":%s}' % error)).label
 
     assert answered(b'{"code":-32602,"message":""}') == "-32602"
     for odd in (b'{"code":12345}', b'{"code":"-32602"}', b'{"code":[1]}', b"{}", b"[]", b"null", b'{"code":1e400}'):
-        assert answered(odd) == "_other"
-    assert error_type("tools/call", None, TimedOut("a", "no answer")) == "TimedOut"
-    assert error_type("tools/call", None, RuntimeError("secret")) == "internal_error"
+        assert answered(odd) == "_OTHER"
 
 
 async def test_a_cancelled_call_is_counted_as_such() -> None:

@@ -201,6 +201,53 @@ async def test_a_message_of_an_error_carries_no_secret() -> None:
     assert it.end().span("server", "resources/read").error == "no entry for *** here"
 
 
+async def test_a_message_of_a_server_is_masked_before_it_is_cut() -> None:
+    upstream = FullUpstream()
+    upstream.answers.pop("prompts/get", None)
+    url = f"https://ann:{'p' * 300}@host/?api_key={'k' * 300}&page=1"
+    async with traced(Opener(a=[upstream])) as it:
+        await it.client.request("prompts/list")
+        answer = asyncio.ensure_future(it.client.request("prompts/get", {"name": "a__greet", "arguments": {}}))
+        asked = await upstream.hears("prompts/get")
+        upstream.say(
+            {"jsonrpc": "2.0", "id": asked["id"], "error": {"code": -32603, "message": f"{url} is {'x' * 999}"}}
+        )
+        await answer
+    found = it.end()
+    for kind in ("server", "client"):
+        said = found.span(kind, "prompts/get greet").error
+        assert said is not None
+        assert said.startswith("https://host/?api_key=***&page=1 is xxx")
+        assert len(said) == 256
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+async def test_what_a_model_is_told_in_a_result_is_in_no_span(*, is_answered: bool) -> None:
+    failed: Json = {"content": [{"type": "text", "text": "hunter2"}], "isError": True}
+    async with traced(Opener(a=[FakeUpstream({"tools/call": failed})])) as it:
+        await it.client.call("a" if is_answered else "hunter2", "echo", {"text": "hunter2"})
+    assert "hunter2" not in "".join(map(repr, it.end().spans))
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("https://ann:hunter2@host/x?page=2&api_key=hunter2#top", "https://host/x?page=2&api_key=***#top"),
+        ("https://hunter2@host", "https://host"),
+        ("note:1?token=hunter2", "note:1?token=***"),
+        ("file:///home/ann@work/x", "file:///home/ann@work/x"),
+        (f"https://ann:{'p' * 2000}@host/x", "https://host/x"),
+        (f"odd:{'x' * 10_000}", "odd:…"),
+        (f"odd:{'x' * 2000}", f"odd:{'x' * 996}"),
+    ],
+)
+async def test_the_uri_of_a_resource_is_recorded_without_secrets(uri: str, shown: str) -> None:
+    async with traced(Opener(a=[FullUpstream()])) as it:
+        await it.client.request("resources/read", {"uri": uri})
+    found = it.end()
+    assert {span.attributes["mcp.resource.uri"] for span in found.spans} == {shown}
+
+
 async def test_a_cancelled_call_is_recorded_as_such_and_blames_nobody() -> None:
     upstream = FakeUpstream()
     async with traced(Opener(a=[upstream])) as it:

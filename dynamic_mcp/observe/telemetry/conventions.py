@@ -33,12 +33,8 @@ APPROVAL_WAIT = "dynamic_mcp.approval.wait"
 ERA = "dynamic_mcp.era"
 
 EXECUTE_TOOL = "execute_tool"
-TOOL_ERROR = "tool_error"
-CANCELLED = "cancelled"
-TIMEOUT = "timeout"
 # What stands for every other value where there may not be many of them.
 OTHER = "_other"
-OTHER_ERROR = "_OTHER"
 
 SERVER_DURATION = "mcp.server.operation.duration"
 CLIENT_DURATION = "mcp.client.operation.duration"
@@ -65,11 +61,11 @@ ATTRIBUTES: dict[str, tuple[str, bool, str]] = {
     ERROR_TYPE: (
         "both",
         True,
-        "What went wrong: the code of a JSON-RPC error, `tool_error`, `cancelled`, `timeout`, or an error's name.",
+        "The code of a server's error, `tool_error`, the name of one of our own, `cancelled`, or `internal_error`.",
     ),
-    STATUS_CODE: ("both", True, "The code of a JSON-RPC error."),
+    STATUS_CODE: ("both", True, "The code of the JSON-RPC error that the request was answered with."),
     REQUEST_ID: ("server", False, "The id of the client's request."),
-    RESOURCE_URI: ("both", False, "The URI of a resource, without the secrets in it."),
+    RESOURCE_URI: ("both", False, "The URI of a resource, without user info and the secrets in its query."),
     PROTOCOL_VERSION: ("server", True, "The revision that the client speaks."),
     SESSION_ID: ("server", False, "What names the session in the audit log, too; it is no credential."),
     TRANSPORT: ("both", True, "`pipe` for stdio, `tcp` for HTTP, `unix` for HTTP over a Unix socket."),
