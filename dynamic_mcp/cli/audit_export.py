@@ -12,6 +12,7 @@ from dynamic_mcp import __version__
 from dynamic_mcp.cli.audit_options import LineOptions, find_directory, open_index
 from dynamic_mcp.cli.audit_view import describe_count
 from dynamic_mcp.cli.invocation import Invocation
+from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.observe.audit.export import export
 from dynamic_mcp.observe.audit.index import AuditIndex
 
@@ -19,9 +20,20 @@ _HEADER_LINES = {"csv": 1}
 
 
 def export_lines(
-    this: Invocation, options: LineOptions, *, directory: str | None, form: str, output: str | None
+    this: Invocation,
+    options: LineOptions,
+    *,
+    directory: str | None,
+    form: str,
+    output: str | None,
+    must_replace: bool = False,
 ) -> int:
-    """Write the lines that are wanted to a file that only its owner can read, or to stdout; return the exit code."""
+    """Write the lines that are wanted to a file that only its owner can read, or to stdout; return the exit code.
+
+    A file that exists stays, unless it `must_replace` it.
+    """
+    if output is not None and not must_replace and Path(output).is_file():
+        raise DynamicMcpError(f"`{output}` exists and was not changed", hint="--force replaces it")
     with open_index(this, find_directory(this, directory)) as index:
         texts = _export(this, options, index, form)
         if output is None:

@@ -204,10 +204,21 @@ def test_statistics_say_how_much_was_called_and_how_it_ended(cli: CliRunner, log
     assert "github" in shown
 
 
-def test_an_export_is_private_and_replaces_a_file_whole(cli: CliRunner, log: Path) -> None:
+def test_an_export_replaces_no_file_unless_it_is_told_to(cli: CliRunner, log: Path) -> None:
     file = cli.folder / "out.csv"
     file.write_text("before")
-    done = cli.run("audit", "export", "--format", "csv", "--errors", "-o", "out.csv")
+    done = cli.run("audit", "export", "--format", "csv", "-o", "out.csv")
+
+    assert (done.code, done.out) == (1, "")
+    assert done.err == "error: `out.csv` exists and was not changed\nhint: --force replaces it\n"
+    assert file.read_text() == "before"
+
+
+@pytest.mark.parametrize("option", ["-f", "--force"])
+def test_an_export_is_private_and_replaces_a_file_whole(cli: CliRunner, log: Path, option: str) -> None:
+    file = cli.folder / "out.csv"
+    file.write_text("before")
+    done = cli.run("audit", "export", "--format", "csv", "--errors", "-o", "out.csv", option)
 
     assert (done.code, done.out, done.err) == (0, "", "3 lines written to `out.csv`\n")
     assert [row["n"] for row in csv.DictReader(file.read_text().splitlines())] == ["10", "20", "30"]

@@ -161,15 +161,24 @@ def stats(this: Invocation, options: LineOptions, *, directory: str | None, by: 
 @_config_argument
 @click.option("--format", "form", type=click.Choice(_FORMATS), required=True, help="The form of the lines.")
 @click.option("-o", "--output", metavar="FILE", type=click.Path(dir_okay=False), help="Where to. Default: stdout.")
+@click.option("-f", "--force", "must_replace", is_flag=True, help="Replace the file if it exists.")
 @click.option("-n", "count", metavar="COUNT", default="all", help="How many of the last lines. Default: all.")
 @_dir_option
 @common_options
 @_line_options
-def export(this: Invocation, options: LineOptions, *, directory: str | None, form: str, output: str | None) -> int:
+def export(
+    this: Invocation,
+    options: LineOptions,
+    *,
+    directory: str | None,
+    form: str,
+    output: str | None,
+    must_replace: bool,
+) -> int:
     """Write lines for another program: as CSV, OCSF (API Activity), CloudEvents, or as they are."""
     from dynamic_mcp.cli.audit_export import export_lines
 
-    return export_lines(this, options, directory=directory, form=form, output=output)
+    return export_lines(this, options, directory=directory, form=form, output=output, must_replace=must_replace)
 
 
 @command.command("verify")
