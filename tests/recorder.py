@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
 
+from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.observation import Event, Observation, Observer, Observers
 from dynamic_mcp.proxy.proxy import Proxy
 
@@ -24,10 +26,15 @@ class Recorder(Observer):
     def __init__(self) -> None:
         self.seen: list[Seen] = []
         self.events: list[Event] = []
+        self.searches: list[Mapping[str, int]] = []  # what each has left out
 
     def begin(self, seen: Observation) -> None:
         request = seen.request
         self.seen.append(Seen(request.method, request.address, request.client.id))
+
+    def end(self, seen: Observation, answer: Frame | None, error: BaseException | None) -> None:
+        if seen.hidden is not None:
+            self.searches.append(seen.hidden)
 
     def note(self, event: Event) -> None:
         self.events.append(event)

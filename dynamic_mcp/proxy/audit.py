@@ -88,6 +88,8 @@ class AuditObserver(Observer):
             result_bytes=ended.result_bytes,
             ms=round((time.perf_counter() - seen.started) * 1000, 3),
         )
+        if seen.denial is not None or seen.hidden is not None:
+            line = structs.replace(line, **_describe_hidden(seen))
         if was_open is None:
             self._recorder.record(line)
         else:
@@ -168,6 +170,14 @@ def _encode_open(pattern: Pattern, line: AuditLine) -> bytes | None:
     if not len(line.arguments):
         return own + b"}"
     return b'%b,"arguments":%b}' % (own, bytes(line.arguments).replace(b"\n", b" "))
+
+
+def _describe_hidden(seen: Observation) -> Mapping[str, object]:
+    """Return what the client was not told: how much a search has left out, or that there is what it asked for."""
+    if seen.denial is None:
+        return {"detail": Raw(wire.encode(seen.hidden))}
+    denied = {"outcome": "denied", "error": AccessDenied.__name__, "decision": "deny", "rule": seen.denial.rule}
+    return {**denied, "group": seen.denial.group}
 
 
 def _judge(outcome: Outcome, answer: Frame | None, error: BaseException | None) -> _Ending:

@@ -1,11 +1,11 @@
-"""Counts what a list keeps from a client, because of access rules or a profile, for whoever observes."""
+"""Tells whoever observes what access rules or a profile keep from a client: in lists, and when it is tried."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 
 from dynamic_mcp.config.resolved import Presentation
-from dynamic_mcp.groups.audience import Client
+from dynamic_mcp.errors import NotFound
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.mcp import wire
@@ -13,6 +13,7 @@ from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.observation import Event
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.view import View
+from dynamic_mcp.proxy.views import Views
 from dynamic_mcp.tools import meta_tools
 
 Answer = Callable[[Request], Awaitable[Frame]]
@@ -25,26 +26,42 @@ _KINDS = {
 }
 
 
-class HiddenEntries:
-    """Tells of each list from which something was hidden.
+_USES = frozenset(("tools/call", "resources/read", "prompts/get"))
 
-    `presented_to` returns the groups that there are where a client is, with what the config presents of them.
-    """
 
-    def __init__(
-        self,
-        presented_to: Callable[[Client], Iterable[tuple[Group, Presentation]]],
-        note: Callable[[Event], None],
-    ) -> None:
-        self._presented_to = presented_to
+class HiddenThings:
+    """Tells of each list from which something was hidden, and of each use of something that is."""
+
+    def __init__(self, views: Views, note: Callable[[Event], None]) -> None:
+        self._views = views
         self._note = note
 
     def answer(self, answer: Answer, request: Request) -> Awaitable[Frame]:
-        """Have a request answered; if it is one for a list, tell how much of it was hidden."""
-        kind = _kind_of(request)
-        if kind is None or request.client.is_command:  # a command has chosen itself what it sees
+        """Have a request answered, and tell what of it was hidden."""
+        if request.client.is_command:  # a command has chosen itself what it sees
             return answer(request)
-        return self._answer_list(answer, request, kind)
+        kind = _kind_of(request)
+        if kind is not None:
+            return self._answer_list(answer, request, kind)
+        return self._answer_use(answer, request) if request.method in _USES else answer(request)
+
+    async def _answer_use(self, answer: Answer, request: Request) -> Frame:
+        try:
+            frame = await answer(request)
+        except NotFound:
+            self._note_denial(request)
+            raise
+        seen = request.observation
+        if len(frame.error) and request.client.only is not None and seen is not None and not seen.dispatched:
+            self._note_denial(request)  # as a server of its own would say it
+        return frame
+
+    def _note_denial(self, request: Request) -> None:
+        rules, seen = self._views.rules_for(request.client), request.observation
+        if rules is not None and seen is not None:
+            from dynamic_mcp.proxy.denials import find_denial
+
+            seen.denial = find_denial(seen, rules, self._views.presented_to(request.client))
 
     async def _answer_list(self, answer: Answer, request: Request, kind: ListKind) -> Frame:
         frame = await answer(request)
@@ -57,16 +74,18 @@ class HiddenEntries:
         client, view = request.client, request.view
         presented = [
             (group, presentation)
-            for group, presentation in self._presented_to(client)
+            for group, presentation in self._views.presented_to(client)
             if wanted in (None, group.name) and client.only in (None, group.name)
         ]
         shown = _count_shown(view, kind, wanted)
         hidden = sum(_count_presented(group, presentation, kind) for group, presentation in presented) - shown
         hidden_groups = sum(view.get(group.name) is None for group, _ in presented)
         if hidden > 0 or hidden_groups:
-            method = meta_tools.GET if request.method == "tools/call" else request.method
             counts = {"shown": shown, "hidden": hidden, "hidden_groups": hidden_groups}
-            self._note(Event("list", {"method": method, **counts}, client))
+            if request.method == "tools/call" and request.observation is not None:
+                request.observation.hidden = counts  # it is observed itself
+            else:
+                self._note(Event("list", {"method": request.method, **counts}, client))
 
 
 def _kind_of(request: Request) -> ListKind | None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dynamic_mcp.groups.group import Group
     from dynamic_mcp.groups.instance import Instance
     from dynamic_mcp.policy.access import Decision
+    from dynamic_mcp.proxy.denials import Denial
     from dynamic_mcp.proxy.pipeline import UpstreamRequest
     from dynamic_mcp.proxy.request import Request
     from dynamic_mcp.proxy.view import GroupView
@@ -46,8 +47,9 @@ class Observation(Struct):
     `started` and `dispatched` are readings of `time.perf_counter`, `at` is seconds since 1970. `group` is the view of
     the group that the request goes to, and `name` the server's own name, or the URI. `decision` is `allow`, `ask` or
     `deny`, and `rule` the rule behind it. `instance` is the running copy of the server that the request was sent to.
-    `trace` is the id of the trace that the request is part of, if it is traced. `sent_outcome` is what came of the
-    request to an upstream that observers are just told of, or were last, and `outcome` what came of this one.
+    `trace` is the id of the trace that the request is part of, if it is traced. `denial` says by which rule the
+    client is told that there is no such thing, and `hidden` how much a search does not show. `sent_outcome` is what
+    came of the request to an upstream that observers are just told of, or were last, and `outcome` of this one.
     """
 
     observers: Observers
@@ -64,6 +66,8 @@ class Observation(Struct):
     trace: str = ""
     dispatched: float = 0.0
     upstream_s: float = 0.0
+    denial: Denial | None = None
+    hidden: Mapping[str, int] | None = None
     sent_outcome: Outcome = WELL
     outcome: Outcome = WELL
 

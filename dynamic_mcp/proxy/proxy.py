@@ -31,7 +31,7 @@ from dynamic_mcp.proxy.cache_hints import CACHEABLE, CacheHint, cache_hint
 from dynamic_mcp.proxy.capabilities import capabilities
 from dynamic_mcp.proxy.client_events import event_of_end, event_of_login, events_of_beginning
 from dynamic_mcp.proxy.elicitations import COMPLETE, Elicitations
-from dynamic_mcp.proxy.hidden import HiddenEntries
+from dynamic_mcp.proxy.hidden import HiddenThings
 from dynamic_mcp.proxy.log_levels import LogLevels
 from dynamic_mcp.proxy.logins import LoginOffers
 from dynamic_mcp.proxy.observation import Event, Observers
@@ -108,7 +108,7 @@ class Proxy:
         self.parked_calls = ParkedCalls()
         self._clock = LoopClock()
         self.observers: Observers | None = None  # who records and measures requests
-        self._hidden = HiddenEntries(self._views.presented_to, self.note)
+        self._hidden = HiddenThings(self._views, self.note)
         self._govern(base)
 
     @property

@@ -84,6 +84,10 @@ class Views:
         """Return the roles of somebody: those that the config knows, where there are access rules."""
         return authentication.roles if self._policy is None else tuple(sorted(self._policy.roles_of(authentication)))
 
+    def rules_for(self, client: Client) -> AccessRules | None:
+        """Return the access rules for a client, if there are any."""
+        return None if self._policy is None else self._policy.rules_for(client.authentication)
+
     def presented_to(self, client: Client) -> Iterator[tuple[Group, Presentation]]:
         """Yield the groups that there are where a client is, with what the config presents, whatever is hidden."""
         place = self._groups.place_of(client)

@@ -89,14 +89,17 @@ HIDDEN = {"name": "call_dynamic_tool", "arguments": {"group": "up", "name": "del
 NOWHERE = {"name": "call_dynamic_tool", "arguments": {"group": "prod", "name": "drop", "args": {"a": 1}}}
 
 
-@pytest.mark.parametrize(("params", "group"), [(HIDDEN, "up"), (NOWHERE, "prod")])
+@pytest.mark.parametrize(
+    ("params", "group", "ending"),
+    [(HIDDEN, "up", ("denied", "AccessDenied")), (NOWHERE, "prod", ("failure", "NotFound"))],
+)
 async def test_what_is_hidden_or_nowhere_is_recorded_as_it_was_asked_for(
-    tmp_path: Path, params: Json, group: str
+    tmp_path: Path, params: Json, group: str, ending: tuple[str, str]
 ) -> None:
     async with audited(tmp_path, access=access_of(roles={"dev": [{"tools": ["get_*"]}]})) as on:
         await (await on.join(ANN)).request("tools/call", params)
         (line,) = on.lines()
-    assert (line["outcome"], line["error"]) == ("failure", "NotFound")
+    assert (line["outcome"], line["error"]) == ending
     assert (line["group"], line["name"]) == (group, params["arguments"]["name"])
     assert line["arguments"]["names"] == ["a"]
 

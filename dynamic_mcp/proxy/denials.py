@@ -1,0 +1,95 @@
+"""Finds out whether an access rule hides what a client was told does not exist. Only the audit log may know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from dynamic_mcp.config.access import Kind
+from dynamic_mcp.config.resolved import Presentation
+from dynamic_mcp.groups.catalog import ListKind
+from dynamic_mcp.groups.group import Group
+from dynamic_mcp.mcp import names, uri_template, wire
+from dynamic_mcp.proxy.audit_targets import find_target
+from dynamic_mcp.proxy.observation import Observation
+from dynamic_mcp.proxy.view import GroupView
+
+if TYPE_CHECKING:  # loaded with the first access rule
+    from dynamic_mcp.policy.access import AccessRules
+
+_LISTS = {Kind.TOOL: ListKind.TOOLS, Kind.PROMPT: ListKind.PROMPTS, Kind.RESOURCE: ListKind.RESOURCES}
+
+
+class Denial(Struct, frozen=True):
+    """What is hidden: the group that it is of, and the rule behind that."""
+
+    group: str
+    rule: str
+
+
+def find_denial(
+    seen: Observation, rules: AccessRules, presented: Iterable[tuple[Group, Presentation]]
+) -> Denial | None:
+    """Return what hides the target of a request; None where nothing does, as far as catalogs are known.
+
+    `presented` are the groups that there are where the client is, whatever is hidden.
+    """
+    wanted = _Wanted.of(seen)
+    if wanted is None:
+        return None
+    for group, presentation in presented:
+        own = wanted.name_in(group)
+        if own is None or not presentation.features.allows(_LISTS[wanted.kind].capability):
+            continue
+        of_group = rules.for_group(group.name)
+        is_hidden = wanted.has_named(group) and not of_group.is_visible
+        if is_hidden or _has(GroupView(group, presentation), wanted.kind, own):
+            judge = of_group if wanted.kind is Kind.RESOURCE else GroupView(group, presentation, of_group)
+            judgement = judge.judge(wanted.kind, own)
+            if not judgement.is_visible:
+                return Denial(group.name, judgement.decide(None).rule)
+    return None
+
+
+class _Wanted(Struct, frozen=True):
+    """What a request is about; `group` is empty if the request does not say, and `only` is the one group there is."""
+
+    kind: Kind
+    name: str
+    group: str
+    only: str | None
+
+    @staticmethod
+    def of(seen: Observation) -> _Wanted | None:
+        """Return what a request is about; None where no rule can be."""
+        target, request = find_target(seen.request, seen.group, seen.name), seen.request
+        if target.event == "list":
+            return None
+        kind, name, group = Kind(target.kind), target.name, target.group
+        if kind is Kind.RESOURCE:  # by its whole URI, and not as it is recorded
+            name = wire.text(wire.member(request.params, "uri")) or ""
+            named = names.split_group_uri(name)
+            group, name = (group, name) if named is None else named
+        return _Wanted(kind, name, group, request.client.only)
+
+    def has_named(self, group: Group) -> bool:
+        """Tell whether the request names this group."""
+        return group.name in (self.group, self.only) or self.name.startswith(f"{group.name}__")
+
+    def name_in(self, group: Group) -> str | None:
+        """Return which name a group would know it by; None if it is of another group."""
+        if self.only not in (None, group.name) or self.group not in ("", group.name):
+            return None
+        return self.name if self.only or self.kind is Kind.RESOURCE else self.name.removeprefix(f"{group.name}__")
+
+
+def _has(group: GroupView, kind: Kind, name: str) -> bool:
+    """Tell whether a group is known to have something."""
+    if group.known is None:
+        return False
+    if name in group.known.entries(_LISTS[kind]):
+        return True
+    templates = group.known.entries(ListKind.TEMPLATES) if kind is Kind.RESOURCE else ()
+    return any(uri_template.matches(template, name) for template in templates)
