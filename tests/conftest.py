@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -19,6 +20,9 @@ from tests.idle_loop import IdleLoop
 # The tests start thousands of programs: what one has compiled is kept for the next, as where they are installed.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+# A shell has what it starts in the background ignore Ctrl-C, and so would all programs that the tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # For `tests/cli/test_fuzz.py`, which tries 10,000 command lines with it.
 settings.register_profile("long", deadline=None)

@@ -322,10 +322,6 @@ class Watch:
         return self.process.wait(BOUND_S)
 
 
-def _accept_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 @contextlib.contextmanager
 def watching(cli: CliRunner, *, rows: int = 40) -> Iterator[Watch]:
     ours, theirs = pty.openpty()
@@ -337,7 +333,6 @@ def watching(cli: CliRunner, *, rows: int = 40) -> Iterator[Watch]:
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
-        preexec_fn=_accept_interrupts,
     )
     os.close(theirs)
     try:
