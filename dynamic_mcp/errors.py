@@ -114,17 +114,19 @@ class ApprovalNeeded(DynamicMcpError):
     exit_code = 3
     rpc_code = INVALID_PARAMS
 
-    def __init__(self, what: str) -> None:
-        super().__init__(f"a person must approve {what}, which cannot be asked for here; nothing was sent")
+    def __init__(self, what: str, *, hint: str = "") -> None:
+        self.reason = "it cannot be asked for here"
+        super().__init__(f"a person must approve {what}, which cannot be asked for here; nothing was sent", hint=hint)
 
 
 class ApprovalDenied(DynamicMcpError):
-    """A person was asked, and did not approve."""
+    """A person was asked, and did not approve, or could not be asked for a `reason`."""
 
     exit_code = 3
     rpc_code = INVALID_PARAMS
 
     def __init__(self, what: str, reason: str) -> None:
+        self.reason = reason
         super().__init__(f"{what} was not approved: {reason}; nothing was sent")
 
 

@@ -17,12 +17,18 @@ from dynamic_mcp.config.principal import Principal
 from dynamic_mcp.observe.approvals import Scope
 from dynamic_mcp.system.bounded import BoundedDict
 
-# Questions that may be open, and grants that are remembered: of one principal, and of all.
-MAX_OF_ONE_PRINCIPAL = 16
-MAX_OPEN = 256
+# Questions that may be open: of one asker, and of all. Beyond that each asker may have one, up to twice as many.
+MAX_OF_ONE_ASKER = 16
+MAX_OPEN = 512
+MAX_OPEN_OF_ALL = 2 * MAX_OPEN
+# Grants that are remembered: of one principal, and of all.
 MAX_GRANTS_OF_ONE_PRINCIPAL = 64
 MAX_GRANTS = 4096
 HOUR_S = 3600.0
+# Whoever is denied the same thing so often in this time is denied it without a question for the rest of that.
+MAX_DENIALS = 3
+DENIALS_WITHIN_S = 600.0
+_MAX_DENIED = 4096
 
 Outcome = Literal["allowed", "denied", "expired", "dropped"]
 
@@ -76,11 +82,15 @@ class Grant(Struct, frozen=True):
 
 
 class Question:
-    """One thing that persons are asked, however many equal requests wait for the answer."""
+    """One thing that persons are asked, however many equal requests wait for the answer.
 
-    def __init__(self, id: str, key: ApprovalKey, asked_at: float, expires_at: float) -> None:
+    `asker` is who began with it, as questions are counted.
+    """
+
+    def __init__(self, id: str, key: ApprovalKey, asker: Hashable, asked_at: float, expires_at: float) -> None:
         self.id = id
         self.key = key
+        self.asker = asker
         self.asked_at = asked_at
         self.expires_at = expires_at
         self.verdict: Verdict | None = None
@@ -111,6 +121,29 @@ class Question:
             tell()
 
 
+class Denials:
+    """When persons have denied what: who is denied the same thing again and again asks nobody for a while."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._times: BoundedDict[Hashable, tuple[float, ...]] = BoundedDict(_MAX_DENIED)
+
+    def note(self, key: ApprovalKey) -> None:
+        """Note that a person has denied such a request."""
+        latest = self._times.pop(_subject_of(key), ())[1 - MAX_DENIALS :]
+        self._times[_subject_of(key)] = (*latest, self._now())
+
+    def paused_s(self, key: ApprovalKey) -> float:
+        """Return for how many seconds nobody is asked about such requests; 0 if somebody is."""
+        times = self._times.get(_subject_of(key)) or ()
+        left_s = times[0] + DENIALS_WITHIN_S - self._now() if len(times) >= MAX_DENIALS else 0.0
+        return max(left_s, 0.0)
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self._times.clear()
+
+
 class Approvals:
     """The open questions and the grants of all principals. Times are readings of the clock `now`.
 
@@ -123,6 +156,7 @@ class Approvals:
         self._make_id = make_id
         self._open: dict[ApprovalKey, Question] = {}
         self._grants: BoundedDict[ApprovalKey, Grant] = BoundedDict(MAX_GRANTS)
+        self._denials = Denials(now)
 
     def __len__(self) -> int:
         return len(self._open)
@@ -144,16 +178,23 @@ class Approvals:
                 return grant
         return None
 
-    def ask(self, key: ApprovalKey) -> Question | None:
-        """Return the open question about such a request, a new one if there is none. None: too many are open."""
+    def paused_s(self, key: ApprovalKey) -> float:
+        """Return for how many seconds nobody is asked about such requests, as they were denied again and again."""
+        return 0.0 if key in self._open else self._denials.paused_s(key)
+
+    def ask(self, key: ApprovalKey, asker: Hashable = None) -> Question | None:
+        """Return the open question about such a request, a new one if there is none. None: too many are open.
+
+        They are counted for each asker, which is the principal unless it says otherwise.
+        """
         found = self._open.get(key)
         if found is not None:
             return found
-        own = sum(each.principal == key.principal for each in self._open)
-        if own >= MAX_OF_ONE_PRINCIPAL or len(self._open) >= MAX_OPEN:
+        asker = key.principal if asker is None else asker
+        if not self._has_room(asker):
             return None
         now = self._now()
-        question = self._open[key] = Question(self._new_id(), key, now, now + self.valid_for_s)
+        question = self._open[key] = Question(self._new_id(), key, asker, now, now + self.valid_for_s)
         return question
 
     def allow_retry(self, key: ApprovalKey, state: bytes, grant: Grant) -> None:
@@ -169,6 +210,8 @@ class Approvals:
         An answer that nobody waits for is kept for the request that comes again.
         """
         del self._open[question.key]
+        if verdict.outcome == "denied":
+            self._denials.note(question.key)
         if verdict.is_allowed or not question.has_waiting:
             self._keep(question, verdict, session)
         question.settle(verdict)
@@ -190,11 +233,19 @@ class Approvals:
         return self._deny([each for each in self._open.values() if each.key.session is session], _GONE)
 
     def drop(self, reason: str) -> list[Question]:
-        """Deny all questions and forget all grants; returns the questions."""
+        """Deny all questions, and forget all grants and denials; returns the questions."""
         self._grants.clear()
+        self._denials.clear()
         return self._deny([*self._open.values()], Verdict("dropped", reason=reason))
 
     # --- inside ----------------------------------------------------------------------------------------
+
+    def _has_room(self, asker: Hashable) -> bool:
+        """Tell whether an asker may ask more; where many ask, whoever has asked nothing yet still may."""
+        own = sum(each.asker == asker for each in self._open.values())
+        if len(self._open) >= MAX_OPEN:
+            return own == 0 and len(self._open) < MAX_OPEN_OF_ALL
+        return own < MAX_OF_ONE_ASKER
 
     def _new_id(self) -> str:
         while self.find(id := self._make_id()) is not None:
@@ -230,6 +281,10 @@ class Approvals:
 
 
 _GONE = Verdict("dropped", reason="its session has ended")
+
+
+def _subject_of(key: ApprovalKey) -> Hashable:
+    return key.principal, key.server, key.kind, key.name
 
 
 def _for_any_arguments(key: ApprovalKey, session: Hashable) -> ApprovalKey:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
+import weakref
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 
 from msgspec import Raw, structs
@@ -17,18 +19,19 @@ from msgspec import Raw, structs
 from dynamic_mcp.config.approval import Approval, Channel
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import ApprovalDenied, ApprovalNeeded, ApprovalPending, InvalidArguments, NotFound
-from dynamic_mcp.groups.audience import Client
+from dynamic_mcp.groups.audience import LOCAL, Client
 from dynamic_mcp.mcp import envelope, wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.observe.approvals import ApprovalDecision, PendingApproval, Scope
 from dynamic_mcp.policy.access import Decision
-from dynamic_mcp.policy.approval import Approvals, Grant, Question, Verdict
+from dynamic_mcp.policy.approval import DENIALS_WITHIN_S, MAX_DENIALS, Approvals, Grant, Question, Verdict
 from dynamic_mcp.proxy.approval_form import build_form
 from dynamic_mcp.proxy.approval_queue import OpenBox, Queue
 from dynamic_mcp.proxy.approval_subject import Subject, describe, digest_of_state, identify, state_digest
 from dynamic_mcp.proxy.approval_wait import Forms, Wait
 from dynamic_mcp.proxy.observation import ApprovalNote, Event
 from dynamic_mcp.proxy.pipeline import APPROVAL, Next, UpstreamRequest
+from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.system.clock import Clock, LoopClock
 from dynamic_mcp.system.task_set import TaskSet
 
@@ -104,9 +107,13 @@ class HumanApproval:
 
         Raises ApprovalDenied, ApprovalNeeded and ApprovalPending.
         """
-        subject = await identify(message, decision.rule)
         since = self._clock.now()
-        grant = self._find_grant(message, subject) or await self._ask(message, subject)
+        try:
+            subject = await identify(message, decision.rule)
+            grant = self._find_grant(message, subject) or await self._ask(message, subject)
+        except (ApprovalDenied, ApprovalNeeded) as exc:
+            _observe_refusal(message, exc.reason)
+            raise
         verdict = grant.verdict
         self._observe(message, subject, grant.id, verdict, self._clock.now() - since)
         if not verdict.is_allowed:
@@ -130,8 +137,10 @@ class HumanApproval:
 
     async def _ask(self, message: UpstreamRequest, subject: Subject) -> Grant:
         """Return what a person says. Raises ApprovalDenied, ApprovalNeeded and ApprovalPending."""
+        if paused_s := self._approvals.paused_s(subject.key):
+            raise ApprovalDenied(subject.label, _describe_pause(paused_s))
         form, channels = self._find_channels(message, subject)
-        question = self._approvals.ask(subject.key)
+        question = self._approvals.ask(subject.key, _asker(message.request))
         if question is None:
             raise ApprovalDenied(subject.label, "too many other calls wait for a person")
         self._begin(question, subject, message.request.client)
@@ -177,8 +186,8 @@ class HumanApproval:
     def _outcome(self, wait: Wait) -> Grant:
         question, subject, message = wait.question, wait.subject, wait.message
         verdict = question.verdict
+        self._observe(message, subject, question.id, None, self._clock.now() - wait.since)
         if verdict is None:
-            self._observe(message, subject, question.id, None, self._clock.now() - wait.since)
             if self._queue is not None and self._queue.has(question):
                 raise ApprovalPending(subject.label, question.id, self._queue.expires(question))
             if wait.is_over:
@@ -274,7 +283,25 @@ class HumanApproval:
             seen.approval = ApprovalNote(id, "pending", waited_s=waited_s)
             return
         original = None if verdict.arguments is None else subject.arguments
-        seen.approval = ApprovalNote(id, verdict.outcome, verdict.by, verdict.channel, waited_s, original)
+        note = ApprovalNote(id, verdict.outcome, verdict.by, verdict.channel, waited_s, original, verdict.reason)
+        seen.approval = note
+
+
+def _observe_refusal(message: UpstreamRequest, reason: str) -> None:
+    """Tell whoever observes the request why it was refused although no person has denied it."""
+    seen = message.request.observation
+    if seen is not None:
+        seen.approval = structs.replace(seen.approval or ApprovalNote("", ""), outcome="denied", reason=reason)
+
+
+def _asker(request: Request) -> Hashable:
+    """Return who may have so many questions open: a principal, but each window of the local user for itself."""
+    return weakref.ref(request.client) if request.principal == LOCAL else request.principal
+
+
+def _describe_pause(paused_s: float) -> str:
+    within, left = round(DENIALS_WITHIN_S / 60), math.ceil(paused_s / 60)
+    return f"persons have denied it {MAX_DENIALS} times within {within} minutes; nobody is asked for {left} min more"
 
 
 def _denial(subject: Subject, verdict: Verdict) -> ApprovalDenied:

@@ -27,7 +27,7 @@ from dynamic_mcp.observe.audit.line import VERSION, AuditLine
 from dynamic_mcp.observe.audit.line import Outcome as Verdict
 from dynamic_mcp.observe.audit.trail import Trail
 from dynamic_mcp.proxy.audit_arguments import ArgumentRecord, Mode
-from dynamic_mcp.proxy.audit_events import line_of_event
+from dynamic_mcp.proxy.audit_events import describe, line_of_event
 from dynamic_mcp.proxy.audit_subjects import ClientLines, Pattern, UsedThings
 from dynamic_mcp.proxy.audit_targets import EVENTS, Target, find_target, find_trace
 from dynamic_mcp.proxy.observation import ApprovalNote, Event, Observation, Observer
@@ -150,6 +150,7 @@ class AuditObserver(Observer):
             "approved_by": note.by or note.channel,
             "wait_ms": round(note.waited_s * 1000, 3),
             "original_arguments": self._arguments.describe(note.original),
+            "detail": describe({"reason": note.reason}) if note.reason else wire.ABSENT,
         }
 
 

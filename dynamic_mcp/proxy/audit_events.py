@@ -59,11 +59,12 @@ def line_of_event(line: AuditLine, event: Event) -> AuditLine:
         if name in members:
             placed[place] = str(members.pop(name))[:_LONGEST_TEXT]
     if members:
-        placed["detail"] = _detail(members)
+        placed["detail"] = describe(members)
     return structs.replace(line, event=event.name, **placed)
 
 
-def _detail(members: Mapping[str, object]) -> Raw:
+def describe(members: Mapping[str, object]) -> Raw:
+    """Return the detail of a line: without secrets, and of a bounded length."""
     data = msgspec.json.encode(mask_value(msgspec.json.decode(msgspec.json.encode(members))))
     return Raw(data if len(data) <= _LONGEST_DETAIL else msgspec.json.encode({"cut": len(data)}))
 

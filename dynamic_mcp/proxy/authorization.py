@@ -53,13 +53,14 @@ class Authorization:
         self._tools_of_tasks: BoundedDict[tuple[str, str], str] = BoundedDict(_MAX_TASKS)
 
     def check(self, request: Request, group: GroupView, method: str, params: Mapping[str, Raw] | None) -> None:
-        """Let something pass that nobody is asked about.
+        """Let a subscription pass, which nobody is asked about.
 
         Raises AccessDenied, ApprovalNeeded, MissingScope and NotFound.
         """
         decision = self.decide(request, group, method, params)
         if decision is not None and decision.must_ask:
-            raise ApprovalNeeded(f"`{method}` of group `{group.name}`")
+            hint = "read the resource whenever you need it: a person is asked then; subscriptions cannot be approved"
+            raise ApprovalNeeded(f"`{method}` of group `{group.name}`", hint=hint)
 
     def decide(
         self, request: Request, group: GroupView, method: str, params: Mapping[str, Raw] | None

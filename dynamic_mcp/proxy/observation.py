@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 class ApprovalNote(Struct, frozen=True):
     """What a person said of a call: `id` of the question, by whom, over which channel, and after how many seconds.
 
-    `original` are the arguments as the client gave them, if the person has changed them.
+    `original` are the arguments as the client gave them, if the person has changed them. `reason` is why it was not
+    allowed; without an `id`, nobody was asked.
     """
 
     id: str
@@ -39,6 +40,7 @@ class ApprovalNote(Struct, frozen=True):
     channel: str = ""
     waited_s: float = 0.0
     original: Raw | None = None
+    reason: str = ""
 
 
 class Observation(Struct):

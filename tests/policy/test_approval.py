@@ -12,10 +12,13 @@ from msgspec import Raw, structs
 from dynamic_mcp.groups.audience import Principal
 from dynamic_mcp.observe.approvals import Scope
 from dynamic_mcp.policy.approval import (
+    DENIALS_WITHIN_S,
     HOUR_S,
+    MAX_DENIALS,
     MAX_GRANTS_OF_ONE_PRINCIPAL,
-    MAX_OF_ONE_PRINCIPAL,
+    MAX_OF_ONE_ASKER,
     MAX_OPEN,
+    MAX_OPEN_OF_ALL,
     ApprovalKey,
     Approvals,
     Question,
@@ -192,7 +195,7 @@ def test_dropping_leaves_neither_questions_nor_grants(scene: Scene) -> None:
 
 
 def test_a_principal_has_so_many_questions_and_others_have_their_own(scene: Scene) -> None:
-    asked = [scene.ask(key_of(arguments=b"%d" % number)) for number in range(MAX_OF_ONE_PRINCIPAL)]
+    asked = [scene.ask(key_of(arguments=b"%d" % number)) for number in range(MAX_OF_ONE_ASKER)]
     assert scene.approvals.ask(key_of(arguments=b"one more")) is None
     assert scene.approvals.ask(asked[0].key) is asked[0]
     assert scene.approvals.ask(key_of(BOB)) is not None
@@ -200,10 +203,66 @@ def test_a_principal_has_so_many_questions_and_others_have_their_own(scene: Scen
     assert scene.approvals.ask(key_of(arguments=b"one more")) is not None
 
 
-def test_all_principals_together_have_so_many_questions(scene: Scene) -> None:
+def test_two_sessions_of_a_principal_that_count_apart_do_not_use_up_each_others_questions(scene: Scene) -> None:
+    for number in range(MAX_OF_ONE_ASKER):
+        assert scene.approvals.ask(key_of(arguments=b"%d" % number), SESSION)
+    assert scene.approvals.ask(key_of(arguments=b"one more"), SESSION) is None
+    assert scene.approvals.ask(key_of(arguments=b"one more"), OTHER_SESSION)
+
+
+def test_whoever_has_asked_nothing_may_still_ask_where_others_have_used_up_all(scene: Scene) -> None:
     for number in range(MAX_OPEN):
+        asker = Principal("idp", str(number // MAX_OF_ONE_ASKER))
+        scene.ask(key_of(asker, arguments=b"%d" % number))
+    assert scene.approvals.ask(key_of(Principal("idp", "0"), arguments=b"one more")) is None
+    assert scene.approvals.ask(key_of(ANN))
+    assert scene.approvals.ask(key_of(ANN, arguments=b"one more")) is None
+    assert scene.approvals.ask(key_of(BOB))
+
+
+def test_all_together_have_so_many_questions(scene: Scene) -> None:
+    for number in range(MAX_OPEN_OF_ALL):
         scene.ask(key_of(Principal("idp", str(number))))
     assert scene.approvals.ask(key_of()) is None
+
+
+def deny(scene: Scene, times: int) -> None:
+    for _ in range(times):
+        question = scene.ask(key_of(arguments=b"%f" % scene.time.now))
+        question.join(lambda: None)
+        scene.approvals.decide(question, Verdict("denied"), SESSION)
+        scene.time.now += 1
+
+
+def test_what_was_denied_three_times_is_not_asked_about_for_the_rest_of_ten_minutes(scene: Scene) -> None:
+    deny(scene, MAX_DENIALS - 1)
+    assert scene.approvals.paused_s(key_of()) == 0
+    deny(scene, 1)
+    assert scene.approvals.paused_s(key_of()) == DENIALS_WITHIN_S - MAX_DENIALS
+    for other in (key_of(BOB), key_of(name="other"), key_of(kind="prompt"), key_of(server="another server")):
+        assert scene.approvals.paused_s(other) == 0
+    scene.time.now = DENIALS_WITHIN_S
+    assert scene.approvals.paused_s(key_of()) == 0
+
+
+def test_denials_over_a_longer_time_pause_nothing(scene: Scene) -> None:
+    for _ in range(2 * MAX_DENIALS):
+        deny(scene, 1)
+        scene.time.now += DENIALS_WITHIN_S / 2
+        assert scene.approvals.paused_s(key_of()) == 0
+
+
+def test_another_config_forgets_what_was_denied(scene: Scene) -> None:
+    deny(scene, MAX_DENIALS)
+    scene.approvals.drop("changed")
+    assert scene.approvals.paused_s(key_of()) == 0
+
+
+def test_what_was_asked_before_the_pause_can_still_be_answered(scene: Scene) -> None:
+    question = scene.ask(key_of(arguments=b"before"))
+    deny(scene, MAX_DENIALS)
+    assert scene.approvals.paused_s(question.key) == 0
+    assert scene.ask(question.key) is question
 
 
 def test_the_grants_of_a_principal_are_bounded_and_push_out_no_one_elses(scene: Scene) -> None:

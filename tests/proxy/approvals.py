@@ -11,13 +11,13 @@ from typing import Any
 
 from msgspec import Raw
 
-from dynamic_mcp.config.access import Access
+from dynamic_mcp.config.access import LOCAL_NAME, Access
 from dynamic_mcp.config.approval import Approval
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.observe.approvals import ApprovalDecision, PendingApproval, Scope, make_id
 from dynamic_mcp.proxy.approval import HumanApproval
-from dynamic_mcp.proxy.observation import Event, Observation, Observer, Observers
+from dynamic_mcp.proxy.observation import ApprovalNote, Event, Observation, Observer, Observers
 from dynamic_mcp.proxy.pipeline import OpenApproval
 from dynamic_mcp.proxy.proxy import Proxy
 from dynamic_mcp.system.clock import Clock
@@ -137,6 +137,11 @@ class Notes(Observer):
             self.events.append(event)
 
     @property
+    def approvals(self) -> list[ApprovalNote]:
+        """What was noted of requests that a person was asked about, or would have been."""
+        return [seen.approval for seen in self.ended if seen.approval is not None]
+
+    @property
     def names(self) -> list[str]:
         """The names of the events, in their order."""
         return [event.name for event in self.events]
@@ -151,7 +156,7 @@ class Scene:
         self.clock = FakeClock()
         self.notes = Notes()
         self.notified: list[str] = []
-        self.access = access_of(roles={"dev": list(rules), "admin": [{}]})
+        self.access = access_of(roles={"dev": list(rules), "admin": [{}]}, people={LOCAL_NAME: ["dev"]})
         self.settings = approval
         self.groups = [group]
         self._ids = (f"Q{number}" for number in itertools.count(1))

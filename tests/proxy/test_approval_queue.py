@@ -7,8 +7,8 @@ import json
 
 from dynamic_mcp.config.approval import Approval
 from dynamic_mcp.config.resolved import Share
-from dynamic_mcp.policy.approval import MAX_OF_ONE_PRINCIPAL
-from tests.fakes import FakeUpstream, Opener, settled, text_of
+from dynamic_mcp.policy.approval import DENIALS_WITHIN_S, MAX_DENIALS, MAX_OF_ONE_ASKER
+from tests.fakes import Client, FakeUpstream, Opener, settled, text_of
 from tests.proxy.approvals import (
     ANSWERS,
     DONE,
@@ -210,13 +210,49 @@ async def test_an_approval_that_is_not_used_is_gone_after_ten_minutes() -> None:
 async def test_only_so_many_calls_of_a_person_wait() -> None:
     async with approving() as on:
         client, bob = await on.join(), await on.join(subject="bob")
-        calls = [begin(client, args={"path": str(number)}) for number in range(MAX_OF_ONE_PRINCIPAL)]
-        await on.waits(MAX_OF_ONE_PRINCIPAL)
+        calls = [begin(client, args={"path": str(number)}) for number in range(MAX_OF_ONE_ASKER)]
+        await on.waits(MAX_OF_ONE_ASKER)
         assert "too many other calls wait" in text_of(await client.call("up", "delete_file", {"path": "more"}))
         calls.append(begin(bob))
-        await on.waits(MAX_OF_ONE_PRINCIPAL + 1)
+        await on.waits(MAX_OF_ONE_ASKER + 1)
         for each in calls:
             each.cancel()
+
+
+async def test_a_window_of_the_local_user_that_floods_leaves_the_others_their_calls() -> None:
+    async with approving() as on:
+        flooding, other = Client(on.proxy), Client(on.proxy)
+        for client in (flooding, other):
+            await client.initialize()
+        calls = [begin(flooding, args={"path": str(number)}) for number in range(MAX_OF_ONE_ASKER)]
+        await on.waits(MAX_OF_ONE_ASKER)
+        assert "too many other calls wait" in text_of(await flooding.call("up", "delete_file", {"path": "more"}))
+        calls.append(begin(other))
+        await on.waits(MAX_OF_ONE_ASKER + 1)
+        for each in calls:
+            each.cancel()
+
+
+async def test_what_was_denied_three_times_is_denied_at_once_for_a_while() -> None:
+    upstream = FakeUpstream(ANSWERS)
+    async with approving(upstream) as on:
+        client, bob = await on.join(), await on.join(subject="bob")
+        for number in range(MAX_DENIALS):
+            calling = begin(client, args={"path": str(number)})
+            pending = await on.waits()
+            on.box.deny(pending.id)
+            await calling
+        denied = text_of(await client.call("up", "delete_file", {"path": "/other"}))
+        assert "persons have denied it 3 times within 10 minutes; nobody is asked for 10 min more" in denied
+        assert on.box.put_count == MAX_DENIALS
+        others = [begin(bob), begin(client, "delete_all")]
+        await on.waits(2)
+        on.clock.time += DENIALS_WITHIN_S
+        others.append(begin(client))
+        await on.waits(3)
+        for each in others:
+            each.cancel()
+    assert upstream.heard("tools/call") == []
 
 
 async def test_a_client_that_wants_progress_waits_longer_and_is_told_every_five_seconds() -> None:
@@ -277,7 +313,7 @@ async def test_nothing_is_kept_of_a_call_whose_question_reached_nobody() -> None
         calling = begin(client)
         await on.waits()
         on.box.is_broken = True
-        for number in range(2 * MAX_OF_ONE_PRINCIPAL):
+        for number in range(2 * MAX_OF_ONE_ASKER):
             assert "cannot be asked for here" in text_of(await client.call("up", "delete_all", {"n": number}))
         calling.cancel()
 

@@ -7,9 +7,10 @@ import asyncio
 import pytest
 
 from dynamic_mcp.config.resolved import Exposure
-from tests.fakes import text_of
+from tests.fakes import FakeUpstream, settled, text_of
 from tests.policy.rules import access_of
 from tests.proxy.approvals import (
+    ANSWERS,
     DONE,
     ONE,
     RULES,
@@ -79,6 +80,50 @@ async def test_observers_are_told_of_each_step_and_of_what_a_person_said() -> No
         note = on.notes.ended[-1].approval
         assert note is not None
         assert (note.id, note.outcome, note.by, note.channel, note.waited_s) == ("Q1", "allowed", "eve", "queue", 7)
+
+
+async def test_observers_are_told_why_nobody_was_asked() -> None:
+    async with approving(has_queue=False) as on:
+        client = await on.join(only="up")
+        await client.request("tools/call", {"name": "delete_file", "arguments": ONE})
+        await client.exchange("tools/call", b'{"name":"delete_file","arguments":{"a":1,"a":2}}')
+        notes = on.notes.approvals
+    assert [(note.id, note.outcome) for note in notes] == [("", "denied"), ("", "denied")]
+    assert "cannot be asked for here" in notes[0].reason
+    assert "more than one way" in notes[1].reason
+
+
+async def test_observers_are_told_why_a_call_was_denied_that_a_person_has_not_denied() -> None:
+    async with approving() as on:
+        one, two = await on.join(), await on.join()
+        first = begin(one)
+        await on.waits()
+        second = begin(two)
+        await settled()
+        on.box.allow("Q1")
+        await asyncio.gather(first, second)
+        third = begin(one)
+        pending = await on.waits()
+        on.box.deny(pending.id, "not today")
+        await third
+    told = {(note.id, note.outcome, note.reason) for note in on.notes.approvals}
+    assert told == {
+        ("Q1", "allowed", ""),
+        ("Q1", "denied", "the approval was used by another call with the same arguments"),
+        ("Q2", "denied", "not today"),
+    }
+
+
+async def test_a_subscription_that_a_person_would_be_asked_about_is_refused_and_says_what_to_do() -> None:
+    hello = {**ANSWERS["initialize"], "capabilities": {"resources": {"subscribe": True}}}
+    upstream = FakeUpstream({**ANSWERS, "initialize": hello})
+    async with approving(upstream) as on:
+        client = await on.join()
+        answer = await client.request("resources/subscribe", {"uri": "x://one"})
+    said = answer["error"]["message"]
+    assert "`resources/subscribe` of group `up`" in said
+    assert "read the resource whenever you need it: a person is asked then" in said
+    assert upstream.heard("resources/subscribe") == []
 
 
 async def test_what_is_pending_and_what_was_decided_is_counted() -> None:

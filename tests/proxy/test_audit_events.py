@@ -102,6 +102,19 @@ async def test_all_that_becomes_of_a_question_can_be_read_from_the_log(tmp_path:
     ]
 
 
+async def test_the_line_of_a_call_says_why_it_was_denied(tmp_path: Path) -> None:
+    trail = Trail(tmp_path, Keeping(KEEP_S), stops_writes=True)
+    async with approving(has_queue=False) as scene:
+        scene.proxy.observers = Observers([AuditObserver(trail)])
+        client = await scene.join()
+        await client.call("up", "delete_file", {"path": "x"})
+    trail.close()
+
+    (call,) = [each for each in _read(tmp_path) if each.event == "call"]
+    assert (call.outcome, call.approval, call.approved_by) == ("denied", "", "")
+    assert bytes(call.detail) == b'{"reason":"it cannot be asked for here"}'
+
+
 def _read(folder: Path) -> list[AuditLine]:
     (file,) = folder.glob("????-??-??.jsonl")
     return [chain.read_line(each) for each in file.read_bytes().splitlines()]
