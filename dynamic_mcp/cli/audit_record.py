@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,14 +16,28 @@ if TYPE_CHECKING:
     from dynamic_mcp.config.observe import Audit
 
 
-def record(this: Invocation, file: Path, event: str, members: Mapping[str, object]) -> None:
-    """Record what was done to a config, if it has an audit log. A command whose work is done does not fail by it."""
+def record(this: Invocation, file: Path, event: str, members: Mapping[str, object]) -> bool:
+    """Record what was done to a config, and return whether it has an audit log.
+
+    A command whose work is done does not fail by it.
+    """
     try:
         audit = _read_settings(file)
         if audit is not None:
             _append(audit, file, event, members)
     except OSError as exc:
         this.out.say(f"warning: this was not recorded in the audit log: {exc}")
+        return True
+    return audit is not None
+
+
+def record_change(this: Invocation, files: Iterable[Path], event: str, members: Mapping[str, object]) -> None:
+    """Record what was done to the files of AI tools, in the log of each config among them, else in that of ours."""
+    recorded = [record(this, file, event, members) for file in files if file.is_file()]
+    if any(recorded):
+        return
+    with contextlib.suppress(ConfigError):  # there is none
+        record(this, this.config_path(), event, members)
 
 
 def os_user() -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import click
 
+from dynamic_mcp.cli.audit_record import record_change
 from dynamic_mcp.cli.change_lock import hold_change_lock
 from dynamic_mcp.cli.invocation import Invocation
 from dynamic_mcp.cli.machine import open_journal
@@ -26,13 +27,15 @@ def undo(this: Invocation, ids: Sequence[str], *, yes: bool, dry_run: bool) -> i
         )
     with hold_change_lock():
         # another command may have undone them since they were looked up
-        return report(this, [line for deed in deeds for line in _undo(journal, journal.find(deed.id))])
+        return report(this, [line for deed in deeds for line in _undo(this, journal, journal.find(deed.id))])
 
 
-def _undo(journal: Journal, deed: JournalEntry) -> list[str]:
+def _undo(this: Invocation, journal: Journal, deed: JournalEntry) -> list[str]:
     if deed.is_undone:
         return [f"{deed.id} ({deed.title}) is already undone"]
-    return [_title("undone", deed), *journal.undo(deed)]
+    done = [_title("undone", deed), *journal.undo(deed)]
+    record_change(this, deed.files, "change.undone", {"command": "undo", "change": deed.id, "of": deed.title})
+    return done
 
 
 def _title(verb: str, deed: JournalEntry) -> str:

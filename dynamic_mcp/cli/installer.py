@@ -6,13 +6,14 @@ import contextlib
 import difflib
 import os
 import secrets as randomness
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import quote
 
 import click
 from msgspec import Struct
 
+from dynamic_mcp.cli.audit_record import record_change
 from dynamic_mcp.cli.change_history import report
 from dynamic_mcp.cli.change_lock import hold_change_lock
 from dynamic_mcp.cli.invocation import Invocation
@@ -105,6 +106,8 @@ def _install(
     elif result.is_needed:
         deed = open_journal().apply(f"install {adapter.name}", _about(adapter, where), timestamp(), result.changes)
         _report(this, adapter, result, deed, url)
+        changed = {"disabled": list(result.disabled_servers), "removed": list(result.removed_servers)}
+        _record(this, "install", adapter, where, {name: each for name, each in changed.items() if each})
     if not result.is_needed:
         this.out.say(f"`{result.file}` already has the entry")
     warn_about_limits(this.out, adapter, result, needed, "" if result.is_remote else caveat)
@@ -118,7 +121,10 @@ def _install(
 def uninstall(this: Invocation, tool: str, scope: str, project: str | None, *, dry_run: bool) -> int:
     """Remove our entry from a tool's settings; return the exit code."""
     with hold_change_lock():
-        return report(this, _uninstall(tool, scope, project, dry_run=dry_run))
+        done = _uninstall(tool, scope, project, dry_run=dry_run)
+    if not dry_run:
+        _record(this, "uninstall", reader.find_tool(tool), Scope(scope))
+    return report(this, done)
 
 
 def _uninstall(tool: str, scope: str, project: str | None, *, dry_run: bool) -> list[str]:
@@ -139,6 +145,13 @@ def _uninstall(tool: str, scope: str, project: str | None, *, dry_run: bool) -> 
         return [f"the entry `{NAME}` would be removed from `{file}`"]
     journal.apply(f"uninstall {adapter.name}", "", timestamp(), result.changes)
     return [f"the entry `{NAME}` was removed from `{file}`"]
+
+
+def _record(
+    this: Invocation, command: str, adapter: Adapter, scope: Scope, more: Mapping[str, object] | None = None
+) -> None:
+    members = {"command": command, "tool": adapter.name, "scope": scope.value, **(more or {})}
+    record_change(this, (), "tool.changed", members)
 
 
 def _check_url(url: str, profile: str | None) -> None:

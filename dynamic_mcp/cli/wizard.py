@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from dynamic_mcp.cli import first_setup, import_view
+from dynamic_mcp.cli.audit_record import record
 from dynamic_mcp.cli.change_lock import hold_change_lock
 from dynamic_mcp.cli.first_setup import Setup, ToolSettings
 from dynamic_mcp.cli.invocation import Invocation, start_invocation
@@ -119,6 +120,8 @@ def set_up(this: Invocation, *, yes: bool, daemon: bool | None = None) -> int:
         return 0
     with hold_change_lock():
         ids = first_setup.apply_setup(setup, this.out)
+    tools = [tool.adapter.name for tool in setup.tools]
+    record(this, file, "config.changed", {"command": "init", "imported": list(setup.new_servers), "tools": tools})
     _report(this.out, setup, ids)
     return 0
 
@@ -195,6 +198,7 @@ def _add_by_hand(this: Invocation, file: Path, *, may_ask: bool, daemon: bool | 
         _show(this.out, setup)
         with hold_change_lock():
             first_setup.apply_setup(setup, this.out)
+        record(this, file, "config.changed", {"command": "init", "daemon": daemon})
     this.out.say(f"The config is {file}. Next: `dynamic-mcp install TOOL` connects your AI tool.")
     return 0
 

@@ -102,12 +102,12 @@ class AuthChain:
         if denial is None:
             status, why = 401, "this server needs a credential: the header `Authorization: Bearer …`"
         elif denial.error == "temporarily_unavailable":  # a new login would be of no use
-            return _refused(refusal(503, denial.why, _RETRY), provider, denial.why)
+            return Refused.of(refusal(503, denial.why, _RETRY), denial.why, provider)
         else:
             status, why = _STATUS_BY_ERROR[denial.error], denial.why
             log.debug("refused a client at %s: %s", (head and head.peer) or "a Unix socket", why)
         response = refusal(status, why, ((b"www-authenticate", self._challenge(denial, head)),))
-        return _refused(response, provider, _NO_CREDENTIAL if denial is None else why)
+        return Refused.of(response, _NO_CREDENTIAL if denial is None else why, provider)
 
     def _challenge(self, denial: Denial | None, head: RequestHead | None) -> bytes:
         members: list[tuple[str, str]] = []
@@ -142,10 +142,6 @@ def _read_token(head: RequestHead) -> str | Denial | None:
 def _quotable(text: str) -> bytes:
     """Return a text as a quoted string may have it (RFC 6750, section 3)."""
     return text.replace('"', "'").replace("\\", "/").encode("ascii", "replace")
-
-
-def _refused(response: Response, provider: str, why: str) -> Refused:
-    return Refused(response.status, response.headers, response.body, provider, why)
 
 
 def _failure() -> Response:

@@ -14,10 +14,18 @@ from dynamic_mcp.groups.audience import LOCAL_USER, Authentication
 
 
 class Refused(Response, frozen=True, gc=False):
-    """What a request with a refused credential is answered: which provider has recognised it, if any, and why."""
+    """What a request is answered whose credential, login, host or origin is refused, and why.
+
+    `provider` is the one that has recognised the credential, if any.
+    """
 
     provider: str = ""
     why: str = ""
+
+    @staticmethod
+    def of(response: Response, why: str, provider: str = "") -> Refused:
+        """Return a response that refuses somebody."""
+        return Refused(response.status, response.headers, response.body, provider, why)
 
 
 # Who sent a request, or what it is answered instead of being served: 401, 403, or 400.

@@ -119,7 +119,7 @@ class HttpFace:
             return self._begin_page(head, exchange, path)
         refused = self._guard.check(head)
         if refused is not None:
-            return refused
+            return self._note_refusal(head, refused)
         methods = _METHODS[route.place]
         if head.method == "OPTIONS":
             return self._guard.preflight(head, methods)
@@ -137,9 +137,7 @@ class HttpFace:
     def _go_on(self, outcome: Outcome, head: RequestHead, exchange: Exchange, route: Route) -> Receiver | Response:
         """Serve a request whose sender is known; one that is refused is answered with that."""
         if isinstance(outcome, Response):
-            if isinstance(outcome, Refused) and self._proxy.observers is not None:
-                self._denials.add(head, outcome, self._forwarding)
-            return outcome
+            return self._note_refusal(head, outcome)
         return self._serve(Arrival(head, exchange, route, outcome, self._forwarding))
 
     def _begin_page(self, head: RequestHead, exchange: Exchange, path: bytes) -> Receiver | Response:
@@ -148,11 +146,16 @@ class HttpFace:
         is_for_any_origin = isinstance(page, OpenPage)
         refused = self._guard.check_host(head) if is_for_any_origin else self._guard.check(head)
         if refused is not None:
-            return refused
+            return self._note_refusal(head, refused)
         if page is None:
             return refusal(404, "there is nothing at this path")
         cors = () if is_for_any_origin else self._guard.cors_headers(head.headers)
-        return PageReceiver(head, exchange, page, cors, self._pages)
+        return PageReceiver(head, exchange, page, cors, self._pages, partial(self._note_refusal, head))
+
+    def _note_refusal(self, head: RequestHead, response: Response) -> Response:
+        if isinstance(response, Refused) and self._proxy.observers is not None:
+            self._denials.add(head, response, self._forwarding)
+        return response
 
     def _tell_load(self) -> Response:
         modern = self._modern

@@ -68,17 +68,26 @@ class DeferredRequest:
 
 
 class PageReceiver:
-    """Takes the body of a request for a page, and answers with what the page returns."""
+    """Takes the body of a request for a page, and answers with what the page returns, once that is noted."""
 
     needs_client = True
     max_body_bytes = _MAX_PAGE_BYTES
 
-    def __init__(self, head: RequestHead, exchange: Exchange, page: Page, cors: Headers, tasks: TaskSet) -> None:
+    def __init__(
+        self,
+        head: RequestHead,
+        exchange: Exchange,
+        page: Page,
+        cors: Headers,
+        tasks: TaskSet,
+        note: Callable[[Response], Response],
+    ) -> None:
         self._head = head
         self._exchange = exchange
         self._page = page
         self._cors = cors
         self._tasks = tasks
+        self._note = note
 
     def receive_body(self, body: bytes) -> None:
         """Ask the page."""
@@ -93,7 +102,7 @@ class PageReceiver:
 
     async def _answer(self, request: PageRequest) -> None:
         try:
-            response = await self._page(request)
+            response = self._note(await self._page(request))
         except Exception:
             log.exception("a bug: a page failed")
             response = refusal(500, "internal error of dynamic-mcp; its log says more")

@@ -1,4 +1,4 @@
-"""Tells observers of refused credentials: each of them, but never more than a few a minute from one address.
+"""Tells observers who is refused: credentials, logins, hosts and origins, a few a minute of one address at most.
 
 Whoever tries many is told of once more, with their number. What was sent is never told, only why it was refused.
 """

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 from itertools import islice
 
+from dynamic_mcp.face.http.authenticator import Refused
 from dynamic_mcp.face.http.exchange import RequestHead, Response
 from dynamic_mcp.face.http.options import HttpOptions
 from dynamic_mcp.face.http.responses import Headers, refusal
@@ -49,8 +50,8 @@ class Guard:
         if origin is None or origin in self._origins or origin in self._own_origins or _is_same_origin(origin, host):
             return None
         hint = "such pages never may" if origin == b"null" else "`allowed_origins` may name it"
-        why = f"pages of `{_printable(origin)}` may not use this server: {hint}"
-        return refusal(403, why)
+        why = f"pages of `{_printable(origin)}` may not use this server"
+        return Refused.of(refusal(403, f"{why}: {hint}"), why)
 
     def check_host(self, head: RequestHead) -> Response | None:
         """Return why a request for what pages of any origin may read is refused; None if it is not."""
@@ -89,8 +90,8 @@ class Guard:
         if host in self._good_hosts:
             return None
         if not self._is_allowed_host(host):
-            why = f"the host `{_printable(host)}` is not one of this server: `allowed_hosts` may name it"
-            return refusal(403, why)
+            why = f"the host `{_printable(host)}` is not one of this server"
+            return Refused.of(refusal(403, f"{why}: `allowed_hosts` may name it"), why)
         if len(self._good_hosts) < _MAX_REMEMBERED:
             self._good_hosts.add(host)
         return None

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
+from dynamic_mcp.config.auth import Login
 from dynamic_mcp.face.auth.token_store import PREFIX
 from dynamic_mcp.face.http.authenticator import Refused
 from dynamic_mcp.face.http.denials import EACH_MINUTE, MAX_SITES, WINDOW_S, Denials
@@ -139,3 +142,39 @@ async def test_the_address_is_that_behind_the_reverse_proxy_of_a_provider(tmp_pa
         client.post(modern("tools/list"), {"x-forwarded-for": "203.0.113.9"})
 
         assert [each["address"] for each in seen.named("auth.denied")] == ["203.0.113.9"]
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/nothing"])
+@pytest.mark.parametrize(
+    ("headers", "reason"),
+    [
+        ({"host": "evil.example"}, "the host `evil.example` is not one of this server"),
+        ({"origin": "https://evil.example"}, "pages of `https://evil.example` may not use this server"),
+    ],
+)
+async def test_a_refused_host_or_origin_is_told(
+    tmp_path: Path, path: str, headers: dict[str, str], reason: str
+) -> None:
+    seen = Recorder()
+    async with guarded_face(tmp_path / "c.json", observer=seen) as face:
+        assert client_of(face).send("POST", path, **headers).status == 403
+        client_of(face).send("OPTIONS", path, **headers)
+
+        assert [(each["reason"], each["path"]) for each in seen.named("auth.denied")] == [(reason, path)] * 2
+
+
+async def test_a_refused_login_is_told_within_the_same_bounds(tmp_path: Path) -> None:
+    seen = Recorder()
+    form = b"grant_type=refresh_token&refresh_token=made-up-0123456789&client_id=nobody"
+    async with guarded_face(tmp_path / "c.json", Login(), FORWARDED, observer=seen) as face:
+        for _ in range(EACH_MINUTE + 5):
+            reply = client_of(face, "").send(
+                "POST", "/token", form, content_type="application/x-www-form-urlencoded", host="mcp.example.com"
+            )
+            await reply.ends()
+            assert reply.status == 401
+
+        told = seen.named("auth.denied")
+    assert len(told) == EACH_MINUTE
+    assert (told[0]["provider"], told[0]["path"]) == ("login", "/token")
+    assert "made-up" not in json.dumps(told)

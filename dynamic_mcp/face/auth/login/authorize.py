@@ -21,7 +21,7 @@ from dynamic_mcp.face.auth.login.client_metadata import ClientDocuments, is_docu
 from dynamic_mcp.face.auth.login.clients import ForbiddenClient, OAuthClient
 from dynamic_mcp.face.auth.login.consent import ALLOW, DENY, consent_page
 from dynamic_mcp.face.auth.login.database import Database
-from dynamic_mcp.face.auth.login.forms import NO_STORE, Fields, OAuthError, parse_fields, parse_form
+from dynamic_mcp.face.auth.login.forms import NAME, NO_STORE, Fields, OAuthError, parse_fields, parse_form
 from dynamic_mcp.face.auth.login.grants import add_code
 from dynamic_mcp.face.auth.login.identity import Identify, IdentityProvider, NotIdentified, person_of
 from dynamic_mcp.face.auth.login.limiter import PeerAddresses, RateLimiter
@@ -34,7 +34,7 @@ from dynamic_mcp.face.auth.login.records import (
 )
 from dynamic_mcp.face.auth.login.redirects import find_redirect
 from dynamic_mcp.face.auth.pages import error_page
-from dynamic_mcp.face.http.authenticator import PageRequest
+from dynamic_mcp.face.http.authenticator import PageRequest, Refused
 from dynamic_mcp.face.http.exchange import RequestHead, Response
 
 log = logging.getLogger(__name__)
@@ -42,10 +42,13 @@ log = logging.getLogger(__name__)
 _CHALLENGE = re.compile(r"[A-Za-z0-9_\-]{43}", re.ASCII)
 _MAX_STATE_CHARS = 4096
 _MAX_RESOURCES = 5
+_LONGEST_ID = 200
 # How often one address may begin a login, and make us fetch a document that we do not have.
 _LOGINS, _FETCHES = (60, 60.0), (20, 10.0)
-_TOO_MANY = OAuthError("temporarily_unavailable", "too many logins were begun: try again in a minute", 429)
-_NOT_HERE = OAuthError("invalid_request", "this page has expired, or was used before")
+_TOO_MANY = OAuthError(
+    "temporarily_unavailable", "too many logins were begun: try again in a minute", 429, is_denial=True
+)
+_NOT_HERE = OAuthError("invalid_request", "this page has expired, or was used before", is_denial=True)
 
 
 class AuthorizationEndpoint:
@@ -138,7 +141,10 @@ class AuthorizationEndpoint:
         asked, code = ended
         said = "allows" if code is not None else "does not allow"
         log.info("somebody %s the client %s to act for them", said, ascii(asked.client.id))
-        return self._send_back(asked, {"error": "access_denied"} if code is None else {"code": code})
+        if code is None:
+            why = f"the person does not allow the client {asked.client.id[:_LONGEST_ID]!a} to act for them"
+            return Refused.of(self._send_back(asked, {"error": "access_denied"}), why, NAME)
+        return self._send_back(asked, {"code": code})
 
     # --- what is asked for -----------------------------------------------------------------------------
 

@@ -12,16 +12,22 @@ from dynamic_mcp.face.http.exchange import Response
 from dynamic_mcp.face.http.responses import JSON, Headers
 
 NO_STORE: Headers = ((b"cache-control", b"no-store"), (b"pragma", b"no-cache"))
+NAME = "login"  # of the provider
+_DENIALS = frozenset(("invalid_grant", "invalid_client", "invalid_target", "access_denied"))
 _MAX_FIELDS = 60
 _MAX_CHARS = 8192
 _FORM = b"application/x-www-form-urlencoded"
 
 
 class OAuthError(Exception):
-    """A request that is refused, with an error code of OAuth and a reason that repeats nothing secret."""
+    """A request that is refused, with an error code of OAuth and a reason that repeats nothing secret.
 
-    def __init__(self, error: str, why: str, status: int = 400) -> None:
+    `is_denial` says that somebody is refused, and not only what they sent.
+    """
+
+    def __init__(self, error: str, why: str, status: int = 400, *, is_denial: bool = False) -> None:
         super().__init__(why)
+        self.is_denial = is_denial or error in _DENIALS
         self.error = error
         self.why = why
         self.status = status

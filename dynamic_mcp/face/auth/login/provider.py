@@ -17,7 +17,7 @@ from dynamic_mcp.face.auth.login.authorize import AuthorizationEndpoint
 from dynamic_mcp.face.auth.login.client_metadata import ClientDocuments, Fetch, guarded_fetch
 from dynamic_mcp.face.auth.login.clients import OFFLINE
 from dynamic_mcp.face.auth.login.database import Database, DatabaseError
-from dynamic_mcp.face.auth.login.forms import OAuthError
+from dynamic_mcp.face.auth.login.forms import NAME, OAuthError
 from dynamic_mcp.face.auth.login.grants import Lifetimes
 from dynamic_mcp.face.auth.login.identity import Identify, IdentityProvider, NotIdentified
 from dynamic_mcp.face.auth.login.limiter import PeerAddresses
@@ -26,7 +26,7 @@ from dynamic_mcp.face.auth.login.registration import Registration
 from dynamic_mcp.face.auth.login.tokens import Tokens
 from dynamic_mcp.face.auth.pages import error_page
 from dynamic_mcp.face.auth.provider import Denial
-from dynamic_mcp.face.http.authenticator import OpenPage, Page, PageRequest
+from dynamic_mcp.face.http.authenticator import OpenPage, Page, PageRequest, Refused
 from dynamic_mcp.face.http.exchange import RequestHead, Response
 from dynamic_mcp.groups.audience import Authentication
 
@@ -34,7 +34,7 @@ from dynamic_mcp.groups.audience import Authentication
 class LoginProvider:
     """Everything of it is in this file; `who` tells who somebody is."""
 
-    name = "login"
+    name = NAME
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ async def _for_people(answer: _Answer, request: PageRequest) -> Response:
     try:
         return await answer(request)
     except (OAuthError, NotIdentified) as exc:
-        return authorize.to_page(exc)
+        return _as_denial(authorize.to_page(exc), exc)
     except DatabaseError:
         return error_page("this server cannot use its database now", 503, hint="Try again later.")
 
@@ -143,9 +143,15 @@ async def _for_programs(answer: _Answer, request: PageRequest) -> Response:
     try:
         return await answer(request)
     except OAuthError as exc:
-        return exc.to_json()
+        return _as_denial(exc.to_json(), exc)
     except DatabaseError:
         return OAuthError("temporarily_unavailable", "the database cannot be used now", 503).to_json()
+
+
+def _as_denial(response: Response, exc: OAuthError | NotIdentified) -> Response:
+    """Return an answer as the refusal of somebody, if it is one."""
+    is_denial = isinstance(exc, NotIdentified) or exc.is_denial
+    return Refused.of(response, str(exc), NAME) if is_denial else response
 
 
 async def _preflight(pages: dict[str, Page], request: PageRequest) -> Response:
