@@ -24,7 +24,7 @@ class Approving:
         from dynamic_mcp.host.approval_notices import ApprovalNotices
         from dynamic_mcp.observe.approval_box import ApprovalBox
         from dynamic_mcp.observe.approvals import approvals_dir, make_id
-        from dynamic_mcp.proxy.approval import HumanApproval
+        from dynamic_mcp.proxy.approval.human import HumanApproval
 
         self._notices = notices = ApprovalNotices()
         return HumanApproval(

@@ -69,7 +69,7 @@ class Observing:
                 yield self._metrics.observer
 
     def _audit(self, config: Config, settings: Audit) -> Observer:
-        from dynamic_mcp.proxy.audit import AuditObserver
+        from dynamic_mcp.proxy.audit.observer import AuditObserver
 
         trail = self._trail(structs.replace(settings, arguments="keys"))
         return AuditObserver(

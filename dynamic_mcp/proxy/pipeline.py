@@ -92,7 +92,7 @@ OpenApproval = Callable[[Config, Callable[[Event], None]], Approval]
 def open_approval(config: Config, note: Callable[[Event], None]) -> Approval:
     """Return what asks persons in their clients only; `note` takes events."""
     from dynamic_mcp.observe.approvals import make_id
-    from dynamic_mcp.proxy.approval import HumanApproval
+    from dynamic_mcp.proxy.approval.human import HumanApproval
 
     return HumanApproval(config, note, make_id=make_id)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.program import UPSTREAMS, Json, Program, serving
-from tests.proxy.audited import uses_in
+from tests.proxy.audit.audited import uses_in
 
 CALLS = 1000
 

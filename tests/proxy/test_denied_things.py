@@ -8,7 +8,7 @@ import pytest
 
 from dynamic_mcp.groups.audience import LOCAL_USER, Authentication, Principal
 from tests.policy.rules import access_of
-from tests.proxy.audited import Audited, Json, audited
+from tests.proxy.audit.audited import Audited, Json, audited
 
 ANN = Authentication(Principal("https://idp.example", "ann"), "jwt", roles=("dev",))
 GETTERS: Json = {"id": "getters", "tools": ["get_*"], "prompts": [], "resources": []}

@@ -21,7 +21,7 @@ from dynamic_mcp.proxy.outcomes import read_answer
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import Client, FakeClock, FakeUpstream, FullUpstream, Json, Opener, config_of, group_config, settled
 from tests.observe.metrics.readers import Samples, sample, samples_of
-from tests.proxy.approvals import READ_S, open_with
+from tests.proxy.approval.scene import READ_S, open_with
 
 DONE: Json = {"content": [{"type": "text", "text": "done"}]}
 SERVER = "mcp_server_operation_duration_seconds_count"

@@ -17,7 +17,7 @@ from dynamic_mcp.proxy.tracing import Tracing
 from tests.fakes import Client, Json
 from tests.observe.metrics.readers import samples_of
 from tests.observe.telemetry_parties import FakeExporter, record_to, recorded
-from tests.proxy.audited import Audited, audited
+from tests.proxy.audit.audited import Audited, audited
 
 SERVER, CLIENT = "mcp_server_operation_duration_seconds_count", "mcp_client_operation_duration_seconds_count"
 NO: Json = {"message": "no"}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dynamic_mcp.observe.audit import days
-from tests.proxy.audited import read_lines
+from tests.proxy.audit.audited import read_lines
 
 BOUND_S = 60
 

@@ -16,7 +16,7 @@ from dynamic_mcp.observe.audit.line import VERSION, AuditLine
 from dynamic_mcp.observe.audit.log import AuditLog
 from dynamic_mcp.observe.audit.recorder import Recorder
 from dynamic_mcp.observe.audit.trail import Trail
-from tests.proxy.audited import KEEPING, read_lines
+from tests.proxy.audit.audited import KEEPING, read_lines
 
 
 def call(id: str) -> AuditLine:

@@ -14,8 +14,8 @@ from dynamic_mcp.groups.audience import LOCAL_USER, Authentication
 from dynamic_mcp.observe.audit import chain, days
 from dynamic_mcp.observe.audit.keeper import Keeping
 from dynamic_mcp.observe.audit.trail import Trail
-from dynamic_mcp.proxy.audit import AuditObserver
-from dynamic_mcp.proxy.audit_arguments import Mode
+from dynamic_mcp.proxy.audit.arguments import Mode
+from dynamic_mcp.proxy.audit.observer import AuditObserver
 from dynamic_mcp.proxy.observation import Observers
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import Client, FakeUpstream, Opener, config_of, group_config, tool

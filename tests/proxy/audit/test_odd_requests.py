@@ -10,7 +10,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.proxy.audited import Json, audited
+from tests.proxy.audit.audited import Json, audited
 
 TEXTS = st.text(max_size=10) | st.sampled_from(
     ["up", "get_thing", "up__get_thing", "call_dynamic_tool", "get_dynamic_tools", "file:///a?token=x", "\x00\n\x1b"]

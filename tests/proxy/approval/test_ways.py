@@ -9,7 +9,7 @@ import pytest
 from dynamic_mcp.config.resolved import Exposure
 from tests.fakes import FakeUpstream, settled, text_of
 from tests.policy.rules import access_of
-from tests.proxy.approvals import (
+from tests.proxy.approval.scene import (
     ANSWERS,
     DONE,
     ONE,

@@ -9,7 +9,7 @@ from dynamic_mcp.config.approval import Approval
 from dynamic_mcp.config.resolved import Share
 from dynamic_mcp.policy.approval import DENIALS_WITHIN_S, MAX_DENIALS, MAX_OF_ONE_ASKER
 from tests.fakes import Client, FakeUpstream, Opener, settled, text_of
-from tests.proxy.approvals import (
+from tests.proxy.approval.scene import (
     ANSWERS,
     DONE,
     ONE,

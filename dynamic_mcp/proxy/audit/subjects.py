@@ -14,7 +14,7 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.observe.audit import chain
 from dynamic_mcp.observe.audit.line import AuditLine
 from dynamic_mcp.policy.classify import access_of
-from dynamic_mcp.proxy.audit_targets import Target
+from dynamic_mcp.proxy.audit.targets import Target
 from dynamic_mcp.proxy.view import GroupView
 from dynamic_mcp.system.bounded import BoundedDict
 from dynamic_mcp.upstream.handshake import ClientHello

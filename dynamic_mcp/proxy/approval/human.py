@@ -25,10 +25,10 @@ from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.observe.approvals import ApprovalDecision, PendingApproval, Scope
 from dynamic_mcp.policy.access import Decision
 from dynamic_mcp.policy.approval import DENIALS_WITHIN_S, MAX_DENIALS, Approvals, Grant, Question, Verdict
-from dynamic_mcp.proxy.approval_form import build_form
-from dynamic_mcp.proxy.approval_queue import OpenBox, Queue
-from dynamic_mcp.proxy.approval_subject import Subject, describe, digest_of_state, identify, state_digest
-from dynamic_mcp.proxy.approval_wait import Forms, Wait
+from dynamic_mcp.proxy.approval.form import build_form
+from dynamic_mcp.proxy.approval.queue import OpenBox, Queue
+from dynamic_mcp.proxy.approval.subject import Subject, describe, digest_of_state, identify, state_digest
+from dynamic_mcp.proxy.approval.wait import Forms, Wait
 from dynamic_mcp.proxy.observation import ApprovalNote, Event
 from dynamic_mcp.proxy.pipeline import APPROVAL, Next, UpstreamRequest
 from dynamic_mcp.proxy.request import Request

@@ -16,7 +16,7 @@ from dynamic_mcp.config.approval import Approval
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.observe.approvals import ApprovalDecision, PendingApproval, Scope, make_id
-from dynamic_mcp.proxy.approval import HumanApproval
+from dynamic_mcp.proxy.approval.human import HumanApproval
 from dynamic_mcp.proxy.observation import ApprovalNote, Event, Observation, Observer, Observers
 from dynamic_mcp.proxy.pipeline import OpenApproval
 from dynamic_mcp.proxy.proxy import Proxy
@@ -244,6 +244,19 @@ async def approving(
 def begin(client: Client, name: str = "delete_file", args: Json = None) -> asyncio.Task[dict[str, Json]]:
     """Begin a call."""
     return asyncio.create_task(client.call("up", name, ONE if args is None else args))
+
+
+def accept(decision: Json) -> Json:
+    """Return the answer to a form."""
+    return {"action": "accept", "content": {"decision": decision}}
+
+
+async def answer(on: Scene, client: Client, answer: Json, *, times: int = 1, after_s: float = READ_S) -> Json:
+    """Answer the form once it was read; returns what it showed."""
+    question = await client.hears("elicitation/create", times)
+    await on.clock.pass_(after_s)
+    client.reply(question, answer)
+    return question["params"]
 
 
 def open_with(clock: Clock) -> OpenApproval:

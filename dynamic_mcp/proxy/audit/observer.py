@@ -26,10 +26,10 @@ from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.observe.audit.line import VERSION, AuditLine
 from dynamic_mcp.observe.audit.line import Outcome as Verdict
 from dynamic_mcp.observe.audit.trail import Trail
-from dynamic_mcp.proxy.audit_arguments import ArgumentRecord, Mode
-from dynamic_mcp.proxy.audit_events import describe, line_of_event
-from dynamic_mcp.proxy.audit_subjects import ClientLines, Pattern, UsedThings
-from dynamic_mcp.proxy.audit_targets import EVENTS, Target, find_target, find_trace
+from dynamic_mcp.proxy.audit.arguments import ArgumentRecord, Mode
+from dynamic_mcp.proxy.audit.events import describe, line_of_event
+from dynamic_mcp.proxy.audit.subjects import ClientLines, Pattern, UsedThings
+from dynamic_mcp.proxy.audit.targets import EVENTS, Target, find_target, find_trace
 from dynamic_mcp.proxy.observation import ApprovalNote, Event, Observation, Observer
 from dynamic_mcp.proxy.outcomes import Outcome
 from dynamic_mcp.proxy.pipeline import UpstreamRequest

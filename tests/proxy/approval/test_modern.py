@@ -12,7 +12,7 @@ from dynamic_mcp.upstream.handshake import ClientHello, Era, ServerHello
 from dynamic_mcp.upstream.link import Listener
 from tests.fakes import FakeUpstream, settled, text_of, tool
 from tests.modern_client import ModernClient, call_of, retry_of
-from tests.proxy.approvals import ANSWERS, CAN_ASK, ONE, Json, Scene, approving, status_of
+from tests.proxy.approval.scene import ANSWERS, CAN_ASK, ONE, Json, Scene, approving, status_of
 from tests.upstream.modern import ModernUpstream, complete, open_modern
 
 ALLOW = {"action": "accept", "content": {"decision": "once"}}

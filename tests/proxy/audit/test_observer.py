@@ -13,7 +13,7 @@ from dynamic_mcp.observe.audit import days
 from dynamic_mcp.proxy.observation import Event
 from tests.fakes import settled
 from tests.policy.rules import access_of, person
-from tests.proxy.audited import Json, audited, read_lines
+from tests.proxy.audit.audited import Json, audited, read_lines
 
 ANN = Authentication(Principal("https://idp.example", "ann"), "jwt", roles=("dev",))
 

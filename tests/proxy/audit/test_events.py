@@ -12,11 +12,11 @@ from dynamic_mcp.observe.audit import chain
 from dynamic_mcp.observe.audit.keeper import Keeping
 from dynamic_mcp.observe.audit.line import VERSION, AuditLine
 from dynamic_mcp.observe.audit.trail import Trail
-from dynamic_mcp.proxy.audit import AuditObserver
-from dynamic_mcp.proxy.audit_events import line_of_event
+from dynamic_mcp.proxy.audit.events import line_of_event
+from dynamic_mcp.proxy.audit.observer import AuditObserver
 from dynamic_mcp.proxy.observation import Event, Observers
 from tests.fakes import BOUND_S
-from tests.proxy.approvals import approving
+from tests.proxy.approval.scene import approving
 
 WHO = {"issuer": "i", "subject": "ann"}
 ABOUT = {"id": "K7Q2ZD", "group": "up", "kind": "tool", "name": "delete", "rule": "r", **WHO}

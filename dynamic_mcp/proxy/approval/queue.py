@@ -11,7 +11,7 @@ from typing import Protocol
 
 from dynamic_mcp.observe.approvals import ApprovalDecision, PendingApproval, Scope
 from dynamic_mcp.policy.approval import Question
-from dynamic_mcp.proxy.approval_subject import Subject
+from dynamic_mcp.proxy.approval.subject import Subject
 from dynamic_mcp.system.task_set import TaskSet
 from dynamic_mcp.system.text import one_line
 

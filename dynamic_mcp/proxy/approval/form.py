@@ -19,7 +19,7 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.revisions import Revision
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.observe.approvals import Scope
-from dynamic_mcp.proxy.approval_subject import Subject
+from dynamic_mcp.proxy.approval.subject import Subject
 from dynamic_mcp.system.text import cut_values, escape
 
 MAX_SHOWN_BYTES = 2048

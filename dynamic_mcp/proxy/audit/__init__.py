@@ -1,0 +1,1 @@
+"""What the audit log says of requests and of events: one line for each."""
