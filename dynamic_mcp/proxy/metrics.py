@@ -13,12 +13,17 @@ from msgspec import Raw, Struct
 
 from dynamic_mcp.errors import LoginNeeded, UpstreamError
 from dynamic_mcp.groups.catalog import ListKind
+from dynamic_mcp.groups.group import Group
+from dynamic_mcp.groups.instance import Instance
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.observe.metrics import definitions
 from dynamic_mcp.observe.metrics.families import OTHER, Family, Histogram, Values
-from dynamic_mcp.proxy.observation import Observation, Observer
+from dynamic_mcp.observe.telemetry import conventions
+from dynamic_mcp.proxy import operations
+from dynamic_mcp.proxy.observation import Event, Observation, Observer
 from dynamic_mcp.proxy.pipeline import UpstreamRequest
+from dynamic_mcp.proxy.session_durations import OpenLinks, session_seconds
 from dynamic_mcp.proxy.view import GroupView
 from dynamic_mcp.tools.meta_tools import CALLS, GET
 
@@ -70,6 +75,9 @@ class MetricsObserver(Observer):
     def __init__(self) -> None:
         self._server = Histogram(definitions.SERVER_OPERATIONS)
         self._client = Histogram(definitions.CLIENT_OPERATIONS)
+        self._server_sessions = Histogram(definitions.SERVER_SESSIONS)
+        self._client_sessions = Histogram(definitions.CLIENT_SESSIONS)
+        self._links: OpenLinks[tuple[str]] = OpenLinks()
         self._searches = Histogram(definitions.SEARCHES)
         self._request_bytes = Values(definitions.REQUEST_BYTES)
         self._result_bytes = Values(definitions.RESULT_BYTES)
@@ -80,6 +88,8 @@ class MetricsObserver(Observer):
         """All that is counted here."""
         yield self._server
         yield self._client
+        yield self._server_sessions
+        yield self._client_sessions
         yield self._searches
         yield self._request_bytes
         yield self._result_bytes
@@ -116,6 +126,22 @@ class MetricsObserver(Observer):
             self._result_bytes.add((labels[3],), len(answer.result) or len(answer.error))
         if seen.decision:
             self._decisions.add((seen.decision,))
+
+    def note(self, event: Event) -> None:
+        """Count a session that has ended."""
+        seconds = session_seconds(event)
+        if seconds is not None and event.client is not None:
+            transport = str(operations.of_client(event.client)[conventions.TRANSPORT])
+            self._server_sessions.observe(seconds, (transport,))
+
+    def link_opened(self, group: Group, instance: Instance) -> None:
+        """Note since when a server is connected."""
+        self._links.add(instance, (group.name,))
+
+    def group_changed(self, group: Group) -> None:
+        """Count the connections to servers that have ended."""
+        for seconds, labels in self._links.pop_ended():
+            self._client_sessions.observe(seconds, labels)
 
 
 def _group_of(error: BaseException | None) -> str:

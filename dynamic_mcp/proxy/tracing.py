@@ -15,7 +15,6 @@ from msgspec import Raw, structs
 
 from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.instance import Instance
-from dynamic_mcp.groups.lifecycle import State
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import EMPTY_OBJECT, Frame
 from dynamic_mcp.observe.current_request import OutgoingMark, current_request, mark_outgoing
@@ -24,12 +23,12 @@ from dynamic_mcp.observe.telemetry.recorder import Recorder
 from dynamic_mcp.observe.telemetry.records import Attributes, Span, SpanEvent, Trace
 from dynamic_mcp.observe.trace_context import TraceContext, begin_span, begin_trace, parse_context
 from dynamic_mcp.proxy import operations
-from dynamic_mcp.proxy.client_events import SESSION_CLOSED
 from dynamic_mcp.proxy.observation import Event, Observation, Observer
 from dynamic_mcp.proxy.outcomes import Outcome
 from dynamic_mcp.proxy.payloads import masked_payload
 from dynamic_mcp.proxy.pipeline import UpstreamRequest
 from dynamic_mcp.proxy.request import Request
+from dynamic_mcp.proxy.session_durations import OpenLinks, session_seconds
 
 _PARENT, _STATE = "traceparent", "tracestate"
 _PARENT_KEY = b'"traceparent"'
@@ -74,7 +73,7 @@ class Tracing(Observer):
         self._has_traces, self._has_metrics = recorder.settings.traces, recorder.settings.metrics
         self._with_payloads = with_payloads
         self._open: dict[int, _ServerSpan] = {}
-        self._links: dict[Instance, tuple[float, Attributes]] = {}
+        self._links: OpenLinks[Attributes] = OpenLinks()
 
     # --- requests of clients ---------------------------------------------------------------------------
 
@@ -189,24 +188,20 @@ class Tracing(Observer):
 
     def note(self, event: Event) -> None:
         """Record how long a client was connected; those of stateless revisions have no sessions."""
-        client = event.client
-        if not self._has_metrics or event.name != SESSION_CLOSED or client is None:
-            return
-        if not client.hello.revision.is_stateless:
-            seconds, labels = max(0.0, time.time() - client.since), operations.of_client(client)
-            self._recorder.put_duration(names.SERVER_SESSION, seconds, labels)
+        seconds = session_seconds(event) if self._has_metrics else None
+        if seconds is not None and event.client is not None:
+            self._recorder.put_duration(names.SERVER_SESSION, seconds, operations.of_client(event.client))
 
     def link_opened(self, group: Group, instance: Instance) -> None:
         """Note since when an upstream is connected."""
         if self._has_metrics:
             labels = {**operations.of_upstream(group.config), names.GROUP: group.name}
-            self._links[instance] = time.perf_counter(), labels
+            self._links.add(instance, labels)
 
     def group_changed(self, group: Group) -> None:
         """Record how long those upstreams were connected that are so no longer."""
-        for instance in [each for each in self._links if each.state is not State.READY]:
-            began, labels = self._links.pop(instance)
-            self._recorder.put_duration(names.CLIENT_SESSION, time.perf_counter() - began, labels)
+        for seconds, labels in self._links.pop_ended():
+            self._recorder.put_duration(names.CLIENT_SESSION, seconds, labels)
 
 
 # --- contexts --------------------------------------------------------------------------------------------------

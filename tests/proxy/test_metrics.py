@@ -20,6 +20,7 @@ from dynamic_mcp.proxy.observation import Observers
 from dynamic_mcp.proxy.outcomes import read_answer
 from dynamic_mcp.proxy.proxy import Proxy
 from tests.fakes import Client, FakeClock, FakeUpstream, FullUpstream, Json, Opener, config_of, group_config, settled
+from tests.modern_client import ModernClient
 from tests.observe.metrics.readers import Samples, sample, samples_of
 from tests.proxy.approval.scene import READ_S, open_with
 
@@ -198,6 +199,30 @@ async def test_questions_to_a_person_are_counted_by_outcome() -> None:
     assert sample(samples, "dynamic_mcp_approvals_pending") == 0
     assert sample(samples, "dynamic_mcp_approvals_total", outcome="allowed") == 1
     assert sample(samples, "dynamic_mcp_decisions_total", decision="ask") == 1
+
+
+async def test_sessions_of_clients_and_of_servers_are_measured_when_they_end() -> None:
+    upstream = FakeUpstream({"tools/call": DONE})
+    client_sessions, server_sessions = "mcp_client_session_duration_seconds", "mcp_server_session_duration_seconds"
+    async with measured(a=upstream) as this:
+        await this.client.call("a", "echo")
+        assert not any(name.startswith((client_sessions, server_sessions)) for name, _ in this.read())
+        upstream.die()
+        await settled()
+        this.client.session.close()
+        samples = this.read()
+
+    assert sample(samples, f"{client_sessions}_count", dynamic_mcp_group="a") == 1
+    assert sample(samples, f"{server_sessions}_count", network_transport="pipe") == 1
+    assert sample(samples, f"{server_sessions}_sum", network_transport="pipe") < 300
+
+
+async def test_a_client_of_a_stateless_revision_has_no_session_to_measure() -> None:
+    async with measured(a=FakeUpstream({"tools/call": DONE})) as this:
+        modern = ModernClient(this.proxy)
+        await modern.request("tools/list")
+        modern.session.close()
+        assert not any(name.startswith("mcp_server_session") for name, _ in this.read())
 
 
 async def test_a_server_that_crashes_and_comes_back_is_a_loss_and_a_restart() -> None:

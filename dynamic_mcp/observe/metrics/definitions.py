@@ -1,6 +1,6 @@
 """Every metric that there is. The documents and the dashboard are checked against this list.
 
-The first two are those of OpenTelemetry's conventions for MCP, by the names that its Prometheus exporter gives them.
+The first four are those of OpenTelemetry's conventions for MCP, by the names that its Prometheus exporter gives them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ TOOL = "gen_ai_tool_name"
 PROMPT = "gen_ai_prompt_name"
 GROUP = "dynamic_mcp_group"
 ERROR = "error_type"
+TRANSPORT = "network_transport"
 
 _NAMES = frozenset((TOOL, PROMPT, GROUP))
 _OPERATION = (METHOD, TOOL, PROMPT, GROUP, ERROR)
@@ -44,6 +45,12 @@ CLIENT_OPERATIONS = _histogram(
     "How long requests to servers took because of those, with their wait for a connection and a free place.",
     _OPERATION,
 )
+SERVER_SESSIONS = _histogram(
+    "mcp_server_session_duration_seconds",
+    "How long clients were connected; not of clients of 2026-07-28, which have no sessions.",
+    (TRANSPORT,),
+)
+CLIENT_SESSIONS = _histogram("mcp_client_session_duration_seconds", "How long servers were connected.", (GROUP,))
 REQUEST_BYTES = _counter("dynamic_mcp_request_bytes_total", "Bytes of the params of clients' requests.", GROUP)
 RESULT_BYTES = _counter("dynamic_mcp_result_bytes_total", "Bytes of the results that clients were given.", GROUP)
 SEARCHES = _histogram(
