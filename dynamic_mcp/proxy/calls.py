@@ -79,6 +79,8 @@ class Calls:
         """Answer a call of one of our own call tools."""
         given = own_arguments(params)
         group, name = wire.text(given.get("group")), wire.text(given.get("name"))
+        if request.observation is not None:
+            request.observation.asked = name or ""
         if not group:
             return self._call_without_group(request, verb, name, given, params)
         found = request.view.group(group, "tools")
@@ -88,6 +90,8 @@ class Calls:
 
     def call_by_name(self, request: Request, name: str, params: Mapping[str, Raw]) -> Awaitable[Frame]:
         """Answer a call of a tool by a name of its own: the listed one, or where only one group has such a tool."""
+        if request.observation is not None:
+            request.observation.asked = name
         found = self._exposed(request.view).find(name)
         return self._call_by_only_name(request, name, params) if found is None else self._call(request, found, params)
 

@@ -64,7 +64,7 @@ class _Wanted(Struct, frozen=True):
     @staticmethod
     def of(seen: Observation) -> _Wanted | None:
         """Return what a request is about; None where no rule can be."""
-        target, request = find_target(seen.request, seen.group, seen.name), seen.request
+        target, request = find_target(seen), seen.request
         if target.event == "list":
             return None
         kind, name, group = Kind(target.kind), target.name, target.group

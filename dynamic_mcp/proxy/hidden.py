@@ -52,7 +52,7 @@ class HiddenThings:
             self._note_denial(request)
             raise
         seen = request.observation
-        if len(frame.error) and request.client.only is not None and seen is not None and not seen.dispatched:
+        if len(frame.error) and request.client.only is not None and seen is not None and seen.sent is None:
             self._note_denial(request)  # as a server of its own would say it
         return frame
 

@@ -15,7 +15,7 @@ from msgspec import Raw, Struct, structs
 from dynamic_mcp.groups.audience import Client
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.outcomes import WELL, Outcome, outcome_of, upstream_outcome_of
+from dynamic_mcp.proxy.outcomes import TOOL_ERROR, WELL, Outcome, blame_server, outcome_of, upstream_outcome_of
 
 if TYPE_CHECKING:
     from dynamic_mcp.groups.group import Group
@@ -46,32 +46,35 @@ class ApprovalNote(Struct, frozen=True):
 class Observation(Struct):
     """One request of a client. What is not known yet, or does not apply, is empty or None.
 
-    `started` and `dispatched` are readings of `time.perf_counter`, `at` is seconds since 1970. `group` is the view of
-    the group that the request goes to, and `name` the server's own name, or the URI. `decision` is `allow`, `ask` or
-    `deny`, and `rule` the rule behind it. `instance` is the running copy of the server that the request was sent to.
-    `trace` is the id of the trace that the request is part of, if it is traced. `denial` says by which rule the
-    client is told that there is no such thing, and `hidden` how much a search does not show. `sent_outcome` is what
-    came of the request to an upstream that observers are just told of, or were last, and `outcome` of this one.
+    `started` is a reading of `time.perf_counter`, `at` is seconds since 1970. `asked` is the tool as the client
+    wrote it. `group` is the view of the group that the request goes to, and `name` the server's own name, or the URI.
+    `decision` is `allow`, `ask` or `deny`, and `rule` the rule behind it. `trace` is the id of the trace that the
+    request is part of, if it is traced. `denial` says by which rule the client is told that there is no such thing,
+    and `hidden` how much a search does not show. `sent` is the request to an upstream that observers are just told
+    of, or were last: its method, answer and error. `outcome` is what came of the client's request.
     """
 
     observers: Observers
     request: Request
     at: float
     started: float
+    asked: str = ""
     group: GroupView | None = None
     name: str = ""
     params: Mapping[str, Raw] | None = None
     decision: str = ""
     rule: str = ""
     approval: ApprovalNote | None = None
-    instance: Instance | None = None
     trace: str = ""
-    dispatched: float = 0.0
-    upstream_s: float = 0.0
     denial: Denial | None = None
     hidden: Mapping[str, int] | None = None
-    sent_outcome: Outcome = WELL
+    sent: tuple[str, Frame | None, BaseException | None] | None = None
     outcome: Outcome = WELL
+
+    @property
+    def sent_outcome(self) -> Outcome:
+        """What came of the request to an upstream that observers are just told of, or were last."""
+        return WELL if self.sent is None else upstream_outcome_of(*self.sent)
 
     def note_target(self, group: GroupView, method: str, params: Mapping[str, Raw] | None) -> None:
         """Note where the request goes, under which name and with which params."""
@@ -142,7 +145,9 @@ class Observers:
         return frame
 
     def _end(self, seen: Observation, answer: Frame | None, error: BaseException | None) -> None:
-        seen.outcome = outcome_of(seen.request.method, answer, error, seen.sent_outcome)
+        seen.outcome = outcome_of(seen.request.method, answer, error)
+        if seen.outcome.error_type == TOOL_ERROR:
+            seen.outcome = blame_server(seen.outcome, seen.sent_outcome)
         for each in self._reversed:
             each.end(seen, answer, error)
 
@@ -150,22 +155,19 @@ class Observers:
         """Have a request sent to an upstream, and observe it. Raises what keeps it from being sent."""
         seen = message.request.observation
         assert seen is not None
-        seen.instance = message.instance or message.group.group.instance_for(message.request.client)
         for each in self._observers:
             message = each.send(seen, message)
-        seen.dispatched = before = time.perf_counter()
+        seen.sent = message.method, None, None
         try:
             frame = await send(message)
         except BaseException as exc:
-            seen.upstream_s += time.perf_counter() - before
             self._receive(seen, message.method, None, exc)
             raise
-        seen.upstream_s += time.perf_counter() - before
         self._receive(seen, message.method, frame, None)
         return frame
 
     def _receive(self, seen: Observation, method: str, answer: Frame | None, error: BaseException | None) -> None:
-        seen.sent_outcome = upstream_outcome_of(method, answer, error)
+        seen.sent = method, answer, error
         for each in self._reversed:
             each.receive(seen, answer, error)
 

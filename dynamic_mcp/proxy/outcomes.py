@@ -67,17 +67,17 @@ def known_code(error: str) -> str:
     return error if error in _CODES or not error.lstrip("-").isdecimal() else OTHER
 
 
-def outcome_of(method: str, answer: Frame | None, error: BaseException | None, sent: Outcome = WELL) -> Outcome:
-    """Return what came of a client's request; `sent` is what came of what was last sent because of it.
+def outcome_of(method: str, answer: Frame | None, error: BaseException | None) -> Outcome:
+    """Return what came of a client's request."""
+    return _of_error(method, error) if answer is None else read_answer(method, answer)
+
+
+def blame_server(outcome: Outcome, sent: Outcome) -> Outcome:
+    """Return what came of a request whose result says that it failed; `sent` is what came of what was sent for it.
 
     A model is told in a result with which code a server has refused a call: that is still the server's error.
     """
-    if answer is None:
-        return _of_error(method, error)
-    found = read_answer(method, answer)
-    if found.error_type == TOOL_ERROR and sent.code:
-        return Outcome(sent.error_type, blames_caller=sent.blames_caller)
-    return found
+    return Outcome(sent.error_type, blames_caller=sent.blames_caller) if sent.code else outcome
 
 
 def upstream_outcome_of(method: str, answer: Frame | None, error: BaseException | None) -> Outcome:

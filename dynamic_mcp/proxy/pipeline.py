@@ -221,8 +221,9 @@ class Pipeline:
 
 def _request(message: UpstreamRequest, params: Mapping[str, Raw] | None, caller: Request) -> Awaitable[Frame]:
     if caller.observation is not None:
-        final = structs.replace(message, request=caller, params=params)
-        return caller.observation.observers.send(final, _request_now)
+        if caller is not message.request or params is not message.params:
+            message = structs.replace(message, request=caller, params=params)
+        return caller.observation.observers.send(message, _request_now)
     target = message.group.group if message.instance is None else message.instance
     return target.request(message.method, params, timeout_s=message.timeout_s, caller=caller, label=message.label)
 

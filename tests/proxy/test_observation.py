@@ -95,11 +95,11 @@ async def test_the_target_is_told_by_the_servers_own_name_with_the_final_argumen
 
     [seen] = diary.seen
     assert seen.group is not None
-    assert (seen.group.name, seen.name) == ("a", "echo")
+    assert (seen.group.name, seen.name, seen.asked) == ("a", "echo", "a__echo")
     assert seen.params is not None
     assert wire.value(seen.params["arguments"]) == {"text": "there"}
     assert wire.text(seen.request.id) == "c2"
-    assert seen.instance is not None
+    assert seen.sent is not None
 
 
 async def test_what_an_observer_refuses_reaches_no_upstream() -> None:

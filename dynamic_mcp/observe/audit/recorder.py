@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 
 from dynamic_mcp.errors import NotRecorded
@@ -42,7 +42,7 @@ class Recorder:
         self._journal = Journal(audit_log.directory)
         self._stops_writes = stops_writes
         self._max_late = max_late
-        self._closed: list[AuditLine] = []
+        self._closed: list[Callable[[], AuditLine]] = []
         self._writing: asyncio.Handle | None = None
         self._late: deque[AuditLine] = deque()
         self.failures = 0
@@ -69,18 +69,18 @@ class Recorder:
             if self._is_failing:
                 self._note_success()
 
-    def close_call(self, line: AuditLine) -> None:
-        """Append the line of an open call soon, in the event loop, so that its answer need not wait for that.
+    def close_call(self, make_line: Callable[[], AuditLine]) -> None:
+        """Make and append the line of an open call soon, in the event loop: its answer need not wait for that.
 
         If the process is killed meanwhile, the call is known to have been sent, and its outcome is unknown.
         """
-        self._closed.append(line)
+        self._closed.append(make_line)
         if self._writing is None:
             self._writing = asyncio.get_running_loop().call_later(_CLOSE_AFTER_S, self._write_some)
 
     def record(self, line: AuditLine) -> None:
         """Append a line now, after those of the calls before; if it cannot be written, that is done later."""
-        self._closed.append(line)
+        self._closed.append(lambda: line)
         self._write_closed(len(self._closed))
 
     def close(self) -> None:
@@ -103,9 +103,10 @@ class Recorder:
         self._writing = loop.call_soon(self._write_some) if self._closed else None
 
     def _write_closed(self, most: int) -> None:
-        lines, self._closed = self._closed[:most], self._closed[most:]
-        if not lines:
+        closed, self._closed = self._closed[:most], self._closed[most:]
+        if not closed:
             return
+        lines = [make_line() for make_line in closed]
         try:
             if self._late:
                 self._write_late()

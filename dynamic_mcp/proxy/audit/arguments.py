@@ -50,6 +50,7 @@ class ArgumentRecord:
     """Says of arguments what the settings want; `digest` returns how digests are made, if they can be."""
 
     def __init__(self, mode: Mode, digest: Callable[[], KeyedDigest | None]) -> None:
+        self._mode = mode
         self._digest = digest
         self._describe = {"keys": self._names, "redacted": _redacted, "full": _full, "off": _nothing}[mode]
 
@@ -59,6 +60,15 @@ class ArgumentRecord:
             return wire.ABSENT
         described = self._describe(arguments)
         return Raw(described) if described else wire.ABSENT
+
+    def describe_briefly(self, arguments: Raw | None) -> Raw:
+        """Return what is said of arguments before a call is sent: in full, or their names without a digest."""
+        if arguments is None or not len(arguments) or self._mode == "off":
+            return wire.ABSENT
+        if self._mode == "full":
+            return Raw(_full(arguments))
+        names = [_shorten(mask_string(name)) for name in _members(arguments)]
+        return Raw(_encode(Names(names[:_MAX_NAMES], more=max(0, len(names) - _MAX_NAMES))))
 
     def _names(self, arguments: Raw) -> bytes:
         if len(arguments) <= _WHOLE:

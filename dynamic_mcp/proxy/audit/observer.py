@@ -9,6 +9,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from msgspec import Raw, Struct, structs
 
@@ -23,6 +24,7 @@ from dynamic_mcp.errors import (
 from dynamic_mcp.groups.audience import Authentication
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.observe.audit import chain
 from dynamic_mcp.observe.audit.line import VERSION, AuditLine
 from dynamic_mcp.observe.audit.line import Outcome as Verdict
 from dynamic_mcp.observe.audit.trail import Trail
@@ -46,6 +48,14 @@ class _Ending(Struct, frozen=True):
     result_bytes: int = 0
 
 
+class _Use(Struct, frozen=True):
+    """A use of a server as far as it is known before it is sent: a line without arguments, and what was given."""
+
+    pattern: Pattern
+    line: AuditLine
+    given: Raw | None
+
+
 class AuditObserver(Observer):
     """Writes a line for each use of a server, and for each event. `roles_of` returns all roles of somebody."""
 
@@ -63,47 +73,52 @@ class AuditObserver(Observer):
         self._plain = AuditLine(v=VERSION, config=config, pid=os.getpid())
         self._clients = ClientLines(self._plain, roles_of)
         self._used = UsedThings()
-        self._open: dict[int, AuditLine] = {}
+        self._open: dict[int, _Use] = {}
 
     def send(self, seen: Observation, message: UpstreamRequest) -> UpstreamRequest:
         """Write down a call before it is sent. Raises NotRecorded."""
         key = id(seen)
         if seen.request.method in EVENTS and key not in self._open:
-            pattern, line = self._begin(seen, message.params)
-            self._open[key] = line
-            what = message.label or f"`{message.method}`"
-            self._recorder.open(line, what, is_write=line.access != "read", data=_encode_open(pattern, line))
+            use = self._open[key] = self._begin(seen, message.params)
+            what, given = message.label or f"`{message.method}`", self._arguments.describe_briefly(use.given)
+            self._recorder.open(use.line, what, is_write=use.line.access != "read", data=_encode_open(use, given))
         return message
 
     def end(self, seen: Observation, answer: Frame | None, error: BaseException | None) -> None:
         """Record what came of a call."""
         if seen.request.method not in EVENTS:
             return
+        ms = round((time.perf_counter() - seen.started) * 1000, 3)
         was_open = self._open.pop(id(seen), None)
         ended = _judge(seen.outcome, answer, error)
+        if was_open is None:
+            self._recorder.record(self._finish(self._begin(seen, seen.params), ended, ms, seen))
+        else:
+            self._recorder.close_call(partial(self._finish, was_open, ended, ms, seen))
+
+    def _finish(self, use: _Use, ended: _Ending, ms: float, seen: Observation) -> AuditLine:
+        """Return the whole line of a use that has ended."""
         line = structs.replace(
-            was_open or self._begin(seen, seen.params)[1],
+            use.line,
             outcome=ended.outcome,
+            arguments=self._arguments.describe(use.given),
             error=ended.error,
             result_bytes=ended.result_bytes,
-            ms=round((time.perf_counter() - seen.started) * 1000, 3),
+            ms=ms,
         )
-        if seen.denial is not None or seen.hidden is not None:
-            line = structs.replace(line, **_describe_hidden(seen))
-        if was_open is None:
-            self._recorder.record(line)
-        else:
-            self._recorder.close_call(line)
+        if seen.denial is None and seen.hidden is None:
+            return line
+        return structs.replace(line, **_describe_hidden(seen))
 
     def note(self, event: Event) -> None:
         """Record something else that has happened."""
         line = self._plain if event.client is None else self._clients.find(event.client).line
         self._recorder.record(line_of_event(structs.replace(line, id=self._trail.new_id()), event))
 
-    def _begin(self, seen: Observation, params: Mapping[str, Raw] | None) -> tuple[Pattern, AuditLine]:
-        """Return the line of a request as far as it is known, and the pattern that it was made by."""
+    def _begin(self, seen: Observation, params: Mapping[str, Raw] | None) -> _Use:
+        """Return what is known of a request, with the params that are sent."""
         request, group = seen.request, seen.group
-        target = find_target(request, group, seen.name)
+        target = find_target(seen)
         pattern = self._find_pattern(seen, target)
         given = target.arguments if group is None else (params or {}).get("arguments")
         meta = wire.member(request.params, "_meta") if params is None else params.get("_meta")
@@ -112,9 +127,10 @@ class AuditObserver(Observer):
             id=self._trail.new_id(),
             request=_text(request.id),
             trace=seen.trace or find_trace(meta),
-            arguments=self._arguments.describe(given),
         )
-        return pattern, line if seen.approval is None else structs.replace(line, **self._approval(seen.approval))
+        if seen.approval is not None:
+            line = structs.replace(line, **self._approval(seen.approval))
+        return _Use(pattern, line, given)
 
     def _find_pattern(self, seen: Observation, target: Target) -> Pattern:
         client, address = self._clients.find(seen.request.client), seen.request.address
@@ -154,23 +170,24 @@ class AuditObserver(Observer):
         }
 
 
-def _encode_open(pattern: Pattern, line: AuditLine) -> bytes | None:
-    """Return the JSON of an open line, whose members need no order; None where it must be written in full."""
-    if line.approval:
-        return None
+def _encode_open(use: _Use, arguments: Raw) -> bytes:
+    """Return the JSON of an open line, whose members need no order."""
+    line = use.line
     try:
         request = wire.encode(line.request)
     except UnicodeEncodeError:
-        return None
+        return chain.encode(structs.replace(line, arguments=arguments))
+    if line.approval:
+        return chain.encode(structs.replace(line, arguments=arguments))
     own = b'%b,"id":"%b","trace":"%b","request":%b' % (
-        pattern.head,
+        use.pattern.head,
         line.id.encode(),
         line.trace.encode(),
         request,
     )
-    if not len(line.arguments):
+    if not len(arguments):
         return own + b"}"
-    return b'%b,"arguments":%b}' % (own, bytes(line.arguments).replace(b"\n", b" "))
+    return b'%b,"arguments":%b}' % (own, bytes(arguments).replace(b"\n", b" "))
 
 
 def _describe_hidden(seen: Observation) -> Mapping[str, object]:

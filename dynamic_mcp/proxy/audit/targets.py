@@ -11,8 +11,8 @@ from msgspec import Raw, Struct
 
 from dynamic_mcp.config.masking import mask_string
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.proxy.request import Request
-from dynamic_mcp.proxy.view import GroupView, SingleView
+from dynamic_mcp.proxy.observation import Observation
+from dynamic_mcp.proxy.view import SingleView
 from dynamic_mcp.tools.meta_tools import CALLS, GET
 
 EventName = Literal["call", "read", "prompt", "list"]
@@ -40,12 +40,16 @@ class Target(Struct, frozen=True, gc=False):
     arguments: Raw = wire.ABSENT
 
 
-def find_target(request: Request, group: GroupView | None, name: str) -> Target:
-    """Return what a request is about: this group and name if they are known, else what the client wrote."""
+def find_target(seen: Observation) -> Target:
+    """Return what a request is about: its group and name if they are known, else what the client wrote."""
+    request, group, name = seen.request, seen.group, seen.name
     method = request.method
     kind, event = _KINDS[method], EVENTS[method]
     if group is not None and (kind == "resource" or len(request.params) > _LARGE):
         return Target(event, kind, group.name, _clean(name, kind))
+    if group is not None and kind == "tool":
+        shown = "" if seen.asked in ("", name) else _shorten(seen.asked)
+        return Target(event, kind, group.name, _shorten(name), shown)
     params = _read(request.params)
     asked = params.uri if kind == "resource" else params.name
     arguments, asked_group = params.arguments, ""

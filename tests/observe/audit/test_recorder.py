@@ -39,7 +39,7 @@ def ids(directory: Path) -> list[str]:
 async def test_a_closed_call_has_its_line_a_moment_later(tmp_path: Path) -> None:
     recorder = recorder_of(tmp_path)
     recorder.open(call("a"), "`a`", is_write=True)
-    recorder.close_call(end(call("a")))
+    recorder.close_call(lambda: end(call("a")))
     async with asyncio.timeout(5):
         while not ids(tmp_path):  # noqa: ASYNC110 - a file raises no event
             await asyncio.sleep(0.001)
