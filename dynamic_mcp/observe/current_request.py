@@ -6,14 +6,10 @@ still has the mark, which says then that it is over, and counts no more.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from typing import ParamSpec, TypeVar
 
 from msgspec import Raw
 
-P = ParamSpec("P")
-T = TypeVar("T")
 Headers = tuple[tuple[bytes, bytes], ...]
 
 
@@ -42,14 +38,11 @@ _request: ContextVar[RequestMark | None] = ContextVar("request", default=None)
 _outgoing: ContextVar[OutgoingMark | None] = ContextVar("outgoing request", default=None)
 
 
-async def answering(id: Raw, answer: Callable[P, Awaitable[T]], *args: P.args, **options: P.kwargs) -> T:
-    """Return what `answer` returns, in a task that is marked as the one that answers a request."""
+def mark_request(id: Raw) -> RequestMark:
+    """Mark this task as the one that answers a request, until the mark is over."""
     mark = RequestMark(id)
     _request.set(mark)
-    try:
-        return await answer(*args, **options)
-    finally:
-        mark.is_over = True
+    return mark
 
 
 def current_request() -> RequestMark | None:

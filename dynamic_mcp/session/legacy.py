@@ -28,7 +28,7 @@ from dynamic_mcp.groups.audience import ID_BYTES, LOCAL_USER, Authentication, Pr
 from dynamic_mcp.mcp import revisions, wire
 from dynamic_mcp.mcp.lines import Oversized, find_request_id, find_response_id
 from dynamic_mcp.mcp.wire import NULL, Frame
-from dynamic_mcp.observe.current_request import answering
+from dynamic_mcp.observe.current_request import mark_request
 from dynamic_mcp.proxy.request import Channel, Request
 from dynamic_mcp.proxy.view import View
 from dynamic_mcp.session.answers import error_line, gone, to_answer
@@ -285,11 +285,12 @@ class Session:
         self.calls += 1
         exchange = self._serving[key] = _Exchange(frame, reply)
         view = self._server.view_for(self)  # that of now: what comes next may come with other rights
-        exchange.task = self._loop.create_task(answering(frame.id, self._serve, exchange, key, channel, view))
+        exchange.task = self._loop.create_task(self._serve(exchange, key, channel, view))
         return exchange.task
 
     async def _serve(self, exchange: _Exchange, key: bytes, channel: Channel | None, view: View) -> bytes:
         frame = exchange.frame
+        mark = mark_request(frame.id)
         try:
             answer = await self.answer(frame, channel, view)
         except wire.Malformed as exc:
@@ -303,6 +304,7 @@ class Session:
             if self._journal is not None:
                 self._journal.note_answer(frame, answer)
         finally:
+            mark.is_over = True
             is_done = self._serving.get(key) is not exchange
             if not is_done:
                 del self._serving[key]

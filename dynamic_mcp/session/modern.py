@@ -26,7 +26,7 @@ from dynamic_mcp.mcp import envelope, revisions, wire
 from dynamic_mcp.mcp.envelope import Envelope, RequestMembers
 from dynamic_mcp.mcp.revisions import MODERN, SUPPORTED
 from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.observe.current_request import answering
+from dynamic_mcp.observe.current_request import mark_request
 from dynamic_mcp.proxy.parked_calls import Channel
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.request_state import StateRefused, is_ours
@@ -157,7 +157,7 @@ class ModernDispatcher:
         )
         if call.log_level:
             self._server.want_level(client, call.log_level)
-        call.start(answering(frame.id, self._answer, call, call_frame, channel))
+        call.start(self._answer(call, call_frame, channel))
         return call
 
     def _find_client(self, origin: Origin, sender: Envelope, channel: Channel) -> ModernClient:
@@ -181,6 +181,7 @@ class ModernDispatcher:
 
     async def _answer(self, call: ModernCall, frame: Frame, channel: Channel) -> Frame:
         """Return the answer to a request as its client gets it."""
+        mark = mark_request(frame.id)
         try:
             answer = await self._serve(call, frame, channel)
         except wire.Malformed as exc:
@@ -192,6 +193,8 @@ class ModernDispatcher:
         except Exception:
             log.exception("a bug: answering %s failed", frame.method)
             answer = wire.error_frame(INTERNAL_ERROR, "internal error of dynamic-mcp; its log says more")
+        finally:
+            mark.is_over = True
         return self._to_modern(call.client, frame.method, answer)
 
     async def _serve(self, call: ModernCall, frame: Frame, channel: Channel) -> Frame:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 import pytest
 from msgspec import Raw
 
-from dynamic_mcp.observe.current_request import answering, current_request, mark_outgoing, outgoing_headers
+from dynamic_mcp.observe.current_request import current_request, mark_outgoing, mark_request, outgoing_headers
 from dynamic_mcp.observe.log_output import STDERR, ServerLog, group_logger
 from dynamic_mcp.proxy.observation import Observers
 from dynamic_mcp.proxy.proxy import Proxy
@@ -89,12 +89,14 @@ async def test_what_goes_on_after_a_request_is_not_about_it_any_more(lines: Log)
         log.info("after")
 
     async def answer() -> asyncio.Task[None]:
+        mark = mark_request(Raw(b"7"))
         task = asyncio.create_task(go_on())
         await asyncio.sleep(0)
         group_logger(logging.getLogger(STDERR), "a").warning("a word of the server")
+        mark.is_over = True
         return task
 
-    task = await asyncio.create_task(answering(Raw(b"7"), answer))
+    task = await asyncio.create_task(answer())
     may_go_on.set()
     await task
     said = {str(each["message"]): each.get("request_id") for each in lines.lines()}
@@ -103,6 +105,7 @@ async def test_what_goes_on_after_a_request_is_not_about_it_any_more(lines: Log)
 
 async def test_each_task_has_its_own_request_and_its_own_headers() -> None:
     async def answer(number: int) -> tuple[bytes, object]:
+        mark_request(Raw(b"%d" % number))
         mark = mark_outgoing(((b"traceparent", b"%d" % number),))
         await asyncio.sleep(0)
         headers = outgoing_headers()
@@ -112,6 +115,6 @@ async def test_each_task_has_its_own_request_and_its_own_headers() -> None:
         assert request is not None
         return bytes(request.id), headers
 
-    found = await asyncio.gather(*(asyncio.create_task(answering(Raw(b"%d" % n), answer, n)) for n in range(3)))
+    found = await asyncio.gather(*(asyncio.create_task(answer(n)) for n in range(3)))
     assert found == [(b"%d" % n, ((b"traceparent", b"%d" % n),)) for n in range(3)]
     assert current_request() is None
