@@ -101,6 +101,7 @@ async def test_a_window_whose_daemon_died_goes_on_alone_where_no_other_can_be_ha
         (failing / "later.py").rename(blocked)
         daemon = program.host
         call = asyncio.create_task(program.call("odd", "hold", {"key": "k"}))
+        await asyncio.sleep(0)  # the call is written first, so that the daemon has it once the ping is answered
         await program.request("ping")
         os.kill(daemon, signal.SIGKILL)
 
