@@ -143,6 +143,7 @@ async def test_a_result_of_a_megabyte_that_is_half_written_is_no_part_of_what_th
         server = await pid_of(other, "odd")
         os.kill(server, signal.SIGSTOP)
         call = asyncio.create_task(program.call("odd", "big", {"bytes": MEGABYTE}))
+        await asyncio.sleep(0)  # the call is written first
         await program.request("ping")  # so the daemon has the call
         os.kill(program.process.pid, signal.SIGSTOP)
         os.kill(server, signal.SIGCONT)
