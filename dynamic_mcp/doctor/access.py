@@ -9,10 +9,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from dynamic_mcp.config.access import Access, Effect, Kind, Rule
 from dynamic_mcp.config.auth import Bearer, Jwt
-from dynamic_mcp.config.keys import Keys, format_path
+from dynamic_mcp.config.keys import Keys
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.doctor.findings import Finding, Level
-from dynamic_mcp.errors import closest
+from dynamic_mcp.doctor.findings import Finding, guess, warning
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.policy.globs import Globs
 from dynamic_mcp.policy.uris import UriGlobs
@@ -51,7 +50,7 @@ def _check_rule(config: Config, catalogs: Mapping[str, Catalog], rule: Rule, pla
     for number, glob in enumerate(rule.servers):
         if not any(map(Globs((glob,)).matches, names)):
             what = f"`{glob}` matches no enabled server of the config"
-            yield _warning((*place, "servers", number), what, _guess(glob, names))
+            yield warning((*place, "servers", number), what, guess(glob, names))
     servers = [name for name in names if Globs(rule.servers).matches(name)]
     if servers and all(name in catalogs for name in servers):
         yield from _check_names(rule, [catalogs[name] for name in servers], place)
@@ -66,7 +65,7 @@ def _check_names(rule: Rule, catalogs: Sequence[Catalog], place: Keys) -> Iterat
         for number, glob in enumerate(globs or ()):
             if glob != "*" and not _matches_any(kind, glob, rule.effect, names):
                 what = f"`{glob}` matches no {kind.value} that its servers are known to have"
-                yield _warning((*place, f"{kind.value}s", number), what, _guess(glob, names))
+                yield warning((*place, f"{kind.value}s", number), what, guess(glob, names))
 
 
 def _matches_any(kind: Kind, glob: str, effect: Effect, names: Iterable[str]) -> bool:
@@ -97,8 +96,8 @@ def _check_undefined_roles(config: Config, access: Access, token_roles: Collecti
 def _find_undefined(access: Access, place: Keys, roles: Iterable[str], others: Collection[str]) -> Iterator[Finding]:
     for role in dict.fromkeys(roles):
         if role not in access.roles and role not in others:
-            hint = _guess(role, access.roles) or "define it in `settings.access.roles`"
-            yield _warning(place, f"the role `{role}` is not defined, so it gives nothing", hint)
+            hint = guess(role, access.roles) or "define it in `settings.access.roles`"
+            yield warning(place, f"the role `{role}` is not defined, so it gives nothing", hint)
 
 
 def _check_unused_roles(config: Config, access: Access, token_roles: Collection[str]) -> Iterator[Finding]:
@@ -111,7 +110,7 @@ def _check_unused_roles(config: Config, access: Access, token_roles: Collection[
     for role in access.roles:
         if role not in used:
             hint = "give it to somebody in `people` or `roles_from`, or to a token"
-            yield _warning((*_ROOT, "roles", role), "nobody can have this role", hint)
+            yield warning((*_ROOT, "roles", role), "nobody can have this role", hint)
 
 
 def _may_issuers_give_roles(config: Config) -> bool:
@@ -139,14 +138,4 @@ def _roles_in_config_tokens(config: Config) -> Iterator[tuple[Keys, tuple[str, .
 def _check_http(config: Config) -> Iterator[Finding]:
     if config.http is not None and config.http.auth and config.access is None:
         what = "there are no access rules, so every client that authenticates may use everything"
-        yield _warning(("settings", "http", "auth"), what, "add `settings.access`")
-
-
-def _guess(name: str, names: Iterable[str]) -> str:
-    """Return a hint what may be meant; a glob is not like any one name."""
-    near = closest(name, names) if not {"*", "?"} & set(name) else []
-    return f"did you mean `{near[0]}`?" if near else ""
-
-
-def _warning(place: Keys, what: str, hint: str = "") -> Finding:
-    return Finding(Level.WARNING, format_path(place), what, hint)
+        yield warning(("settings", "http", "auth"), what, "add `settings.access`")

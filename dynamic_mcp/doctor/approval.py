@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from dynamic_mcp.config.keys import Keys, format_path
+from dynamic_mcp.config.keys import Keys
 from dynamic_mcp.config.resolved import Config
-from dynamic_mcp.doctor.findings import Finding, Level
-from dynamic_mcp.errors import closest
+from dynamic_mcp.doctor.findings import Finding, guess, warning
 from dynamic_mcp.groups.catalog import Catalog, ListKind
 from dynamic_mcp.policy.globs import Globs
 
@@ -30,10 +29,8 @@ def _check_globs(server: str, globs: tuple[str, ...], catalog: Catalog) -> Itera
     names = list(catalog.entries(ListKind.TOOLS))
     for number, glob in enumerate(globs):
         if glob != "*" and not any(map(Globs((glob,)).matches_variant, names)):
-            near = closest(glob, names) if not {"*", "?"} & set(glob) else []
-            hint = f"did you mean `{near[0]}`?" if near else ""
             what = f"`{glob}` matches no tool that the server is known to have, so nobody is asked"
-            yield _warning(("mcpServers", server, "approve", number), what, hint)
+            yield warning(("mcpServers", server, "approve", number), what, guess(glob, names))
 
 
 def _check_channels(config: Config) -> Iterator[Finding]:
@@ -41,15 +38,11 @@ def _check_channels(config: Config) -> Iterator[Finding]:
     has_others = config.http is not None and bool(config.http.auth)
     if "queue" not in approval.channels:
         what = "clients that cannot show a form are refused what a person must approve"
-        yield _warning((*_ROOT, "channels"), what, "add `queue`, and answer with `dynamic-mcp approve`")
+        yield warning((*_ROOT, "channels"), what, "add `queue`, and answer with `dynamic-mcp approve`")
         return
     if has_others and "client" not in approval.channels:
         what = "people who connect over HTTP cannot approve their own calls: only a user of this machine can"
-        yield _warning((*_ROOT, "channels"), what, "add `client`, so that their AI tools may ask them")
+        yield warning((*_ROOT, "channels"), what, "add `client`, so that their AI tools may ask them")
     if not approval.notifies_desktop and not approval.command:
         what = "nobody is told that a call waits in the queue"
-        yield _warning((*_ROOT, "notify"), what, "give a `command`, or look at `dynamic-mcp approve list`")
-
-
-def _warning(place: Keys, what: str, hint: str = "") -> Finding:
-    return Finding(Level.WARNING, format_path(place), what, hint)
+        yield warning((*_ROOT, "notify"), what, "give a `command`, or look at `dynamic-mcp approve list`")

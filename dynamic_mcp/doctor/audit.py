@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dynamic_mcp.config.observe import Audit
-from dynamic_mcp.doctor.findings import Finding, Level, config_error
+from dynamic_mcp.doctor.findings import Finding, Level, config_error, warning
 from dynamic_mcp.observe.audit import days
 from dynamic_mcp.observe.audit.day_file import read_tail
 from dynamic_mcp.system.shell import quote
@@ -28,7 +28,7 @@ def check_audit(audit: Audit | None, state_dir: Path) -> Iterator[Finding]:
     problems = [*_check_directory(directory), *_check_seal_key(audit.seal_key)]
     if audit.arguments == "full":
         what = "arguments are recorded as they are, with the secrets in them"
-        problems.append(_warning(f"{_WHERE}.arguments", what, "`redacted` masks what looks like a secret"))
+        problems.append(warning(f"{_WHERE}.arguments", what, "`redacted` masks what looks like a secret"))
     yield from problems
     if not any(each.level is Level.ERROR for each in problems):
         yield Finding(Level.OK, _WHERE, f"written to {directory}, kept {audit.keep_s / 86_400:g} days")
@@ -74,7 +74,7 @@ def _check_owner(directory: Path, status: os.stat_result) -> Iterator[Finding]:
         yield _error(f"{directory} belongs to user {status.st_uid}, who can change the log", "give another `path`")
     elif status.st_mode & _OTHERS:
         what = f"{directory} is open to other users ({stat.filemode(status.st_mode)})"
-        yield _warning(_WHERE, what, f"`chmod 700 {quote(directory)}`")
+        yield warning(_WHERE, what, f"`chmod 700 {quote(directory)}`")
 
 
 def _check_room(directory: Path) -> Iterator[Finding]:
@@ -84,7 +84,7 @@ def _check_room(directory: Path) -> Iterator[Finding]:
         return
     if free < _LITTLE_BYTES:
         what = f"the disk of {directory} has only {free >> 20} MiB left"
-        yield _warning(_WHERE, what, "free some, or keep days for a shorter time with `keep`")
+        yield warning(_WHERE, what, "free some, or keep days for a shorter time with `keep`")
 
 
 def _check_end(directory: Path) -> Iterator[Finding]:
@@ -104,7 +104,7 @@ def _check_end(directory: Path) -> Iterator[Finding]:
         return
     if tail.damaged or tail.torn:
         what = f"{file.name} ends with a damaged line: somebody has changed it, or the machine went down"
-        yield _warning(_WHERE, what, "`dynamic-mcp audit verify` shows where; the next line says so in the log too")
+        yield warning(_WHERE, what, "`dynamic-mcp audit verify` shows where; the next line says so in the log too")
 
 
 # --- seals -----------------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ def _check_seal_key(path: Path | None) -> Iterator[Finding]:
     else:
         if sys.platform != "win32" and mode & _OTHERS:
             what = f"other users may use the key ({stat.filemode(mode)})"
-            yield _warning(where, what, f"`chmod 600 {quote(path)}`")
+            yield warning(where, what, f"`chmod 600 {quote(path)}`")
 
 
 def _words(exc: OSError) -> str:
@@ -136,7 +136,3 @@ def _words(exc: OSError) -> str:
 
 def _error(what: str, hint: str = "") -> Finding:
     return config_error(_WHERE, what, hint)
-
-
-def _warning(where: str, what: str, hint: str = "") -> Finding:
-    return Finding(Level.WARNING, where, what, hint)

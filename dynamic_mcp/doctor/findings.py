@@ -7,7 +7,8 @@ from enum import StrEnum
 
 import msgspec
 
-from dynamic_mcp.errors import ConfigError
+from dynamic_mcp.config.keys import Keys, format_path
+from dynamic_mcp.errors import ConfigError, closest
 
 
 class Level(StrEnum):
@@ -58,3 +59,14 @@ def exit_code(findings: Iterable[Finding]) -> int:
 def config_error(where: str, what: str, hint: str = "") -> Finding:
     """Return an error in the config."""
     return Finding(Level.ERROR, where, what, hint, ConfigError.exit_code)
+
+
+def warning(where: str | Keys, what: str, hint: str = "") -> Finding:
+    """Return a warning about something, or about what stands at these keys of the config."""
+    return Finding(Level.WARNING, where if isinstance(where, str) else format_path(where), what, hint)
+
+
+def guess(name: str, names: Iterable[str]) -> str:
+    """Return a hint what may be meant; a glob is not like any one name."""
+    near = closest(name, names) if not {"*", "?"} & set(name) else []
+    return f"did you mean `{near[0]}`?" if near else ""

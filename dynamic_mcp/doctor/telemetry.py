@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
 from dynamic_mcp.config.observe import Metrics, Telemetry
-from dynamic_mcp.doctor.findings import Finding, Level
+from dynamic_mcp.config.secrets import strip_user_info
+from dynamic_mcp.doctor.findings import Finding, Level, warning
 
 _ENDPOINTS = tuple(f"OTEL_EXPORTER_OTLP_{each}ENDPOINT" for each in ("", "TRACES_", "METRICS_"))
 # OpenTelemetry specification, OTLP exporter, OTLP/HTTP.
@@ -26,17 +27,17 @@ async def check_endpoint(telemetry: Telemetry | None, environment: Mapping[str, 
     given = (telemetry.endpoint, *(environment.get(name) for name in _ENDPOINTS))
     url = next((each for each in given if each), _DEFAULT_ENDPOINT)
     where = "settings.telemetry.endpoint"
-    shown = _without_userinfo(url)
+    shown = strip_user_info(url)
     try:
         parts = urlsplit(url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
         async with asyncio.timeout(_WITHIN_S):
             _, writer = await asyncio.open_connection(parts.hostname or "", port)
     except TimeoutError:
-        return [_warning(where, f"`{shown}` does not answer within {_WITHIN_S:g} s", "does the collector run?")]
+        return [warning(where, f"`{shown}` does not answer within {_WITHIN_S:g} s", "does the collector run?")]
     except (OSError, ValueError) as exc:
         why = (getattr(exc, "strerror", None) or str(exc)).lower()
-        return [_warning(where, f"`{shown}` cannot be reached: {why}", "does the collector run?")]
+        return [warning(where, f"`{shown}` cannot be reached: {why}", "does the collector run?")]
     writer.close()
     with contextlib.suppress(OSError):
         await writer.wait_closed()
@@ -53,11 +54,11 @@ def check_metrics(metrics: Metrics | None, *, is_served: bool) -> Iterator[Findi
     except OSError as exc:
         if exc.errno != errno.EADDRINUSE:
             what = f"`{metrics.listen}` cannot be used: {os.strerror(exc.errno or 0).lower()}"
-            yield _warning(where, what, "give another address")
+            yield warning(where, what, "give another address")
         elif is_served:
             yield Finding(Level.OK, where, f"`{metrics.listen}` is in use, by a proxy of this config it seems")
         else:
-            yield _warning(where, f"`{metrics.listen}` is in use by another program", "give another address")
+            yield warning(where, f"`{metrics.listen}` is in use by another program", "give another address")
 
 
 def _try_to_listen(host: str, port: int) -> None:
@@ -68,13 +69,3 @@ def _try_to_listen(host: str, port: int) -> None:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind(address)
         probe.listen(1)
-
-
-def _without_userinfo(url: str) -> str:
-    scheme, found, rest = url.partition("://")
-    authority, slash, path = rest.partition("/")
-    return f"{scheme}{found}{authority.rpartition('@')[2]}{slash}{path}" if found else url
-
-
-def _warning(where: str, what: str, hint: str) -> Finding:
-    return Finding(Level.WARNING, where, what, hint)

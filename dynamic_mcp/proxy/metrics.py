@@ -27,30 +27,7 @@ from dynamic_mcp.proxy.session_durations import OpenLinks, session_seconds
 from dynamic_mcp.proxy.view import GroupView
 from dynamic_mcp.tools.meta_tools import CALLS, GET
 
-_METHODS = frozenset(
-    (
-        "completion/complete",
-        "logging/setLevel",
-        "ping",
-        "prompts/get",
-        "prompts/list",
-        "resources/list",
-        "resources/read",
-        "resources/subscribe",
-        "resources/templates/list",
-        "resources/unsubscribe",
-        "tasks/cancel",
-        "tasks/get",
-        "tasks/list",
-        "tasks/result",
-        "tasks/update",
-        "tools/call",
-        "tools/list",
-    )
-)
 _OWN_TOOLS = frozenset((GET, *CALLS))
-# Longer names are nobody's, and neither are those with characters that cannot be seen.
-_LONGEST_NAME = 128
 
 
 class _Sent(Struct, gc=False):
@@ -150,7 +127,7 @@ def _group_of(error: BaseException | None) -> str:
 
 
 def _known_method(method: str) -> str:
-    return method if method in _METHODS else OTHER
+    return method if method in operations.METHODS else OTHER
 
 
 def _own_tool(seen: Observation) -> str:
@@ -176,5 +153,4 @@ def _labels(group: GroupView, method: str, params: Mapping[str, Raw] | None) -> 
 
 
 def _known_name(names: Collection[str], params: Mapping[str, Raw] | None) -> str:
-    name = wire.text((params or {}).get("name")) or ""
-    return name if name in names and len(name) <= _LONGEST_NAME and name.isprintable() else OTHER
+    return operations.known_name(wire.text((params or {}).get("name")) or "", names) or OTHER

@@ -5,6 +5,7 @@ Names come from catalogs only. Metrics have no word that a client can choose fre
 
 from __future__ import annotations
 
+from collections.abc import Container
 from functools import lru_cache
 from urllib.parse import unquote, urlsplit
 
@@ -70,20 +71,24 @@ def target_of(request: Request, group: GroupView | None, method: str, name: str)
         case "tools/call":
             return names.TOOL, _tool(request, group, name)
         case "prompts/get":
-            return names.PROMPT, _known(group, ListKind.PROMPTS, name)
+            return names.PROMPT, _in_catalog(group, ListKind.PROMPTS, name)
     return "", ""
 
 
 def _tool(request: Request, group: GroupView | None, name: str) -> str:
     if group is not None:
-        return _known(group, ListKind.TOOLS, name)
+        return _in_catalog(group, ListKind.TOOLS, name)
     return GET if wire.text(wire.member(request.params, "name")) == GET else ""
 
 
-def _known(group: GroupView | None, kind: ListKind, name: str) -> str:
+def _in_catalog(group: GroupView | None, kind: ListKind, name: str) -> str:
     catalog = None if group is None else group.known
-    is_known = catalog is not None and name in catalog.entries(kind)
-    return name if is_known and len(name) <= _LONGEST_NAME and name.isprintable() else ""
+    return "" if catalog is None else known_name(name, catalog.entries(kind))
+
+
+def known_name(name: str, known: Container[str]) -> str:
+    """Return a name that is known, and that everybody can read; empty if it is not."""
+    return name if name in known and len(name) <= _LONGEST_NAME and name.isprintable() else ""
 
 
 def metric_labels(attributes: Attributes, target: str) -> Attributes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 
 from dynamic_mcp.face.http.exchange import Exchange, RequestHead
@@ -28,3 +30,26 @@ class Arrival(Struct, frozen=True):
     def port(self) -> int:
         """The port that the request came from; 0 if that is the port of a reverse proxy."""
         return self.forwarding.port_of(self.head)
+
+
+class Arrived:
+    """Where one request is answered, by how it has arrived."""
+
+    __slots__ = ("arrival",)
+
+    arrival: Arrival
+
+    @property
+    def address(self) -> str:
+        """The address that the request came from."""
+        return self.arrival.address
+
+    @property
+    def port(self) -> int:
+        """The port that it came from."""
+        return self.arrival.port
+
+    @property
+    def headers(self) -> Mapping[bytes, bytes]:
+        """The headers of the POST."""
+        return self.arrival.head.headers

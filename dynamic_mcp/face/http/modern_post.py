@@ -6,7 +6,7 @@ request (MCP 2026-07-28, streamable HTTP).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Protocol
 
 from msgspec import Raw
@@ -22,7 +22,7 @@ from dynamic_mcp.errors import (
     UNSUPPORTED_VERSION,
 )
 from dynamic_mcp.face import limits
-from dynamic_mcp.face.http.arrival import Arrival
+from dynamic_mcp.face.http.arrival import Arrival, Arrived
 from dynamic_mcp.face.http.exchange import Response
 from dynamic_mcp.face.http.messages import id_for_answer, parse_message
 from dynamic_mcp.face.http.responses import ACCEPTED, EVENTS, JSON, RETRY_AFTER, Headers, refusal, with_headers
@@ -83,7 +83,7 @@ class Requests(Protocol):
         ...
 
 
-class ModernPost:
+class ModernPost(Arrived):
     """Takes the body of a POST; it is the channel that the request in it is answered on."""
 
     # a client that has closed looks like one that sends nothing more, and the close is how it cancels
@@ -102,7 +102,6 @@ class ModernPost:
         "_reason",
         "_requests",
         "_written_at",
-        "arrival",
         "max_body_bytes",
         "members",
     )
@@ -174,21 +173,6 @@ class ModernPost:
             self._open_stream(_ALIVE)
 
     # --- Channel ---------------------------------------------------------------------------------------
-
-    @property
-    def address(self) -> str:
-        """The address that the request came from."""
-        return self.arrival.address
-
-    @property
-    def port(self) -> int:
-        """The port that it came from."""
-        return self.arrival.port
-
-    @property
-    def headers(self) -> Mapping[bytes, bytes]:
-        """The headers of the POST."""
-        return self.arrival.head.headers
 
     def notify(self, frame: Frame) -> None:
         """Send a notification on the stream that answers the request."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Protocol
 
 from dynamic_mcp.errors import HEADER_MISMATCH, INVALID_REQUEST
 from dynamic_mcp.face import limits
-from dynamic_mcp.face.http.arrival import Arrival
+from dynamic_mcp.face.http.arrival import Arrival, Arrived
 from dynamic_mcp.face.http.exchange import Response
 from dynamic_mcp.face.http.messages import has_envelope, id_for_answer, parse_message
 from dynamic_mcp.face.http.responses import ACCEPTED, JSON, Headers, refusal, with_headers
@@ -44,7 +44,7 @@ class Sessions(Protocol):
         ...
 
 
-class Post:
+class Post(Arrived):
     """Takes the body of a POST; it is the channel of the request in it. `session` is None for the first message."""
 
     needs_client = False
@@ -61,7 +61,6 @@ class Post:
         "_is_receiving",
         "_sessions",
         "_stream",
-        "arrival",
         "head",
         "max_body_bytes",
         "session",
@@ -206,21 +205,6 @@ class Post:
         return self._stream
 
     # --- Caller ----------------------------------------------------------------------------------------
-
-    @property
-    def address(self) -> str:
-        """The address that the request came from."""
-        return self.arrival.address
-
-    @property
-    def port(self) -> int:
-        """The port that it came from."""
-        return self.arrival.port
-
-    @property
-    def headers(self) -> Mapping[bytes, bytes]:
-        """The headers of the POST."""
-        return self.arrival.head.headers
 
     @property
     def client(self) -> Session:

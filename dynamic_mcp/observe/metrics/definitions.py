@@ -6,6 +6,7 @@ The first four are those of OpenTelemetry's conventions for MCP, by the names th
 from __future__ import annotations
 
 from dynamic_mcp.observe.metrics.families import Definition, Kind, Labels
+from dynamic_mcp.observe.telemetry import conventions
 
 METHOD = "mcp_method_name"
 TOOL = "gen_ai_tool_name"
@@ -16,8 +17,7 @@ TRANSPORT = "network_transport"
 
 _NAMES = frozenset((TOOL, PROMPT, GROUP))
 _OPERATION = (METHOD, TOOL, PROMPT, GROUP, ERROR)
-# https://opentelemetry.io/docs/specs/semconv/gen-ai/mcp, metrics
-BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+BUCKETS = tuple(map(float, conventions.BUCKETS))
 _SEARCH_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
