@@ -24,6 +24,7 @@ from dynamic_mcp.importer.tools import locations
 from dynamic_mcp.importer.tools.catalog import TOOLS
 from dynamic_mcp.observe.metrics import definitions
 from dynamic_mcp.observe.telemetry import conventions
+from dynamic_mcp.proxy.ruled_calls import ORDER
 
 DOCS = Path(__file__).parent
 PACKAGE = DOCS.parent / "dynamic_mcp"
@@ -234,7 +235,17 @@ def otel_metrics() -> str:
     return "\n".join(["| metric | meaning |", "|---|---|", *rows, "", f"The bounds of the buckets are {buckets}."])
 
 
+# --- the rules on calls ----------------------------------------------------------------------------------------
+
+
+def order() -> str:
+    """Return a table of the steps of a call, in their order."""
+    rows = [f"| {number} | {name} | {what} |" for number, (name, what) in enumerate(ORDER, start=1)]
+    return "\n".join(["| | step | what happens |", "|---|---|---|", *rows])
+
+
 PARTS: dict[str, Callable[[], str]] = {
+    "order": order,
     "fields": fields,
     "states": states,
     "commands": usage,

@@ -7,6 +7,7 @@ and the session, which all faces share, catch the base class.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from math import ceil
 from typing import ClassVar
 
 # JSON-RPC 2.0, section 5.1; REQUEST_TIMEOUT is the code that MCP's SDKs use.
@@ -145,6 +146,48 @@ class ApprovalPending(DynamicMcpError):
             f"{what} waits for approval `{id}`; nothing was sent yet",
             hint=f"ask the user to run `dynamic-mcp approve allow {id}`, then call again with the same arguments",
         )
+
+
+class RefusedByGuard(DynamicMcpError):
+    """A guard does not let a call with these arguments pass; `rule` is its place in the config."""
+
+    rpc_code = INVALID_PARAMS
+
+    def __init__(self, what: str, rule: str, message: str = "") -> None:
+        self.rule = rule
+        reason = message or f"`{rule}` does not allow these arguments"
+        super().__init__(f"{what} was refused: {reason}; nothing was sent")
+
+
+class RateLimited(DynamicMcpError):
+    """There were too many calls; another one is allowed in `wait_s` seconds."""
+
+    exit_code = 5
+
+    def __init__(self, what: str, rule: str, wait_s: float) -> None:
+        self.rule, self.wait_s = rule, wait_s
+        super().__init__(f"{what} was called too often; nothing was sent", hint=f"try again in {_in_words(wait_s)}")
+
+
+class DefinitionHeld(DynamicMcpError):
+    """What a server says of a tool or a prompt has changed, or looks dangerous, and nobody has approved it."""
+
+    exit_code = 3
+    rpc_code = INVALID_PARAMS
+
+    def __init__(self, what: str, group: str, reason: str) -> None:
+        super().__init__(
+            f"{what} is held back: {reason}; nothing was sent",
+            hint=f"ask the user to run `dynamic-mcp pins diff {group}`, and to approve it there",
+        )
+
+
+class PluginError(DynamicMcpError):
+    """A plug-in cannot be loaded or opened, or has failed or hung."""
+
+    def __init__(self, plugin: str, message: str, *, hint: str = "") -> None:
+        super().__init__(f"plug-in `{plugin}`: {message}", hint=hint)
+        self.plugin = plugin
 
 
 class NotRecorded(DynamicMcpError):
@@ -326,6 +369,11 @@ class Refused(UpstreamError):
 
 class Unanswered(UpstreamError):
     """The server needs an answer of the client to go on, and the client gave none."""
+
+
+def _in_words(seconds: float) -> str:
+    whole = max(1, ceil(seconds))
+    return f"{whole} s" if whole < 120 else f"{ceil(whole / 60)} min"
 
 
 def closest(name: str, names: Iterable[str], *, most: int = 3, cutoff: float = 0.5) -> list[str]:

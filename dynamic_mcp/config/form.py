@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, convert, field
 
-from dynamic_mcp.config import access_form, access_values, approval_form, observe_form, values
+from dynamic_mcp.config import access_form, access_values, approval_form, observe_form, rules_form, values
 from dynamic_mcp.config.http_form import Http
 from dynamic_mcp.config.oauth_form import OAuth
 from dynamic_mcp.config.section import Duration, Section, Url
@@ -19,7 +19,9 @@ from dynamic_mcp.config.section import Duration, Section, Url
 # Where msgspec finds a server's kind; no file can set it, since keys with `x-` are taken out first.
 _KIND = "x-kind"
 # The objects whose keys are names, in which `x-` means nothing.
-_MAPS = ("env", "headers", "mcpServers", "profiles", "roles", "people", "map", "arguments")
+_MAPS = ("env", "headers", "mcpServers", "profiles", "roles", "people", "map", "arguments", "overrides")
+# What is passed on as it is.
+_OPAQUE = ("fixed", "default", "options")
 
 IdleTime = Annotated[str | float | None, values.parse_idle_time]
 Size = Annotated[str | int | None, values.parse_limit]
@@ -32,6 +34,9 @@ ProfileName = Annotated[str, access_values.check_profile_name]
 Trusted = Annotated[
     bool | None,
     "Believe what the server's own annotations say about whether a tool only reads. Default: false.",
+]
+Overrides = Annotated[
+    rules_form.Overrides | None, "How tools are shown to clients, by the server's names for them; names or globs."
 ]
 OwnAccess = Annotated[access_form.ToolAccess | None, "Which of the tools only read, whatever else says so."]
 
@@ -75,10 +80,16 @@ def _stripped(value: object) -> object:
     stripped = without_own_keys(value)
     match stripped:
         case dict():
-            return {key: (_stripped_map if key in _MAPS else _stripped)(each) for key, each in stripped.items()}
+            return {key: _stripped_member(key, each) for key, each in stripped.items()}
         case list():
             return [_stripped(each) for each in stripped]
     return stripped
+
+
+def _stripped_member(key: str, value: object) -> object:
+    if key in _OPAQUE:
+        return value
+    return _stripped_map(value) if key in _MAPS else _stripped(value)
 
 
 def _stripped_map(value: object) -> object:
@@ -162,6 +173,20 @@ class Shared(Section, frozen=True):
         "Tools that a person must approve before each call; globs of the names that the server gives them."
         " Default: none.",
     ] = None
+    guards: Annotated[
+        rules_form.Guards | None, "What the arguments of calls must be, and must not be. Default: none."
+    ] = None
+    limits: Annotated[rules_form.Limits | None, "How often tools may be called. Default: no limits."] = None
+    cache: Annotated[rules_form.Caches | None, "Which results are kept, and for how long. Default: none."] = None
+    redact: Annotated[
+        rules_form.Redacts | None, "What is replaced in texts of results and arguments. Default: nothing."
+    ] = None
+    definitions: Annotated[
+        Literal["trust", "warn", "hold"] | None,
+        "What follows if the server changes what it says of a tool, a prompt or itself: `trust` takes it, `warn` logs"
+        " it and holds back what is dangerous, `hold` holds it back until somebody approves it. Default: `hold` for"
+        " clients that authenticate, else `warn`.",
+    ] = None
     result_limit: Annotated[
         Size,
         "The maximum text of a result: `100kB`, a number of bytes, or `off`. A longer text is cut, and all of it is"
@@ -203,6 +228,7 @@ class Program(Launch, frozen=True, kw_only=True, tag_field=_KIND, tag="stdio"):
     ] = None
     trusted: Trusted = None
     access: OwnAccess = None
+    overrides: Overrides = None
     command: Annotated[str, "The program to run, without a shell."]
     args: Annotated[list[str] | None, "The arguments of the program."] = None
 
@@ -221,6 +247,7 @@ class Remote(Shared, frozen=True, kw_only=True, tag_field=_KIND, tag="remote"):
     ] = None
     trusted: Trusted = None
     access: OwnAccess = None
+    overrides: Overrides = None
     url: Annotated[Url, "The URL of the server."]
     headers: Annotated[Headers | None, "HTTP headers for every request."] = None
     oauth: Annotated[OAuth | None, "Settings for servers that need a login."] = None
@@ -306,6 +333,14 @@ class Settings(Launch, frozen=True):
     metrics: Annotated[
         Annotated[bool | observe_form.Metrics | None, values.expand_switch],
         "Serve metrics for Prometheus; `true` takes all defaults. Default: false.",
+    ] = None
+    lock_file: Annotated[
+        str | None,
+        "A file, relative to this one, with the approved definitions of all servers, to be committed with it, such as"
+        " `dynamic-mcp.lock.json`. Default: in the state directory.",
+    ] = None
+    middleware: Annotated[
+        list[rules_form.Middleware] | None, "Plug-ins on the way of calls, in this order. Default: none."
     ] = None
     open_browser: Annotated[
         Literal["auto", "never"] | None,

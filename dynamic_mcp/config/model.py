@@ -35,6 +35,8 @@ from dynamic_mcp.config import (
     http_form,
     http_values,
     observe_values,
+    rules_form,
+    rules_values,
     values,
 )
 
@@ -236,10 +238,46 @@ _TYPES_BY_FUNCTION: dict[object, Any] = {
     access_values.check_profile_name: Annotated[
         str, AfterValidator(access_values.check_profile_name), Field(min_length=1, max_length=values.NAME_LENGTH)
     ],
+    rules_values.check_rate: Annotated[
+        str, AfterValidator(rules_values.check_rate), Field(json_schema_extra={"pattern": rules_values.RATE})
+    ],
+    rules_values.check_path: Annotated[
+        str, AfterValidator(rules_values.check_path), Field(json_schema_extra={"pattern": "^[$]"})
+    ],
+    rules_values.check_plugin_name: Annotated[
+        str,
+        AfterValidator(rules_values.check_plugin_name),
+        Field(json_schema_extra={"pattern": rules_values.PLUGIN_NAME}),
+    ],
+    rules_values.take_json: Any,
+    rules_values.parse_cache_size: Annotated[
+        int | None,
+        PlainValidator(rules_values.parse_cache_size),
+        WithJsonSchema(
+            {
+                "anyOf": [
+                    {"type": "integer", "minimum": values.SMALLEST_LIMIT},
+                    {"type": "string", "pattern": r"^\s*[0-9]+(\.[0-9]+)?\s*([kKmM]i?)?[bB]?\s*$"},
+                    _NULL,
+                ]
+            }
+        ),
+    ],
     values.check_group_name: Annotated[
         str, AfterValidator(values.check_group_name), Field(min_length=1, max_length=values.NAME_LENGTH)
     ],
 }
+for _check, _section in (
+    (rules_values.check_guards, rules_form.Guard),
+    (rules_values.check_limits, rules_form.Limit),
+    (rules_values.check_caches, rules_form.Cache),
+    (rules_values.check_redacts, rules_form.Redact),
+):
+    _TYPES_BY_FUNCTION[_check] = Annotated[list[model(_section)], AfterValidator(_check)]  # type: ignore[misc]
+_TYPES_BY_FUNCTION[rules_values.check_overrides] = Annotated[
+    dict[str, model(rules_form.Override)],  # type: ignore[misc]
+    AfterValidator(rules_values.check_overrides),
+]
 _TYPES_BY_FUNCTION[form.kind] = Annotated[
     Annotated[model(form.Program), Tag("stdio")] | Annotated[model(form.Remote), Tag("remote")],
     Discriminator(form.kind),

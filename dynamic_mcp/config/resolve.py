@@ -4,6 +4,7 @@ A server's own value is taken, else that of the settings, else the default; the 
 """
 
 from collections.abc import Iterable
+from hashlib import sha256
 from math import inf
 from pathlib import Path
 from typing import TypeVar
@@ -15,6 +16,7 @@ from dynamic_mcp.config.access import resolve_access, resolve_profiles, resolve_
 from dynamic_mcp.config.approval import resolve_approval
 from dynamic_mcp.config.environment import read_env_file
 from dynamic_mcp.config.http import resolve_http
+from dynamic_mcp.config.http_form import Http
 from dynamic_mcp.config.observe_resolve import resolve_audit, resolve_metrics, resolve_telemetry
 from dynamic_mcp.config.resolved import (
     Answers,
@@ -25,12 +27,23 @@ from dynamic_mcp.config.resolved import (
     Features,
     GroupConfig,
     Log,
+    Pinning,
     Presentation,
     Program,
     Remote,
     Share,
     Timeouts,
     ToolFilter,
+)
+from dynamic_mcp.config.rules import (
+    Policy,
+    Rules,
+    resolve_cache,
+    resolve_guards,
+    resolve_limits,
+    resolve_overrides,
+    resolve_plugins,
+    resolve_redact,
 )
 from dynamic_mcp.config.stateful import is_stateful
 from dynamic_mcp.config.upstream import (
@@ -41,6 +54,7 @@ from dynamic_mcp.config.upstream import (
     resolve_upstream,
     variables_files,
 )
+from dynamic_mcp.mcp import wire
 
 T = TypeVar("T")
 
@@ -59,7 +73,7 @@ def resolve(root: form.Root, file: Path, *, surroundings: Surroundings) -> Confi
         if _first(server.enabled, settings.enabled, default=True):
             group, found = _group(name, server, settings, surroundings=surroundings)
             groups.append(group)
-            presentations[name] = _presentation(server, settings)
+            presentations[name] = _presentation(name, server, settings)
             approve[name] = tuple(_first(server.approve, settings.approve, default=[]))
             warnings.update(dict.fromkeys(found))
             files.update(dict.fromkeys(env_files(server, settings, surroundings)))
@@ -94,6 +108,8 @@ def resolve(root: form.Root, file: Path, *, surroundings: Surroundings) -> Confi
         telemetry=telemetry,
         metrics=metrics,
         profiles=resolve_profiles(root.profiles),
+        plugins=resolve_plugins(settings.middleware),
+        lock_file=None if settings.lock_file is None else file.parent / settings.lock_file,
     )
 
 
@@ -141,7 +157,7 @@ def _share(server: form.Server, settings: form.Settings, made: Program | Remote 
     return Share.SESSION if share is Share.AUTO and is_stateful(made) else share
 
 
-def _presentation(server: form.Server, settings: form.Settings) -> Presentation:
+def _presentation(name: str, server: form.Server, settings: form.Settings) -> Presentation:
     return Presentation(
         description=server.description,
         features=_features(server, settings),
@@ -152,7 +168,28 @@ def _presentation(server: form.Server, settings: form.Settings) -> Presentation:
         ),
         answers=_answers(server, settings),
         access=resolve_tool_access(server.access, is_trusted=bool(server.trusted)),
+        rules=_rules(server, settings),
+        pinning=_pinning(name, server, settings),
     )
+
+
+def _rules(server: form.Server, settings: form.Settings) -> Rules:
+    return Rules(
+        overrides=resolve_overrides(server.overrides),
+        guards=resolve_guards(_first(server.guards, settings.guards, default=[])),
+        limits=resolve_limits(_first(server.limits, settings.limits, default=[])),
+        cache=resolve_cache(_first(server.cache, settings.cache, default=[])),
+        redact=resolve_redact(_first(server.redact, settings.redact, default=[])),
+    )
+
+
+def _pinning(name: str, server: form.Server, settings: form.Settings) -> Pinning:
+    """Return what follows from changed definitions; variables count as they are written, so it is no secret."""
+    written = [server.url] if isinstance(server, form.Remote) else [server.command, *(server.args or ())]
+    authenticates = isinstance(settings.http, Http) and bool(settings.http.auth)
+    default: Policy = "hold" if authenticates else "warn"
+    policy = _first(server.definitions, settings.definitions, default=default)
+    return Pinning(policy, sha256(wire.encode([name, *written])).hexdigest())
 
 
 def _max_message_bytes(settings: form.Settings) -> int:

@@ -18,6 +18,7 @@ from dynamic_mcp.config.auth import Forwarded, Provider
 from dynamic_mcp.config.observe import Audit, Metrics, Telemetry
 from dynamic_mcp.config.principal import Principal
 from dynamic_mcp.config.private import Private
+from dynamic_mcp.config.rules import Plugin, Policy, Rules
 
 
 class Timeouts(Struct, frozen=True):
@@ -174,6 +175,13 @@ class Broken(Struct, frozen=True):
     reason: str
 
 
+class Pinning(Struct, frozen=True):
+    """What follows if a server's definitions change. `source` is a digest of what is run, as the config writes it."""
+
+    policy: Policy = "trust"
+    source: str = ""
+
+
 class Presentation(Struct, frozen=True):
     """What clients are shown of one server, and how its calls are treated on the way."""
 
@@ -183,6 +191,8 @@ class Presentation(Struct, frozen=True):
     exposure: Exposure
     answers: Answers
     access: ToolAccess = ToolAccess()
+    rules: Rules = Rules()
+    pinning: Pinning = Pinning()
 
 
 class Share(Enum):
@@ -295,7 +305,7 @@ class Config(Struct, frozen=True):
     `presentations` has one entry for each group, by its name; `distrust` says who else may write the file;
     `embeddings` where to ask for vectors; `daemon` None is that each client has servers of its own; `http` None that
     nobody is served over HTTP, as in the config of a workspace. `roots` are URIs; `access` None is no rules. `audit`,
-    `telemetry` and `metrics` None are off.
+    `telemetry` and `metrics` None are off. `lock_file` None is the state directory.
     """
 
     file: Path
@@ -317,6 +327,14 @@ class Config(Struct, frozen=True):
     telemetry: Telemetry | None = None
     metrics: Metrics | None = None
     profiles: Mapping[str, Profile] = {}
+    plugins: tuple[Plugin, ...] = ()
+    lock_file: Path | None = None
+
+    @property
+    def asks(self) -> bool:
+        """Whether a rule wants a person asked."""
+        has_asking_guard = any(each.rules.asks for each in self.presentations.values())
+        return has_asking_guard or (self.access is not None and self.access.asks)
 
 
 def _matches(name: str, globs: tuple[str, ...]) -> bool:

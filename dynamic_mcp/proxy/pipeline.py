@@ -27,6 +27,7 @@ from dynamic_mcp.proxy.view import GroupView, View
 if TYPE_CHECKING:  # loaded with the first access rule
     from dynamic_mcp.policy.access import Decision
     from dynamic_mcp.proxy.authorization import Authorization
+    from dynamic_mcp.proxy.ruled_calls import RuledCalls
 
 
 class UpstreamRequest(Struct, frozen=True, gc=False):
@@ -107,6 +108,7 @@ class Pipeline:
     def __init__(self, middlewares: Sequence[Middleware] = (), open_approval: OpenApproval = open_approval) -> None:
         self.authorization: Authorization | None = None
         self.approval: Approval | None = None
+        self._ruled: RuledCalls | None = None
         self._open_approval = open_approval
         self._turns = Turns()
         self._first: Next | None = None
@@ -126,7 +128,7 @@ class Pipeline:
         """Have a person asked where a rule of this config says so; without one, nothing is loaded for that."""
         if self.approval is not None:
             self.approval.apply(config)
-        elif config.access is not None and config.access.asks:
+        elif config.asks:
             self.approval = self._open_approval(config, note)
 
     def check(self, request: Request, group: GroupView, method: str, params: Mapping[str, Raw] | None) -> None:
@@ -169,6 +171,8 @@ class Pipeline:
         It goes to the client's instance, unless another `instance` has what it is about. Raises UpstreamError, and
         AccessDenied, ApprovalDenied, ApprovalNeeded and ApprovalPending, where nothing was sent.
         """
+        if group.call_rules is not None:
+            return self._by_rules(UpstreamRequest(request, group, method, params, timeout_s, label, instance, notes))
         if request.observation is not None:
             request.observation.note_target(group, method, params)
         must_ask = None
@@ -180,17 +184,28 @@ class Pipeline:
             target = group.group if instance is None else instance
             return target.request(method, params, timeout_s=timeout_s, caller=request, label=label)
         message = UpstreamRequest(request, group, method, params, timeout_s, label, instance, notes)
-        return self._go_on(message) if must_ask is None else self._send_if_approved(message, must_ask)
+        return self._go_on(message) if must_ask is None else self._ask(message, must_ask, self._send_allowed)
 
-    async def _send_if_approved(self, message: UpstreamRequest, decision: Decision) -> Frame:
+    def _by_rules(self, message: UpstreamRequest) -> Awaitable[Frame]:
+        if self._ruled is None:
+            from dynamic_mcp.proxy.ruled_calls import RuledCalls
+
+            self._ruled = RuledCalls(self._decide, self._ask, self._go_on)
+        return self._ruled.send(message)
+
+    async def _ask(self, message: UpstreamRequest, decision: Decision, following: Next) -> Frame:
         if self.approval is None:
             raise ApprovalNeeded(f"{message.label or message.method} of group `{message.group.name}`")
-        return await self.approval.send(message, decision, self._send_allowed)
+        return await self.approval.send(message, decision, following)
 
     async def _send_allowed(self, message: UpstreamRequest) -> Frame:
-        if self.authorization is not None:  # the person may have changed arguments, and the config may be another
-            self.authorization.decide(message.request, message.group, message.method, message.params)
+        self._decide(message)  # the person may have changed arguments, and the config may be another
         return await self._go_on(message)
+
+    def _decide(self, message: UpstreamRequest) -> Decision | None:
+        if self.authorization is None:
+            return None
+        return self.authorization.decide(message.request, message.group, message.method, message.params)
 
     def _go_on(self, message: UpstreamRequest) -> Awaitable[Frame]:
         return (self._first or self._send)(message)

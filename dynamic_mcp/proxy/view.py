@@ -23,6 +23,7 @@ from dynamic_mcp.system.text import one_line
 
 if TYPE_CHECKING:  # loaded with the first access rule
     from dynamic_mcp.policy.access import AccessRules, GroupRules, Judgement
+    from dynamic_mcp.policy.call_rules import CallRules
 
 _FEATURES = ("tools", "resources", "prompts")
 
@@ -31,7 +32,7 @@ class GroupView:
     """One group as it is presented: its filtered catalog, its description, and how its calls are treated.
 
     `config` is what is run for it, `switched_off` the features that it does not let through. `rules` decide what of
-    it may be used; None is everything.
+    it may be used; None is everything. `call_rules` are the config's rules on its calls, if there are any.
     """
 
     def __init__(self, group: Group, presentation: Presentation, rules: GroupRules | None = None) -> None:
@@ -40,6 +41,7 @@ class GroupView:
         self.name = group.name
         self.config = group.config
         self.presentation = presentation
+        self.call_rules = _compile(presentation, group.name) if presentation.rules else None
         self.switched_off = frozenset(name for name in _FEATURES if not presentation.features.allows(name))
         self._whole: Catalog | None = None
         self._known: Catalog | None = None
@@ -129,6 +131,12 @@ class GroupView:
         if whole is self._whole and self._known is not None:
             return self._known
         return self._lists.filter(whole)
+
+
+def _compile(presentation: Presentation, server: str) -> CallRules:
+    from dynamic_mcp.policy.call_rules import CallRules
+
+    return CallRules(presentation.rules, server)
 
 
 class GroupViews:

@@ -14,6 +14,8 @@ from dynamic_mcp.config.access_form import Profile, ProfileTools, RolesFrom
 from dynamic_mcp.config.auth_form import Forwarded, Jwt, NamedToken, Oidc
 from dynamic_mcp.config.http_form import Http, Tls
 from dynamic_mcp.config.problems import find_problems
+from dynamic_mcp.config.rules_form import Cache, Guard, Limit, Middleware, Redact
+from dynamic_mcp.config.rules_values import take_json
 
 Wrap = Callable[[Any], dict[str, object]]  # Any: JSON
 Place = Callable[[Any], Any]
@@ -22,7 +24,7 @@ Place = Callable[[Any], Any]
 _PLAIN = """
 x 30s 1m30s never off 100kB 1B safe all on lazy eager stdio http sse ws http://h htp://h http://h:0 ${HOST}
 debug json authorization_code RS256 group original auto file
-0660 /mcp /mcp/ /health :80 8808 localhost:80 [::1]:80 [::1] unix:/s unix: 99999 a:b
+5/s 0660 /mcp /mcp/ /health :80 8808 localhost:80 [::1]:80 [::1] unix:/s unix: 99999 a:b
 """
 _WORDS = ["", " ", "1.5 MIN", *_PLAIN.split()]
 _NUMBERS = [0, 1, 5, 5.0, 0.5, -1, 20, 21, 1000, 65535, 65536, 10**9, 10**30, 1e300, float("inf"), True, False]
@@ -39,6 +41,11 @@ _NEEDED: dict[type[Struct], dict[str, object]] = {
     Oidc: {"issuer": "http://h", "client_id": "x"},
     RolesFrom: {"map": {}},
     Tls: {"cert": "c.pem", "key": "k.pem"},
+    Guard: {"deny": "x"},
+    Limit: {"rate": "5/s"},
+    Cache: {"tools": ["a"]},
+    Redact: {"pattern": "x"},
+    Middleware: {"use": "x"},
 }
 # What a section must have for some of its subsections, and an entry of a list beside it.
 _NEEDED_INSIDE: dict[type[Struct], dict[str, object]] = {Http: {"public_url": "https://h/mcp"}}
@@ -130,7 +137,15 @@ def test_whatever_is_refused_has_words_and_whatever_is_taken_has_none(
         assert not is_accepted(wrap({key: value for key, value in needed.items() if key != name}))
     for each in fields(section):
         verdicts = {is_accepted(wrap({**needed, each.encode_name: value})) for value in _VALUES}
+        if _takes_json(each.type):
+            assert verdicts == {True}, f"{each.encode_name} does not take any JSON"
+            continue
         assert verdicts == {True, False}, f"{each.encode_name} takes all or nothing of what people write"
+
+
+def _takes_json(annotation: object) -> bool:
+    parts = get_args(annotation)
+    return take_json in parts or (bool(parts) and get_origin(parts[0]) is not dict and any(map(_takes_json, parts)))
 
 
 @pytest.mark.parametrize("name", _NAMES)

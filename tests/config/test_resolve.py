@@ -12,6 +12,7 @@ from dynamic_mcp.config.resolved import (
     Exposure,
     Features,
     GroupConfig,
+    Pinning,
     Presentation,
     Program,
     Timeouts,
@@ -56,6 +57,7 @@ def test_a_program_needs_no_more_than_its_command(read_config: ReadConfig, tmp_p
                 tools=ToolFilter(include=("*",), exclude=()),
                 exposure=Exposure(direct=False, pinned=()),
                 answers=Answers(validate=True, limit=100_000, compact=False),
+                pinning=Pinning("warn", config.presentations["git"].pinning.source),
             )
         },
         warnings=(),

@@ -1,0 +1,19 @@
+"""The rules on the calls of one server, compiled once for all clients with the same view of it."""
+
+from __future__ import annotations
+
+from dynamic_mcp.config.rules import Rules
+from dynamic_mcp.policy.guards import Guards
+from dynamic_mcp.policy.overrides import Overrides
+from dynamic_mcp.policy.redact import Redactor
+
+
+class CallRules:
+    """What a config says of the calls of one server; what it does not say is None, or empty."""
+
+    def __init__(self, rules: Rules, server: str) -> None:
+        self.overrides = Overrides(rules.overrides) if rules.overrides else None
+        self.guards = Guards(rules.guards, server) if rules.guards else None
+        self.limits = rules.limits
+        self.cache = rules.cache
+        self.redactor = Redactor(rules.redact) if rules.redact else None

@@ -1,0 +1,131 @@
+"""The way of a request to a server with rules: each rule has its place here, and none costs anything where it is not.
+
+A rule sees the server's own names and the arguments as they are sent. What changes arguments comes before what
+decides about them; where they change later, by a plug-in or a person, they are decided about again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.proxy.call_limits import CallLimits
+from dynamic_mcp.proxy.result_cache import ResultCache
+
+if TYPE_CHECKING:
+    from dynamic_mcp.policy.access import Decision
+    from dynamic_mcp.proxy.pipeline import Next, UpstreamRequest
+
+# The steps in their order, and what each does; the documentation shows this table.
+ORDER = (
+    ("overrides", "Shown names become the server's own; defaults and fixed arguments are put in."),
+    ("redact", "What is to be replaced in arguments is replaced."),
+    ("access", "The access rules decide."),
+    ("plug-ins", "They may change arguments, which then pass the steps above again, or answer by themselves."),
+    ("guards", "Arguments are judged."),
+    ("limits", "The call is counted."),
+    ("approval", "A person is asked, where an access rule or a guard says so. Changed arguments are decided again."),
+    ("cache", "A kept result is the answer."),
+    ("concurrent", "The call waits until one of the places of its tool is free."),
+    ("audit", "The call is written down, right before it is sent."),
+    ("upstream", "The server answers."),
+    ("redact", "What is to be replaced in the answer is replaced."),
+    ("result limit", "A long text is cut, and kept whole as a resource."),
+)
+
+Decide = Callable[["UpstreamRequest"], "Decision | None"]
+Ask = Callable[["UpstreamRequest", "Decision", "Next"], Awaitable[Frame]]
+
+
+class RuledCalls:
+    """Sends requests by the rules of their servers.
+
+    `decide` asks the access rules, `ask` a person, and `following` sends to the upstream.
+    """
+
+    def __init__(self, decide: Decide, ask: Ask, following: Next) -> None:
+        self.limits = CallLimits()
+        self.cache = ResultCache()
+        self._decide = decide
+        self._ask = ask
+        self._following = following
+
+    async def send(self, message: UpstreamRequest) -> Frame:
+        """Send a request. Raises DynamicMcpError where a rule is against it, and nothing was sent."""
+        message = _restore(message)
+        if message.request.observation is not None:
+            message.request.observation.note_target(message.group, message.method, message.params)
+        return await self._send_decided(message, self._decide(message))
+
+    async def _send_decided(self, message: UpstreamRequest, decision: Decision | None) -> Frame:
+        guarded = self._guard(message)
+        if decision is None or not decision.must_ask:
+            decision = guarded
+        tool = _tool_of(message)
+        if tool is not None:
+            self.limits.take(message, tool)
+        if decision is not None and decision.must_ask:
+            return await self._ask(message, decision, self._send_approved)
+        return await self._send_allowed(message)
+
+    async def _send_approved(self, message: UpstreamRequest) -> Frame:
+        """Go on after a person has agreed, who may have changed the arguments; the config may be another, too."""
+        message = _redact_arguments(message)
+        self._decide(message)
+        self._guard(message)
+        return await self._send_allowed(message)
+
+    def _guard(self, message: UpstreamRequest) -> Decision | None:
+        tool, rules = _tool_of(message), message.group.call_rules
+        if tool is None or rules is None or rules.guards is None:
+            return None
+        return rules.guards.judge(tool, (message.params or {}).get("arguments"))
+
+    async def _send_allowed(self, message: UpstreamRequest) -> Frame:
+        rules = message.group.call_rules
+        if rules is not None and rules.cache:
+            return await self.cache.send(message, self._send_in_place)
+        return await self._send_in_place(message)
+
+    async def _send_in_place(self, message: UpstreamRequest) -> Frame:
+        tool, rules = _tool_of(message), message.group.call_rules
+        if tool is None or rules is None or not rules.limits:
+            return _redact_answer(message, await self._following(message))
+        async with self.limits.place(message, tool):
+            return _redact_answer(message, await self._following(message))
+
+
+def _restore(message: UpstreamRequest) -> UpstreamRequest:
+    """Return a call as the server gets it. Raises InvalidArguments and NotFound."""
+    return _redact_arguments(message)
+
+
+def _redact_arguments(message: UpstreamRequest) -> UpstreamRequest:
+    tool, rules = _tool_of(message), message.group.call_rules
+    if tool is None or rules is None or rules.redactor is None or message.params is None:
+        return message
+    given = message.params.get("arguments")
+    redacted = rules.redactor.redact_arguments(tool, given)
+    if redacted is None or redacted is given:
+        return message
+    return structs.replace(message, params={**message.params, "arguments": redacted})
+
+
+def _redact_answer(message: UpstreamRequest, answer: Frame) -> Frame:
+    rules = message.group.call_rules
+    if rules is None or rules.redactor is None:
+        return answer
+    redact = partial(rules.redactor.redact_answer, _tool_of(message))
+    if len(answer.error):
+        return structs.replace(answer, error=redact(answer.error))
+    return structs.replace(answer, result=redact(answer.result))
+
+
+def _tool_of(message: UpstreamRequest) -> str | None:
+    """Return the server's name of the tool that is called; None for any other request."""
+    return wire.text((message.params or {}).get("name")) if message.method == "tools/call" else None
