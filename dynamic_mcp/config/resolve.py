@@ -168,18 +168,23 @@ def _presentation(name: str, server: form.Server, settings: form.Settings) -> Pr
         ),
         answers=_answers(server, settings),
         access=resolve_tool_access(server.access, is_trusted=bool(server.trusted)),
-        rules=_rules(server, settings),
+        rules=_rules(name, server, settings),
         pinning=_pinning(name, server, settings),
     )
 
 
-def _rules(server: form.Server, settings: form.Settings) -> Rules:
+def _rules(name: str, server: form.Server, settings: form.Settings) -> Rules:
+    own = f"mcpServers.{name}"
     return Rules(
         overrides=resolve_overrides(server.overrides),
-        guards=resolve_guards(_first(server.guards, settings.guards, default=[])),
+        guards=resolve_guards(
+            _first(server.guards, settings.guards, default=[]), "settings" if server.guards is None else own
+        ),
         limits=resolve_limits(_first(server.limits, settings.limits, default=[])),
         cache=resolve_cache(_first(server.cache, settings.cache, default=[])),
-        redact=resolve_redact(_first(server.redact, settings.redact, default=[])),
+        redact=resolve_redact(
+            _first(server.redact, settings.redact, default=[]), "settings" if server.redact is None else own
+        ),
     )
 
 

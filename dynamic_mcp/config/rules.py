@@ -147,11 +147,11 @@ def _argument(own: rules_form.ArgumentOverride) -> ArgumentOverride:
     )
 
 
-def resolve_guards(own: list[rules_form.Guard] | None) -> tuple[Guard, ...]:
-    """Return the rules on arguments."""
+def resolve_guards(own: list[rules_form.Guard] | None, place: str) -> tuple[Guard, ...]:
+    """Return the rules on arguments, which stand at this place of the config."""
     return tuple(
         Guard(
-            id=f"guards[{number}]",
+            id=f"{place}.guards[{number}]",
             tools=_globs(each.tools),
             path=each.argument,
             deny=each.deny,
@@ -200,11 +200,11 @@ def _cache(number: int, own: rules_form.Cache) -> Cache:
     )
 
 
-def resolve_redact(own: list[rules_form.Redact] | None) -> tuple[Redact, ...]:
-    """Return what is replaced in texts."""
+def resolve_redact(own: list[rules_form.Redact] | None, place: str) -> tuple[Redact, ...]:
+    """Return what is replaced in texts, by the rules that stand at this place of the config."""
     return tuple(
         Redact(
-            id=f"redact[{number}]",
+            id=f"{place}.redact[{number}]",
             tools=None if each.tools is None else tuple(each.tools),
             in_results="results" in (each.in_ or ["results"]),
             in_arguments="arguments" in (each.in_ or ()),

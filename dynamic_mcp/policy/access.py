@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from dynamic_mcp.config.access import LOCAL_NAME, Access, Effect, Kind, Rule
 from dynamic_mcp.groups.audience import Authentication
-from dynamic_mcp.policy.conditions import Arguments
+from dynamic_mcp.policy.arguments import Arguments
 from dynamic_mcp.policy.globs import Globs
 from dynamic_mcp.policy.rule import Caller, CompiledRule, Target
 from dynamic_mcp.system.bounded import BoundedDict

@@ -6,55 +6,15 @@ other as matching. An error only matters if the answer depends on it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING
 
 from msgspec import Raw
 
 from dynamic_mcp.config.access import Condition, Effect
-from dynamic_mcp.mcp import strict_json
-from dynamic_mcp.mcp.selection import BadPath, Selector
-
-if TYPE_CHECKING:
-    from re2 import _Regexp
-
-# Arguments are small; only a path with `..` on megabytes of them takes this long.
-_MAX_SELECT_S = 0.5
-# No tool needs more, and the evaluation of expressions is recursive.
-_MAX_DEPTH = 200
-
-
-class ConditionError(Exception):
-    """A condition that cannot be evaluated. The message has no values of arguments."""
-
+from dynamic_mcp.policy.arguments import ArgumentPath, Arguments, ConditionError
+from dynamic_mcp.policy.patterns import BadPattern, compile_pattern
 
 _Result = bool | ConditionError
-
-
-class Arguments:
-    """The arguments of one request, parsed when first asked for, and only once."""
-
-    def __init__(self, raw: Raw | None) -> None:
-        self._raw = raw
-        self._value: dict[str, object] | ConditionError | None = None
-        self._is_parsed = False
-
-    @property
-    def value(self) -> dict[str, object] | None:
-        """The arguments; None if there are none, or if they are not an object. Raises ConditionError."""
-        if not self._is_parsed:
-            self._value = _parse(self._raw)
-            self._is_parsed = True
-        if isinstance(self._value, ConditionError):
-            raise self._value
-        return self._value
-
-    @cached_property
-    def folded(self) -> object:
-        """The arguments as a server reads them to which the case of a key makes no difference."""
-        return _fold_keys(self.value)
 
 
 class Conditions:
@@ -88,24 +48,15 @@ class _Compiled:
 
     def __init__(self, condition: Condition) -> None:
         self._condition = condition
-        try:
-            self._selector = Selector(condition.path, max_s=_MAX_SELECT_S)
-            # folding would change what a filter compares with
-            folded = condition.path if "?" in condition.path else condition.path.casefold()
-            self._folded_selector = Selector(folded, max_s=_MAX_SELECT_S)
-        except BadPath as exc:
-            raise ConditionError(f"`{condition.path}` is not a JSONPath that can be used") from exc
+        self._path = ArgumentPath(condition.path)
         self._values = None if condition.values is None else frozenset(map(_key, condition.values))
         self._pattern = None if condition.pattern is None else _Pattern(condition.pattern)
 
     def evaluate(self, arguments: Arguments, effect: Effect) -> _Result:
         try:
-            values = self._selector.select(arguments.value)
-            folded = self._folded_selector.select(arguments.folded)
-        except BadPath:
-            return self._error("cannot be applied to the arguments")
-        if [_fold_keys(value) for value in values] != folded:
-            return self._error("is also written in another case")
+            values = self._path.select(arguments)
+        except ConditionError as exc:
+            return exc
         results = [self._check(value, effect) for value in values]
         if effect is Effect.ALLOW:
             return bool(results) and _all(results)
@@ -144,24 +95,15 @@ class _Pattern:
     """
 
     def __init__(self, pattern: str) -> None:
-        self._narrow = _compile(pattern, dot_nl=False)
-        self._wide = _compile(pattern, dot_nl=True) if "." in pattern else self._narrow
+        try:
+            self._narrow = compile_pattern(pattern)
+            self._wide = compile_pattern(pattern, dot_nl=True) if "." in pattern else self._narrow
+        except BadPattern as exc:
+            raise ConditionError("the pattern is not a regular expression of RE2") from exc
 
     def matches(self, text: str, effect: Effect) -> bool:
         pattern = self._narrow if effect is Effect.ALLOW else self._wide
         return pattern.fullmatch(text) is not None
-
-
-def _compile(pattern: str, *, dot_nl: bool) -> _Regexp:
-    import re2
-
-    options = re2.Options()
-    options.dot_nl = dot_nl
-    options.log_errors = False
-    try:
-        return re2.compile(pattern, options)
-    except re2.error as exc:
-        raise ConditionError("the pattern is not a regular expression of RE2") from exc
 
 
 def _key(value: object) -> tuple[str, object]:
@@ -188,43 +130,3 @@ def _any(results: Sequence[_Result]) -> _Result:
     if any(result is True for result in results):
         return True
     return next((result for result in results if result is not False), False)
-
-
-def _parse(raw: Raw | None) -> dict[str, object] | ConditionError | None:
-    text = bytes(raw) if raw is not None else b""
-    if not text:
-        return None
-    try:
-        value = strict_json.loads(text.decode())
-        _check_depth(text, value)
-        if rb"\ud" in text.lower():
-            json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair
-    except strict_json.RepeatedName:  # servers differ in which of the two they take
-        return ConditionError("the arguments have an object with the same key twice")
-    except (ValueError, RecursionError):
-        return ConditionError("the arguments are not valid JSON, or nested too deeply")
-    return value if isinstance(value, dict) else None
-
-
-def _fold_keys(value: object) -> object:
-    if isinstance(value, dict):
-        return {key.casefold(): _fold_keys(inner) for key, inner in value.items()}
-    return [_fold_keys(inner) for inner in value] if isinstance(value, list) else value
-
-
-def _check_depth(text: bytes, value: object) -> None:
-    """Raise ValueError if JSON is nested too deeply."""
-    if text.count(b"{") + text.count(b"[") <= _MAX_DEPTH:
-        return
-    level = [value]
-    for _ in range(_MAX_DEPTH):
-        level = [inner for outer in level for inner in _members(outer)]
-        if not level:
-            return
-    raise ValueError("it is nested too deeply")
-
-
-def _members(value: object) -> Iterable[object]:
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list) else ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dynamic_mcp.config.cel import compile_expression, names_any
-from dynamic_mcp.policy.conditions import ConditionError
+from dynamic_mcp.policy.arguments import ConditionError
 
 _OF_CALLER = ("subject", "issuer", "provider", "roles", "scopes", "claims")
 _OF_ARGUMENTS = ("arguments",)

@@ -6,7 +6,8 @@ from msgspec import Struct
 
 from dynamic_mcp.config.access import Effect, Kind, Rule
 from dynamic_mcp.groups.audience import Authentication
-from dynamic_mcp.policy.conditions import Arguments, ConditionError, Conditions
+from dynamic_mcp.policy.arguments import Arguments, ConditionError
+from dynamic_mcp.policy.conditions import Conditions
 from dynamic_mcp.policy.globs import Globs
 from dynamic_mcp.policy.uris import UriGlobs
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from urllib.parse import quote, unquote
 
-from dynamic_mcp.policy.conditions import ConditionError
+from dynamic_mcp.policy.arguments import ConditionError
 from dynamic_mcp.policy.globs import Globs
 
 MAX_URI = 65_536

@@ -85,7 +85,7 @@ class Authorization:
     def _decide(self, request: Request, group: GroupView, method: str, params: Mapping[str, Raw]) -> Decision | None:
         if group.rules is None or method in _HARMLESS:
             return None
-        _check_form(params)
+        check_form(params)
         match method:
             case "tools/call":
                 return _decide_named(request, group, Kind.TOOL, params)
@@ -107,8 +107,8 @@ class Authorization:
             raise NotFound("task", id)
 
 
-def _check_form(params: Mapping[str, Raw]) -> None:
-    """Refuse what servers may read in another way than we do. Raises wire.Malformed.
+def check_form(params: Mapping[str, Raw]) -> None:
+    """Refuse params that servers may read in another way than we do. Raises wire.Malformed.
 
     Some do not care about the case of a key, some take the first of two equal keys, and some take a list for a text.
     """
@@ -122,7 +122,7 @@ def _check_form(params: Mapping[str, Raw]) -> None:
         reference = wire.members(params["ref"])
         if len(keys) != len(reference):
             raise wire.Malformed("`ref` has a key twice")
-        _check_form(reference)
+        check_form(reference)
 
 
 def _decide_named(request: Request, group: GroupView, kind: Kind, params: Mapping[str, Raw]) -> Decision:

@@ -12,13 +12,19 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from dynamic_mcp.errors import RefusedByGuard
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.proxy.authorization import check_form
 from dynamic_mcp.proxy.call_limits import CallLimits
 from dynamic_mcp.proxy.result_cache import ResultCache
+from dynamic_mcp.system.workers import Workers
 
 if TYPE_CHECKING:
+    from msgspec import Raw
+
     from dynamic_mcp.policy.access import Decision
+    from dynamic_mcp.policy.guards import Guards
     from dynamic_mcp.proxy.pipeline import Next, UpstreamRequest
 
 # The steps in their order, and what each does; the documentation shows this table.
@@ -38,6 +44,9 @@ ORDER = (
     ("result limit", "A long text is cut, and kept whole as a resource."),
 )
 
+# What is longer than this is judged in a thread, so that nobody else waits for it.
+MAX_BYTES_IN_LOOP = 16 << 10
+
 Decide = Callable[["UpstreamRequest"], "Decision | None"]
 Ask = Callable[["UpstreamRequest", "Decision", "Next"], Awaitable[Frame]]
 
@@ -51,6 +60,7 @@ class RuledCalls:
     def __init__(self, decide: Decide, ask: Ask, following: Next) -> None:
         self.limits = CallLimits()
         self.cache = ResultCache()
+        self._workers = Workers("rules", count=2)
         self._decide = decide
         self._ask = ask
         self._following = following
@@ -63,9 +73,9 @@ class RuledCalls:
         return await self._send_decided(message, self._decide(message))
 
     async def _send_decided(self, message: UpstreamRequest, decision: Decision | None) -> Frame:
-        guarded = self._guard(message)
-        if decision is None or not decision.must_ask:
-            decision = guarded
+        guarded = await self._guard(message)
+        if guarded is not None:
+            decision = guarded if decision is None or not decision.must_ask else _join(decision, guarded)
         tool = _tool_of(message)
         if tool is not None:
             self.limits.take(message, tool)
@@ -77,14 +87,30 @@ class RuledCalls:
         """Go on after a person has agreed, who may have changed the arguments; the config may be another, too."""
         message = _redact_arguments(message)
         self._decide(message)
-        self._guard(message)
+        await self._guard(message)
         return await self._send_allowed(message)
 
-    def _guard(self, message: UpstreamRequest) -> Decision | None:
-        tool, rules = _tool_of(message), message.group.call_rules
-        if tool is None or rules is None or rules.guards is None:
+    async def _guard(self, message: UpstreamRequest) -> Decision | None:
+        """Return a decision that a person must be asked. Raises RefusedByGuard and wire.Malformed."""
+        rules, params = message.group.call_rules, message.params or {}
+        if rules is None or rules.guards is None or message.method != "tools/call":
             return None
-        return rules.guards.judge(tool, (message.params or {}).get("arguments"))
+        check_form(params)
+        seen = message.request.observation
+        try:
+            decision = await self._judge(rules.guards, _tool_of(message) or "", params.get("arguments"))
+        except RefusedByGuard as exc:
+            if seen is not None:
+                seen.decision, seen.rule = "deny", exc.rule
+            raise
+        if decision is not None and seen is not None:
+            seen.note_decision(decision)
+        return decision
+
+    async def _judge(self, guards: Guards, tool: str, arguments: Raw | None) -> Decision | None:
+        if arguments is None or len(arguments) <= MAX_BYTES_IN_LOOP:
+            return guards.judge(tool, arguments)
+        return await self._workers.run(partial(guards.judge, tool, arguments))
 
     async def _send_allowed(self, message: UpstreamRequest) -> Frame:
         rules = message.group.call_rules
@@ -98,6 +124,11 @@ class RuledCalls:
             return _redact_answer(message, await self._following(message))
         async with self.limits.place(message, tool):
             return _redact_answer(message, await self._following(message))
+
+
+def _join(decision: Decision, guarded: Decision) -> Decision:
+    """Return the decision of an access rule and a guard which both ask, so that neither is allowed as the other."""
+    return structs.replace(guarded, rule=f"{decision.rule}, {guarded.rule}")
 
 
 def _restore(message: UpstreamRequest) -> UpstreamRequest:

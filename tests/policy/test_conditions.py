@@ -8,7 +8,8 @@ import pytest
 from msgspec import Raw
 
 from dynamic_mcp.config.access import Condition, Effect
-from dynamic_mcp.policy.conditions import Arguments, ConditionError, Conditions
+from dynamic_mcp.policy.arguments import Arguments, ConditionError
+from dynamic_mcp.policy.conditions import Conditions
 
 OTHERS = (Effect.ASK, Effect.DENY)
 EVERY = tuple(Effect)

@@ -8,7 +8,7 @@ import sys
 import pytest
 from msgspec import Raw
 
-from dynamic_mcp.policy.conditions import Arguments, ConditionError
+from dynamic_mcp.policy.arguments import Arguments, ConditionError
 
 pytest.importorskip("cel_expr_python", reason="needs the extra `cel`")
 

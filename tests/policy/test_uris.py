@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynamic_mcp.policy.conditions import ConditionError
+from dynamic_mcp.policy.arguments import ConditionError
 from dynamic_mcp.policy.uris import MAX_URI, UriGlobs, variants
 
 ALLOWED = UriGlobs(["file:///allowed/*"])

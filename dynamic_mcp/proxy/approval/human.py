@@ -82,7 +82,7 @@ class HumanApproval:
 
     def apply(self, config: Config) -> None:
         """Ask as this config says from now on; what was asked or allowed by other rules is denied."""
-        has_changed = (config.access, config.approval) != (self._config.access, self._config.approval)
+        has_changed = _rules_of(config) != _rules_of(self._config)
         self._config = config
         self._approvals.valid_for_s = config.approval.valid_for_s
         if has_changed:
@@ -285,6 +285,12 @@ class HumanApproval:
         original = None if verdict.arguments is None else subject.arguments
         note = ApprovalNote(id, verdict.outcome, verdict.by, verdict.channel, waited_s, original, verdict.reason)
         seen.approval = note
+
+
+def _rules_of(config: Config) -> object:
+    """Return what says who is asked about what."""
+    guards = {name: each.rules.guards for name, each in config.presentations.items() if each.rules.guards}
+    return config.access, config.approval, guards
 
 
 def _observe_refusal(message: UpstreamRequest, reason: str) -> None:

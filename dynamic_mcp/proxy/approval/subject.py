@@ -10,7 +10,7 @@ from msgspec import Raw, Struct
 
 from dynamic_mcp.config.access import Effect, Kind
 from dynamic_mcp.config.resolved import Share
-from dynamic_mcp.errors import ApprovalDenied, InvalidArguments
+from dynamic_mcp.errors import ApprovalDenied, InvalidArguments, RefusedByGuard
 from dynamic_mcp.groups.audience import Client, Principal
 from dynamic_mcp.groups.catalog import ListKind
 from dynamic_mcp.groups.lifecycle import State
@@ -67,9 +67,19 @@ class Subject(Struct, frozen=True):
             self._check_by_schema(edited)
         elif bytes(edited).lstrip()[:1] != b"{":
             raise InvalidArguments("the arguments are not an object")
-        judgement = self.group.judge(Kind(self.key.kind), self.key.name)
-        if judgement.decide(edited).effect is Effect.DENY:
-            raise InvalidArguments(f"the access rules do not allow {self.label} with these arguments")
+        if self.group.rules is not None:
+            judgement = self.group.judge(Kind(self.key.kind), self.key.name)
+            if judgement.decide(edited).effect is Effect.DENY:
+                raise InvalidArguments(f"the access rules do not allow {self.label} with these arguments")
+        self._check_by_guards(edited)
+
+    def _check_by_guards(self, edited: Raw) -> None:
+        rules = self.group.call_rules
+        if rules is not None and rules.guards is not None and self.key.kind == "tool":
+            try:
+                rules.guards.judge(self.key.name, edited)
+            except RefusedByGuard as exc:
+                raise InvalidArguments(exc.message) from None
 
     def _check_by_schema(self, edited: Raw) -> None:
         catalog, answers = self.group.known, self.group.presentation.answers
@@ -108,7 +118,7 @@ def describe(message: UpstreamRequest, rule: str) -> Subject:
         kind=kind.noun,
         name=name,
         definition=sha256(wire.compact(entry)).digest(),
-        rules=group.rules,
+        rules=(group.rules, group.presentation.rules.guards),
         rule=rule,
         arguments=_digest(params, f"`{one_line(name, _LONGEST_NAME)}` of group `{group.name}`"),
         session=client if group.config.share is Share.SESSION else None,

@@ -1,0 +1,109 @@
+"""The arguments of a request as rules judge them: what servers may read in more than one way cannot be judged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from functools import cached_property
+
+from msgspec import Raw
+
+from dynamic_mcp.mcp import strict_json
+from dynamic_mcp.mcp.selection import BadPath, Selector
+
+# Arguments are small; only a path with `..` on megabytes of them takes this long.
+_MAX_SELECT_S = 0.5
+# No tool needs more, and the evaluation of expressions is recursive.
+_MAX_DEPTH = 200
+
+
+class ConditionError(Exception):
+    """A condition that cannot be evaluated. The message has no values of arguments."""
+
+
+class Arguments:
+    """The arguments of one request, parsed when first asked for, and only once."""
+
+    def __init__(self, raw: Raw | None) -> None:
+        self._raw = raw
+        self._value: dict[str, object] | ConditionError | None = None
+        self._is_parsed = False
+
+    @property
+    def value(self) -> dict[str, object] | None:
+        """The arguments; None if there are none, or if they are not an object. Raises ConditionError."""
+        if not self._is_parsed:
+            self._value = _parse(self._raw)
+            self._is_parsed = True
+        if isinstance(self._value, ConditionError):
+            raise self._value
+        return self._value
+
+    @cached_property
+    def folded(self) -> object:
+        """The arguments as a server reads them to which the case of a key makes no difference."""
+        return _fold_keys(self.value)
+
+
+class ArgumentPath:
+    """A JSONPath to values of arguments, compiled. Raises ConditionError for one that cannot be used."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        try:
+            self._selector = Selector(path, max_s=_MAX_SELECT_S)
+            # folding would change what a filter compares with
+            self._folded_selector = Selector(path if "?" in path else path.casefold(), max_s=_MAX_SELECT_S)
+        except BadPath as exc:
+            raise ConditionError(f"`{path}` is not a JSONPath that can be used") from exc
+
+    def select(self, arguments: Arguments) -> list[object]:
+        """Return the values. Raises ConditionError if they are also written in another case, or cannot be found."""
+        try:
+            values = self._selector.select(arguments.value)
+            folded = self._folded_selector.select(arguments.folded)
+        except BadPath as exc:
+            raise ConditionError(f"`{self._path}` cannot be applied to the arguments") from exc
+        if [_fold_keys(value) for value in values] != folded:
+            raise ConditionError(f"`{self._path}` is also written in another case")
+        return values
+
+
+def _parse(raw: Raw | None) -> dict[str, object] | ConditionError | None:
+    text = bytes(raw) if raw is not None else b""
+    if not text:
+        return None
+    try:
+        value = strict_json.loads(text.decode())
+        _check_depth(text, value)
+        if rb"\ud" in text.lower():
+            json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair
+    except strict_json.RepeatedName:  # servers differ in which of the two they take
+        return ConditionError("the arguments have an object with the same key twice")
+    except (ValueError, RecursionError):
+        return ConditionError("the arguments are not valid JSON, or nested too deeply")
+    return value if isinstance(value, dict) else None
+
+
+def _fold_keys(value: object) -> object:
+    if isinstance(value, dict):
+        return {key.casefold(): _fold_keys(inner) for key, inner in value.items()}
+    return [_fold_keys(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _check_depth(text: bytes, value: object) -> None:
+    """Raise ValueError if JSON is nested too deeply."""
+    if text.count(b"{") + text.count(b"[") <= _MAX_DEPTH:
+        return
+    level = [value]
+    for _ in range(_MAX_DEPTH):
+        level = [inner for outer in level for inner in _members(outer)]
+        if not level:
+            return
+    raise ValueError("it is nested too deeply")
+
+
+def _members(value: object) -> Iterable[object]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()

@@ -1,0 +1,66 @@
+"""Regular expressions of configs: RE2 matches them in time that is linear in the text, whoever has written that."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+# What means something else next to other patterns: the ends of a text, quotes without an end, flags that are unset.
+_ALONE = re.compile(r"\\[AzQ]|\(\?[A-Za-z]*-")
+
+
+class Match(Protocol):
+    """Where a pattern was found."""
+
+    def span(self, group: int = 0) -> tuple[int, int]:
+        """Return where a group begins and ends; -1 if it took no part."""
+        ...
+
+
+class Pattern(Protocol):
+    """A compiled pattern; matching bytes, which are UTF-8, is the fast way."""
+
+    def search(self, text: str | bytes) -> Match | None:
+        """Find the first match."""
+        ...
+
+    def fullmatch(self, text: str | bytes) -> Match | None:
+        """Match the whole text."""
+        ...
+
+    def finditer(self, text: str | bytes) -> Iterator[Match]:
+        """Yield all matches."""
+        ...
+
+
+class BadPattern(ValueError):
+    """No regular expression of RE2."""
+
+
+def compile_pattern(pattern: str, *, dot_nl: bool = False, captures: bool = False) -> Pattern:
+    """Compile a pattern; `dot_nl` lets `.` match a line break. Raises BadPattern."""
+    import re2
+
+    options = re2.Options()
+    options.dot_nl = dot_nl
+    options.never_capture = not captures
+    options.log_errors = False
+    try:
+        compiled: Pattern = re2.compile(pattern, options)
+    except re2.error as exc:
+        raise BadPattern(f"not a regular expression of RE2: {exc}") from exc
+    return compiled
+
+
+def compile_any(patterns: Sequence[str]) -> Pattern | None:
+    """Return one pattern that is found in lines of text wherever one of these is found in one of the lines.
+
+    It may be found where none of them is. None where there is no such pattern.
+    """
+    if any(map(_ALONE.search, patterns)):
+        return None
+    try:
+        return compile_pattern("(?m:" + "|".join(f"(?:{each})" for each in patterns) + ")", dot_nl=True)
+    except BadPattern:  # together they are too large
+        return None

@@ -1,0 +1,27 @@
+"""A few threads for work that takes long, which cannot take those that everybody else needs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class Workers:
+    """Up to `count` threads, which are started when they are needed."""
+
+    def __init__(self, name: str, *, count: int) -> None:
+        self._name = name
+        self._count = count
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Do work in a thread; if the caller is cancelled, it is not begun, or its result is dropped."""
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+    @cached_property
+    def _executor(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(self._count, thread_name_prefix=self._name)
