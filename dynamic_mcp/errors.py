@@ -373,7 +373,9 @@ class Unanswered(UpstreamError):
 
 def _in_words(seconds: float) -> str:
     whole = max(1, ceil(seconds))
-    return f"{whole} s" if whole < 120 else f"{ceil(whole / 60)} min"
+    if whole < 120:
+        return f"{whole} s"
+    return f"{ceil(whole / 60)} min" if whole <= 7200 else f"{ceil(whole / 3600)} h"
 
 
 def closest(name: str, names: Iterable[str], *, most: int = 3, cutoff: float = 0.5) -> list[str]:

@@ -20,6 +20,11 @@ class Limiter:
         self._queues: dict[Hashable, deque[asyncio.Future[None]]] = {}
 
     @property
+    def limit(self) -> int:
+        """How many places there are."""
+        return self._limit
+
+    @property
     def queued(self) -> int:
         """How many wait for a place."""
         return sum(map(len, self._queues.values()))

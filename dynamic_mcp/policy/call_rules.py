@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dynamic_mcp.config.rules import Rules
 from dynamic_mcp.policy.guards import Guards
+from dynamic_mcp.policy.limits import Limits
 from dynamic_mcp.policy.overrides import Overrides
 from dynamic_mcp.policy.redact import Redactor
 
@@ -14,6 +15,6 @@ class CallRules:
     def __init__(self, rules: Rules, server: str) -> None:
         self.overrides = Overrides(rules.overrides) if rules.overrides else None
         self.guards = Guards(rules.guards, server) if rules.guards else None
-        self.limits = rules.limits
+        self.limits = Limits(rules.limits, server) if rules.limits else None
         self.cache = rules.cache
         self.redactor = Redactor(rules.redact) if rules.redact else None

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import asyncio
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
+
+from dynamic_mcp.errors import Busy, RateLimited, TimedOut
+from dynamic_mcp.groups.activity import MAX_QUEUED
+from dynamic_mcp.groups.limiter import Limiter
+from dynamic_mcp.policy.limits import Buckets, Room
+from dynamic_mcp.system.clock import Clock, LoopClock
+from dynamic_mcp.system.text import pluralize
 
 if TYPE_CHECKING:
     from dynamic_mcp.proxy.pipeline import UpstreamRequest
@@ -13,10 +20,110 @@ if TYPE_CHECKING:
 class CallLimits:
     """Counts calls by the limits of their servers."""
 
+    def __init__(self, clock: Clock | None = None, *, max_queued: int = MAX_QUEUED) -> None:
+        self._clock = clock or LoopClock()
+        self._max_queued = max_queued
+        self._buckets = Buckets()
+        self._gates: dict[Hashable, Limiter] = {}
+
     def take(self, message: UpstreamRequest, tool: str) -> None:
         """Count a call. Raises RateLimited if there were too many."""
+        rules = message.group.call_rules
+        if rules is None or rules.limits is None or not (rates := rules.limits.rates_for(tool)):
+            return
+        refusal = self._buckets.take(rates, message.request.principal, tool, self._clock.now())
+        if refusal is not None:
+            raise RateLimited(message.label or f"`{tool}`", refusal.rule, refusal.wait_s)
 
-    @asynccontextmanager
-    async def place(self, message: UpstreamRequest, tool: str) -> AsyncIterator[None]:
-        """Have a call take one of the places of its tool while it runs, waiting for one if need be."""
-        yield
+    def places_for(self, message: UpstreamRequest, tool: str) -> Places | None:
+        """Return the places that a call takes while it runs; None if it needs none."""
+        rules = message.group.call_rules
+        if rules is None or rules.limits is None or not (rooms := rules.limits.rooms_for(tool)):
+            return None
+        return Places(self._gates, rooms, message, tool, self._max_queued)
+
+
+class Places:
+    """A context in which a call has a place by each of its limits. Entering it waits for them if need be.
+
+    Raises Busy if too many calls of the client wait already, and TimedOut.
+    """
+
+    def __init__(
+        self,
+        gates: dict[Hashable, Limiter],
+        rooms: Sequence[Room],
+        message: UpstreamRequest,
+        tool: str,
+        max_queued: int,
+    ) -> None:
+        self._gates = gates
+        self._rooms = rooms
+        self._message = message
+        self._tool = tool
+        self._max_queued = max_queued
+        self._held: list[tuple[Hashable, Limiter]] = []
+
+    async def __aenter__(self) -> None:
+        """Take the places, each once the one before is taken."""
+        try:
+            if not all(map(self._take_free, self._rooms)):
+                await self._wait()
+        except BaseException:
+            self._give_back()
+            raise
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Give them back."""
+        self._give_back()
+
+    def _take_free(self, room: Room) -> bool:
+        key, gate = self._gate(room)
+        is_taken = gate.take_free()
+        if is_taken:
+            self._held.append((key, gate))
+        return is_taken
+
+    async def _wait(self) -> None:
+        timeout_s = self._message.timeout_s
+        room = self._rooms[0]
+        try:
+            async with asyncio.timeout(timeout_s):
+                for room in self._rooms[len(self._held) :]:
+                    await self._acquire(room)
+        except TimeoutError:
+            why = f"waited {timeout_s:g} s for one of {_in_words(room)}; nothing was sent"
+            raise TimedOut(self._message.group.name, f"{self._label} {why}") from None
+
+    async def _acquire(self, room: Room) -> None:
+        client = self._message.request.client
+        key, gate = self._gate(room)
+        if gate.is_full(client):
+            why = f"{_in_words(room)} are in use and {self._max_queued} calls wait: no more are accepted"
+            raise Busy(self._message.group.name, f"{self._label}: {why}")
+        await gate.acquire(client)
+        self._held.append((key, gate))
+
+    def _gate(self, room: Room) -> tuple[Hashable, Limiter]:
+        key = room.gate_of(self._message.request.principal, self._tool)
+        gate = self._gates.get(key)
+        if gate is None:
+            gate = self._gates[key] = Limiter(room.places, self._max_queued)
+        elif gate.limit != room.places:
+            gate.resize(room.places)
+        return key, gate
+
+    def _give_back(self) -> None:
+        while self._held:
+            key, gate = self._held.pop()
+            gate.release()
+            if not gate.in_use:  # and so nobody waits
+                del self._gates[key]
+
+    @property
+    def _label(self) -> str:
+        return self._message.label or f"`{self._tool}`"
+
+
+def _in_words(room: Room) -> str:
+    return f"{pluralize(room.places, 'place')} of `{room.id}`"

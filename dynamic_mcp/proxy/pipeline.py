@@ -23,6 +23,7 @@ from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.request_state import StateRefused
 from dynamic_mcp.proxy.turns import Turns
 from dynamic_mcp.proxy.view import GroupView, View
+from dynamic_mcp.system.clock import Clock
 
 if TYPE_CHECKING:  # loaded with the first access rule
     from dynamic_mcp.policy.access import Decision
@@ -102,15 +103,21 @@ class Pipeline:
     """The middlewares of all requests to upstreams, the outermost first; empty until something is configured.
 
     `authorization` decides before all of them, where there are access rules; `approval` asks a person where a rule
-    says so.
+    says so. What rules of servers count and keep goes by the time of `clock`.
     """
 
-    def __init__(self, middlewares: Sequence[Middleware] = (), open_approval: OpenApproval = open_approval) -> None:
+    def __init__(
+        self,
+        middlewares: Sequence[Middleware] = (),
+        open_approval: OpenApproval = open_approval,
+        clock: Clock | None = None,
+    ) -> None:
         self.authorization: Authorization | None = None
         self.approval: Approval | None = None
         self._ruled: RuledCalls | None = None
         self._open_approval = open_approval
         self._turns = Turns()
+        self._clock = clock
         self._first: Next | None = None
         for middleware in reversed(middlewares):
             self._first = partial(_call, middleware, self._first or self._send)
@@ -190,7 +197,7 @@ class Pipeline:
         if self._ruled is None:
             from dynamic_mcp.proxy.ruled_calls import RuledCalls
 
-            self._ruled = RuledCalls(self._decide, self._ask, self._go_on)
+            self._ruled = RuledCalls(self._decide, self._ask, self._go_on, self._clock)
         return self._ruled.send(message)
 
     async def _ask(self, message: UpstreamRequest, decision: Decision, following: Next) -> Frame:

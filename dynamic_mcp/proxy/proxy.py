@@ -52,7 +52,7 @@ from dynamic_mcp.proxy.transparent import Transparent
 from dynamic_mcp.proxy.use_cases import list_use_cases
 from dynamic_mcp.proxy.view import GroupView, View
 from dynamic_mcp.proxy.views import Views
-from dynamic_mcp.system.clock import LoopClock
+from dynamic_mcp.system.clock import Clock, LoopClock
 from dynamic_mcp.upstream.handshake import OURSELVES
 from dynamic_mcp.upstream.open import OpenLink, open_link
 
@@ -76,6 +76,7 @@ class Proxy:
         logins: Logins | None = None,
         middlewares: Sequence[Middleware] = (),
         open_approval: OpenApproval = open_approval,
+        clock: Clock | None = None,
         has_base: bool = True,
     ) -> None:
         self.has_base = has_base
@@ -96,7 +97,7 @@ class Proxy:
         self._semantic_index = semantic_index or SemanticIndex()
         self._semantic_index.configure(config.embeddings)
         self._search = ToolSearch(self._semantic_index, self._group_views)
-        self._pipeline = pipeline = Pipeline(middlewares, open_approval)
+        self._pipeline = pipeline = Pipeline(middlewares, open_approval, clock)
         self._tasks = Tasks(pipeline)
         self._tools = Tools(pipeline, self._tasks, self._search, self.result_store)
         resources = Resources(pipeline, self.result_store, self._resource_subscriptions)
@@ -106,7 +107,7 @@ class Proxy:
             pipeline, self._tasks, resources, self._subscriptions, self._logins, self._elicitations
         )
         self.parked_calls = ParkedCalls()
-        self._clock = LoopClock()
+        self._clock = clock or LoopClock()
         self.observers: Observers | None = None  # who records and measures requests
         self._hidden = HiddenThings(self._views, self.note)
         self._govern(base)

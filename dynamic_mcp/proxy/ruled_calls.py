@@ -18,6 +18,7 @@ from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.authorization import check_form
 from dynamic_mcp.proxy.call_limits import CallLimits
 from dynamic_mcp.proxy.result_cache import ResultCache
+from dynamic_mcp.system.clock import Clock
 from dynamic_mcp.system.workers import Workers
 
 if TYPE_CHECKING:
@@ -54,11 +55,12 @@ Ask = Callable[["UpstreamRequest", "Decision", "Next"], Awaitable[Frame]]
 class RuledCalls:
     """Sends requests by the rules of their servers.
 
-    `decide` asks the access rules, `ask` a person, and `following` sends to the upstream.
+    `decide` asks the access rules, `ask` a person, and `following` sends to the upstream. Calls are counted, and
+    results kept, by the time of `clock`.
     """
 
-    def __init__(self, decide: Decide, ask: Ask, following: Next) -> None:
-        self.limits = CallLimits()
+    def __init__(self, decide: Decide, ask: Ask, following: Next, clock: Clock | None = None) -> None:
+        self.limits = CallLimits(clock)
         self.cache = ResultCache()
         self._workers = Workers("rules", count=2)
         self._decide = decide
@@ -119,10 +121,11 @@ class RuledCalls:
         return await self._send_in_place(message)
 
     async def _send_in_place(self, message: UpstreamRequest) -> Frame:
-        tool, rules = _tool_of(message), message.group.call_rules
-        if tool is None or rules is None or not rules.limits:
+        tool = _tool_of(message)
+        places = None if tool is None else self.limits.places_for(message, tool)
+        if places is None:
             return _redact_answer(message, await self._following(message))
-        async with self.limits.place(message, tool):
+        async with places:
             return _redact_answer(message, await self._following(message))
 
 
