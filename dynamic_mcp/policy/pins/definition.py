@@ -1,0 +1,129 @@
+"""What a server says of a thing that models are shown, in one form however it was written, and its fingerprint.
+
+Two definitions have one fingerprint exactly if no reader can tell them apart. `_meta` and icons do not count.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from enum import Enum
+from hashlib import sha256
+
+import msgspec
+from msgspec import Raw
+
+from dynamic_mcp.groups.catalog import Catalog, ListKind
+from dynamic_mcp.mcp import wire
+
+# Written before each fingerprint, so that another way to make them is told apart from another definition.
+SCHEME = "h1:"
+_MAX_SEARCHED_BYTES = 1 << 20
+_COMMON = frozenset(("name", "title", "description"))
+
+
+class PinKind(Enum):
+    """What is pinned: the word for one, the member of a lock that has them, their list, and what counts of one."""
+
+    TOOL = ("tool", "tools", ListKind.TOOLS, _COMMON | {"inputSchema", "outputSchema", "annotations"})
+    PROMPT = ("prompt", "prompts", ListKind.PROMPTS, _COMMON | {"arguments"})
+    TEMPLATE = ("template", "templates", ListKind.TEMPLATES, _COMMON | {"uriTemplate", "mimeType"})
+    INSTRUCTIONS = ("instructions", "instructions", None, frozenset[str]())
+
+    def __init__(self, noun: str, member: str, listed_as: ListKind | None, counted: frozenset[str]) -> None:
+        self.noun = noun
+        self.member = member
+        self.listed_as = listed_as
+        self.counted = counted
+
+
+# What names a thing of a server: a tool, a prompt or a template by its key; instructions have no name.
+Key = tuple[PinKind, str]
+
+
+def definitions(catalog: Catalog) -> Iterator[tuple[PinKind, str, Raw]]:
+    """Yield what is to be pinned of a catalog: the kind, the name, and the entry as it came."""
+    for kind in PinKind:
+        if kind.listed_as is not None:
+            for name, entry in catalog.entries(kind.listed_as).items():
+                yield kind, name, entry
+    if catalog.instructions:
+        yield PinKind.INSTRUCTIONS, "", Raw(wire.encode(catalog.instructions))
+
+
+def canonical(kind: PinKind, entry: Raw) -> bytes:
+    """Return what counts of an entry as JSON without white space, its keys sorted.
+
+    Where a name is there twice in an object, both members stay: readers differ in which one they take.
+    """
+    try:
+        value = msgspec.json.decode(entry)
+        if _has_all_of(entry, value) or not has_duplicates(entry):
+            return msgspec.json.encode(_counted(kind, value), order="sorted")
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        pass
+    return _canonical_slowly(kind, entry)
+
+
+def fingerprint_of(canonical: bytes) -> str:
+    """Return the fingerprint of a definition in its canonical form."""
+    return SCHEME + sha256(canonical).hexdigest()
+
+
+def fingerprint(kind: PinKind, entry: Raw) -> str:
+    """Return the fingerprint of an entry: `h1:` and 64 hexadecimal digits."""
+    return fingerprint_of(canonical(kind, entry))
+
+
+def _counted(kind: PinKind, value: object) -> object:
+    if not isinstance(value, dict) or not kind.counted:
+        return value
+    return {name: each for name, each in value.items() if name in kind.counted}
+
+
+def _has_all_of(entry: Raw, value: object) -> bool:
+    """Tell whether nothing was lost when an entry was decoded, as a member is whose name comes twice.
+
+    Each name has two quotes, and what is encoded has as many as what was read, unless one was written as an escape.
+    """
+    source = bytes(entry)
+    return b"\\u0022" not in source and source.count(b'"') == msgspec.json.encode(value).count(b'"')
+
+
+def has_duplicates(entry: Raw) -> bool:
+    """Tell whether a name is there twice in an object; also true of what is too large to be searched."""
+    return len(entry) > _MAX_SEARCHED_BYTES or wire.find_duplicate_name(entry) is not None
+
+
+def _canonical_slowly(kind: PinKind, entry: Raw) -> bytes:
+    """Return the same of what msgspec cannot read or would lose a part of; numbers stay as they are written."""
+    try:
+        value = json.loads(bytes(entry), object_pairs_hook=_Pairs, parse_int=_Number, parse_float=_Number)
+        if isinstance(value, _Pairs) and kind.counted:
+            value = _Pairs(pair for pair in value if pair[0] in kind.counted)
+        return _write(value).encode()
+    except (ValueError, RecursionError):
+        return bytes(entry)  # whatever it is, the same bytes are the same
+
+
+class _Number(str):
+    """A number as it is written."""
+
+    __slots__ = ()
+
+
+class _Pairs(list[tuple[str, object]]):
+    """The members of an object, those included whose name is there twice."""
+
+
+def _write(value: object) -> str:
+    match value:
+        case _Number():
+            return str(value)
+        case _Pairs():
+            pairs = sorted(value, key=lambda pair: pair[0])
+            return "{" + ",".join(f"{json.dumps(name)}:{_write(each)}" for name, each in pairs) + "}"
+        case list():
+            return "[" + ",".join(map(_write, value)) + "]"
+        case _:
+            return json.dumps(value)
