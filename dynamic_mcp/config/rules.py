@@ -16,24 +16,24 @@ Policy = Literal["trust", "warn", "hold"]
 
 
 class ArgumentOverride(Struct, frozen=True):
-    """How an argument is shown, and what is sent for it; `default` and `fixed` None are none."""
+    """How an argument is shown, and what is sent for it. None is what is not given."""
 
     rename: str | None = None
     description: str | None = None
     default: Raw | None = None
     fixed: Raw | None = None
-    is_hidden: bool = False
+    is_hidden: bool | None = None
 
 
 class Override(Struct, frozen=True):
-    """How the tools that a glob matches are shown. `annotations` has the members that are set."""
+    """How the tools that a glob matches are shown. None is what is not given, `annotations` has what is."""
 
     tools: str
     rename: str | None = None
     title: str | None = None
     description: str | None = None
     annotations: Mapping[str, str | bool] = {}
-    is_hidden: bool = False
+    is_hidden: bool | None = None
     arguments: Mapping[str, ArgumentOverride] = {}
 
 
@@ -132,7 +132,7 @@ def _override(tools: str, own: rules_form.Override) -> Override:
         title=own.title,
         description=own.description,
         annotations={name: value for name, value in annotations.items() if value is not None},
-        is_hidden=bool(own.hide),
+        is_hidden=own.hide,
         arguments={name: _argument(each) for name, each in (own.arguments or {}).items()},
     )
 
@@ -143,7 +143,7 @@ def _argument(own: rules_form.ArgumentOverride) -> ArgumentOverride:
         description=own.description,
         default=None if own.default is None else Raw(wire.encode(own.default)),
         fixed=None if own.fixed is None else Raw(wire.encode(own.fixed)),
-        is_hidden=bool(own.hide),
+        is_hidden=own.hide,
     )
 
 

@@ -1,0 +1,116 @@
+"""What fits the schema that is shown is what fits the server's, once the config's own part is put in."""
+
+from __future__ import annotations
+
+import msgspec
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from dynamic_mcp.errors import InvalidArguments
+from dynamic_mcp.mcp import wire
+from dynamic_mcp.tools.schema import InputSchema
+from tests.policy.overridden import Json, overrides_of
+
+NAMES = ("a", "b", "c")
+VALUES = (0, 1, "x")
+VALUE = st.sampled_from(VALUES)
+NAME = st.sampled_from(NAMES)
+
+OF_VALUES: st.SearchStrategy[Json] = st.one_of(
+    st.just({}),
+    st.just({"$ref": "#/$defs/text"}),
+    st.sampled_from(
+        [{"type": "string"}, {"type": "integer"}, {"const": 1}, {"enum": [0, "x"]}, {"not": {"const": 0}}]
+    ),
+)
+REQUIRED = st.lists(NAME, min_size=1, max_size=2, unique=True)
+
+
+def _parts(inner: st.SearchStrategy[Json]) -> st.SearchStrategy[Json]:
+    branches = st.lists(inner, min_size=1, max_size=3)
+    return st.fixed_dictionaries(
+        {},
+        optional={
+            "properties": st.dictionaries(NAME, OF_VALUES, max_size=3),
+            "required": REQUIRED,
+            "additionalProperties": st.one_of(st.just(False), OF_VALUES),
+            "patternProperties": st.dictionaries(st.sampled_from(["^a", "[ab]"]), OF_VALUES, min_size=1, max_size=1),
+            "allOf": branches,
+            "anyOf": branches,
+            "oneOf": branches,
+            "not": inner,
+            "if": inner,
+            "then": inner,
+            "else": inner,
+            "dependentRequired": st.dictionaries(NAME, REQUIRED, min_size=1, max_size=2),
+            "dependentSchemas": st.dictionaries(NAME, inner, min_size=1, max_size=1),
+            "$ref": st.sampled_from(["#/$defs/one", "#/$defs/two"]),
+        },
+    )
+
+
+PART: st.SearchStrategy[Json] = st.recursive(_parts(st.nothing()) | st.booleans(), _parts, max_leaves=6)
+PLAIN = st.fixed_dictionaries({}, optional={"properties": st.dictionaries(NAME, OF_VALUES), "required": REQUIRED})
+
+
+@st.composite
+def schemas(draw: st.DrawFn) -> Json:
+    root = draw(PART)
+    assume(isinstance(root, dict))
+    definitions = {"text": {"type": "string"}, "one": draw(PLAIN), "two": draw(PLAIN)}
+    return {**root, "type": "object", "$defs": definitions}
+
+
+ARGUMENT = st.one_of(
+    st.builds(lambda value: {"fixed": value}, VALUE),
+    st.builds(lambda value: {"default": value}, VALUE),
+    st.just({"hide": True}),
+    st.builds(lambda value: {"hide": True, "default": value}, VALUE),
+    st.just({"description": "other words"}),
+    st.sampled_from(["renamed", "new"]).map(lambda name: {"rename": name}),
+    st.builds(lambda value: {"rename": "late", "default": value}, VALUE),
+)
+OVERRIDES = st.dictionaries(NAME, ARGUMENT, min_size=1, max_size=3)
+GIVEN = st.dictionaries(st.sampled_from([*NAMES, "renamed", "new", "late"]), VALUE, max_size=4)
+
+
+@settings(max_examples=600)
+@given(schemas(), OVERRIDES, st.lists(GIVEN, min_size=1, max_size=8))
+def test_what_fits_the_shown_schema_is_what_fits_the_servers_once_restored(
+    schema: Json, arguments: Json, calls: list[Json]
+) -> None:
+    entry = Raw(msgspec.json.encode({"name": "t", "inputSchema": schema}))
+    tools = overrides_of(t={"arguments": arguments}).show({"t": entry})
+    if not tools.by_name:
+        assert tools.complaints
+        return
+    shown = InputSchema(wire.member(tools.entries["t"], "inputSchema"))
+    own = InputSchema(wire.member(entry, "inputSchema"))
+    unshown = {name for name, each in arguments.items() if "fixed" in each or "hide" in each}
+    for call in calls:
+        given_arguments = Raw(msgspec.json.encode(call))
+        try:
+            sent = tools.by_name["t"].restore(given_arguments)
+        except InvalidArguments:
+            continue  # of names that are not shown
+        assert sent is not None
+        if unshown.isdisjoint(call):  # a fixed one that is given is replaced, which no schema says
+            assert shown.accepts(given_arguments) == own.accepts(sent), (call, sent, tools.entries)
+
+
+@given(schemas(), st.lists(GIVEN, min_size=1, max_size=3))
+def test_a_tool_that_no_override_is_about_stays_the_same_object(schema: Json, calls: list[Json]) -> None:
+    tools = {"t": Raw(msgspec.json.encode({"name": "t", "inputSchema": schema}))}
+    found = overrides_of(u={"arguments": {"a": {"fixed": 1}}}).show(tools)
+    assert found.entries is tools
+    for call in calls:
+        given_arguments = Raw(msgspec.json.encode(call))
+        assert found.by_name["t"].restore(given_arguments) is given_arguments
+
+
+def _shown(schema: Json, **arguments: Json) -> Json:
+    entry = Raw(msgspec.json.encode({"name": "t", "inputSchema": schema}))
+    found = overrides_of(t={"arguments": arguments}).show({"t": entry})
+    assert not found.complaints
+    return msgspec.json.decode(wire.member(found.entries["t"], "inputSchema"))
