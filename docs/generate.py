@@ -61,9 +61,11 @@ def fields() -> str:
     """Return a table of the fields for each object of the config."""
     definitions: Mapping[str, Any] = schema()["$defs"]  # type: ignore[assignment]
     root = {"properties": schema()["properties"], "description": schema().get("description", "")}
-    order = ["Program", "Remote", "Settings", *sorted(set(definitions) - {"Program", "Remote", "Settings"})]
+    first = ["Program", "Remote", "CommandLine", "Settings"]
+    order = [*first, *sorted(set(definitions) - {*first})]
     parts = [_object("The file", root)]
     titles = {"Program": "A server that is started", "Remote": "A server that is reached", "Settings": "`settings`"}
+    titles["CommandLine"] = "A command line program"
     for name in order:
         title = titles.get(name, f"`{_field_of(name, definitions)}`")
         parts.append(_object(title, definitions[name]))

@@ -19,6 +19,7 @@ from dynamic_mcp.config import jsonc, schema
 from dynamic_mcp.config.read import read
 from dynamic_mcp.groups.lifecycle import TRANSITIONS
 from dynamic_mcp.observe.audit.line import AuditLine
+from dynamic_mcp.packs import schema as packs_schema
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -141,3 +142,7 @@ def _texts(file: Path) -> Iterator[str]:
 def test_the_changelog_has_its_newest_version_first() -> None:
     versions = re.findall(r"^## \[?([\d.]+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert all(tuple(map(int, a.split("."))) > tuple(map(int, b.split("."))) for a, b in pairwise(versions))
+
+
+def test_the_schema_file_of_packs_is_what_their_model_says() -> None:
+    assert (ROOT / "schemas" / "command-line-pack.schema.json").read_text() == packs_schema.schema_text()

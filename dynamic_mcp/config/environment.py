@@ -23,6 +23,7 @@ SYSTEMROOT SYSTEMDRIVE WINDIR COMSPEC PATHEXT APPDATA LOCALAPPDATA PROGRAMDATA
 PROGRAMFILES PROGRAMFILES(X86) PROGRAMW6432 USERPROFILE USERNAME HOMEDRIVE HOMEPATH
 PROCESSOR_ARCHITECTURE NUMBER_OF_PROCESSORS PSMODULEPATH
 """
+_MINIMAL_NAMES = "HOME PATH USER LOGNAME TZ TMPDIR TEMP TMP LANG LANGUAGE"
 _SAFE_PREFIXES = ("LC_", "XDG_")
 
 
@@ -47,6 +48,23 @@ def inherit_variables(environment: Mapping[str, str], choice: Inherit, *, platfo
     return {n: value for n, value in environment.items() if may_inherit(fold(n)) and not value.startswith("()")}
 
 
+def minimal_variables(environment: Mapping[str, str], names: Iterable[str], *, platform: str) -> dict[str, str]:
+    """Return the few variables that a command line program needs to run, and those that the names or globs match.
+
+    Of the `PATH` only absolute directories are left: it must not depend on where the program is run.
+    """
+    fold = str.upper if platform == "win32" else str
+    minimal = frozenset((_MINIMAL_NAMES + (_SAFE_NAMES_ON_WINDOWS if platform == "win32" else "")).split())
+    globs = [*map(fold, names)]
+
+    def may_inherit(name: str) -> bool:
+        return name in minimal or name.startswith("LC_") or any(fnmatchcase(name, glob) for glob in globs)
+
+    passed = {n: value for n, value in environment.items() if may_inherit(fold(n)) and not value.startswith("()")}
+    separator = ";" if platform == "win32" else ":"
+    return {n: separator.join(_absolute(v.split(separator))) if fold(n) == "PATH" else v for n, v in passed.items()}
+
+
 def merge(layers: Iterable[Mapping[str, str]], *, platform: str) -> dict[str, str]:
     """Merge layers of variables; later layers win. On Windows, `Path` and `PATH` are the same name."""
     if platform != "win32":
@@ -69,6 +87,10 @@ def read_env_file(path: Path) -> dict[str, str]:
 def resolve_path(text: str, environment: Mapping[str, str], *, base: Path) -> Path:
     """Return the path that a user wrote: `~` is their home, and relative paths start at `base`."""
     return base / resolve_home(text, environment)
+
+
+def _absolute(directories: Iterable[str]) -> Iterable[str]:
+    return (each for each in directories if Path(each).is_absolute())
 
 
 def _globs(choice: Inherit, fold: Callable[[str], str]) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, convert, field
 
-from dynamic_mcp.config import access_form, access_values, approval_form, observe_form, rules_form, values
+from dynamic_mcp.config import access_form, access_values, approval_form, cli_form, observe_form, rules_form, values
 from dynamic_mcp.config.http_form import Http
 from dynamic_mcp.config.oauth_form import OAuth
 from dynamic_mcp.config.section import Duration, Section, Url
@@ -19,7 +19,7 @@ from dynamic_mcp.config.section import Duration, Section, Url
 # Where msgspec finds a server's kind; no file can set it, since keys with `x-` are taken out first.
 _KIND = "x-kind"
 # The objects whose keys are names, in which `x-` means nothing.
-_MAPS = ("env", "headers", "mcpServers", "profiles", "roles", "people", "map", "arguments", "overrides")
+_MAPS = ("env", "headers", "mcpServers", "profiles", "roles", "people", "map", "arguments", "overrides", "effects")
 # What is passed on as it is.
 _OPAQUE = ("fixed", "default", "options")
 
@@ -31,6 +31,8 @@ Variables = Annotated[dict[str, str], values.check_variables]
 Headers = Annotated[dict[str, str], values.check_headers]
 Name = Annotated[str, values.check_group_name]
 ProfileName = Annotated[str, access_values.check_profile_name]
+Description = Annotated[str | None, "One line that tells the model what this server is for."]
+Pinned = Annotated[list[str] | None, "Tools to list directly as well, as `<server>__<tool>`; names or globs."]
 Trusted = Annotated[
     bool | None,
     "Believe what the server's own annotations say about whether a tool only reads. Default: false.",
@@ -47,12 +49,12 @@ def root(tree: object) -> "Root":
 
 
 def kind(server: object) -> str | None:
-    """`stdio` for a program, `remote` for a server with a URL, None for an unknown type."""
+    """`stdio` for a program, `remote` for a server with a URL, `cli` for commands, None for an unknown type."""
     if not isinstance(server, dict):
         return "stdio"
     match server.get("type"):
         case None:
-            return "remote" if "url" in server else "stdio"
+            return "cli" if "cli" in server else "remote" if "url" in server else "stdio"
         case "stdio":
             return "stdio"
         case "http" | "sse":
@@ -221,11 +223,8 @@ class Program(Launch, frozen=True, kw_only=True, tag_field=_KIND, tag="stdio"):
     """A server that runs as a program and communicates over stdin and stdout."""
 
     type: Annotated[Literal["stdio"] | None, "Optional."] = None
-    description: Annotated[str | None, "One line that tells the model what this server is for."] = None
-    pinned: Annotated[
-        list[str] | None,
-        "Tools to list directly as well, as `<server>__<tool>`; names or globs.",
-    ] = None
+    description: Description = None
+    pinned: Pinned = None
     trusted: Trusted = None
     access: OwnAccess = None
     overrides: Overrides = None
@@ -240,11 +239,8 @@ class Remote(Shared, frozen=True, kw_only=True, tag_field=_KIND, tag="remote"):
         Literal["http", "sse"] | None,
         "`http` is streamable HTTP, `sse` the older transport. Default: detected.",
     ] = None
-    description: Annotated[str | None, "One line that tells the model what this server is for."] = None
-    pinned: Annotated[
-        list[str] | None,
-        "Tools to list directly as well, as `<server>__<tool>`; names or globs.",
-    ] = None
+    description: Description = None
+    pinned: Pinned = None
     trusted: Trusted = None
     access: OwnAccess = None
     overrides: Overrides = None
@@ -253,6 +249,16 @@ class Remote(Shared, frozen=True, kw_only=True, tag_field=_KIND, tag="remote"):
     oauth: Annotated[OAuth | None, "Settings for servers that need a login."] = None
     oauth_client_id: Annotated[str | None, "Short for `oauth.client_id`."] = None
     oauth_scopes: Annotated[list[str] | None, "Short for `oauth.scopes`."] = None
+
+
+class CommandLine(Shared, frozen=True, kw_only=True, tag_field=_KIND, tag="cli"):
+    """A command line program that is no MCP server; its commands are the tools."""
+
+    description: Description = None
+    pinned: Pinned = None
+    access: OwnAccess = None
+    overrides: Overrides = None
+    cli: Annotated[cli_form.Cli, "The program, and what of it can be used."]
 
 
 class Log(Section, frozen=True):
@@ -358,7 +364,7 @@ class Settings(Launch, frozen=True):
     ] = None
 
 
-Server = Annotated[Program | Remote, kind]
+Server = Annotated[Program | Remote | CommandLine, kind]
 
 
 class Root(Section, frozen=True, kw_only=True):

@@ -31,6 +31,7 @@ from dynamic_mcp.config import (
     auth_form,
     auth_values,
     cel,
+    cli_values,
     form,
     http_form,
     http_values,
@@ -127,6 +128,13 @@ def _list_of(check: Any, pattern: str) -> Any:
     """Return the type of a list of texts with this check."""
     items: dict[str, object] = {"type": "string", "pattern": pattern}
     return Annotated[list[str], AfterValidator(check), Field(json_schema_extra={"items": items})]  # type: ignore[dict-item]
+
+
+def _size(parse: Any) -> Any:
+    """Return the type of a size that this function parses."""
+    text = {"type": "string", "pattern": r"^\s*[0-9]+(\.[0-9]+)?\s*([kKmM]i?)?[bB]?\s*$"}
+    options = [{"type": "integer", "minimum": values.SMALLEST_LIMIT}, text, _NULL]
+    return Annotated[int | None, PlainValidator(parse), WithJsonSchema({"anyOf": options})]
 
 
 def _bounds(meta: Meta) -> Any:
@@ -249,20 +257,16 @@ _TYPES_BY_FUNCTION: dict[object, Any] = {
         AfterValidator(rules_values.check_plugin_name),
         Field(json_schema_extra={"pattern": rules_values.PLUGIN_NAME}),
     ],
-    rules_values.take_json: Any,
-    rules_values.parse_cache_size: Annotated[
-        int | None,
-        PlainValidator(rules_values.parse_cache_size),
-        WithJsonSchema(
-            {
-                "anyOf": [
-                    {"type": "integer", "minimum": values.SMALLEST_LIMIT},
-                    {"type": "string", "pattern": r"^\s*[0-9]+(\.[0-9]+)?\s*([kKmM]i?)?[bB]?\s*$"},
-                    _NULL,
-                ]
-            }
-        ),
+    cli_values.check_names: Annotated[
+        list[str], AfterValidator(cli_values.check_names), Field(json_schema_extra={"minItems": 1})
     ],
+    cli_values.check_effects: Annotated[
+        dict[str, Literal["read", "write", "destructive"]], AfterValidator(cli_values.check_effects)
+    ],
+    cli_values.check_flags: _list_of(cli_values.check_flags, cli_values.FLAG_GLOB),
+    rules_values.take_json: Any,
+    rules_values.parse_cache_size: _size(rules_values.parse_cache_size),
+    cli_values.parse_output_limit: _size(cli_values.parse_output_limit),
     values.check_group_name: Annotated[
         str, AfterValidator(values.check_group_name), Field(min_length=1, max_length=values.NAME_LENGTH)
     ],
@@ -279,7 +283,9 @@ _TYPES_BY_FUNCTION[rules_values.check_overrides] = Annotated[
     AfterValidator(rules_values.check_overrides),
 ]
 _TYPES_BY_FUNCTION[form.kind] = Annotated[
-    Annotated[model(form.Program), Tag("stdio")] | Annotated[model(form.Remote), Tag("remote")],
+    Annotated[model(form.Program), Tag("stdio")]
+    | Annotated[model(form.Remote), Tag("remote")]
+    | Annotated[model(form.CommandLine), Tag("cli")],
     Discriminator(form.kind),
 ]
 _TYPES_BY_FUNCTION[access_values.check_paths] = Annotated[

@@ -10,13 +10,25 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from dynamic_mcp.config import form
-from dynamic_mcp.config.environment import inherit_variables, read_env_file
+from dynamic_mcp.config.environment import inherit_variables, minimal_variables, read_env_file
 from dynamic_mcp.config.read import read_document
 from dynamic_mcp.config.substitute import references
 from dynamic_mcp.config.upstream import Surroundings, variables_files
 
 # The fields of a server and of the settings in which variables are substituted.
-_TEXTS = ("command", "args", "env", "env_file", "cwd", "url", "headers", "oauth", "oauth_client_id", "oauth_scopes")
+_TEXTS = (
+    "command",
+    "args",
+    "env",
+    "env_file",
+    "cwd",
+    "url",
+    "headers",
+    "oauth",
+    "oauth_client_id",
+    "oauth_scopes",
+    "cli",
+)
 
 
 class RequiredVariables(Struct, frozen=True):
@@ -48,6 +60,7 @@ def find_required_variables(file: Path, environment: Mapping[str, str]) -> Requi
     names |= {name for text in _strings(settings.variables_file) for name in references(text, environment)}
     if settings.search is not None and settings.search.embeddings is not None:
         names |= {name for text in _strings(settings.search.embeddings) for name in references(text, environment)}
+    names |= {name for each in servers.values() for name in _names_of_command_line(each, known)}
     wants_all: dict[str, frozenset[str]] = {}
     for name, server in servers.items():
         if isinstance(server, form.Program):
@@ -73,6 +86,14 @@ def _read_variables_files(settings: form.Settings, surroundings: Surroundings) -
         except (OSError, ValueError):
             continue
     return variables
+
+
+def _names_of_command_line(server: form.Server, environment: Mapping[str, str]) -> set[str]:
+    """Return the variables that are passed to a command line program by name."""
+    if not isinstance(server, form.CommandLine):
+        return set()
+    few = minimal_variables(environment, (), platform=sys.platform)
+    return minimal_variables(environment, server.cli.env or (), platform=sys.platform).keys() - few.keys()
 
 
 def _inherited_names(

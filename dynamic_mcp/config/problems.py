@@ -19,7 +19,10 @@ from dynamic_mcp.config.keys import Keys, format_path
 from dynamic_mcp.config.model import Root
 from dynamic_mcp.errors import ConfigError
 
-_KIND_HINT = "a server has either `command`, if it is a program, or `url`, if it is remote"
+_KIND_HINT = (
+    "a server has either `command`, if it is a program, or `url`, if it is remote, or `cli`, if it is a command line"
+    " program that is no MCP server"
+)
 _MESSAGES = {
     "string_type": "must be a string",
     "bool_type": "must be true or false",
@@ -113,7 +116,7 @@ def _unknown_field(keys: Keys) -> Problem:
     names = _field_names(_section(keys[:-1]))
     near = get_close_matches(name, names, 1)
     hint = "the fields here are " + ", ".join(f"`{each}`" for each in names)
-    kinds = (form.Program, form.Remote)
+    kinds = (form.Program, form.Remote, form.CommandLine)
     if len(keys) == 4 and keys[0] == "mcpServers" and any(name in _field_names(kind) for kind in kinds):
         hint = f"{_KIND_HINT}; {hint}"
     elif near:

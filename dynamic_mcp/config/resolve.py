@@ -20,7 +20,7 @@ from dynamic_mcp.config.http_form import Http
 from dynamic_mcp.config.observe_resolve import resolve_audit, resolve_metrics, resolve_telemetry
 from dynamic_mcp.config.resolved import (
     Answers,
-    Broken,
+    CommandLine,
     Config,
     Daemon,
     Exposure,
@@ -29,11 +29,10 @@ from dynamic_mcp.config.resolved import (
     Log,
     Pinning,
     Presentation,
-    Program,
-    Remote,
     Share,
     Timeouts,
     ToolFilter,
+    Upstream,
 )
 from dynamic_mcp.config.rules import (
     Policy,
@@ -57,6 +56,8 @@ from dynamic_mcp.config.upstream import (
 from dynamic_mcp.mcp import wire
 
 T = TypeVar("T")
+# How long a command line program may take to end, and to be answered for.
+_ENDING_S = 10.0
 
 
 def resolve(root: form.Root, file: Path, *, surroundings: Surroundings) -> Config:
@@ -135,15 +136,16 @@ def _group(
         values.parse_idle_time(server.idle_timeout), values.parse_idle_time(settings.idle_timeout), default=1800.0
     )
     own, shared = (section.retry or form.Retry() for section in (server, settings))
+    upstream, timeouts = _bounded(made.upstream, _timeouts(server, settings))
     group = GroupConfig(
         name=name,
-        timeouts=_timeouts(server, settings),
+        timeouts=timeouts,
         eager=_first(server.connect, settings.connect, default="lazy") == "eager",
         idle_after_s=None if idle_s == inf else idle_s,
         attempts=_first(own.attempts, shared.attempts, default=3),
         concurrency=_first(server.concurrency, settings.concurrency, default=64),
         max_message_bytes=_max_message_bytes(settings),
-        upstream=made.upstream,
+        upstream=upstream,
         share=_share(server, settings, made.upstream),
         unset=made.unset,
         empty=made.empty,
@@ -151,7 +153,15 @@ def _group(
     return group, made.warnings
 
 
-def _share(server: form.Server, settings: form.Settings, made: Program | Remote | Broken) -> Share:
+def _bounded(made: Upstream, timeouts: Timeouts) -> tuple[Upstream, Timeouts]:
+    """Let a command line program answer what its output was, before the call of it times out."""
+    if not isinstance(made, CommandLine):
+        return made, timeouts
+    timeout_s = timeouts.tools_s if made.timeout_s is None else made.timeout_s
+    return replace(made, timeout_s=timeout_s), replace(timeouts, tools_s=timeout_s + _ENDING_S)
+
+
+def _share(server: form.Server, settings: form.Settings, made: Upstream) -> Share:
     """Return who shares the server; what is known to keep the state of one conversation is not shared by itself."""
     share = Share(_first(server.share, settings.share, default="auto"))
     return Share.SESSION if share is Share.AUTO and is_stateful(made) else share
@@ -167,10 +177,15 @@ def _presentation(name: str, server: form.Server, settings: form.Settings) -> Pr
             pinned=tuple(server.pinned or ()),
         ),
         answers=_answers(server, settings),
-        access=resolve_tool_access(server.access, is_trusted=bool(server.trusted)),
+        access=resolve_tool_access(server.access, is_trusted=_is_trusted(server)),
         rules=_rules(name, server, settings),
         pinning=_pinning(name, server, settings),
     )
+
+
+def _is_trusted(server: form.Server) -> bool:
+    """Tell whether annotations are believed; those of a command line program are its pack's."""
+    return isinstance(server, form.CommandLine) or bool(server.trusted)
 
 
 def _rules(name: str, server: form.Server, settings: form.Settings) -> Rules:
@@ -190,7 +205,13 @@ def _rules(name: str, server: form.Server, settings: form.Settings) -> Rules:
 
 def _pinning(name: str, server: form.Server, settings: form.Settings) -> Pinning:
     """Return what follows from changed definitions; variables count as they are written, so it is no secret."""
-    written = [server.url] if isinstance(server, form.Remote) else [server.command, *(server.args or ())]
+    match server:
+        case form.Program(command=command, args=args):
+            written = [command, *(args or ())]
+        case form.Remote(url=url):
+            written = [url]
+        case form.CommandLine(cli=cli):
+            written = [cli.use, cli.command or ""]
     authenticates = isinstance(settings.http, Http) and bool(settings.http.auth)
     default: Policy = "hold" if authenticates else "warn"
     policy = _first(server.definitions, settings.definitions, default=default)

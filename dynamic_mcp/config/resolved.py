@@ -19,6 +19,7 @@ from dynamic_mcp.config.observe import Audit, Metrics, Telemetry
 from dynamic_mcp.config.principal import Principal
 from dynamic_mcp.config.private import Private
 from dynamic_mcp.config.rules import Plugin, Policy, Rules
+from dynamic_mcp.packs.model import Command
 
 
 class Timeouts(Struct, frozen=True):
@@ -98,6 +99,28 @@ class Program(Private, frozen=True):
     requested: frozenset[str] = frozenset()
 
 
+class CommandLine(Private, frozen=True):
+    """A command line program and those of its commands that are tools, as `pack` has them.
+
+    `env` is the whole of its environment. `cwd` None is the proxy's own directory. `roots` are the only directories
+    where it may work; none at all is anywhere. `fixed` comes before every command.
+    """
+
+    shown: ClassVar = ("command", "pack", "cwd", "roots")
+    command: str
+    pack: str
+    description: str
+    commands: tuple[Command, ...]
+    env: Mapping[str, str]
+    cwd: str | None = None
+    roots: tuple[str, ...] = ()
+    fixed: tuple[str, ...] = ()
+    version: tuple[str, ...] = ()
+    timeout_s: float | None = None
+    output_limit: int = 1_000_000
+    at_files: bool = False
+
+
 Grant = Literal["authorization_code", "client_credentials", "jwt_bearer", "cross_app"]
 
 
@@ -175,6 +198,9 @@ class Broken(Struct, frozen=True):
     reason: str
 
 
+Upstream = Program | Remote | CommandLine | Broken
+
+
 class Pinning(Struct, frozen=True):
     """What follows if a server's definitions change. `source` is a digest of what is run, as the config writes it."""
 
@@ -217,7 +243,7 @@ class GroupConfig(Struct, frozen=True):
     attempts: int
     concurrency: int
     max_message_bytes: int
-    upstream: Program | Remote | Broken
+    upstream: Upstream
     share: Share = Share.AUTO
     unset: tuple[str, ...] = ()
     empty: tuple[str, ...] = ()
@@ -231,7 +257,7 @@ class GroupConfig(Struct, frozen=True):
     def label(self) -> str:
         """What stands behind the group in a word: the program's name, or the host."""
         match self.upstream:
-            case Program(command=command):
+            case Program(command=command) | CommandLine(command=command):
                 return command.replace("\\", "/").rstrip("/").rpartition("/")[2]
             case Remote(url=url):
                 return _host(url)

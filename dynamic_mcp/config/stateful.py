@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from dynamic_mcp.config.resolved import Broken, Program, Remote
+from dynamic_mcp.config.resolved import Program, Upstream
 
 # Packages and programs by their published names, as they stand in a command or its arguments.
 STATEFUL = frozenset(
@@ -55,7 +55,7 @@ STATEFUL = frozenset(
 _VERSION = re.compile(r"(?<=.)(?:@|==|:)[^/\\@]*$")
 
 
-def is_stateful(upstream: Program | Remote | Broken) -> bool:
+def is_stateful(upstream: Upstream) -> bool:
     """Tell whether a server is a program that is known to keep one conversation's state."""
     if not isinstance(upstream, Program):
         return False

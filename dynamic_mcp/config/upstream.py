@@ -12,7 +12,16 @@ from msgspec import Struct
 from dynamic_mcp.config import environment, form, oauth_form, values
 from dynamic_mcp.config.grants import find_flaws
 from dynamic_mcp.config.keys import Keys, format_path
-from dynamic_mcp.config.resolved import Broken, Embeddings, IdentityProvider, OAuth, Program, Remote
+from dynamic_mcp.config.resolved import (
+    Broken,
+    CommandLine,
+    Embeddings,
+    IdentityProvider,
+    OAuth,
+    Program,
+    Remote,
+    Upstream,
+)
 from dynamic_mcp.config.substitute import expand
 from dynamic_mcp.config.workspace import WINDOW_VARIABLES
 
@@ -38,7 +47,7 @@ class Surroundings(Struct, frozen=True):
 class ResolvedUpstream(Struct, frozen=True):
     """The upstream of a server, warnings about it, and the variables in its config without a value."""
 
-    upstream: Program | Remote | Broken
+    upstream: Upstream
     warnings: list[str]
     unset: tuple[str, ...]
     empty: tuple[str, ...]
@@ -49,18 +58,27 @@ def resolve_upstream(
 ) -> ResolvedUpstream:
     """Resolve the upstream of the server at these keys."""
     texts = Substitution(surroundings.all_variables())
-    resolved: Program | Remote
+    resolved: Program | Remote | CommandLine | None
     match server:
         case form.Program():
             resolved = _resolve_program(at, server, settings, texts=texts, surroundings=surroundings)
         case form.Remote():
             resolved = _resolve_remote(at, server, settings, texts=texts, surroundings=surroundings)
-    result = Broken("; ".join(texts.failures)) if texts.failures else resolved
+        case form.CommandLine():
+            from dynamic_mcp.config.command_line import resolve_command_line  # with the first of them: it reads packs
+
+            resolved = resolve_command_line((*at, "cli"), server.cli, texts=texts, surroundings=surroundings)
+    result = resolved if resolved is not None and not texts.failures else Broken("; ".join(texts.failures))
     return ResolvedUpstream(result, texts.warnings, tuple(texts.unset), tuple(texts.empty))
 
 
 def env_files(server: form.Server, settings: form.Settings, surroundings: Surroundings) -> list[Path]:
-    """Return the env files of a server, whether they exist or not."""
+    """Return the env files of a server, or the file of its pack, whether they exist or not."""
+    if isinstance(server, form.CommandLine):
+        from dynamic_mcp.config.command_line import pack_file  # as above
+
+        file = pack_file(expand(server.cli.use, surroundings.all_variables()).text, surroundings)
+        return [] if file is None else [file]
     if not isinstance(server, form.Program):
         return []
     files = settings.env_file if server.env_file is None else server.env_file
@@ -99,6 +117,10 @@ class Substitution:
         self.unset: dict[str, None] = {}
         self.empty: dict[str, None] = {}
 
+    def warn(self, at: Keys, message: str) -> None:
+        """Note what is odd about the text at these keys."""
+        self.warnings.append(f"{format_path(at)}: {message}")
+
     def fail(self, at: Keys, message: str) -> None:
         """Note why the text at these keys cannot be used."""
         self.failures.append(f"{format_path(at)}: {message}")
@@ -112,7 +134,7 @@ class Substitution:
             if is_required:
                 self.fail(at, f"`${{{name}}}` is not set")
             else:
-                self.warnings.append(f"{format_path(at)}: `${{{name}}}` is not set and is left unchanged")
+                self.warn(at, f"`${{{name}}}` is not set and is left unchanged")
         for failure in expansion.failures:
             self.fail(at, failure)
         if "\0" in expansion.text:

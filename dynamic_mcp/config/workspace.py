@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from dynamic_mcp.config.resolved import Broken, Program, Remote
+from dynamic_mcp.config.resolved import Program, Upstream
 
 # They name one window of a terminal or one login of a desktop, and mean nothing to a server whose standard streams
 # are pipes. If they counted, no two windows would share a server.
@@ -38,7 +38,7 @@ class Workspace:
         return f"<Workspace {self.directory}>"
 
 
-def launch_of(upstream: Program | Remote | Broken) -> Program | Remote | Broken:
+def launch_of(upstream: Upstream) -> Upstream:
     """Return what decides whether two clients would start the same: the upstream without what makes no difference.
 
     That is what is withheld from it, which is for hints only, and variables of a window that it merely inherits.

@@ -13,7 +13,7 @@ from pathlib import Path
 from dynamic_mcp.config.access import Profile
 from dynamic_mcp.config.keys import format_path
 from dynamic_mcp.config.read import list_disabled, read, read_document
-from dynamic_mcp.config.resolved import Broken, Config, GroupConfig, Program
+from dynamic_mcp.config.resolved import Broken, CommandLine, Config, GroupConfig, Program
 from dynamic_mcp.config.secrets import plain_secrets
 from dynamic_mcp.doctor.findings import Finding, Level, config_error
 from dynamic_mcp.doctor.logins import check_logins
@@ -95,14 +95,23 @@ def _check_upstream(group: GroupConfig) -> Iterator[Finding]:
         case Program(cwd=str(cwd)) if not Path(cwd).is_dir():
             yield config_error(f"mcpServers.{group.name}.cwd", f"the directory `{cwd}` does not exist")
         case Program() as program:
-            found = find_program(program)
-            if found is None:
-                hint = "install it, or give its full path"
-                command = mask_of(program)(program.command)
-                why = f"the command `{command}` was not found on its `PATH`"
-                if os.sep in program.command:
-                    why = f"the command `{command}` does not exist or is not executable"
-                yield config_error(f"mcpServers.{group.name}.command", why, hint)
+            yield from _check_command(f"mcpServers.{group.name}.command", program)
+        case CommandLine() as program:
+            where = f"mcpServers.{group.name}.cli"
+            yield from _check_command(f"{where}.command", program)
+            for number, root in enumerate(program.roots):
+                if not Path(root).is_dir():
+                    yield config_error(f"{where}.cwd.roots[{number}]", f"the directory `{root}` does not exist")
+
+
+def _check_command(where: str, program: Program | CommandLine) -> Iterator[Finding]:
+    if find_program(program) is not None:
+        return
+    command = mask_of(program)(program.command)
+    why = f"the command `{command}` was not found on its `PATH`"
+    if os.sep in program.command:
+        why = f"the command `{command}` does not exist or is not executable"
+    yield config_error(where, why, "install it, or give its full path")
 
 
 def _check_profile(profile: Profile, config: Config) -> Iterator[Finding]:
@@ -119,7 +128,7 @@ def _check_profile(profile: Profile, config: Config) -> Iterator[Finding]:
             yield Finding(Level.WARNING, f"{where}.servers", f"`{glob}` matches no server", hint)
 
 
-def find_program(program: Program) -> str | None:
+def find_program(program: Program | CommandLine) -> str | None:
     """Return the file that the system would run for a command; None if there is none."""
     command = program.command
     if os.sep in command and program.cwd is not None:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from msgspec import Raw, Struct
 
-from dynamic_mcp.config.resolved import Broken, GroupConfig, Program, Remote
+from dynamic_mcp.config.resolved import Broken, CommandLine, GroupConfig, Program, Remote
 from dynamic_mcp.groups.catalog import Catalog
 from dynamic_mcp.groups.catalog_encoding import decode_catalog, encode_catalog
 from dynamic_mcp.mcp import wire
@@ -123,6 +123,8 @@ def key(config: GroupConfig) -> str:
         case Remote() as remote:
             login = (remote.oauth.client_id, remote.oauth.scopes) if remote.oauth else None
             what = ["remote", remote.kind, remote.url, sorted(remote.headers.items()), login, *_person(remote)]
+        case CommandLine() as line:
+            what = ["command line", line.command, line.pack, line.commands, bool(line.roots)]
         case Broken():
             what = ["broken", config.name]
     return sha256(wire.encode(what)).hexdigest()[:40]

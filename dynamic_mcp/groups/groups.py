@@ -14,7 +14,7 @@ from functools import partial
 
 from dynamic_mcp.config.persons import knows_persons
 from dynamic_mcp.config.principal import Principal
-from dynamic_mcp.config.resolved import Config, GroupConfig, Presentation, Program
+from dynamic_mcp.config.resolved import CommandLine, Config, GroupConfig, Presentation, Program
 from dynamic_mcp.groups.assignment import Assignment, Place, Space, assign, find_match
 from dynamic_mcp.groups.audience import Authentication, Client
 from dynamic_mcp.groups.catalog import ListKind
@@ -218,11 +218,13 @@ class Groups:
 
 def _starting(config: GroupConfig) -> str:
     """Say what a reload brings to be started, so that nothing starts unseen; but for secrets."""
-    program = config.upstream
-    if not isinstance(program, Program):
-        return ""
-    mask = mask_of(program)
-    return f"; it starts {json.dumps([*map(mask, (program.command, *program.args))])}"
+    match config.upstream:
+        case Program(command=command, args=args) as program:
+            return f"; it starts {json.dumps([*map(mask_of(program), (command, *args))])}"
+        case CommandLine(command=command, commands=commands) as program:
+            names = ", ".join(each.name for each in commands)
+            return f"; calls start {json.dumps(mask_of(program)(command))} for {names}"
+    return ""
 
 
 def _lists(presentation: Presentation) -> frozenset[ListKind]:

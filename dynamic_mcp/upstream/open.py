@@ -9,7 +9,7 @@ from functools import partial
 from importlib import import_module
 from typing import Literal, Protocol
 
-from dynamic_mcp.config.resolved import Broken, GroupConfig, Program, Remote
+from dynamic_mcp.config.resolved import Broken, CommandLine, GroupConfig, Program, Remote
 from dynamic_mcp.errors import (
     HEADER_MISMATCH,
     INVALID_PARAMS,
@@ -90,6 +90,8 @@ async def open_link(
             hello = declare_login(hello, remote.oauth)
             far = _RemoteServer(config, remote, listener, hello, authorization)
             return await (far.open_modern_first(lacks) if is_modern_first else far.open_legacy_first(lacks))
+        case CommandLine():
+            raise Unreachable(config.name, "command line programs cannot be started yet", final=True)
         case Broken(reason=reason):
             raise Unreachable(config.name, reason, final=True)
 

@@ -36,6 +36,9 @@ def identify(entry: Mapping[str, object], home: str) -> Identity:
     url = entry.get("url")
     if isinstance(url, str):
         return Identity(("url", _canonicalize(url)))
+    cli = entry.get("cli")
+    if isinstance(cli, Mapping):
+        return Identity(("cli", str(cli.get("use")), str(cli.get("command", ""))))
     command, words = _command_words(entry, home)
     program = _program_name(command)
     package = _parse_package([program, *words])

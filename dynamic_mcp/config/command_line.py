@@ -1,0 +1,139 @@
+"""Resolves a server that is a command line program: which commands and flags of its pack are left for calls."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from dynamic_mcp.config import environment, values
+from dynamic_mcp.config.cli_form import Cli
+from dynamic_mcp.config.cli_values import parse_output_limit
+from dynamic_mcp.config.keys import Keys
+from dynamic_mcp.config.resolved import CommandLine
+from dynamic_mcp.config.upstream import Substitution, Surroundings, resolve_path
+from dynamic_mcp.errors import closest
+from dynamic_mcp.packs import library
+from dynamic_mcp.packs.model import Command, Flag, Pack
+
+# No pager, no colour: nobody looks at a terminal.
+_ENVIRONMENT = {"PAGER": "cat", "NO_COLOR": "1", "TERM": "dumb"}
+_DEFAULT_OUTPUT_LIMIT = 1_000_000
+
+
+def resolve_command_line(
+    at: Keys, cli: Cli, *, texts: Substitution, surroundings: Surroundings
+) -> CommandLine | None:
+    """Return the program and its commands; None if the pack cannot be used, which `texts` is told."""
+    pack = _read_pack((*at, "use"), texts.fill((*at, "use"), cli.use, is_required=True), texts, surroundings)
+    command = _resolve_command(at, cli, texts=texts, surroundings=surroundings)
+    roots = _resolve_roots(at, cli, texts=texts, surroundings=surroundings)
+    if pack is None:
+        return None
+    env = _environment(cli, pack, roots, surroundings)
+    return CommandLine(
+        command=command or pack.program,
+        pack=pack.name,
+        description=pack.description,
+        commands=tuple(_select_commands(at, cli, pack, texts)),
+        env=env,
+        cwd=roots[0] if roots else surroundings.working_directory,
+        roots=roots,
+        fixed=tuple(pack.fixed),
+        version=tuple(pack.version or ()),
+        timeout_s=values.parse_duration(cli.timeout),
+        output_limit=parse_output_limit(cli.output_limit) or _DEFAULT_OUTPUT_LIMIT,
+        at_files=bool(cli.at_files),
+    )
+
+
+def pack_file(use: str, surroundings: Surroundings) -> Path | None:
+    """Return the file of a pack; None for one that comes with the program."""
+    return resolve_path(use, surroundings) if library.is_file(use) else None
+
+
+def _read_pack(at: Keys, use: str, texts: Substitution, surroundings: Surroundings) -> Pack | None:
+    file = pack_file(use, surroundings)
+    try:
+        return library.read_shipped(use) if file is None else library.read_file(file)
+    except library.BadPack as exc:
+        names = library.shipped_names()
+        known = f"; there are {', '.join(f'`{name}`' for name in names)}" if file is None and use not in names else ""
+        texts.fail(at, f"{exc}{known}")
+        return None
+
+
+def _resolve_command(at: Keys, cli: Cli, *, texts: Substitution, surroundings: Surroundings) -> str | None:
+    if cli.command is None:
+        return None
+    command = texts.fill((*at, "command"), cli.command, is_required=True)
+    if not command:
+        texts.fail((*at, "command"), "is empty")
+    has_directory = "/" in command or "\\" in command
+    return str(resolve_path(command, surroundings)) if has_directory else command
+
+
+def _resolve_roots(at: Keys, cli: Cli, *, texts: Substitution, surroundings: Surroundings) -> tuple[str, ...]:
+    written = enumerate(cli.cwd.roots if cli.cwd is not None else ())
+    filled = (texts.fill((*at, "cwd", "roots", i), text, is_required=True) for i, text in written)
+    return tuple(os.path.normpath(resolve_path(text, surroundings)) for text in filled)
+
+
+def _environment(cli: Cli, pack: Pack, roots: tuple[str, ...], surroundings: Surroundings) -> dict[str, str]:
+    names = (*pack.inherit, *(cli.env or ()))
+    inherited = environment.minimal_variables(surroundings.environment, names, platform=surroundings.platform)
+    own = dict(pack.environment)
+    if pack.ceiling is not None and roots:
+        own[pack.ceiling] = os.pathsep.join(dict.fromkeys(str(Path(root).parent) for root in roots))
+    return environment.merge([inherited, _ENVIRONMENT, own], platform=surroundings.platform)
+
+
+# --- commands and flags --------------------------------------------------------------------------------------
+
+
+def _select_commands(at: Keys, cli: Cli, pack: Pack, texts: Substitution) -> Iterator[Command]:
+    """Yield the commands that the config names, without the flags that it denies."""
+    names = [each.name for each in pack.commands]
+    for place, globs in (("commands", cli.commands), ("effects", cli.effects or ())):
+        for glob in globs:
+            if not any(_matching(names, (glob,))):
+                near = ", ".join(f"`{each}`" for each in closest(glob, names))
+                hint = f"did you mean {near}?" if near else f"it has {', '.join(f'`{name}`' for name in names)}"
+                texts.fail((*at, place), f"the pack `{pack.name}` has no command `{glob}`: {hint}")
+    selected = [each for each in pack.commands if any(_matching([each.name], cli.commands))]
+    _warn_of_unknown_flags((*at, "deny_flags"), cli, selected, texts)
+    for each in selected:
+        flags = [flag for flag in each.flags if not _is_denied(flag, cli)]
+        for flag in each.flags:
+            if flag.required and _is_denied(flag, cli):
+                texts.fail((*at, "deny_flags"), f"`{each.name}` cannot be used without `{flag.name}`")
+        stdin = each.stdin and cli.stdin is not False
+        effect = next((value for glob, value in (cli.effects or {}).items() if fnmatchcase(each.name, glob)), None)
+        changed = replace(each, flags=flags, stdin=stdin)
+        yield changed if effect is None else _with_effect(changed, effect)
+
+
+def _with_effect(command: Command, effect: str) -> Command:
+    """Return the command with this effect, whatever flags a call gives."""
+    flags = [replace(flag, effect="read") for flag in command.flags]
+    return replace(command, effect=effect, flags=flags)
+
+
+def _warn_of_unknown_flags(at: Keys, cli: Cli, commands: Iterable[Command], texts: Substitution) -> None:
+    names = [name for each in commands for flag in each.flags for name in (flag.name, *flag.aliases)]
+    for glob in cli.deny_flags or ():
+        if not any(_matching(names, (glob,))):
+            near = ", ".join(f"`{each}`" for each in closest(glob, sorted(set(names))))
+            texts.warn(at, f"none of the commands has a flag `{glob}`" + (f"; did you mean {near}?" if near else ""))
+
+
+def _is_denied(flag: Flag, cli: Cli) -> bool:
+    return any(_matching((flag.name, *flag.aliases), cli.deny_flags or ()))
+
+
+def _matching(names: Iterable[str], globs: Iterable[str]) -> list[str]:
+    globs = [*globs]
+    return [name for name in names if any(fnmatchcase(name, glob) for glob in globs)]

@@ -1,0 +1,1 @@
+"""Packs: which commands of command line programs there are as tools."""

@@ -1,0 +1,61 @@
+"""Finds packs: those that come with the program, by name, and those in files."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+import msgspec
+
+from dynamic_mcp.packs.model import Pack
+from dynamic_mcp.system.file_reader import read_bytes
+
+MAX_BYTES = 8 << 20
+_SUFFIX = ".json"
+
+
+class BadPack(ValueError):
+    """Why a pack cannot be used."""
+
+
+def is_file(use: str) -> bool:
+    """Tell whether `use` in the config names a file, rather than a pack that comes with the program."""
+    return "/" in use or "\\" in use or use.endswith(_SUFFIX)
+
+
+def shipped_names() -> list[str]:
+    """Return the names of the packs that come with the program."""
+    return sorted(each.name.removesuffix(_SUFFIX) for each in files(__package__).iterdir() if _is_pack(each.name))
+
+
+@cache
+def read_shipped(name: str) -> Pack:
+    """Return a pack that comes with the program. Raises BadPack if there is none of this name."""
+    if name not in shipped_names():
+        raise BadPack(f"there is no pack `{name}`")
+    return decode(files(__package__).joinpath(name + _SUFFIX).read_bytes())
+
+
+def read_file(file: Path) -> Pack:
+    """Return the pack in a file. Raises BadPack."""
+    try:
+        return decode(read_bytes(file, most=MAX_BYTES))
+    except OSError as exc:
+        raise BadPack(f"cannot read `{file}`: {(exc.strerror or str(exc)).lower()}") from exc
+
+
+def decode(data: bytes) -> Pack:
+    """Return the pack in a JSON text. Raises BadPack."""
+    try:
+        return msgspec.json.decode(data, type=Pack)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
+        raise BadPack(f"not a valid pack: {_lower(str(exc))}") from exc
+
+
+def _is_pack(name: str) -> bool:
+    return name.endswith(_SUFFIX)
+
+
+def _lower(text: str) -> str:
+    return text[:1].lower() + text[1:]
