@@ -69,28 +69,33 @@ class Authorization:
 
         Raises AccessDenied, MissingScope and NotFound.
         """
-        decision = self._decide(request, group, method, params or {})
+        decision = self._decide(request, group, method, params or {}, group)
         view = self._view_for(request.client)
         current = view.get(group.name)
         if current is None:
             raise NotFound("group", group.name, view.names, hint=view.names_in_words())
         if current.rules is not group.rules:  # the config has changed since
-            decision = self._decide(request, current, method, params or {})
+            decision = self._decide(request, current, method, params or {}, group)
         return decision
 
     def note_task(self, group: str, id: str, tool: str) -> None:
         """Note which tool a task is of."""
         self._tools_of_tasks[group, id] = tool
 
-    def _decide(self, request: Request, group: GroupView, method: str, params: Mapping[str, Raw]) -> Decision | None:
+    def _decide(
+        self, request: Request, group: GroupView, method: str, params: Mapping[str, Raw], seen: GroupView
+    ) -> Decision | None:
+        """Decide as a view of the group says; `seen` is that of the client, which has its names."""
         if group.rules is None or method in _HARMLESS:
             return None
         check_form(params)
         match method:
             case "tools/call":
-                return _decide_named(request, group, Kind.TOOL, params)
+                name = wire.text(params.get("name")) or ""
+                return _decide_named(request, group, Kind.TOOL, params, seen.shown_name(name))
             case "prompts/get":
-                return _decide_named(request, group, Kind.PROMPT, params)
+                name = wire.text(params.get("name")) or ""
+                return _decide_named(request, group, Kind.PROMPT, params, name)
             case _ if method in _RESOURCES:
                 return _decide_resource(request, group, params.get("uri"))
             case "completion/complete":
@@ -125,14 +130,15 @@ def check_form(params: Mapping[str, Raw]) -> None:
         check_form(reference)
 
 
-def _decide_named(request: Request, group: GroupView, kind: Kind, params: Mapping[str, Raw]) -> Decision:
-    name = wire.text(params.get("name")) or ""
-    judgement = group.judge(kind, name)
+def _decide_named(
+    request: Request, group: GroupView, kind: Kind, params: Mapping[str, Raw], shown_name: str
+) -> Decision:
+    judgement = group.judge(kind, wire.text(params.get("name")) or "")
     if not judgement.is_visible:
-        raise NotFound(kind.value, name)
+        raise NotFound(kind.value, shown_name)
     decision = judgement.decide(params.get("arguments"))
     how = "with these arguments" if judgement.settled is None else ""
-    return _enforce(request, decision, f"`{name}` of group `{group.name}`", how)
+    return _enforce(request, decision, f"`{shown_name}` of group `{group.name}`", how)
 
 
 def _decide_resource(request: Request, group: GroupView, uri: Raw | None) -> Decision:

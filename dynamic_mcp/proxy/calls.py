@@ -168,9 +168,9 @@ class Calls:
         if group.group.has_advice and (advice := request.client.hello.advice(group.config)):
             answer = structs.replace(answer, result=results.add_to_error(answer.result, f"[{advice}]"))
         if instance is not None:
-            return self._tasks.begin(request, group, instance, answer, tool=call.name)
+            return self._tasks.begin(request, group, instance, answer, tool=group.own_name(call.name))
         if request.revision.is_stateless and envelope.result_type(answer.result) != envelope.COMPLETE:
-            return self._tasks.extension.adopt(request, group, answer, tool=call.name)
+            return self._tasks.extension.adopt(request, group, answer, tool=group.own_name(call.name))
         if not call.select and not notes and results.can_pass_unchanged(answer.result, group.presentation.answers):
             return answer
         return await self._fit(request, call, answer, notes)
@@ -195,8 +195,8 @@ class Calls:
 
     async def _fit(self, request: Request, call: ToolCall, answer: Frame, notes: tuple[str, ...]) -> Frame:
         """Return the answer with what was asked for of it, as much as the limit allows, and what is to be said."""
-        answers = call.group.presentation.answers
-        keep = self._results.keeper(request.client, call.group.name, call.name)
+        group, answers = call.group, call.group.presentation.answers
+        keep = self._results.keeper(request.client, group.name, group.own_name(call.name))
         result = answer.result
         if call.select:
             result = await asyncio.to_thread(results.select, result, call.select, keep)

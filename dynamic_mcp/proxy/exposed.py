@@ -104,7 +104,7 @@ def _is_plain(group: GroupView, tool: str, groups: Sequence[GroupView]) -> bool:
 def _exposed_tools(groups: Sequence[GroupView]) -> Iterator[Tool]:
     for group in groups:
         for tool in group.known.tools if group.known else ():
-            if group.presentation.exposure.shows(tool):
+            if group.presentation.exposure.shows(group.own_name(tool)):
                 yield group, tool
 
 

@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from msgspec import structs
+from msgspec import Raw, structs
 
-from dynamic_mcp.errors import RefusedByGuard
+from dynamic_mcp.errors import NotFound, RefusedByGuard
 from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.authorization import check_form
@@ -135,8 +135,21 @@ def _join(decision: Decision, guarded: Decision) -> Decision:
 
 
 def _restore(message: UpstreamRequest) -> UpstreamRequest:
-    """Return a call as the server gets it. Raises InvalidArguments and NotFound."""
-    return _redact_arguments(message)
+    """Return a call as the server gets it. Raises InvalidArguments, NotFound and wire.Malformed."""
+    shown, params = _tool_of(message), message.params
+    if shown is None or params is None or message.group.overridden is None:
+        return _redact_arguments(message)
+    check_form(params)
+    tool = message.group.find_shown(shown)
+    if tool is None:
+        raise NotFound(f"tool of group `{message.group.name}`", shown)
+    given = params.get("arguments")
+    restored = tool.restore(given)
+    if restored is not given and restored is not None:
+        params = {**params, "name": Raw(wire.encode(tool.own_name)), "arguments": restored}
+    elif tool.own_name != shown:
+        params = {**params, "name": Raw(wire.encode(tool.own_name))}
+    return _redact_arguments(message if params is message.params else structs.replace(message, params=params))
 
 
 def _redact_arguments(message: UpstreamRequest) -> UpstreamRequest:

@@ -118,7 +118,7 @@ class Transparent:
         """Answer `tools/call`: the call as it came, and whatever the upstream answers."""
         group, params = _group_of(request), wire.members(request.params)
         name = wire.text(params.get("name"))
-        if not group.presentation.tools.allows(name or "") or not await _may_exist(request, ListKind.TOOLS, name):
+        if not _is_presented(group, name or "") or not await _may_exist(request, ListKind.TOOLS, name):
             return wire.error_frame(INVALID_PARAMS, str(NotFound("tool", name or "")))
         if name is None:  # a server that takes it for text could find a tool that the filter keeps back
             raise wire.Malformed("`name` of the tool is missing")
@@ -133,8 +133,10 @@ class Transparent:
             instance=instance,
         )
         if request.revision.is_stateless:
-            return self._tasks.extension.adopt(request, group, answer, tool=name)
-        return answer if instance is None else self._tasks.begin(request, group, instance, answer, tool=name)
+            return self._tasks.extension.adopt(request, group, answer, tool=group.own_name(name))
+        if instance is None:
+            return answer
+        return self._tasks.begin(request, group, instance, answer, tool=group.own_name(name))
 
     async def _get_prompt(self, request: Request) -> Frame:
         name = wire.text(wire.member(request.params, "name"))
@@ -202,14 +204,19 @@ class Transparent:
         return self._pipeline.send(request, group, request.method, params, timeout_s=timeout_s)
 
 
+def _is_presented(group: GroupView, tool: str) -> bool:
+    """Tell whether the filter lets a tool through; of overridden ones, it has let those through that are listed."""
+    return group.overridden is not None or group.presentation.tools.allows(tool)
+
+
 async def _may_exist(request: Request, kind: ListKind, key: str | None) -> bool:
     """Tell whether something may be asked for, although it is in no list.
 
     Without access rules it may: the upstream says best itself what it does not have. With rules, its words must not
-    tell what does not exist from what is not allowed.
+    tell what does not exist from what is not allowed; and of overridden tools, it knows other names.
     """
     group = _group_of(request)
-    if group.rules is None:
+    if group.rules is None and (kind is not ListKind.TOOLS or group.overridden is None):
         return True
     catalog = await group.learn_catalog(request.client, [kind])
     return key in catalog.entries(kind) or key in (await group.reread(request.client, [kind])).entries(kind)

@@ -24,6 +24,8 @@ from dynamic_mcp.system.text import one_line
 if TYPE_CHECKING:  # loaded with the first access rule
     from dynamic_mcp.policy.access import AccessRules, GroupRules, Judgement
     from dynamic_mcp.policy.call_rules import CallRules
+    from dynamic_mcp.policy.shown_tool import ShownTool
+    from dynamic_mcp.proxy.overridden_tools import OverriddenTools
 
 _FEATURES = ("tools", "resources", "prompts")
 
@@ -32,7 +34,8 @@ class GroupView:
     """One group as it is presented: its filtered catalog, its description, and how its calls are treated.
 
     `config` is what is run for it, `switched_off` the features that it does not let through. `rules` decide what of
-    it may be used; None is everything. `call_rules` are the config's rules on its calls, if there are any.
+    it may be used; None is everything. `call_rules` are the config's rules on its calls, if there are any, and
+    `overridden` has its tools where the config shows them in another way.
     """
 
     def __init__(self, group: Group, presentation: Presentation, rules: GroupRules | None = None) -> None:
@@ -42,6 +45,7 @@ class GroupView:
         self.config = group.config
         self.presentation = presentation
         self.call_rules = _compile(presentation, group.name) if presentation.rules else None
+        self.overridden = _override(self.call_rules, group.name)
         self.switched_off = frozenset(name for name in _FEATURES if not presentation.features.allows(name))
         self._whole: Catalog | None = None
         self._known: Catalog | None = None
@@ -91,8 +95,27 @@ class GroupView:
         adapted.config = structs.replace(self.config, timeouts=timeouts)
         return adapted
 
+    def own_name(self, tool: str) -> str:
+        """Return the server's name of a tool that is shown by this name; one that is not shown has no other."""
+        shown = self.find_shown(tool)
+        return tool if shown is None else shown.own_name
+
+    def shown_name(self, tool: str) -> str:
+        """Return by which name clients see a tool, of which this is the server's name."""
+        return tool if self.overridden is None or self.known is None else self.overridden.shown_name(tool)
+
+    def find_shown(self, tool: str) -> ShownTool | None:
+        """Return the tool that is shown by this name; None where there are no overrides."""
+        if self.overridden is None:
+            return None
+        _ = self.known  # names are those of the catalog of the moment
+        return self.overridden.find(tool)
+
     def judge(self, kind: Kind, name: str) -> Judgement:
-        """Say what the rules, which there must be, say of a tool or prompt, also of one that is in no list."""
+        """Say what the rules, which there must be, say of a tool or prompt, also of one that is in no list.
+
+        `name` is the server's.
+        """
         return self._lists.judge(kind, name, self.group.known)
 
     def may_read(self, uri: str) -> bool:
@@ -105,10 +128,12 @@ class GroupView:
 
     def complaint(self, kinds: Iterable[ListKind]) -> str:
         """Say what is missing from these lists and why; empty when they are whole."""
-        complaint = self.group.complaint(kinds)
-        if complaint and self.rules is not None and self.known is not None and self.known.knows(kinds):
-            return INCOMPLETE if any(self.known.lists[kind].complaints for kind in kinds) else ""
-        return complaint
+        complaint, known = self.group.complaint(kinds), self.known
+        if known is None or not known.knows(kinds):
+            return complaint
+        if complaint and self.rules is not None:
+            return INCOMPLETE if any(known.lists[kind].complaints for kind in kinds) else ""
+        return complaint if self.overridden is None else known.complaint(kinds) or ""
 
     async def learn_hello(self, client: Client) -> Mapping[str, Raw] | None:
         """Return what the upstream says of itself, connecting if need be; None if the group was replaced meanwhile.
@@ -130,13 +155,22 @@ class GroupView:
         """Return a catalog without what is not presented, and what is not allowed."""
         if whole is self._whole and self._known is not None:
             return self._known
-        return self._lists.filter(whole)
+        allowed = self._lists.filter(whole)
+        return allowed if self.overridden is None else self.overridden.show(allowed)
 
 
 def _compile(presentation: Presentation, server: str) -> CallRules:
     from dynamic_mcp.policy.call_rules import CallRules
 
     return CallRules(presentation.rules, server)
+
+
+def _override(rules: CallRules | None, server: str) -> OverriddenTools | None:
+    if rules is None or rules.overrides is None:
+        return None
+    from dynamic_mcp.proxy.overridden_tools import OverriddenTools
+
+    return OverriddenTools(rules.overrides, server)
 
 
 class GroupViews:

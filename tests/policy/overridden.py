@@ -7,16 +7,21 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from dynamic_mcp.config.rules import resolve_overrides
+from dynamic_mcp.config.rules import Rules, resolve_overrides
 from dynamic_mcp.config.rules_form import Override as OverrideForm
 from dynamic_mcp.policy.overrides import Overrides
 
 Json = Any  # whatever JSON a test writes down
 
 
+def rules_of(**members: Json) -> Rules:
+    """Return the rules of a server with these `overrides`."""
+    return Rules(overrides=resolve_overrides(msgspec.convert(members, dict[str, OverrideForm])))
+
+
 def overrides_of(**members: Json) -> Overrides:
     """Return `overrides` of a server with these members."""
-    return Overrides(resolve_overrides(msgspec.convert(members, dict[str, OverrideForm])))
+    return Overrides(rules_of(**members).overrides)
 
 
 def tools_of(**tools: Json) -> dict[str, Raw]:
