@@ -127,7 +127,7 @@ def _items(offered: Iterable[tuple[str, str]], incomplete: str) -> list[Completi
 
 
 def _catalogs(ctx: click.Context) -> Iterable[Catalog]:
-    """Yield the cached catalog of the group on the command line."""
+    """Yield the cached catalog of the group on the command line, with its tools as the config shows them."""
     from dynamic_mcp.groups.catalog_store import CatalogStore
     from dynamic_mcp.system import paths
 
@@ -135,7 +135,17 @@ def _catalogs(ctx: click.Context) -> Iterable[Catalog]:
     catalog_store = CatalogStore(paths.cache_dir() / "catalogs")
     for group in config.groups if config else ():
         if group.name == name and (kept := catalog_store.load(group)) is not None:
-            yield kept.catalog
+            yield _show(kept.catalog, config, group.name)
+
+
+def _show(catalog: Catalog, config: Config | None, group: str) -> Catalog:
+    overrides = config.presentations[group].rules.overrides if config else ()
+    if not overrides:
+        return catalog
+    from dynamic_mcp.policy.overrides import Overrides
+    from dynamic_mcp.proxy.overridden_tools import OverriddenTools
+
+    return OverriddenTools(Overrides(overrides), group).show(catalog)
 
 
 def _json(data: bytes) -> object:

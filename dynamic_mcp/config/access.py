@@ -81,12 +81,14 @@ class Access(Struct, frozen=True):
 class ToolAccess(Struct, frozen=True):
     """What the config says about the tools of a server: globs of those that only read, and of those that may not.
 
-    `is_trusted` tells that the server's own annotations are believed.
+    `is_trusted` tells that the server's own annotations are believed. `hints` are those of `overrides`: names and
+    globs of tools, the first of which counts, and whether these only read.
     """
 
     read: tuple[str, ...] = ()
     write: tuple[str, ...] = ()
     is_trusted: bool = False
+    hints: tuple[tuple[str, bool], ...] = ()
 
 
 class Profile(Struct, frozen=True):
@@ -127,10 +129,12 @@ def resolve_access(own: access_form.Access | None, approve: Mapping[str, tuple[s
     )
 
 
-def resolve_tool_access(own: access_form.ToolAccess | None, *, is_trusted: bool) -> ToolAccess:
-    """Return what the config says about the tools of a server."""
+def resolve_tool_access(
+    own: access_form.ToolAccess | None, *, is_trusted: bool, hints: tuple[tuple[str, bool], ...] = ()
+) -> ToolAccess:
+    """Return what the config says about the tools of a server; `hints` are those of its overrides."""
     given = own or access_form.ToolAccess()
-    return ToolAccess(tuple(given.read or ()), tuple(given.write or ()), is_trusted)
+    return ToolAccess(tuple(given.read or ()), tuple(given.write or ()), is_trusted, hints)
 
 
 def resolve_profiles(own: Mapping[str, access_form.Profile] | None) -> dict[str, Profile]:

@@ -37,6 +37,7 @@ from dynamic_mcp.config.resolved import (
 from dynamic_mcp.config.rules import (
     Policy,
     Rules,
+    read_only_hints,
     resolve_cache,
     resolve_guards,
     resolve_limits,
@@ -168,6 +169,7 @@ def _share(server: form.Server, settings: form.Settings, made: Upstream) -> Shar
 
 
 def _presentation(name: str, server: form.Server, settings: form.Settings) -> Presentation:
+    rules = _rules(name, server, settings)
     return Presentation(
         description=server.description,
         features=_features(server, settings),
@@ -177,8 +179,10 @@ def _presentation(name: str, server: form.Server, settings: form.Settings) -> Pr
             pinned=tuple(server.pinned or ()),
         ),
         answers=_answers(server, settings),
-        access=resolve_tool_access(server.access, is_trusted=_is_trusted(server)),
-        rules=_rules(name, server, settings),
+        access=resolve_tool_access(
+            server.access, is_trusted=_is_trusted(server), hints=read_only_hints(rules.overrides)
+        ),
+        rules=rules,
         pinning=_pinning(name, server, settings),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from msgspec import Raw, Struct
@@ -115,6 +115,21 @@ class Plugin(Struct, frozen=True):
 def resolve_overrides(own: Mapping[str, rules_form.Override] | None) -> tuple[Override, ...]:
     """Return how tools are shown, in the order of the file."""
     return tuple(_override(tools, each) for tools, each in (own or {}).items())
+
+
+def read_only_hints(overrides: Iterable[Override]) -> tuple[tuple[str, bool], ...]:
+    """Return which tools the overrides call read-only, or not: exact names first, as these win over globs."""
+    hints = [
+        (each.tools, bool(hint) and not each.annotations.get("destructiveHint"))
+        for each in overrides
+        if (hint := each.annotations.get("readOnlyHint")) is not None
+    ]
+    return tuple(sorted(hints, key=lambda hint: is_glob(hint[0])))
+
+
+def is_glob(tools: str) -> bool:
+    """Tell whether an override may be of several tools."""
+    return "*" in tools or "?" in tools
 
 
 def _override(tools: str, own: rules_form.Override) -> Override:

@@ -74,6 +74,10 @@ def access_of(name: str, tool: Raw, config: ToolAccess) -> Classification:
         return Classification("write", 1.0, ("`access.write` matches the name",), "config")
     if _globs(config.read).matches(name):
         return Classification("read", 1.0, ("`access.read` matches the name",), "config")
+    hint = next((is_read for glob, is_read in config.hints if _globs((glob,)).matches(name)), None)
+    if hint is not None:
+        evidence = f"`overrides` say that `readOnlyHint` is {'true' if hint else 'false'}"
+        return Classification("read" if hint else "write", 1.0, (evidence,), "config")
     if config.is_trusted:
         hints = _hints(wire.member(tool, "annotations"))
         if hints.get("destructiveHint") and "readOnlyHint" in hints:

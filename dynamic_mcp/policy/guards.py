@@ -35,10 +35,11 @@ class Guards:
         self._server = server
         self._by_tool: BoundedDict[str, tuple[_PathGuards, ...]] = BoundedDict(_MAX_TOOLS)
 
-    def judge(self, tool: str, arguments: Raw | None) -> Decision | None:
+    def judge(self, tool: str, arguments: Raw | None, *, shown: str = "") -> Decision | None:
         """Return a decision that a person must be asked; None if no guard is against the call.
 
-        `tool` is the server's own name. Takes time that is linear in the arguments. Raises RefusedByGuard.
+        `tool` is the server's own name, `shown` what clients know it by, if that is another one. Takes time that is
+        linear in the arguments. Raises RefusedByGuard.
         """
         guards = self._guards_of(tool)
         if not guards:
@@ -47,12 +48,12 @@ class Guards:
             given = _read(arguments)
             found = [guard for each in guards for guard in each.find_matching(given)]
         except ConditionError as exc:
-            raise self._refusal(tool, guards[0].first, str(exc)) from None
+            raise self._refusal(shown or tool, guards[0].first, str(exc)) from None
         if not found:
             return None
         for guard in found:
             if not guard.asks:
-                raise self._refusal(tool, guard, guard.message)
+                raise self._refusal(shown or tool, guard, guard.message)
         return Decision(Effect.ASK, ", ".join(guard.id for guard in found))
 
     def _guards_of(self, tool: str) -> tuple[_PathGuards, ...]:

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from msgspec import Raw, Struct
 
-from dynamic_mcp.config.rules import ArgumentOverride, Override
+from dynamic_mcp.config.rules import ArgumentOverride, Override, is_glob
 from dynamic_mcp.policy.globs import Globs
 from dynamic_mcp.policy.schema_document import CannotShow
 from dynamic_mcp.policy.shown_tool import ShownTool, show_tool
@@ -32,8 +32,8 @@ class Overrides:
     """The overrides of one server."""
 
     def __init__(self, overrides: Sequence[Override]) -> None:
-        self._exact = {each.tools: each for each in overrides if not _is_glob(each.tools)}
-        self._globs = [(Globs((each.tools,)), each) for each in overrides if _is_glob(each.tools)]
+        self._exact = {each.tools: each for each in overrides if not is_glob(each.tools)}
+        self._globs = [(Globs((each.tools,)), each) for each in overrides if is_glob(each.tools)]
 
     def show(self, tools: Mapping[str, Raw]) -> ShownTools:
         """Return a server's tools as they are shown, in the same order; what is not changed is the same object."""
@@ -73,10 +73,6 @@ class Overrides:
         exact = self._exact.get(tool)
         matching = [override for globs, override in self._globs if globs.matches(tool)]
         return matching if exact is None else [exact, *matching]
-
-
-def _is_glob(name: str) -> bool:
-    return "*" in name or "?" in name
 
 
 def _without_clashes(tools: Sequence[ShownTool], complaints: list[str]) -> list[ShownTool]:

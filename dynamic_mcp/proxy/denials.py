@@ -40,12 +40,14 @@ def find_denial(
     if wanted is None:
         return None
     for group, presentation in presented:
-        own = wanted.name_in(group)
-        if own is None or not presentation.features.allows(_LISTS[wanted.kind].capability):
+        name = wanted.name_in(group)
+        if name is None or not presentation.features.allows(_LISTS[wanted.kind].capability):
             continue
         of_group = rules.for_group(group.name)
         is_hidden = wanted.has_named(group) and not of_group.is_visible
-        if is_hidden or _has(GroupView(group, presentation), wanted.kind, own):
+        whole = GroupView(group, presentation)
+        if is_hidden or _has(whole, wanted.kind, name):
+            own = whole.own_name(name) if wanted.kind is Kind.TOOL else name
             judge = of_group if wanted.kind is Kind.RESOURCE else GroupView(group, presentation, of_group)
             judgement = judge.judge(wanted.kind, own)
             if not judgement.is_visible:
@@ -79,7 +81,7 @@ class _Wanted(Struct, frozen=True):
         return group.name in (self.group, self.only) or self.name.startswith(f"{group.name}__")
 
     def name_in(self, group: Group) -> str | None:
-        """Return which name a group would know it by; None if it is of another group."""
+        """Return which name the tools of a group would show it by; None if it is of another group."""
         if self.only not in (None, group.name) or self.group not in ("", group.name):
             return None
         return self.name if self.only or self.kind is Kind.RESOURCE else self.name.removeprefix(f"{group.name}__")

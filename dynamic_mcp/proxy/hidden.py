@@ -12,7 +12,7 @@ from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.observation import Event
 from dynamic_mcp.proxy.request import Request
-from dynamic_mcp.proxy.view import View
+from dynamic_mcp.proxy.view import GroupView, View
 from dynamic_mcp.proxy.views import Views
 from dynamic_mcp.tools import meta_tools
 
@@ -112,6 +112,9 @@ def _count_presented(group: Group, presentation: Presentation, kind: ListKind) -
     if group.known is None or not presentation.features.allows(kind.capability):
         return 0
     entries = group.known.entries(kind)
+    if kind is ListKind.TOOLS and presentation.rules.overrides:
+        known = GroupView(group, presentation).known
+        return 0 if known is None else len(known.tools)
     tools = presentation.tools
     if kind is not ListKind.TOOLS or (tools.include, tools.exclude) == (("*",), ()):
         return len(entries)

@@ -77,7 +77,7 @@ def target_of(request: Request, group: GroupView | None, method: str, name: str)
 
 def _tool(request: Request, group: GroupView | None, name: str) -> str:
     if group is not None:
-        return _in_catalog(group, ListKind.TOOLS, name)
+        return name if _in_catalog(group, ListKind.TOOLS, group.shown_name(name)) else ""
     return GET if wire.text(wire.member(request.params, "name")) == GET else ""
 
 

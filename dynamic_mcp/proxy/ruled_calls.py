@@ -100,7 +100,7 @@ class RuledCalls:
         check_form(params)
         seen = message.request.observation
         try:
-            decision = await self._judge(rules.guards, _tool_of(message) or "", params.get("arguments"))
+            decision = await self._judge(message, rules.guards)
         except RefusedByGuard as exc:
             if seen is not None:
                 seen.decision, seen.rule = "deny", exc.rule
@@ -109,10 +109,12 @@ class RuledCalls:
             seen.note_decision(decision)
         return decision
 
-    async def _judge(self, guards: Guards, tool: str, arguments: Raw | None) -> Decision | None:
+    async def _judge(self, message: UpstreamRequest, guards: Guards) -> Decision | None:
+        tool, arguments = _tool_of(message) or "", (message.params or {}).get("arguments")
+        judge = partial(guards.judge, tool, arguments, shown=message.group.shown_name(tool))
         if arguments is None or len(arguments) <= MAX_BYTES_IN_LOOP:
-            return guards.judge(tool, arguments)
-        return await self._workers.run(partial(guards.judge, tool, arguments))
+            return judge()
+        return await self._workers.run(judge)
 
     async def _send_allowed(self, message: UpstreamRequest) -> Frame:
         rules = message.group.call_rules

@@ -47,8 +47,9 @@ class Subject(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """The subject in words for errors."""
-        return f"`{one_line(self.key.name, _LONGEST_NAME)}` of group `{self.group.name}`"
+        """The subject in words for errors, which the client reads."""
+        name = self.group.shown_name(self.key.name) if self.key.kind == "tool" else self.key.name
+        return f"`{one_line(name, _LONGEST_NAME)}` of group `{self.group.name}`"
 
     @property
     def principal(self) -> Principal:
@@ -56,7 +57,10 @@ class Subject(Struct, frozen=True):
         return self.key.principal
 
     def check_edit(self, edited: Raw) -> None:
-        """Raise InvalidArguments if these arguments cannot take the place of those that were asked about."""
+        """Raise InvalidArguments if these arguments cannot take the place of those that were asked about.
+
+        They have the server's names, and may give another value to what the config has fixed: a person decides.
+        """
         if self.key.kind == "resource":
             raise InvalidArguments("a resource has no arguments that could be changed")
         try:
@@ -82,7 +86,7 @@ class Subject(Struct, frozen=True):
                 raise InvalidArguments(exc.message) from None
 
     def _check_by_schema(self, edited: Raw) -> None:
-        catalog, answers = self.group.known, self.group.presentation.answers
+        catalog, answers = self.group.group.known, self.group.presentation.answers
         if catalog is None or not answers.validate:
             schema = InputSchema(wire.EMPTY_OBJECT)
         else:
@@ -112,6 +116,7 @@ def describe(message: UpstreamRequest, rule: str) -> Subject:
     catalog = group.group.known
     entry = wire.EMPTY_OBJECT if catalog is None else catalog.entries(kind).get(name, wire.EMPTY_OBJECT)
     is_tool = kind is ListKind.TOOLS
+    shown = group.shown_name(name) if is_tool else name
     key = ApprovalKey(
         principal=message.request.principal,
         server=group.group,
@@ -120,7 +125,7 @@ def describe(message: UpstreamRequest, rule: str) -> Subject:
         definition=sha256(wire.compact(entry)).digest(),
         rules=(group.rules, group.presentation.rules.guards),
         rule=rule,
-        arguments=_digest(params, f"`{one_line(name, _LONGEST_NAME)}` of group `{group.name}`"),
+        arguments=_digest(params, f"`{one_line(shown, _LONGEST_NAME)}` of group `{group.name}`"),
         session=client if group.config.share is Share.SESSION else None,
     )
     return Subject(
