@@ -46,11 +46,12 @@ class Guards:
             return None
         try:
             given = _read(arguments)
-            found = [guard for each in guards for guard in each.find_matching(given)]
+            matching = [guard for each in guards for guard in each.find_matching(given)]
         except ConditionError as exc:
             raise self._refusal(shown or tool, guards[0].first, str(exc)) from None
-        if not found:
+        if not matching:
             return None
+        found = [guard for _, guard in self._guards if guard in matching]  # in the order of the config
         for guard in found:
             if not guard.asks:
                 raise self._refusal(shown or tool, guard, guard.message)

@@ -14,6 +14,7 @@ from msgspec import Raw
 from dynamic_mcp.config.access import LOCAL_NAME, Access
 from dynamic_mcp.config.approval import Approval
 from dynamic_mcp.config.resolved import Config
+from dynamic_mcp.config.rules import Rules
 from dynamic_mcp.errors import DynamicMcpError
 from dynamic_mcp.observe.approvals import ApprovalDecision, PendingApproval, Scope, make_id
 from dynamic_mcp.proxy.approval.human import HumanApproval
@@ -151,12 +152,20 @@ class Scene:
     """A proxy with one server, `up`, whose tools `delete_*` want a person asked."""
 
     def __init__(
-        self, rules: tuple[Json, ...], approval: Approval, opener: OpenLink, group: PresentedGroup, *, has_queue: bool
+        self,
+        rules: tuple[Json, ...] | None,
+        approval: Approval,
+        opener: OpenLink,
+        group: PresentedGroup,
+        *,
+        has_queue: bool,
     ) -> None:
         self.clock = FakeClock()
         self.notes = Notes()
         self.notified: list[str] = []
-        self.access = access_of(roles={"dev": list(rules), "admin": [{}]}, people={LOCAL_NAME: ["dev"]})
+        self.access: Access | None = None
+        if rules is not None:
+            self.access = access_of(roles={"dev": list(rules), "admin": [{}]}, people={LOCAL_NAME: ["dev"]})
         self.settings = approval
         self.groups = [group]
         self._ids = (f"Q{number}" for number in itertools.count(1))
@@ -226,15 +235,17 @@ class Scene:
 async def approving(
     upstream: FakeUpstream | None = None,
     *,
-    rules: tuple[Json, ...] = RULES,
+    rules: tuple[Json, ...] | None = RULES,
     approval: Approval | None = None,
     has_queue: bool = True,
     opener: OpenLink | None = None,
+    call_rules: Rules | None = None,
     **changes: Json,
 ) -> AsyncIterator[Scene]:
-    """Run the proxy."""
+    """Run the proxy; `rules` None is without access rules."""
     opener = opener or Opener(up=[upstream or FakeUpstream(ANSWERS) for _ in range(3)])
-    scene = Scene(rules, approval or Approval(), opener, group_config(**changes), has_queue=has_queue)
+    group = group_config(rules=call_rules or Rules(), **changes)
+    scene = Scene(rules, approval or Approval(), opener, group, has_queue=has_queue)
     try:
         yield scene
     finally:
