@@ -35,8 +35,8 @@ _BEST_FIRST = (State.READY, State.CONNECTING, State.COLD, State.WAITING, State.N
 class Group:
     """A server by its name in the config. `start` it for a client, use it by `request`, `close` it.
 
-    `instances` are its running copies, by the audience that shares each one. `find_current` finds the group of this
-    name that serves a client now: after a reload that may be another one, and not the same one for all clients.
+    `instances` are its running copies by audience, `questions` counts what they ask. `find_current` finds the group
+    that serves a client now: after a reload that may be another one, and not the same one for all clients.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Group:
         self.config = config
         self.name = config.name
         self.instances: dict[Hashable, Instance] = {}
-        self.has_advice = False
+        self.has_advice, self.questions = False, 0
         self._advice = set[str]()
         self._observer = observer
         self._create = partial(Instance, opener=opener, clock=clock, jitter=jitter, link_counts=link_counts)
@@ -83,6 +83,11 @@ class Group:
     def asks(self) -> bool:
         """Whether the upstream has asked a client something."""
         return self._catalog.asks
+
+    @property
+    def changes(self) -> int:
+        """How often the upstream has said that its tools or resources are others."""
+        return self._catalog.changes
 
     @property
     def state(self) -> State:
@@ -277,6 +282,7 @@ class Group:
 
     def learn_asking(self, asked: Client | None) -> None:
         """Learn that the upstream asks its client: from now on, each client has an instance of its own."""
+        self.questions += 1
         if self._catalog.asks:
             return
         self._catalog.asks = True
@@ -292,6 +298,7 @@ class Group:
 
     def prepare_question(self, instance: Instance, frame: Frame, user: User) -> Frame:
         """Return a request of the upstream as its client is asked it."""
+        self.questions += 1
         return self._observer.prepare_question(instance, frame, user)
 
     def receive_notification(self, instance: Instance, frame: Frame, recipients: Sequence[User]) -> None:

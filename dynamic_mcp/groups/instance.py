@@ -72,7 +72,7 @@ class Instance:
         self._lifecycle.advice = hello.advice(config)
         self._catalog, self._reader = catalog, CatalogReader(catalog, clock)
         self._wake, self._attempt_over = asyncio.Event(), asyncio.Event()
-        self._events = LinkEvents(self, owner, mark_stale=self._mark_stale, wake=self._wake.set)
+        self._events = LinkEvents(self, owner, mark_stale=self._note_change, wake=self._wake.set)
         self._link: AnyLink | None = None
         self._supervisor: asyncio.Task[None] | None = None
         self._is_closing = self._wanted = False
@@ -273,6 +273,10 @@ class Instance:
             has_served = self.activity.has_served or isinstance(error, NotSent)
             self._lifecycle.fail_link(error, has_served=has_served)
             self._wake.set()
+
+    def _note_change(self, kinds: Iterable[ListKind]) -> None:
+        self._catalog.changes += any(kind is not ListKind.PROMPTS for kind in kinds)
+        self._mark_stale(kinds)
 
     def _mark_stale(self, kinds: Iterable[ListKind]) -> None:
         self._reader.mark_stale(kinds)

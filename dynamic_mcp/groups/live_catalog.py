@@ -34,7 +34,8 @@ class LiveCatalog:
     """The catalog of a group through time; `known` is None until there is one.
 
     `wanted` are the lists that clients may be shown; the others are not read. `asks` tells that the upstream has
-    asked a client something; `lacks` is the era that it was found not to speak.
+    asked a client something; `lacks` is the era that it was found not to speak. `changes` counts how often it has
+    said that its tools or resources are others.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class LiveCatalog:
         self.wanted = wanted
         self.known: Catalog | None = None
         self.asks = False
+        self.changes = 0
         self.lacks: Era | None = None
         self._catalog_store = catalog_store
         self._clock = clock or LoopClock()

@@ -45,6 +45,13 @@ class VendorFrame(Frame, gc=False):
     extra: dict[str, Raw] = {}
 
 
+class HintedFrame(VendorFrame, gc=False):
+    """A modern server's answer for a legacy client, who does not know what the server said to caches."""
+
+    ttl_ms: Raw | None = None
+    cache_scope: Raw | None = None
+
+
 class Malformed(ValueError):
     """A line that is not a valid frame. `code` is its JSON-RPC error code; `id` is the request's id, if known."""
 

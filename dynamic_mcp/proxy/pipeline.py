@@ -6,7 +6,7 @@ timeout starts, so that waiting for a person costs no upstream anything.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,7 +15,9 @@ from msgspec import Raw, Struct, structs
 from dynamic_mcp.config.resolved import Config
 from dynamic_mcp.errors import ApprovalNeeded
 from dynamic_mcp.groups.audience import Client
+from dynamic_mcp.groups.group import Group
 from dynamic_mcp.groups.instance import Instance
+from dynamic_mcp.mcp import wire
 from dynamic_mcp.mcp.envelope import RETRY_MEMBERS
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.proxy.observation import Event
@@ -137,6 +139,16 @@ class Pipeline:
             self.approval.apply(config)
         elif config.asks:
             self.approval = self._open_approval(config, note)
+
+    def keep_for(self, configs: Iterable[Config]) -> None:
+        """Drop the kept results that no rule of these configs keeps any more."""
+        if self._ruled is not None:
+            self._ruled.cache.retain(configs)
+
+    def note_update(self, group: Group, frame: Frame) -> None:
+        """Learn from a notification that a resource has changed, so that no result of it is kept."""
+        if self._ruled is not None:
+            self._ruled.cache.note_update(group, wire.text(wire.member(frame.params, "uri")) or "")
 
     def check(self, request: Request, group: GroupView, method: str, params: Mapping[str, Raw] | None) -> None:
         """Let what is about to be sent, or done without sending it, pass the access rules.

@@ -7,8 +7,7 @@ import logging
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from msgspec import Raw
-from msgspec.structs import replace
+from msgspec import Raw, structs
 
 from dynamic_mcp.config.persons import for_person, knows_persons
 from dynamic_mcp.config.resolved import Config
@@ -79,7 +78,7 @@ class Proxy:
         clock: Clock | None = None,
         has_base: bool = True,
     ) -> None:
-        self.has_base = has_base
+        self.has_base, self._clock = has_base, clock or LoopClock()
         base = self._base = self._base_of(config)
         opener = opener or partial(open_link, logins=logins)
         self.groups = Groups(base, self, opener=opener, catalog_store=catalog_store)
@@ -107,7 +106,6 @@ class Proxy:
             pipeline, self._tasks, resources, self._subscriptions, self._logins, self._elicitations
         )
         self.parked_calls = ParkedCalls()
-        self._clock = clock or LoopClock()
         self.observers: Observers | None = None  # who records and measures requests
         self._hidden = HiddenThings(self._views, self.note)
         self._govern(base)
@@ -142,6 +140,7 @@ class Proxy:
         before = {client: self.view_for(client) for client in self._subscriptions}
         self.groups.apply(configs, partial(self._views.apply, configs))
         self._govern(base)
+        self._pipeline.keep_for(configs.values())
         self._semantic_index.configure(config.embeddings)
         self._resource_subscriptions.reopen(partial(self._find_new_group, before))
         self._search.learn()
@@ -278,7 +277,7 @@ class Proxy:
 
     def _base_of(self, config: Config) -> Config:
         """Return what is served to clients without a workspace."""
-        return config if self.has_base else replace(config, groups=(), presentations={})
+        return config if self.has_base else structs.replace(config, groups=(), presentations={})
 
     def _group_views(self) -> Iterator[GroupView]:
         """Yield the group views of all workspaces, each once; those that share a group share its view."""
@@ -378,8 +377,8 @@ class Proxy:
         frame = self._tasks.with_client_task_id(instance, frame)
         match frame.method:
             case "notifications/resources/updated":
-                may_read = partial(self._may_read, group)
-                self._resource_subscriptions.pass_update_on(group, instance, frame, may_read)
+                self._pipeline.note_update(group, frame)
+                self._resource_subscriptions.pass_update_on(group, instance, frame, partial(self._may_read, group))
             case "notifications/tasks/status" if self._tasks.pass_status_on(
                 instance, frame, [each.client for each in recipients]
             ):

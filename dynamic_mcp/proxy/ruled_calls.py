@@ -61,7 +61,7 @@ class RuledCalls:
 
     def __init__(self, decide: Decide, ask: Ask, following: Next, clock: Clock | None = None) -> None:
         self.limits = CallLimits(clock)
-        self.cache = ResultCache()
+        self.cache = ResultCache(clock)
         self._workers = Workers("rules", count=2)
         self._decide = decide
         self._ask = ask
@@ -118,7 +118,7 @@ class RuledCalls:
 
     async def _send_allowed(self, message: UpstreamRequest) -> Frame:
         rules = message.group.call_rules
-        if rules is not None and rules.cache:
+        if rules is not None and rules.cache is not None:
             return await self.cache.send(message, self._send_in_place)
         return await self._send_in_place(message)
 

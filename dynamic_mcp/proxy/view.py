@@ -162,7 +162,7 @@ class GroupView:
 def _compile(presentation: Presentation, server: str) -> CallRules:
     from dynamic_mcp.policy.call_rules import CallRules
 
-    return CallRules(presentation.rules, server)
+    return CallRules(presentation.rules, server, presentation.access)
 
 
 def _override(rules: CallRules | None, server: str) -> OverriddenTools | None:

@@ -316,10 +316,9 @@ class ModernLink:
             members["_meta"] = Raw(wire.encode(meta))
             if not meta:
                 del members["_meta"]
-        for hint in () if is_own else _HINTS:
-            members.pop(hint, None)
+        hints = [members.pop(hint, None) for hint in (() if is_own else _HINTS)]
         answer.result = Raw(wire.encode(members))
-        return kind, answer
+        return kind, _with_hints(answer, *hints) if any(hints) else answer
 
     # --- requests that modern upstreams do not know ----------------------------------------------------
 
@@ -379,6 +378,12 @@ class ModernLink:
     def _pass_on(self, frame: Frame) -> None:
         """Pass on what the upstream has announced, as if a legacy server had."""
         self._listener.receive_notification(frame, ())
+
+
+def _with_hints(answer: Frame, ttl_ms: Raw | None, cache_scope: Raw | None) -> Frame:
+    return wire.HintedFrame(
+        jsonrpc=answer.jsonrpc, id=answer.id, result=answer.result, ttl_ms=ttl_ms, cache_scope=cache_scope
+    )
 
 
 _REPLACED = frozenset(("ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"))

@@ -1,0 +1,140 @@
+"""Results as they are kept: prepared, so that a hit only joins bytes, and bounded in bytes.
+
+What may be kept at all is decided here as well: whole results of calls that went well, for as long as their server
+lets them be kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable
+
+from msgspec import Raw, Struct
+
+from dynamic_mcp.mcp import envelope, wire
+from dynamic_mcp.mcp.wire import Frame, HintedFrame
+
+# In `_meta` of a result that was kept: how old it is.
+CACHED = "dynamic-mcp/cache"
+# What an entry takes beside its bytes.
+_OVERHEAD_BYTES = 500
+_AGE = b'"%b":{"age_s":' % CACHED.encode()
+_TTL = b',"%b":' % envelope.TTL_MS.encode()
+_FALSE = (b"", b"false", b"null")
+
+
+class Kept(Struct, frozen=True, gc=False):
+    """A result that is kept: `head` is all of it up to its age.
+
+    Times are of a clock, in seconds. One that `is_private` is only for the person whose call it was of. `has_ttl`
+    says that the result itself tells how long it may be kept.
+    """
+
+    at: float
+    expires_at: float
+    is_private: bool
+    has_ttl: bool
+    head: bytes
+
+    def answer(self, now: float) -> Frame:
+        """Return the answer, which says how old it is, and how long it may still be kept."""
+        age = b"%d}}" % max(0, int(now - self.at))
+        left = b"%b%d}" % (_TTL, max(0, int(1000 * (self.expires_at - now)))) if self.has_ttl else b"}"
+        return Frame(jsonrpc="2.0", result=Raw(b"".join((self.head, age, left))))
+
+
+def prepare(answer: Frame, ttl_s: float, now: float) -> Kept | None:
+    """Return an answer as it is kept for so many seconds at most; None if it may not be."""
+    if len(answer.error) or not len(answer.result):
+        return None
+    try:
+        members = wire.members(answer.result)
+        meta = wire.members(members.get("_meta", wire.EMPTY_OBJECT))
+    except wire.Malformed:
+        return None
+    if not _is_whole(members) or CACHED in meta:
+        return None
+    ttl_s, is_private = _heed_server(answer, members, ttl_s)
+    if ttl_s <= 0:
+        return None
+    has_ttl = members.pop(envelope.TTL_MS, None) is not None
+    if members.pop("_meta", None) is None and not has_ttl:
+        head = _open(bytes(answer.result)) + b'"_meta":{' + _AGE
+    else:
+        head = _open(wire.encode(members)) + b'"_meta":' + _open(wire.encode(meta)) + _AGE
+    return Kept(now, now + ttl_s, is_private, has_ttl, head)
+
+
+def _is_whole(members: dict[str, Raw]) -> bool:
+    """Tell whether a result is complete, no task, and of a call that did not fail."""
+    kind = members.get(envelope.RESULT_TYPE)
+    is_complete = kind is None or wire.text(kind) == envelope.COMPLETE
+    return is_complete and "task" not in members and bytes(members.get("isError", wire.ABSENT)) in _FALSE
+
+
+def _heed_server(answer: Frame, members: dict[str, Raw], ttl_s: float) -> tuple[float, bool]:
+    """Return how long a result is kept, and whether for one person only, where its server says so too."""
+    ttl, scope = members.get(envelope.TTL_MS), members.get(envelope.CACHE_SCOPE)
+    if isinstance(answer, HintedFrame):  # for a client that does not know them
+        ttl, scope = answer.ttl_ms, answer.cache_scope
+    if ttl is None and scope is None:
+        return ttl_s, False
+    is_private = scope is None or wire.text(scope) != "public"
+    if ttl is not None:
+        given = wire.value(ttl)
+        is_number = isinstance(given, int | float) and not isinstance(given, bool)
+        ttl_s = min(ttl_s, given / 1000) if is_number else 0.0  # type: ignore[operator]  # mypy forgets `is_number`
+    return ttl_s, is_private
+
+
+def _open(data: bytes) -> bytes:
+    """Return an object up to where another member may follow."""
+    inner = data.rstrip()[:-1].rstrip()
+    return inner if inner.endswith(b"{") else inner + b","
+
+
+Flight = asyncio.Future["Kept | Abandoned | None"]
+
+
+class Abandoned:
+    """The call that others wait for was cancelled."""
+
+
+ABANDONED = Abandoned()
+
+
+class KeptResults:
+    """What is kept by one rule, `max_bytes` at most, and the calls under way that others wait for."""
+
+    def __init__(self, server: str, max_bytes: int) -> None:
+        self.server = server
+        self.flights: dict[Hashable, Flight] = {}
+        self.bytes = 0
+        self._max_bytes = max_bytes
+        self._entries: dict[Hashable, tuple[Kept, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def find(self, key: Hashable, now: float) -> Kept | None:
+        """Return what is kept under a key, which counts as a use of it."""
+        entry = self._entries.pop(key, None)
+        if entry is None:
+            return None
+        if entry[0].expires_at <= now:
+            self.bytes -= entry[1]
+            return None
+        self._entries[key] = entry
+        return entry[0]
+
+    def put(self, key: Hashable, kept: Kept, key_bytes: int) -> None:
+        """Keep a result, unless it is larger than all that may be kept. `key_bytes` is what its key takes."""
+        size = len(kept.head) + key_bytes + _OVERHEAD_BYTES
+        if size > self._max_bytes:
+            return
+        before = self._entries.pop(key, None)
+        self.bytes += size - (0 if before is None else before[1])
+        self._entries[key] = kept, size
+        while self.bytes > self._max_bytes:
+            least_used = next(iter(self._entries))
+            self.bytes -= self._entries.pop(least_used)[1]
