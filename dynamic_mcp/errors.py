@@ -188,6 +188,7 @@ class PluginError(DynamicMcpError):
     def __init__(self, plugin: str, message: str, *, hint: str = "") -> None:
         super().__init__(f"plug-in `{plugin}`: {message}", hint=hint)
         self.plugin = plugin
+        self.problem = message
 
 
 class NotRecorded(DynamicMcpError):

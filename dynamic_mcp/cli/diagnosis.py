@@ -76,7 +76,12 @@ def _check_files(file: Path) -> tuple[Config | None, list[Finding]]:
     config, findings = check_file(file, os.environ)
     if config is None:
         return None, findings
-    found = [*_check_access(config), *check_observation(config), *check_variables(file, os.environ)]
+    found = [
+        *_check_access(config),
+        *_check_plugins(config),
+        *check_observation(config),
+        *check_variables(file, os.environ),
+    ]
     return config, [*findings, *found]
 
 
@@ -97,6 +102,16 @@ def _check_access(config: Config) -> list[Finding]:
     return [*check_access_rules(config, catalogs, token_roles), *check_approval(config, catalogs)]
 
 
+def _check_plugins(config: Config) -> list[Finding]:
+    """Return the findings about plug-ins, which are loaded and opened only where the config has some."""
+    if not config.plugins:
+        return []
+    from dynamic_mcp.cli.runner import run
+    from dynamic_mcp.doctor.plugins import check_plugins
+
+    return run(check_plugins(config))
+
+
 async def _examine(this: Invocation, config: Config) -> tuple[list[Finding], list[ServerReport]]:
     """Return the findings about the daemon, and a report on each server: on those that run there, as they run."""
     from dynamic_mcp.doctor.public_url import check_public_url
@@ -114,8 +129,9 @@ async def _examine(this: Invocation, config: Config) -> tuple[list[Finding], lis
         findings += await check_public_url(config.http)
         findings += await check_collector(config)
         running = {report.group for report in reports}
-        rest = replace(config, groups=tuple(each for each in config.groups if each.name not in running))
-        reports += await _examine_alone(this, rest, doctor, catalog_store, progress)
+        rest = tuple(each for each in config.groups if each.name not in running)
+        alone = replace(config, groups=rest, plugins=())  # it is about servers, whatever plug-ins make of them
+        reports += await _examine_alone(this, alone, doctor, catalog_store, progress)
     order = [group.name for group in config.groups]
     return findings, sorted(reports, key=lambda report: order.index(report.group))
 

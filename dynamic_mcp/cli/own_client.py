@@ -82,6 +82,8 @@ async def open_own_client(
 ) -> AsyncIterator[OwnClient]:
     """Run a proxy for one command; every process that it started is gone afterwards.
 
+    Raises ConfigError if a plug-in cannot be opened.
+
     `wrap_opener` may observe how links are opened. Without the cache, every group is connected and no catalog is
     read from disk or written to it.
     """
@@ -97,6 +99,8 @@ async def open_own_client(
     )
     client = OwnClient(proxy, out, profile)
     try:
+        await proxy.plugins.prepare(config)
+        proxy.plugins.apply(config)
         await client.initialize()
         yield client
         if catalog_store is not None:

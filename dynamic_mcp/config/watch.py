@@ -12,7 +12,7 @@ import logging
 import os
 import stat
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,7 +43,8 @@ Content = Mapping[Path, bytes | None]
 class ConfigWatcher:
     """Watches the files of a config: `on_config` gets each new version, `on_error` the error of an invalid one.
 
-    `get_served` returns the version that is served. Its workspaces and its files may change at any time.
+    `get_served` returns the version that is served. Its workspaces and its files may change at any time. `prepare`
+    makes ready what a valid version needs, and raises ConfigError if it cannot be used all the same.
     """
 
     def __init__(
@@ -53,12 +54,14 @@ class ConfigWatcher:
         *,
         on_config: Callable[[ConfigSet], None],
         on_error: Callable[[ConfigError], None],
+        prepare: Callable[[ConfigSet], Awaitable[None]] | None = None,
     ) -> None:
         self._get_served = get_served
         self._file = get_served().base.file
         self._environment = environment
         self._on_config = on_config
         self._on_error = on_error
+        self._prepare = prepare
         self._seen: Content | None = None
         self._refused: list[Content] = []
         self._reload_requested = False
@@ -157,6 +160,11 @@ class ConfigWatcher:
         if content == self._seen and not was_requested:
             return
         content, result = await asyncio.to_thread(self._read, served)
+        if isinstance(result, ConfigSet) and self._prepare is not None and result.differs_from(served):
+            try:
+                await self._prepare(result)
+            except ConfigError as exc:
+                result = exc
         is_doubtful = isinstance(result, ConfigError) or self._has_lost_files(content)
         if is_doubtful and content != self._seen and await self._changes_soon(content):
             self._reload_requested |= was_requested

@@ -59,7 +59,7 @@ class DaemonOptions(Struct, frozen=True):
 def run(configs: ConfigSet, serving_log: ServingLog, options: DaemonOptions) -> bool:
     """Serve the windows of a config until nobody needs it; return False if another daemon does so already.
 
-    Raises ListenError if it was told to serve HTTP and cannot.
+    Raises ListenError if it was told to serve HTTP and cannot, and ConfigError if a plug-in cannot be opened.
     """
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(_serve(configs, serving_log, options))
@@ -68,10 +68,12 @@ def run(configs: ConfigSet, serving_log: ServingLog, options: DaemonOptions) -> 
 async def _serve(configs: ConfigSet, serving_log: ServingLog, options: DaemonOptions) -> bool:
     file = configs.base.file
     serving = Serving(configs, serving_log, kind="daemon", socket=str(options.socket), http=options.http)
+    await serving.open()
     listener = Listener(options.socket)
     daemon = Daemon(serving, listener, options.daemon)
     if not await listener.open(daemon.accept):
         await serving.close()
+        await serving.proxy.close()
         return False
     if options.http is None:
         serving.http.apply(configs.base, level=logging.WARNING)

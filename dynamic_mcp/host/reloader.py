@@ -35,7 +35,11 @@ class Reloader:
     ) -> None:
         self.workspaces = Workspaces(configs, proxy, on_new_files=lambda: self.watch.check_soon())
         self.watch = ConfigWatcher(
-            lambda: self.workspaces.configs, os.environ, on_config=self._apply, on_error=self._report
+            lambda: self.workspaces.configs,
+            os.environ,
+            on_config=self._apply,
+            on_error=self._report,
+            prepare=self._prepare,
         )
         self.on_config: Callable[[Config], None] = lambda config: None
         """Called with each new version, after it was applied."""
@@ -51,6 +55,10 @@ class Reloader:
             await self.watch.run()
         except Exception:
             log.exception("a bug: the config is no longer watched")
+
+    async def _prepare(self, configs: ConfigSet) -> None:
+        """Open what a version needs before it is applied. Raises ConfigError, and then nothing has changed."""
+        await self._proxy.plugins.prepare(configs.base)
 
     def _apply(self, configs: ConfigSet) -> None:
         if self._log is not None:

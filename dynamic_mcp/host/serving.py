@@ -68,6 +68,7 @@ class Serving:
         config, cache = configs.base, paths.cache_dir()
         self._kind: Kind = kind
         self._owns_process = serving_log is not None
+        self._is_open = False
         self._socket = socket
         self._origin = origin
         command = partial(login_command, config.file) if origin is None else origin.login_command
@@ -94,7 +95,11 @@ class Serving:
 
     @contextlib.asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
-        """Keep the config and the entry among the running proxies up to date, until the end of the context."""
+        """Keep the config and the entry among the running proxies up to date, until the end of the context.
+
+        Raises ConfigError if the plug-ins of the config cannot be opened.
+        """
+        await self.open()
         if self._owns_process:
             gc.freeze()  # what exists now stays to the end, so the garbage collector need not scan it again and again
             gc.set_threshold(_GARBAGE_AFTER)
@@ -116,6 +121,22 @@ class Serving:
                 yield
         finally:
             await self.close()
+
+    async def open(self) -> None:
+        """Open the plug-ins of the config, before the first client comes.
+
+        Raises ConfigError, and then all is closed.
+        """
+        if self._is_open:
+            return
+        try:
+            await self.proxy.plugins.prepare(self.config)
+        except BaseException:
+            await self.close()
+            await self.proxy.close()
+            raise
+        self.proxy.plugins.apply(self.config)
+        self._is_open = True
 
     def reload(self) -> None:
         """Read the config and the certificate again."""

@@ -1,4 +1,4 @@
-"""The one way from a use case to an upstream. Whatever looks at calls on their way is a middleware here.
+"""The one way from a use case to an upstream: whatever looks at requests on their way has its place here.
 
 A request enters once its target is resolved and its arguments are repaired, and before it takes a place and its
 timeout starts, so that waiting for a person costs no upstream anything.
@@ -6,7 +6,7 @@ timeout starts, so that waiting for a person costs no upstream anything.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -30,6 +30,7 @@ from dynamic_mcp.system.clock import Clock
 if TYPE_CHECKING:  # loaded with the first access rule
     from dynamic_mcp.policy.access import Decision
     from dynamic_mcp.proxy.authorization import Authorization
+    from dynamic_mcp.proxy.plugins.plugins import Plugins
     from dynamic_mcp.proxy.ruled_calls import RuledCalls
 
 
@@ -50,7 +51,6 @@ class UpstreamRequest(Struct, frozen=True, gc=False):
 
 
 Next = Callable[[UpstreamRequest], Awaitable[Frame]]
-Middleware = Callable[[UpstreamRequest, Next], Awaitable[Frame]]
 
 
 # In `_meta` of a result: what a person has said of the call, or that nobody has yet.
@@ -102,27 +102,20 @@ def open_approval(config: Config, note: Callable[[Event], None]) -> Approval:
 
 
 class Pipeline:
-    """The middlewares of all requests to upstreams, the outermost first; empty until something is configured.
+    """What requests pass on their way to upstreams; nothing until something is configured.
 
-    `authorization` decides before all of them, where there are access rules; `approval` asks a person where a rule
-    says so. What rules of servers count and keep goes by the time of `clock`.
+    `authorization` decides, where there are access rules; `plugins` come after it; `approval` asks a person where a
+    rule says so. What rules of servers count and keep goes by the time of `clock`.
     """
 
-    def __init__(
-        self,
-        middlewares: Sequence[Middleware] = (),
-        open_approval: OpenApproval = open_approval,
-        clock: Clock | None = None,
-    ) -> None:
+    def __init__(self, open_approval: OpenApproval = open_approval, clock: Clock | None = None) -> None:
         self.authorization: Authorization | None = None
         self.approval: Approval | None = None
+        self.plugins: Plugins | None = None
         self._ruled: RuledCalls | None = None
         self._open_approval = open_approval
         self._turns = Turns()
         self._clock = clock
-        self._first: Next | None = None
-        for middleware in reversed(middlewares):
-            self._first = partial(_call, middleware, self._first or self._send)
 
     def decide_by(self, view_for: Callable[[Client], View] | None) -> None:
         """Have requests decided by what clients may see from now on; None decides nothing, and costs nothing."""
@@ -190,7 +183,7 @@ class Pipeline:
         It goes to the client's instance, unless another `instance` has what it is about. Raises UpstreamError, and
         AccessDenied, ApprovalDenied, ApprovalNeeded and ApprovalPending, where nothing was sent.
         """
-        if group.call_rules is not None:
+        if group.call_rules is not None or (self.plugins is not None and self.plugins.are_for(group.name, method)):
             return self._by_rules(UpstreamRequest(request, group, method, params, timeout_s, label, instance, notes))
         if request.observation is not None:
             request.observation.note_target(group, method, params)
@@ -199,17 +192,18 @@ class Pipeline:
             decision = self.authorization.decide(request, group, method, params)
             must_ask = decision if decision is not None and decision.must_ask else None
         is_plain = request.observation is None and (request.channel is None or not request.revision.is_stateless)
-        if self._first is None and must_ask is None and is_plain:
+        if must_ask is None and is_plain:
             target = group.group if instance is None else instance
             return target.request(method, params, timeout_s=timeout_s, caller=request, label=label)
         message = UpstreamRequest(request, group, method, params, timeout_s, label, instance, notes)
-        return self._go_on(message) if must_ask is None else self._ask(message, must_ask, self._send_allowed)
+        return self._send(message) if must_ask is None else self._ask(message, must_ask, self._send_allowed)
 
     def _by_rules(self, message: UpstreamRequest) -> Awaitable[Frame]:
         if self._ruled is None:
             from dynamic_mcp.proxy.ruled_calls import RuledCalls
 
-            self._ruled = RuledCalls(self._decide, self._ask, self._go_on, self._clock)
+            self._ruled = RuledCalls(self._decide, self._ask, self._send, self._clock)
+        self._ruled.plugins = self.plugins
         return self._ruled.send(message)
 
     async def _ask(self, message: UpstreamRequest, decision: Decision, following: Next) -> Frame:
@@ -219,15 +213,12 @@ class Pipeline:
 
     async def _send_allowed(self, message: UpstreamRequest) -> Frame:
         self._decide(message)  # the person may have changed arguments, and the config may be another
-        return await self._go_on(message)
+        return await self._send(message)
 
     def _decide(self, message: UpstreamRequest) -> Decision | None:
         if self.authorization is None:
             return None
         return self.authorization.decide(message.request, message.group, message.method, message.params)
-
-    def _go_on(self, message: UpstreamRequest) -> Awaitable[Frame]:
-        return (self._first or self._send)(message)
 
     def _send(self, message: UpstreamRequest) -> Awaitable[Frame]:
         params = message.params
@@ -271,7 +262,3 @@ def _request_now(message: UpstreamRequest) -> Awaitable[Frame]:
 
 def _instance(message: UpstreamRequest) -> Instance:
     return message.instance or message.group.group.instance_for(message.request.client)
-
-
-def _call(middleware: Middleware, following: Next, message: UpstreamRequest) -> Awaitable[Frame]:
-    return middleware(message, following)

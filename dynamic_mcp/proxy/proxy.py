@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
@@ -25,7 +24,6 @@ from dynamic_mcp.mcp.mirrored_headers import HeaderParameters
 from dynamic_mcp.mcp.revisions import SUPPORTED
 from dynamic_mcp.mcp.wire import Frame
 from dynamic_mcp.oauth.logins import Logins
-from dynamic_mcp.proxy import observation
 from dynamic_mcp.proxy.cache_hints import CACHEABLE, CacheHint, cache_hint
 from dynamic_mcp.proxy.capabilities import capabilities
 from dynamic_mcp.proxy.client_events import event_of_end, event_of_login, events_of_beginning
@@ -33,10 +31,11 @@ from dynamic_mcp.proxy.elicitations import COMPLETE, Elicitations
 from dynamic_mcp.proxy.hidden import HiddenThings
 from dynamic_mcp.proxy.log_levels import LogLevels
 from dynamic_mcp.proxy.logins import LoginOffers
-from dynamic_mcp.proxy.observation import Event, Observers
+from dynamic_mcp.proxy.observation import Event, Observers, group_changed, link_opened
 from dynamic_mcp.proxy.parked_calls import ParkedCalls
 from dynamic_mcp.proxy.persons import Persons
-from dynamic_mcp.proxy.pipeline import Approval, Middleware, OpenApproval, Pipeline, open_approval
+from dynamic_mcp.proxy.pipeline import Approval, OpenApproval, Pipeline, open_approval
+from dynamic_mcp.proxy.plugin_control import PluginControl
 from dynamic_mcp.proxy.request import Request
 from dynamic_mcp.proxy.resource_subscriptions import ResourceSubscriptions
 from dynamic_mcp.proxy.resources import Resources
@@ -55,8 +54,6 @@ from dynamic_mcp.system.clock import Clock, LoopClock
 from dynamic_mcp.upstream.handshake import OURSELVES
 from dynamic_mcp.upstream.open import OpenLink, open_link
 
-log = logging.getLogger(__name__)
-
 
 class Proxy:
     """Answers every client from the groups of one config, and tells each what it wants to hear of them.
@@ -73,7 +70,6 @@ class Proxy:
         catalog_store: CatalogStore | None = None,
         semantic_index: SemanticIndex | None = None,
         logins: Logins | None = None,
-        middlewares: Sequence[Middleware] = (),
         open_approval: OpenApproval = open_approval,
         clock: Clock | None = None,
         has_base: bool = True,
@@ -96,7 +92,8 @@ class Proxy:
         self._semantic_index = semantic_index or SemanticIndex()
         self._semantic_index.configure(config.embeddings)
         self._search = ToolSearch(self._semantic_index, self._group_views)
-        self._pipeline = pipeline = Pipeline(middlewares, open_approval, clock)
+        self._pipeline = pipeline = Pipeline(open_approval, clock)
+        self.plugins = PluginControl(pipeline, self.roles_of, self._subscriptions.announce_soon)
         self._tasks = Tasks(pipeline)
         self._tools = Tools(pipeline, self._tasks, self._search, self.result_store)
         resources = Resources(pipeline, self.result_store, self._resource_subscriptions)
@@ -147,7 +144,8 @@ class Proxy:
         self._subscriptions.announce_soon()
 
     def _govern(self, config: Config) -> None:
-        """Have requests decided, and persons asked, as this config says."""
+        """Have requests decided, and persons and plug-ins asked, as this config says."""
+        self.plugins.apply(config)
         self._pipeline.decide_by(self.view_for if self._views.are_governed else None)
         self._pipeline.ask_by(config, self.note)
 
@@ -187,6 +185,7 @@ class Proxy:
         self._logins.close()
         await self._pipeline.close()
         await self._tasks.close()
+        await self.plugins.close()
         await self._semantic_index.close()
         await self.groups.close()
 
@@ -219,12 +218,11 @@ class Proxy:
 
     def answer(self, request: Request) -> Awaitable[Frame]:
         """Answer a request. Raises DynamicMcpError and wire.Malformed."""
-        answer = (self._router if request.client.only is None else self._transparent).answer
+        answer = self.plugins.wrap((self._router if request.client.only is None else self._transparent).answer)
         if self.observers is None:
             return answer(request)
-        if self._views.are_governed:
-            return self.observers.answer(request, partial(self._hidden.answer, answer))
-        return self.observers.answer(request, answer)
+        hidden = self._hidden
+        return self.observers.answer(request, partial(hidden.answer, answer) if self._views.are_governed else answer)
 
     def notify(self, request: Request) -> None:
         """Take a notification of a client."""
@@ -315,7 +313,7 @@ class Proxy:
         """Return how long a client may keep the result of a method; None where that is not said."""
         if method not in CACHEABLE:
             return None
-        is_private = self.groups.place_of(client) is not None or self._views.are_governed
+        is_private = self._views.are_governed or self.plugins.change_lists or self.groups.place_of(client) is not None
         return cache_hint(self.view_for(client), method, self._clock.now(), is_private=is_private)
 
     def may_announce(self, client: Client, method: str) -> bool:
@@ -338,14 +336,14 @@ class Proxy:
 
     def group_changed(self, group: Group) -> None:
         """Tell the clients if what a list answers is another answer now."""
-        observation.group_changed(self.observers, group)
+        group_changed(self.observers, group)
         self._subscriptions.announce_soon(group)
         if group.state is State.NEEDS_LOGIN:
             self._logins.open_browser_if_needed(group)
 
     def link_opened(self, group: Group, instance: Instance) -> None:
         """Ask a new link for what clients have asked of the one before: the log level, and subscriptions."""
-        observation.link_opened(self.observers, group, instance)
+        link_opened(self.observers, group, instance)
         self._log_levels.renew(group, instance)
         self._resource_subscriptions.renew(group, instance)
 
@@ -397,4 +395,4 @@ class Proxy:
 
     def _snapshot(self, view: View) -> Snapshot:
         """Return objects that are the same as long as the lists of a view answer the same."""
-        return take_snapshot(view, self._tools, self._search)
+        return self.plugins.mark(take_snapshot(view, self._tools, self._search))

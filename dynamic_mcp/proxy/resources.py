@@ -118,7 +118,7 @@ class Resources:
             label=f"{request.method} of `{uri}`",
             instance=instance,
         )
-        if len(answer.error) and group.rules is not None and not is_listed(group, uri):
+        if len(answer.error) and group.may_hide and not is_listed(group, uri):
             raise ResourceNotFound(written)  # as for one that is not allowed
         return answer
 

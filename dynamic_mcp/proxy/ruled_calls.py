@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dynamic_mcp.policy.access import Decision
     from dynamic_mcp.policy.guards import Guards
     from dynamic_mcp.proxy.pipeline import Next, UpstreamRequest
+    from dynamic_mcp.proxy.plugins.plugins import Plugins
 
 # The steps in their order, and what each does; the documentation shows this table.
 ORDER = (
@@ -55,13 +56,14 @@ Ask = Callable[["UpstreamRequest", "Decision", "Next"], Awaitable[Frame]]
 class RuledCalls:
     """Sends requests by the rules of their servers.
 
-    `decide` asks the access rules, `ask` a person, and `following` sends to the upstream. Calls are counted, and
-    results kept, by the time of `clock`.
+    `decide` asks the access rules, `ask` a person, and `following` sends to the upstream. `plugins` are those of the
+    config, if it has any. Calls are counted, and results kept, by the time of `clock`.
     """
 
     def __init__(self, decide: Decide, ask: Ask, following: Next, clock: Clock | None = None) -> None:
         self.limits = CallLimits(clock)
         self.cache = ResultCache(clock)
+        self.plugins: Plugins | None = None
         self._workers = Workers("rules", count=2)
         self._decide = decide
         self._ask = ask
@@ -72,7 +74,21 @@ class RuledCalls:
         message = _restore(message)
         if message.request.observation is not None:
             message.request.observation.note_target(message.group, message.method, message.params)
-        return await self._send_decided(message, self._decide(message))
+        decision = self._decide(message)
+        if self.plugins is None or not self.plugins.are_for(message.group.name, message.method):
+            return await self._send_decided(message, decision)
+        return await self.plugins.send(message, self._recheck, self._send_from_plugins)
+
+    def _recheck(self, message: UpstreamRequest) -> UpstreamRequest:
+        """Return a call whose arguments a plug-in has replaced, once they have passed the steps before it."""
+        message = _redact_arguments(message)
+        self._decide(message)
+        return message
+
+    async def _send_from_plugins(self, message: UpstreamRequest) -> Frame:
+        if message.request.observation is not None:
+            message.request.observation.note_target(message.group, message.method, message.params)
+        return await self._send_decided(message, self._decide(message))  # the config may be another by now
 
     async def _send_decided(self, message: UpstreamRequest, decision: Decision | None) -> Frame:
         guarded = await self._guard(message)

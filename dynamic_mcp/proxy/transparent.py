@@ -147,8 +147,10 @@ class Transparent:
     async def _read(self, request: Request) -> Frame:
         params, uri = _with_uri(request)
         group = _group_of(request)
-        if uri is None or group.rules is None:
+        if uri is None or not group.may_hide:
             return await self._pass_on(request)
+        if not group.may_read(uri):
+            raise ResourceNotFound(uri)
         return await self._resources.read_from(request, (group, uri), params)
 
     async def _complete(self, request: Request) -> Frame:
@@ -163,6 +165,8 @@ class Transparent:
         params, uri = _with_uri(request)
         if uri is None:
             return await self._pass_on(request)
+        if not _group_of(request).may_read(uri):
+            raise ResourceNotFound(uri)
         return await self._resources.subscribe_to(request, (_group_of(request), uri), params, uri)
 
     async def _unsubscribe(self, request: Request) -> Frame:
@@ -212,11 +216,11 @@ def _is_presented(group: GroupView, tool: str) -> bool:
 async def _may_exist(request: Request, kind: ListKind, key: str | None) -> bool:
     """Tell whether something may be asked for, although it is in no list.
 
-    Without access rules it may: the upstream says best itself what it does not have. With rules, its words must not
-    tell what does not exist from what is not allowed; and of overridden tools, it knows other names.
+    Where nothing is hidden it may: the upstream says best itself what it does not have. Otherwise its words must not
+    tell what does not exist from what is hidden; and of overridden tools, it knows other names.
     """
     group = _group_of(request)
-    if group.rules is None and (kind is not ListKind.TOOLS or group.overridden is None):
+    if not group.may_hide and (kind is not ListKind.TOOLS or group.overridden is None):
         return True
     catalog = await group.learn_catalog(request.client, [kind])
     return key in catalog.entries(kind) or key in (await group.reread(request.client, [kind])).entries(kind)

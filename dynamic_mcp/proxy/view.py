@@ -118,6 +118,11 @@ class GroupView:
         """
         return self._lists.judge(kind, name, self.group.known)
 
+    @property
+    def may_hide(self) -> bool:
+        """Whether something may be hidden, so that the server's own words must not tell of it."""
+        return self.rules is not None
+
     def may_read(self, uri: str) -> bool:
         """Tell whether a resource exists for this view, if there is one."""
         return self.rules is None or self.rules.may_see_resource(uri)
@@ -216,7 +221,7 @@ class View:
     """
 
     instructions = ""
-    _emptiness = "no group is configured"
+    emptiness = "no group is configured"
 
     def __init__(
         self,
@@ -237,7 +242,7 @@ class View:
         presentations = config.presentations
         if profile is not None:
             presentations = narrow(presentations, profile)
-            self.instructions, self._emptiness = profile.instructions, describe_emptiness(profile, config)
+            self.instructions, self.emptiness = profile.instructions, describe_emptiness(profile, config)
         for group in groups:
             presentation = presentations.get(group.name)
             if presentation is None:
@@ -281,7 +286,7 @@ class View:
     def names_in_words(self, feature: str = "") -> str:
         """Say which groups there are, or which of them offer a feature."""
         names = ", ".join(f"`{group.name}`" for group in self if group.offers(feature))
-        return f"the groups are {names}" if names else self._emptiness
+        return f"the groups are {names}" if names else self.emptiness
 
     def offering(self, feature: str) -> list[GroupView]:
         """Return the groups that let this feature through."""

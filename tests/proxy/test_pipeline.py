@@ -5,36 +5,28 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 
-from dynamic_mcp.errors import InvalidArguments
 from dynamic_mcp.mcp import wire
-from dynamic_mcp.mcp.wire import Frame
-from dynamic_mcp.proxy.pipeline import Middleware, Next, UpstreamRequest
+from dynamic_mcp.proxy.observation import Observation, Observer, Observers
+from dynamic_mcp.proxy.pipeline import UpstreamRequest
 from dynamic_mcp.proxy.proxy import Proxy
-from tests.fakes import Client, FullUpstream, Json, Opener, config_of, group_config, text_of
+from tests.fakes import Client, FullUpstream, Json, Opener, config_of, group_config
 
 
-class Recorder:
-    """A middleware that notes what passes, and refuses tools by name."""
+class Recorder(Observer):
+    """Notes what the pipeline sends."""
 
-    def __init__(self, name: str, order: list[str], refuses: str = "") -> None:
+    def __init__(self) -> None:
         self.seen: list[UpstreamRequest] = []
-        self._name = name
-        self._order = order
-        self._refuses = refuses
 
-    async def __call__(self, message: UpstreamRequest, following: Next) -> Frame:
+    def send(self, seen: Observation, message: UpstreamRequest) -> UpstreamRequest:
         self.seen.append(message)
-        self._order.append(f"{self._name} in")
-        if self._refuses and self._refuses in message.label:
-            raise InvalidArguments("refused here")
-        answer = await following(message)
-        self._order.append(f"{self._name} out")
-        return answer
+        return message
 
 
 @contextlib.asynccontextmanager
-async def _client(upstream: FullUpstream, *middlewares: Middleware) -> AsyncIterator[Client]:
-    proxy = Proxy(config_of(group_config("a")), opener=Opener(a=[upstream]), middlewares=middlewares)
+async def _client(upstream: FullUpstream, recorder: Recorder) -> AsyncIterator[Client]:
+    proxy = Proxy(config_of(group_config("a")), opener=Opener(a=[upstream]))
+    proxy.observers = Observers([recorder])
     try:
         client = Client(proxy)
         await client.initialize()
@@ -43,16 +35,8 @@ async def _client(upstream: FullUpstream, *middlewares: Middleware) -> AsyncIter
         await proxy.close()
 
 
-async def test_middlewares_are_passed_from_the_first_to_the_last_and_back() -> None:
-    order: list[str] = []
-    async with _client(FullUpstream(), Recorder("one", order), Recorder("two", order)) as client:
-        assert text_of(await client.call("a", "echo", {"text": "there"})) == "there"
-
-    assert order == ["one in", "two in", "two out", "one out"]
-
-
-async def test_a_middleware_sees_the_tools_own_name_and_the_repaired_arguments() -> None:
-    recorder = Recorder("one", [])
+async def test_a_call_is_sent_with_the_tools_own_name_and_the_repaired_arguments() -> None:
+    recorder = Recorder()
     async with _client(FullUpstream(), recorder) as client:
         await client.call("a", "a__echo", '{"text": "there"}')
 
@@ -64,18 +48,8 @@ async def test_a_middleware_sees_the_tools_own_name_and_the_repaired_arguments()
     assert wire.value(message.params["arguments"]) == {"text": "there"}
 
 
-async def test_what_a_middleware_refuses_reaches_no_upstream() -> None:
-    upstream = FullUpstream()
-    async with _client(upstream, Recorder("one", [], refuses="echo")) as client:
-        result = await client.call("a", "echo", {"text": "there"})
-
-    assert result["isError"]
-    assert "refused here" in text_of(result)
-    assert upstream.heard("tools/call") == []
-
-
 async def test_every_request_to_an_upstream_passes_and_no_list_does() -> None:
-    recorder = Recorder("one", [])
+    recorder = Recorder()
     requests: dict[str, Json] = {
         "resources/read": {"uri": "full://text"},
         "resources/subscribe": {"uri": "full://text"},

@@ -19,7 +19,7 @@ from dynamic_mcp.policy.pins.lock_file import Pin, PinnedServer
 
 
 class Reason(Struct, frozen=True):
-    """Why something is held: `text` in words; `change` is None at first sight. `pin` is what to pin if it is approved."""
+    """Why something is held, in words; `change` is None at first sight. `pin` is what to pin if it is approved."""
 
     text: str
     pin: Pin

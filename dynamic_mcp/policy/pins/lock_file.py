@@ -130,7 +130,8 @@ def read_lock(path: Path) -> Lock:
 def update_lock(path: Path, change: Callable[[Lock], Lock]) -> Lock:
     """Change a lock file in one step, while no other process does, and return what it has then.
 
-    `change` gets what the file has now, and returns the same object to leave it so. Blocks. Raises LockFileError, and then nothing has changed.
+    `change` gets what the file has now, and returns the same object to leave it so. Blocks. Raises
+    LockFileError, and then nothing has changed.
     """
     path = path.resolve()  # a link to a file that is committed elsewhere stays one
     try:

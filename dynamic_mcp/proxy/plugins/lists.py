@@ -1,0 +1,282 @@
+"""Lists as plug-ins let each client see them, and nothing else of a server for that client: no call, and no search.
+
+A client's requests are answered by a view of its own. In it, a list is not known before the plug-ins have said what
+of it is shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from msgspec import Raw, Struct, structs
+
+from dynamic_mcp.errors import DynamicMcpError, PluginError
+from dynamic_mcp.groups.audience import Client
+from dynamic_mcp.groups.catalog import Catalog, Listing, ListKind
+from dynamic_mcp.mcp import uri_template, wire
+from dynamic_mcp.mcp.wire import Frame
+from dynamic_mcp.middleware import Caller, Item
+from dynamic_mcp.middleware import ListKind as PublicListKind
+from dynamic_mcp.proxy.lists import FIND_WITHIN_S, learn
+from dynamic_mcp.proxy.plugins.opened import ActivePlugin
+from dynamic_mcp.proxy.request import Request
+from dynamic_mcp.proxy.view import GroupView, SingleView, View
+from dynamic_mcp.system.bounded import BoundedDict
+
+log = logging.getLogger(__name__)
+
+# Views that are remembered of each view of the config. One that is forgotten is made again.
+_MAX_VIEWS = 1000
+# How long a plug-in that has failed is not asked again for the same list.
+_PAUSE_S = 5.0
+_KINDS: Mapping[ListKind, PublicListKind] = {
+    ListKind.TOOLS: "tools",
+    ListKind.PROMPTS: "prompts",
+    ListKind.RESOURCES: "resources",
+    ListKind.TEMPLATES: "templates",
+}
+_RESOURCES = (ListKind.RESOURCES, ListKind.TEMPLATES)
+_ABOUT_RESOURCES = frozenset(("resources/read", "resources/subscribe", "resources/unsubscribe"))
+
+
+class ListHooks:
+    """What plug-ins make of lists. `caller_of` describes a client to them."""
+
+    def __init__(self, plugins: Sequence[ActivePlugin], caller_of: Callable[[Client], Caller]) -> None:
+        self.plugins = tuple(plugins)
+        self._caller_of = caller_of
+        self._views: WeakKeyDictionary[View, BoundedDict[Caller, View]] = WeakKeyDictionary()
+
+    async def answer(self, answer: Callable[[Request], Awaitable[Frame]], request: Request) -> Frame:
+        """Have a request answered by what its client may see. A command has chosen itself what it sees."""
+        if not request.client.is_command:
+            request = structs.replace(request, view=self._find(request.view, self._caller_of(request.client)))
+            groups = [group for group in request.view if isinstance(group, HookedGroup)]
+            if request.method in _ABOUT_RESOURCES and not _is_listed(request):
+                await learn(request.client, groups, _RESOURCES, FIND_WITHIN_S)
+            await asyncio.gather(*(group.refresh() for group in groups if not group.is_fresh))
+        return await answer(request)
+
+    def _find(self, view: View, caller: Caller) -> View:
+        found = self._views.get(view)
+        if found is None:
+            found = self._views[view] = BoundedDict(_MAX_VIEWS)
+        hooked = found.get(caller)
+        if hooked is None:
+            hooked = found[caller] = self._make(view, caller)
+        return hooked
+
+    def _make(self, view: View, caller: Caller) -> View:
+        groups = [self._hook(group, caller) for group in view]
+        return SingleView(view, *groups) if isinstance(view, SingleView) else HookedView(view, groups)
+
+    def _hook(self, group: GroupView, caller: Caller) -> GroupView:
+        plugins = [each for each in self.plugins if each.servers.matches(group.name)]
+        return HookedGroup(group, plugins, caller) if plugins else group
+
+
+class HookedView(View):
+    """The groups of another view, with the lists that plug-ins let one client see."""
+
+    def __init__(self, whole: View, groups: Iterable[GroupView]) -> None:
+        self.split_calls = whole.split_calls
+        self.roots = whole.roots
+        self.place = whole.place
+        self.is_governed = whole.is_governed
+        self.instructions = whole.instructions
+        self.emptiness = whole.emptiness
+        self._groups = {group.name: group for group in groups}
+
+
+class _Outcome(Struct, frozen=True):
+    """What plug-ins have made of a list. With an error, it is not known, or not without what has failed.
+
+    `until` is when they are asked again, by the clock of the loop; None is with the next change of the list.
+    """
+
+    given: Listing
+    shown: Listing
+    error: PluginError | None = None
+    until: float | None = None
+
+
+class HookedGroup(GroupView):
+    """A group with the lists that plug-ins let one client see. All else is that of the `base`."""
+
+    def __init__(self, base: GroupView, plugins: Sequence[ActivePlugin], caller: Caller) -> None:
+        self._base = base
+        self._plugins = tuple(plugins)
+        self._caller = caller
+        self._outcomes: dict[ListKind, _Outcome] = {}
+        self._catalog: Catalog | None = None
+        self._shown: Catalog | None = None
+
+    def __getattr__(self, name: str) -> Any:  # Any: the members of the base, of any type
+        return getattr(self._base, name)
+
+    @property
+    def known(self) -> Catalog | None:
+        """What the group offers here, as far as it is known and plug-ins have said what of it is shown."""
+        catalog = self._base.known
+        if catalog is None or catalog is not self._catalog:
+            self._shown = None if catalog is None else self._assemble(catalog)
+            self._catalog = None if self._shown is None else catalog
+        return self._shown
+
+    @property
+    def may_hide(self) -> bool:
+        """Whether something may be hidden: plug-ins do."""
+        return True
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether plug-ins have been asked for all lists that are known."""
+        catalog = self._base.known
+        return catalog is None or not self._find_stale(catalog)
+
+    async def refresh(self) -> None:
+        """Ask plug-ins for the lists that are known, if there are others than before."""
+        if (catalog := self._base.known) is not None:
+            await self._ask(catalog)
+
+    async def learn_catalog(self, client: Client, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
+        """Return what the group offers here. Raises UpstreamError, and PluginError where that cannot be said."""
+        kinds = tuple(kinds)
+        return await self._show(await self._base.learn_catalog(client, kinds), kinds)
+
+    async def reread(self, client: Client, kinds: Iterable[ListKind] = (ListKind.TOOLS,)) -> Catalog:
+        """Read these lists again, and ask plug-ins for them. Raises UpstreamError and PluginError."""
+        kinds = tuple(kinds)
+        return await self._show(await self._base.reread(client, kinds), kinds)
+
+    def complaint(self, kinds: Iterable[ListKind]) -> str:
+        """Say what is missing from these lists and why; empty when they are whole."""
+        kinds = tuple(kinds)
+        errors = (self._outcomes[kind].error for kind in kinds if kind in self._outcomes)
+        found = dict.fromkeys((self._base.complaint(kinds), *(exc.message for exc in errors if exc is not None)))
+        return "; ".join(filter(None, found))
+
+    def may_read(self, uri: str) -> bool:
+        """Tell whether a resource exists for this client, if there is one.
+
+        One that a plug-in has left out does not, nor does what only a template makes that was left out.
+        """
+        whole, shown = self._base.known, self.known
+        if not self._base.may_read(uri) or whole is None or shown is None or not shown.knows(_RESOURCES):
+            return False
+        if uri in whole.entries(ListKind.RESOURCES):
+            return uri in shown.entries(ListKind.RESOURCES)
+        made_by = [each for each in whole.entries(ListKind.TEMPLATES) if uri_template.matches(each, uri)]
+        return not made_by or any(each in shown.entries(ListKind.TEMPLATES) for each in made_by)
+
+    # --- asking plug-ins -------------------------------------------------------------------------------
+
+    async def _show(self, catalog: Catalog, kinds: Iterable[ListKind]) -> Catalog:
+        while True:
+            await self._ask(catalog)
+            shown = self._assemble(catalog)
+            if shown is not None:
+                break  # else another request has asked for a newer list meanwhile
+        for kind in kinds:
+            if kind in catalog.lists and (error := self._outcomes[kind].error) is not None:
+                raise error
+        return shown
+
+    def _find_stale(self, catalog: Catalog) -> list[tuple[ListKind, Listing]]:
+        now = asyncio.get_running_loop().time()
+        known = self._outcomes
+        return [(kind, each) for kind, each in catalog.lists.items() if _is_stale(known.get(kind), each, now)]
+
+    async def _ask(self, catalog: Catalog) -> None:
+        stale = self._find_stale(catalog)
+        self._outcomes |= zip(
+            (kind for kind, _ in stale),
+            await asyncio.gather(*(self._ask_for(kind, listing) for kind, listing in stale)),
+            strict=True,
+        )
+
+    async def _ask_for(self, kind: ListKind, listing: Listing) -> _Outcome:
+        names = self._own_names(kind, listing)
+        given = [Item(_KINDS[kind], self.name, names[key], bytes(entry)) for key, entry in listing.entries.items()]
+        items, failed = given, False
+        for each in self._plugins:
+            try:
+                items = await self._ask_one(each, _KINDS[kind], items)
+            except PluginError as exc:
+                log.error("%s of %s: %s", kind.method, self.name, exc.message, exc_info=exc.__cause__)  # noqa: TRY400
+                failed = True
+                if not each.settings.skips_errors:
+                    return _Outcome(listing, listing, exc, asyncio.get_running_loop().time() + _PAUSE_S)
+        shown = listing
+        if len(items) != len(given) or any(one.raw is not other.raw for one, other in zip(items, given, strict=True)):
+            keys = {name: key for key, name in names.items()}
+            shown = replace(listing, entries={keys[item.name]: Raw(item.raw) for item in items})
+        return _Outcome(listing, shown, None, asyncio.get_running_loop().time() + _PAUSE_S if failed else None)
+
+    async def _ask_one(self, plugin: ActivePlugin, kind: PublicListKind, items: list[Item]) -> list[Item]:
+        """Return what one plug-in shows. Raises PluginError."""
+        opened, settings = plugin.opened, plugin.settings
+        if opened is None:
+            raise PluginError(settings.use, "is not open")
+        with opened.in_use():
+            found = await opened.run(opened.plugin.list(kind, tuple(items), self._caller), settings.timeout_s)
+        return _check(settings.use, items, found)
+
+    def _own_names(self, kind: ListKind, listing: Listing) -> Mapping[str, str]:
+        """Return the server's own names by those that are shown; what has none does not exist."""
+        if kind is not ListKind.TOOLS or self._base.overridden is None:
+            return {key: key for key in listing.entries}
+        shown = {key: self._base.overridden.find(key) for key in listing.entries}
+        return {key: key if each is None else each.own_name for key, each in shown.items()}
+
+    def _assemble(self, catalog: Catalog) -> Catalog | None:
+        """Return a catalog as it is shown, without the lists that are not known; None if there are newer ones."""
+        lists: dict[ListKind, Listing] = {}
+        for kind, listing in catalog.lists.items():
+            outcome = self._outcomes.get(kind)
+            if outcome is None or outcome.given is not listing:
+                return None
+            if outcome.error is None:
+                lists[kind] = outcome.shown
+        is_same = all(lists.get(kind) is each for kind, each in catalog.lists.items())
+        return catalog if is_same else replace(catalog, lists=lists)
+
+
+def _is_listed(request: Request) -> bool:
+    """Tell whether a group is known to list the resource that a request is about."""
+    uri = wire.text(wire.member(request.params, "uri"))
+    return any(group.known is not None and uri in group.known.entries(ListKind.RESOURCES) for group in request.view)
+
+
+def _is_stale(outcome: _Outcome | None, listing: Listing, now: float) -> bool:
+    return outcome is None or outcome.given is not listing or (outcome.until is not None and outcome.until <= now)
+
+
+def _check(use: str, given: Sequence[Item], found: object) -> list[Item]:
+    """Return the items that a plug-in has returned. Raises PluginError if they are not of those given."""
+    if not isinstance(found, Sequence) or not all(isinstance(each, Item) for each in found):
+        raise PluginError(use, "has not returned a sequence of `Item`")
+    before = {each.name: each for each in given}
+    for item in found:
+        known = before.pop(item.name, None)
+        if known is None:
+            raise PluginError(use, f"has added `{item.name[:100]}`, which the list does not have, or twice")
+        if item.raw is not known.raw and not _is_same_entry(item, known):
+            raise PluginError(use, f"has returned no valid definition of `{item.name[:100]}`")
+    return list(found)
+
+
+def _is_same_entry(item: Item, known: Item) -> bool:
+    """Tell whether a definition can be shown instead of another: it is JSON in one line, and of the same name."""
+    key = next(kind.key for kind, public in _KINDS.items() if public == known.kind)
+    try:
+        item.raw.decode()
+        own = wire.text(wire.members(item.raw).get(key))
+    except (ValueError, DynamicMcpError):
+        return False
+    return b"\n" not in item.raw and own is not None and own == wire.text(wire.member(known.raw, key))
